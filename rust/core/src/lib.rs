@@ -1,0 +1,11 @@
+//! The bytes of shardwire: Keccak-256, Reed-Solomon, the wire formats, segmentation and reassembly.
+//!
+//! Everything here is a pure function or a state machine over bytes the caller hands in. There is
+//! no clock, no I/O, no global state and no Python: time is an argument.
+
+pub mod bloom;
+pub mod erasure;
+pub mod keccak;
+pub mod reassemble;
+pub mod segment;
+pub mod wire;

@@ -1,0 +1,6 @@
+//! The Python module `shardwire._native`.
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {}
