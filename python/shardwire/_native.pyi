@@ -1,0 +1,319 @@
+"""The typed boundary to the Rust core. Nothing above it touches a byte in a loop.
+
+Every argument called `data`, `payload` or `segment` takes any contiguous or non-contiguous buffer; `bytes` is read
+in place, everything else is copied first. The GIL is released above 4 KiB.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, final
+
+from typing_extensions import Buffer
+
+ErasureCode = Literal["leopard", "vandermonde"]
+SegmentWireFormat = Literal["raw", "draft", "lip243"]
+SdsWireFormat = Literal["spec", "nim"]
+
+__version__: str
+
+# --- Keccak-256 ---------------------------------------------------------------------------------
+
+def keccak256(data: Buffer, /) -> bytes: ...
+def keccak256_many(buffers: Any, /) -> Any:
+    """A list of 32-byte digests for an iterable of buffers; for an Arrow binary array, a fixed-size binary array."""
+
+@final
+class Keccak256:
+    def __init__(self, data: Buffer = b"") -> None: ...
+    def update(self, data: Buffer, /) -> None: ...
+    def digest(self) -> bytes: ...
+    def copy(self) -> Keccak256: ...
+
+# --- Reed-Solomon -------------------------------------------------------------------------------
+
+def erasure_encode(
+    data_shards: Sequence[Buffer], parity_count: int, erasure_code: ErasureCode
+) -> list[bytes]: ...
+def erasure_reconstruct(
+    shards: Sequence[Buffer | None], data_count: int, parity_count: int, erasure_code: ErasureCode
+) -> list[bytes]:
+    """All data shards, in order. Raises NotEnoughShardsError, ConfigError."""
+
+# --- Segmentation -------------------------------------------------------------------------------
+
+@final
+class SegmentationParameters:
+    """The validated form of SegmentationConfig: raises ConfigError naming field, value and limit."""
+
+    def __init__(
+        self,
+        *,
+        segment_size_bytes: int,
+        enable_reed_solomon: bool,
+        parity_rate: float,
+        parity_for_single_segment: bool,
+        erasure_code: ErasureCode,
+        wire_format: SegmentWireFormat,
+        max_total_segments: int,
+        max_tail_candidates: int,
+    ) -> None: ...
+    @property
+    def chunk_size_bytes(self) -> int:
+        """Payload bytes in one data segment: segment_size_bytes, or what lip243's serialized bound leaves."""
+    @property
+    def max_payload_bytes(self) -> int: ...
+    def segment_counts(self, payload_length: int) -> tuple[int, int]:
+        """(data_segment_count, parity_segment_count); (0, 0) where draft sends the payload unmodified."""
+
+@final
+class SegmentHeader:
+    """What one segment says of itself; `None` where its wire does not say it."""
+
+    @property
+    def wire_format(self) -> SegmentWireFormat: ...
+    @property
+    def entire_message_hash(self) -> bytes: ...
+    @property
+    def is_parity(self) -> bool: ...
+    @property
+    def data_segment_index(self) -> int | None: ...
+    @property
+    def data_segment_count(self) -> int | None: ...
+    @property
+    def parity_segment_index(self) -> int | None: ...
+    @property
+    def parity_segment_count(self) -> int | None: ...
+    @property
+    def payload_length(self) -> int | None:
+        """Length of the entire payload (lip243 only)."""
+    @property
+    def segment_payload_length(self) -> int: ...
+    @property
+    def segment_payload(self) -> bytes: ...
+
+def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]: ...
+def segment_many(payloads: Iterable[Buffer], parameters: SegmentationParameters) -> list[list[bytes]]: ...
+def inspect_segment(segment: Buffer, wire_format: SegmentWireFormat, max_total_segments: int = 256) -> SegmentHeader | None:
+    """The validated header; None where `draft` reads the bytes as a whole message. Raises InvalidSegmentError only."""
+
+@final
+class SegmentStored:
+    __match_args__ = ("entire_message_hash", "segments_held", "segments_needed")
+    @property
+    def entire_message_hash(self) -> bytes: ...
+    @property
+    def segments_held(self) -> int: ...
+    @property
+    def segments_needed(self) -> int | None:
+        """Distinct segments still missing; None while a draft set has only parity and k is unknown."""
+
+@final
+class PayloadReconstructed:
+    __match_args__ = ("entire_message_hash", "payload")
+    @property
+    def entire_message_hash(self) -> bytes: ...
+    @property
+    def payload(self) -> bytes: ...
+    @property
+    def data_segment_count(self) -> int: ...
+    @property
+    def parity_segment_count(self) -> int: ...
+    @property
+    def data_segments_recovered(self) -> tuple[int, ...]:
+        """Indices of the data segments that came back through parity."""
+    @property
+    def erasure_code(self) -> ErasureCode | None:
+        """The code that decoded; None where no parity was needed."""
+    @property
+    def bad_segments(self) -> tuple[tuple[int, str | None], ...]:
+        """(ordinal, sender) of segments found wrong; ordinal = data index, or data_segment_count + parity index."""
+
+@final
+class SegmentDiscarded:
+    __match_args__ = ("reason", "detail")
+    @property
+    def reason(
+        self,
+    ) -> Literal[
+        "Undecodable", "Invalid", "Oversized", "Duplicate", "CountMismatch", "QuotaExceeded", "AlreadyCompleted"
+    ]: ...
+    @property
+    def detail(self) -> str: ...
+
+@final
+class SetDropped:
+    __match_args__ = ("entire_message_hash", "reason")
+    @property
+    def entire_message_hash(self) -> bytes: ...
+    @property
+    def message_key(self) -> bytes | None: ...
+    @property
+    def sender(self) -> str | None: ...
+    @property
+    def reason(self) -> Literal["Expired", "Evicted", "HashMismatch"]: ...
+
+ReceiveOutcome = SegmentStored | PayloadReconstructed | SegmentDiscarded | SetDropped
+
+@final
+class ReassemblerCore:
+    """The state machine behind shardwire.segmentation.Reassembler. One owner; no I/O; time is an argument."""
+
+    def __init__(
+        self,
+        parameters: SegmentationParameters,
+        *,
+        sets_max: int,
+        sets_per_sender_max: int,
+        buffered_bytes_max: int,
+        buffered_bytes_per_sender_max: int,
+        unauthenticated_share: float,
+        candidates_per_slot_max: int,
+        completed_remembered_max: int,
+        timeout_ms: int,
+        work_budget: int,
+    ) -> None: ...
+    def receive(
+        self,
+        segment: Buffer,
+        *,
+        now_ms: int,
+        sender: str | None = None,
+        authenticated: bool = False,
+        message_key: bytes | None = None,
+    ) -> ReceiveOutcome: ...
+    def expire(self, now_ms: int) -> list[SetDropped]: ...
+    def poll_dropped(self) -> list[SetDropped]:
+        """Sets that `receive` evicted to make room, since the last call."""
+    def next_expiry_ms(self) -> int | None: ...
+    def stats(self) -> dict[str, int]: ...
+    def poll_persist(self) -> list[tuple[str, bytes, bytes]]:
+        """Changes since the last call as (op, key, value): op is "put_segment", "delete_set", "put_completed",
+        "delete_completed". Values are opaque; applying one twice is harmless."""
+    def restore(self, records: Iterable[tuple[str, bytes, bytes]]) -> None:
+        """Takes back what `poll_persist` gave, minus what was deleted. Unreadable records are ignored and counted."""
+
+# --- Scalable Data Sync -------------------------------------------------------------------------
+
+@final
+class HistoryEntry:
+    """One entry of a causal history or a repair request. Hashable, equal by value."""
+
+    __match_args__ = ("message_id", "retrieval_hint", "sender_id")
+    def __init__(
+        self, message_id: str, retrieval_hint: bytes | None = None, sender_id: str | None = None
+    ) -> None: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def retrieval_hint(self) -> bytes | None: ...
+    @property
+    def sender_id(self) -> str | None: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class SdsMessage:
+    """One SDS message. Kind: content, sync or ephemeral, by presence of lamport_timestamp and content."""
+
+    def __init__(
+        self,
+        *,
+        sender_id: str,
+        message_id: str,
+        channel_id: str,
+        lamport_timestamp: int | None = None,
+        causal_history: Sequence[HistoryEntry] = (),
+        bloom_filter: Buffer | None = None,
+        repair_request: Sequence[HistoryEntry] = (),
+        content: Buffer | None = None,
+    ) -> None: ...
+    @property
+    def kind(self) -> Literal["content", "sync", "ephemeral"] | None:
+        """None: neither a lamport timestamp nor content; receivers drop it."""
+    @property
+    def sender_id(self) -> str: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def channel_id(self) -> str: ...
+    @property
+    def lamport_timestamp(self) -> int | None: ...
+    @property
+    def causal_history(self) -> tuple[HistoryEntry, ...]: ...
+    @property
+    def bloom_filter(self) -> bytes | None: ...
+    @property
+    def repair_request(self) -> tuple[HistoryEntry, ...]: ...
+    @property
+    def content(self) -> bytes | None: ...
+    def encode(self, wire_format: SdsWireFormat = "spec") -> bytes: ...
+    @staticmethod
+    def decode(data: Buffer, wire_format: SdsWireFormat = "spec") -> SdsMessage | None:
+        """None where the bytes are no SDS message. Invalid UTF-8 becomes U+FFFD."""
+    def __eq__(self, other: object) -> bool: ...
+
+@final
+class BloomFilter:
+    """The SDS bloom filter, byte-exact with @waku/sds ("spec") or nim-sds ("nim")."""
+
+    def __init__(
+        self, capacity: int = 10_000, error_rate: float = 0.001, wire_format: SdsWireFormat = "spec"
+    ) -> None: ...
+    @property
+    def hash_count(self) -> int: ...
+    @property
+    def bit_count(self) -> int: ...
+    @property
+    def size_bytes(self) -> int:
+        """Length of `to_bytes()`."""
+    def insert(self, message_id: str, /) -> None: ...
+    def insert_many(self, message_ids: Iterable[str], /) -> None: ...
+    def __contains__(self, message_id: str, /) -> bool: ...
+    def clear(self) -> None: ...
+    def to_bytes(self) -> bytes: ...
+    def load(self, data: Buffer, /) -> bool:
+        """Replaces the content; False (and unchanged) where the size is not this filter's."""
+    def review(self, data: Buffer, message_ids: Sequence[str], /) -> list[int] | None:
+        """Positions in `message_ids` of those a peer's serialized filter holds; None where its size is unexpected."""
+
+# --- Waku ---------------------------------------------------------------------------------------
+
+@final
+class WakuMessage:
+    """14/WAKU2-MESSAGE. `timestamp_ns` is signed nanoseconds since the Unix epoch."""
+
+    def __init__(
+        self,
+        *,
+        payload: Buffer,
+        content_topic: str,
+        version: int | None = None,
+        timestamp_ns: int | None = None,
+        meta: Buffer | None = None,
+        rate_limit_proof: Buffer | None = None,
+        ephemeral: bool | None = None,
+    ) -> None: ...
+    @property
+    def payload(self) -> bytes: ...
+    @property
+    def content_topic(self) -> str: ...
+    @property
+    def version(self) -> int | None: ...
+    @property
+    def timestamp_ns(self) -> int | None: ...
+    @property
+    def meta(self) -> bytes | None: ...
+    @property
+    def rate_limit_proof(self) -> bytes | None: ...
+    @property
+    def ephemeral(self) -> bool | None: ...
+    def encode(self) -> bytes: ...
+    @staticmethod
+    def decode(data: Buffer, /) -> WakuMessage | None: ...
+
+def message_hash(
+    *, pubsub_topic: str, payload: Buffer, content_topic: str, meta: Buffer | None = None, timestamp_ns: int = 0
+) -> bytes:
+    """The deterministic message hash of 14/WAKU2-MESSAGE, 32 bytes."""
+
+def shard_of(content_topic: str, num_shards_in_cluster: int) -> int:
+    """Autosharding. Raises ConfigError where the topic is not /[generation/]application/version/name/encoding."""

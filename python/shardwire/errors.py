@@ -1,0 +1,63 @@
+"""Every exception shardwire raises. A message names the value, the limit and the remedy, never a payload or a key."""
+
+from __future__ import annotations
+
+
+class ShardwireError(Exception):
+    """Base of all errors raised by shardwire."""
+
+
+class ConfigError(ShardwireError, ValueError):
+    """A configuration or argument is out of its limits: names the field, the value and the limit."""
+
+
+class InvalidSegmentError(ShardwireError):
+    """Bytes are not a valid segment on the wire they were read as."""
+
+
+class PayloadTooLargeError(ShardwireError):
+    """A payload exceeds what one message can hold under the configuration.
+
+    Attributes:
+        payload_bytes: Length of the payload.
+        limit_bytes: The largest payload the configuration allows.
+    """
+
+    def __init__(self, message: str, payload_bytes: int = 0, limit_bytes: int = 0) -> None:
+        super().__init__(message)
+        self.payload_bytes = payload_bytes
+        self.limit_bytes = limit_bytes
+
+
+class NotEnoughShardsError(ShardwireError):
+    """Fewer shards than data shards are present, so the data cannot be reconstructed.
+
+    Attributes:
+        shards_present: Shards that were given.
+        shards_needed: Shards that reconstruction needs.
+    """
+
+    def __init__(self, message: str, shards_present: int = 0, shards_needed: int = 0) -> None:
+        super().__init__(message)
+        self.shards_present = shards_present
+        self.shards_needed = shards_needed
+
+
+class ChannelClosedError(ShardwireError):
+    """The channel is closed or was never started."""
+
+
+class QueueFullError(ShardwireError):
+    """What waits for the rate limit exceeds `queue_bytes_max`."""
+
+
+class NodeError(ShardwireError):
+    """A node could not start, subscribe, send or answer a store query."""
+
+
+class PersistenceError(ShardwireError):
+    """Stored state cannot be read or written: locked, corrupt, or of a newer schema."""
+
+
+class DecryptionError(ShardwireError):
+    """A payload cannot be decrypted with any of the keys."""

@@ -1,0 +1,225 @@
+"""What a channel tells its application. Each class lists in `names` the strings that subscribe to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, Literal
+
+from shardwire._native import HistoryEntry
+
+SendErrorStage = Literal["dispatch", "delivery"]
+EphemeralDropReason = Literal["rate_limit_approached", "rate_limit_reached"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkInfo:
+    """Progress of one message (specification 004 ChunkInfo): cumulative, data segments only.
+
+    Attributes:
+        chunks: Ascending indices of the data segments concerned so far.
+        total_chunks: Number of data segments.
+    """
+
+    chunks: tuple[int, ...]
+    total_chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelEvent:
+    """Base of all events."""
+
+    names: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def name(self) -> str:
+        """The first of the strings that subscribe to this event."""
+        return self.names[0]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReceivedEvent(ChannelEvent):
+    """A complete message of another participant (003; 004 message-received), in causal order.
+
+    Attributes:
+        message: The payload.
+        sender_id: Its sender.
+        message_id: Hex Keccak-256 of the payload.
+        redelivered: True where a crash interrupted an earlier hand-over of the same message.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("reliable:message:received", "message-received")
+    message: bytes
+    sender_id: str
+    message_id: str
+    redelivered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSentEvent(ChannelEvent):
+    """Every initially scheduled segment of a send was propagated (003)."""
+
+    names: ClassVar[tuple[str, ...]] = ("reliable:message:sent",)
+    request_id: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDeliveredEvent(ChannelEvent):
+    """As many participants as `delivered_when` asks can reconstruct the message (003). Never before sent."""
+
+    names: ClassVar[tuple[str, ...]] = ("reliable:message:delivered",)
+    request_id: str
+    message_id: str
+    delivered_to: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSendErrorEvent(ChannelEvent):
+    """A send failed: it could not be dispatched, or delivery was given up after the last retransmission (003)."""
+
+    names: ClassVar[tuple[str, ...]] = (
+        "reliable:message:send-error",
+        "reliable:message:delivery-error",
+    )
+    request_id: str
+    message_id: str
+    error: str
+    stage: SendErrorStage
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSendingEvent(ChannelEvent):
+    """A chunk is being sent (004 sending-message)."""
+
+    names: ClassVar[tuple[str, ...]] = ("sending-message",)
+    message_id: str
+    request_id: str
+    chunk_info: ChunkInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSentEvent(ChannelEvent):
+    """A chunk was sent over the wire (004 message-sent)."""
+
+    names: ClassVar[tuple[str, ...]] = ("message-sent",)
+    message_id: str
+    request_id: str
+    chunk_info: ChunkInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPossiblyAcknowledgedEvent(ChannelEvent):
+    """A bloom filter holds a chunk (004 message-possibly-acknowledged)."""
+
+    names: ClassVar[tuple[str, ...]] = ("message-possibly-acknowledged",)
+    message_id: str
+    request_id: str
+    chunk_info: ChunkInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkAcknowledgedEvent(ChannelEvent):
+    """Another participant acknowledged a chunk (004 message-acknowledged).
+
+    Attributes:
+        by: The participant whose message acknowledged it.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("message-acknowledged",)
+    message_id: str
+    request_id: str
+    chunk_info: ChunkInfo
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkErrorEvent(ChannelEvent):
+    """A chunk cannot be sent and will not be tried again (004 sending-message-irrecoverable-error)."""
+
+    names: ClassVar[tuple[str, ...]] = ("sending-message-irrecoverable-error",)
+    message_id: str
+    request_id: str
+    chunk_info: ChunkInfo
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class IrretrievableMessageEvent(ChannelEvent):
+    """A missing message could not be retrieved (004 irretrievable-message)."""
+
+    names: ClassVar[tuple[str, ...]] = ("irretrievable-message",)
+    history_entry: HistoryEntry
+
+
+@dataclass(frozen=True, slots=True)
+class EphemeralDroppedEvent(ChannelEvent):
+    """An ephemeral message was not sent because of the rate limit (004 ephemeral-message-dropped)."""
+
+    names: ClassVar[tuple[str, ...]] = ("ephemeral-message-dropped",)
+    message_id: str
+    request_id: str
+    reason: EphemeralDropReason
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimitEvent(ChannelEvent):
+    """The rate limit holds something back.
+
+    Attributes:
+        used: Messages counted in this epoch.
+        total: The quota.
+        resets_at_ms: Unix time in ms at which the next epoch begins.
+        queued: Messages that wait.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("rate-limit",)
+    used: int
+    total: int
+    resets_at_ms: int
+    queued: int
+
+
+@dataclass(frozen=True, slots=True)
+class SenderIdConflictEvent(ChannelEvent):
+    """Another live participant uses our sender id."""
+
+    names: ClassVar[tuple[str, ...]] = ("sender-id-conflict",)
+    sender_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackErrorEvent(ChannelEvent):
+    """A callback of the application raised.
+
+    Attributes:
+        event: What it was called with.
+        error: What it raised.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("callback-error",)
+    event: ChannelEvent
+    error: BaseException
+
+
+EVENT_TYPES: tuple[type[ChannelEvent], ...] = (
+    MessageReceivedEvent,
+    MessageSentEvent,
+    MessageDeliveredEvent,
+    MessageSendErrorEvent,
+    ChunkSendingEvent,
+    ChunkSentEvent,
+    ChunkPossiblyAcknowledgedEvent,
+    ChunkAcknowledgedEvent,
+    ChunkErrorEvent,
+    IrretrievableMessageEvent,
+    EphemeralDroppedEvent,
+    RateLimitEvent,
+    SenderIdConflictEvent,
+    CallbackErrorEvent,
+)
+
+EVENT_TYPES_BY_NAME: Mapping[str, type[ChannelEvent]] = MappingProxyType(
+    {name: kind for kind in EVENT_TYPES for name in kind.names}
+)
