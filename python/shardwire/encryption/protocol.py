@@ -1,0 +1,23 @@
+"""The encryption hook (003 Encryption)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Encryption(Protocol):
+    """Turns every message of a channel into ciphertext and back; both methods may be plain or `async`.
+
+    Optional members, used where present: `overhead_bytes: int`, what `encrypt` adds (measured once where absent);
+    `bind(channel_id) -> Encryption`, called once by `create_reliable_channel`, whose result is used instead;
+    `sender_of(payload) -> str | None`, the authenticated sender of a ciphertext.
+    """
+
+    def encrypt(self, content: bytes) -> bytes | Awaitable[bytes]: ...
+
+    def decrypt(self, payload: bytes) -> bytes | Awaitable[bytes]:
+        """Raises:
+        DecryptionError: The payload is not for any of our keys, or was altered.
+        """

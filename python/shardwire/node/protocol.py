@@ -1,0 +1,190 @@
+"""What a reliable channel needs of a messaging node (MESSAGING-API), and the values that cross that line."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol, runtime_checkable
+
+from shardwire.config import RateLimitConfig, SdsConfig, SegmentationConfig
+from shardwire.errors import ConfigError
+
+# The largest encoded message that every Waku node carries: nwaku takes 150 KiB, go-waku 150 KB.
+MAX_MESSAGE_SIZE_BYTES = 150_000
+
+RequestId = str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """Configuration of a node (003 Node configuration, extending MESSAGING-API NodeConfig).
+
+    The parts that a channel takes over when it is created without a `ChannelConfig` are None where the
+    defaults of `ChannelConfig.logos()` hold.
+
+    Attributes:
+        cluster_id: Waku cluster of the node.
+        num_shards_in_cluster: Shards that content topics are spread over.
+        max_message_size_bytes: Largest encoded transport message.
+        segmentation_config: Replaces `ChannelConfig.segmentation`.
+        sds_config: Replaces `ChannelConfig.sds`.
+        rate_limit_config: Replaces `ChannelConfig.rate_limit`.
+    """
+
+    cluster_id: int = 1
+    num_shards_in_cluster: int = 8
+    max_message_size_bytes: int = MAX_MESSAGE_SIZE_BYTES
+    segmentation_config: SegmentationConfig | None = None
+    sds_config: SdsConfig | None = None
+    rate_limit_config: RateLimitConfig | None = None
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("cluster_id", 0), ("num_shards_in_cluster", 1), ("max_message_size_bytes", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+                raise ConfigError(f"NodeConfig.{name} is {value!r}: it must be an integer of at least {minimum}")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageEnvelope:
+    """What is handed to a node to be published (MESSAGING-API MessageEnvelope; `meta` as 14/WAKU2-MESSAGE)."""
+
+    content_topic: str
+    payload: bytes = field(repr=False)
+    ephemeral: bool = False
+    meta: bytes = b""
+
+
+class ConnectionState(Enum):
+    """MESSAGING-API health:connection-status."""
+
+    DISCONNECTED = "Disconnected"
+    PARTIALLY_CONNECTED = "PartiallyConnected"
+    CONNECTED = "Connected"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """Base of what a node reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReceived(NodeEvent):
+    """A message of a subscribed content topic arrived.
+
+    Attributes:
+        envelope: The message.
+        message_hash: Deterministic message hash (14/WAKU2-MESSAGE), 32 bytes.
+        timestamp_ns: Sender's timestamp, nanoseconds since the Unix epoch.
+    """
+
+    envelope: MessageEnvelope
+    message_hash: bytes
+    timestamp_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePropagated(NodeEvent):
+    """A sent message reached at least one neighbour; at most once a request."""
+
+    request_id: RequestId
+    message_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSent(NodeEvent):
+    """A sent message was seen in a store."""
+
+    request_id: RequestId
+    message_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSendError(NodeEvent):
+    """A message cannot be sent; final."""
+
+    request_id: RequestId
+    error: str
+    message_hash: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionStatus(NodeEvent):
+    """The node's connection changed."""
+
+    state: ConnectionState
+
+
+@dataclass(frozen=True, slots=True)
+class StoreQuery:
+    """A query of a store (13/STORE v3): by hashes, or by content topics and times.
+
+    Attributes:
+        message_hashes: Hashes asked for; where given, topics and times are not used.
+        content_topics: Topics asked for.
+        start_time_ns: Earliest timestamp, inclusive.
+        end_time_ns: Latest timestamp, inclusive.
+        cursor: Where the page begins: `StorePage.cursor` of the page before.
+        page_size: Most messages in a page.
+        forward: Oldest first where True.
+        include_data: Whether messages come with their payloads.
+    """
+
+    message_hashes: tuple[bytes, ...] = ()
+    content_topics: tuple[str, ...] = ()
+    start_time_ns: int | None = None
+    end_time_ns: int | None = None
+    cursor: bytes | None = None
+    page_size: int = 100
+    forward: bool = True
+    include_data: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """One message of a store's answer; `envelope` is None where the query asked for no data."""
+
+    message_hash: bytes
+    timestamp_ns: int = 0
+    envelope: MessageEnvelope | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StorePage:
+    """A page of a store's answer; `cursor` is None on the last page."""
+
+    messages: tuple[StoredMessage, ...]
+    cursor: bytes | None = None
+
+
+@runtime_checkable
+class Node(Protocol):
+    """A messaging node. `events()` may be called once per channel: every iterator sees every event."""
+
+    config: NodeConfig
+    max_message_size_bytes: int
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def subscribe(self, content_topics: Sequence[str]) -> None: ...
+
+    async def unsubscribe(self, content_topics: Sequence[str]) -> None: ...
+
+    async def send(self, envelope: MessageEnvelope) -> RequestId:
+        """Publishes; the outcome arrives by event under the returned id.
+
+        Raises:
+            NodeError: The message cannot be accepted.
+        """
+
+    async def query_store(self, query: StoreQuery) -> StorePage:
+        """Answers one page.
+
+        Raises:
+            NodeError: No store answered.
+        """
+
+    def events(self) -> AsyncIterator[NodeEvent]: ...

@@ -1,0 +1,56 @@
+"""What a channel asks of a persistence backend (003 Persistence): records by kind and key, changed in transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+# A record is named by its kind (for example "sds.log", "segmentation.segment") and a key unique in that kind.
+RecordName = tuple[str, bytes]
+
+
+@dataclass(slots=True)
+class Changes:
+    """Records to put (a value) or delete (None). Applying the same changes twice is the same as once."""
+
+    records: dict[RecordName, bytes | None] = field(default_factory=dict)
+
+    def merge(self, records: Mapping[RecordName, bytes | None]) -> None:
+        """Adds later changes; for a record named in both, the later one stands."""
+        self.records.update(records)
+
+    def __bool__(self) -> bool:
+        return bool(self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelState:
+    """Everything stored for one channel."""
+
+    records: Mapping[RecordName, bytes]
+
+    def of_kind(self, kind: str) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values of one kind, in ascending order of keys."""
+        return iter(sorted((key, value) for (name, key), value in self.records.items() if name == kind))
+
+
+@runtime_checkable
+class Persistence(Protocol):
+    """A backend. Calls for one channel come from one thread at a time."""
+
+    def load(self, channel_id: str) -> ChannelState | None:
+        """The stored state, or None for a channel that was never stored.
+
+        Raises:
+            PersistenceError: The state cannot be read: locked, corrupt, or of a newer schema.
+        """
+
+    def commit(self, channel_id: str, changes: Changes) -> None:
+        """Applies `changes` in one transaction that survives a power cut once this returns.
+
+        Raises:
+            PersistenceError: Nothing was stored; the same call may be tried again.
+        """
+
+    def close(self) -> None: ...
