@@ -275,6 +275,8 @@ class SyncConfig:
         query_on_connect: Whether the store is asked for what was missed when the node connects.
         query_on_connect_interval_ms: Time after which a connection asks again.
         participant_ttl_ms: A sender unheard for this long is no longer a member.
+        acknowledgement_sync: Whether a received message is acknowledged by a sync of its own, outside the
+            periodic schedule; False leaves only the schedule of specification 004.
     """
 
     sync_min_interval_ms: int = 30_000
@@ -285,6 +287,7 @@ class SyncConfig:
     query_on_connect: bool = True
     query_on_connect_interval_ms: int = 300_000
     participant_ttl_ms: int = 600_000
+    acknowledgement_sync: bool = True
 
     def __post_init__(self) -> None:
         _check_integers(
@@ -300,7 +303,7 @@ class SyncConfig:
                 "participant_ttl_ms",
             ),
         )
-        _check_bools(self, ("query_on_connect",))
+        _check_bools(self, ("query_on_connect", "acknowledgement_sync"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,6 +456,7 @@ class ReliableChannelOptions:
                 process_task_min_elapse_ms=self.process_task_min_elapse_ms,
                 retrieve_frequency_ms=self.retrieve_frequency_ms,
                 query_on_connect=self.query_on_connect,
+                acknowledgement_sync=False,
             ),
             auto_start=self.auto_start,
         )
