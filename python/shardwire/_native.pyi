@@ -30,9 +30,7 @@ class Keccak256:
 
 # --- Reed-Solomon -------------------------------------------------------------------------------
 
-def erasure_encode(
-    data_shards: Sequence[Buffer], parity_count: int, erasure_code: ErasureCode
-) -> list[bytes]: ...
+def erasure_encode(data_shards: Sequence[Buffer], parity_count: int, erasure_code: ErasureCode) -> list[bytes]: ...
 def erasure_reconstruct(
     shards: Sequence[Buffer | None], data_count: int, parity_count: int, erasure_code: ErasureCode
 ) -> list[bytes]:
@@ -92,7 +90,9 @@ class SegmentHeader:
 
 def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]: ...
 def segment_many(payloads: Iterable[Buffer], parameters: SegmentationParameters) -> list[list[bytes]]: ...
-def inspect_segment(segment: Buffer, wire_format: SegmentWireFormat, max_total_segments: int = 256) -> SegmentHeader | None:
+def inspect_segment(
+    segment: Buffer, wire_format: SegmentWireFormat, max_total_segments: int = 256
+) -> SegmentHeader | None:
     """The validated header; None where `draft` reads the bytes as a whole message. Raises InvalidSegmentError only."""
 
 @final
@@ -198,9 +198,7 @@ class HistoryEntry:
     """One entry of a causal history or a repair request. Hashable, equal by value."""
 
     __match_args__ = ("message_id", "retrieval_hint", "sender_id")
-    def __init__(
-        self, message_id: str, retrieval_hint: bytes | None = None, sender_id: str | None = None
-    ) -> None: ...
+    def __init__(self, message_id: str, retrieval_hint: bytes | None = None, sender_id: str | None = None) -> None: ...
     @property
     def message_id(self) -> str: ...
     @property

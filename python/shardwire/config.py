@@ -290,9 +290,7 @@ class SyncConfig:
     acknowledgement_sync: bool = True
 
     def __post_init__(self) -> None:
-        _check_integers(
-            self, 0, ("sync_min_interval_ms", "sweep_in_buf_interval_ms", "process_task_min_elapse_ms")
-        )
+        _check_integers(self, 0, ("sync_min_interval_ms", "sweep_in_buf_interval_ms", "process_task_min_elapse_ms"))
         _check_integers(
             self,
             1,
@@ -337,9 +335,7 @@ class RateLimitConfig:
         if self.messages_per_epoch is not None:
             _check_integers(self, 1, ("messages_per_epoch",))
         elif self.enabled:
-            raise _refuse(
-                self, "messages_per_epoch", None, "an integer of at least 1 when the rate limit is enabled"
-            )
+            raise _refuse(self, "messages_per_epoch", None, "an integer of at least 1 when the rate limit is enabled")
 
 
 @dataclass(frozen=True, slots=True)
