@@ -1,0 +1,250 @@
+//! Shards times a matrix: the one heavy operation of both codes.
+//!
+//! Owns the choice of kernel and the order in which bytes are visited. A kernel multiplies a panel:
+//! a few output rows over a few input shards and a block of columns, with the sums in registers.
+
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod panel;
+mod portable;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod x86_gfni;
+#[cfg(target_arch = "x86_64")]
+mod x86_shuffle;
+
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+
+use super::geometry::Matrix;
+use crate::cpu::{self, InstructionSet};
+use panel::{GROUP_MAX, Panel, Source};
+
+/// Bytes of each shard visited before the next rows and shards: a group of inputs stays in cache.
+const BLOCK: usize = 4096;
+
+/// The widest step of any kernel.
+const STEP_MAX: usize = 128;
+
+/// The most output rows of any kernel's panel.
+const ROWS_MAX: usize = 8;
+
+/// A way of multiplying, for the machine at hand.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernel {
+    pub set: InstructionSet,
+    /// Bytes of a shard per step; a panel's length is a multiple of it. Divides `BLOCK`.
+    step: usize,
+    /// The most output rows of a panel.
+    rows: usize,
+    /// Multiplies a panel. The machine must have `set` and the panel's pointers must be good.
+    multiply: unsafe fn(&Panel<'_>),
+}
+
+/// Every kernel that this machine can run, least first.
+pub(crate) fn supported() -> Vec<Kernel> {
+    #[allow(unused_mut)]
+    let mut kernels = vec![portable::KERNEL];
+    #[cfg(target_arch = "x86_64")]
+    {
+        kernels.extend(x86_shuffle::supported());
+        kernels.extend(x86_gfni::supported());
+    }
+    #[cfg(target_arch = "aarch64")]
+    kernels.push(neon::KERNEL);
+    kernels
+}
+
+/// The best supported kernel within the ceiling that `cpu` sets.
+pub(crate) fn selected() -> Kernel {
+    static SELECTED: OnceLock<Kernel> = OnceLock::new();
+    *SELECTED.get_or_init(|| {
+        let allowed = supported()
+            .into_iter()
+            .filter(|kernel| kernel.set <= cpu::ceiling());
+        allowed
+            .max_by_key(|kernel| kernel.set)
+            .unwrap_or(portable::KERNEL)
+    })
+}
+
+/// The product of `matrix` and `inputs`, one fresh shard of `shard_len` bytes a row.
+///
+/// There is an input for each column of the matrix. One that is shorter than `shard_len` counts as
+/// padded with zeros; none is longer.
+pub(crate) fn multiply(matrix: &Matrix, inputs: &[&[u8]], shard_len: usize) -> Vec<Vec<u8>> {
+    let mut outputs: Vec<Vec<u8>> = (0..matrix.rows)
+        .map(|_| Vec::with_capacity(shard_len))
+        .collect();
+    let mut spare: Vec<&mut [MaybeUninit<u8>]> = outputs
+        .iter_mut()
+        .map(|output| &mut output.spare_capacity_mut()[..shard_len])
+        .collect();
+    selected().run(matrix, inputs, &mut spare);
+    for output in &mut outputs {
+        // SAFETY: `run` wrote all `shard_len` bytes of the spare capacity it was given.
+        unsafe { output.set_len(shard_len) };
+    }
+    outputs
+}
+
+/// The product of `matrix` and `inputs` over `outputs`, as [`multiply`].
+pub(crate) fn multiply_into(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
+    let mut outputs: Vec<&mut [MaybeUninit<u8>]> = outputs
+        .iter_mut()
+        .map(|output| {
+            let (start, len) = (output.as_mut_ptr().cast(), output.len());
+            // SAFETY: same place and length, and `run` only ever writes initialised bytes to it.
+            unsafe { std::slice::from_raw_parts_mut(start, len) }
+        })
+        .collect();
+    selected().run(matrix, inputs, &mut outputs);
+}
+
+impl Kernel {
+    /// Writes the product over `outputs`, which are all of one length and one a row of `matrix`.
+    pub fn run(self, matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [MaybeUninit<u8>]]) {
+        let shard_len = outputs.first().map_or(0, |output| output.len());
+        assert!(outputs.len() == matrix.rows && inputs.len() == matrix.columns);
+        assert!(outputs.iter().all(|output| output.len() == shard_len));
+        assert!(inputs.iter().all(|input| input.len() <= shard_len));
+
+        let body = shard_len - shard_len % self.step;
+        let mut staging = Staging::default();
+        for first in (0..inputs.len()).step_by(GROUP_MAX) {
+            let group = &inputs[first..inputs.len().min(first + GROUP_MAX)];
+            for start in (0..body).step_by(BLOCK) {
+                let len = BLOCK.min(body - start);
+                let sources = staging.stage(group, first, start, len);
+                self.block(matrix, sources, outputs, start, len, first > 0);
+            }
+            if body < shard_len {
+                let sources = staging.stage(group, first, body, self.step);
+                self.tail(matrix, sources, outputs, body, first > 0);
+            }
+        }
+    }
+
+    /// All rows of one block of whole steps.
+    fn block(
+        self,
+        matrix: &Matrix,
+        sources: &[Source],
+        outputs: &mut [&mut [MaybeUninit<u8>]],
+        start: usize,
+        len: usize,
+        accumulate: bool,
+    ) {
+        for (panel_index, rows) in outputs.chunks_mut(self.rows).enumerate() {
+            let mut targets = [std::ptr::null_mut(); ROWS_MAX];
+            for (target, output) in targets.iter_mut().zip(rows.iter_mut()) {
+                *target = output[start..start + len].as_mut_ptr().cast::<u8>();
+            }
+            let targets = &targets[..rows.len()];
+            let first_row = panel_index * self.rows;
+            let panel = Panel {
+                matrix,
+                first_row,
+                sources,
+                targets,
+                len,
+                accumulate,
+            };
+            // SAFETY: `supported` offers only what the machine has; `stage` made `len` bytes good
+            // behind each source, and the targets are `len` bytes of distinct outputs, written by
+            // an earlier group where `accumulate` is set.
+            unsafe { (self.multiply)(&panel) };
+        }
+    }
+
+    /// The bytes from `start` to the end, fewer than a step, by way of buffers of one step.
+    fn tail(
+        self,
+        matrix: &Matrix,
+        sources: &[Source],
+        outputs: &mut [&mut [MaybeUninit<u8>]],
+        start: usize,
+        accumulate: bool,
+    ) {
+        for (panel_index, rows) in outputs.chunks_mut(self.rows).enumerate() {
+            let mut buffers = [[MaybeUninit::new(0u8); STEP_MAX]; ROWS_MAX];
+            let mut targets = [std::ptr::null_mut(); ROWS_MAX];
+            for ((target, buffer), row) in targets.iter_mut().zip(&mut buffers).zip(rows.iter()) {
+                if accumulate {
+                    buffer[..row.len() - start].copy_from_slice(&row[start..]);
+                }
+                *target = buffer.as_mut_ptr().cast::<u8>();
+            }
+            let targets = &targets[..rows.len()];
+            let first_row = panel_index * self.rows;
+            let panel = Panel {
+                matrix,
+                first_row,
+                sources,
+                targets,
+                len: self.step,
+                accumulate,
+            };
+            // SAFETY: as in `block`; each target is a buffer of `STEP_MAX` initialised bytes.
+            unsafe { (self.multiply)(&panel) };
+            for (row, buffer) in rows.iter_mut().zip(&buffers) {
+                let rest = &mut row[start..];
+                rest.copy_from_slice(&buffer[..rest.len()]);
+            }
+        }
+    }
+}
+
+/// The sources of a group, and padded copies of those that end inside a block.
+#[derive(Default)]
+struct Staging {
+    copies: Vec<u8>,
+    sources: Vec<Source>,
+}
+
+impl Staging {
+    /// Where to read `len` bytes from `start` of each input that has any there.
+    ///
+    /// An input that ends inside is copied and padded with zeros; one that ends before adds nothing
+    /// to any sum and is left out.
+    fn stage(
+        &mut self,
+        group: &[&[u8]],
+        first_column: usize,
+        start: usize,
+        len: usize,
+    ) -> &[Source] {
+        let ends_inside = |input: &[u8]| start < input.len() && input.len() - start < len;
+        self.copies.clear();
+        self.copies.resize(
+            group.iter().filter(|input| ends_inside(input)).count() * len,
+            0,
+        );
+        let mut copies = self.copies.chunks_exact_mut(len);
+
+        self.sources.clear();
+        for (index, input) in group.iter().enumerate() {
+            let Some(rest) = input.get(start..).filter(|rest| !rest.is_empty()) else {
+                continue;
+            };
+            let padded = if rest.len() < len {
+                copies.next()
+            } else {
+                None
+            };
+            let bytes = match padded {
+                Some(copy) => {
+                    copy[..rest.len()].copy_from_slice(rest);
+                    copy.as_ptr()
+                }
+                None => rest.as_ptr(),
+            };
+            self.sources.push(Source {
+                column: first_column + index,
+                bytes,
+            });
+        }
+        &self.sources
+    }
+}

@@ -1,0 +1,112 @@
+//! Every kernel of the machine against the definition of the product.
+
+use super::*;
+use crate::erasure::ErasureCode;
+use crate::erasure::geometry::Geometry;
+
+/// Bytes without a pattern that a kernel could share.
+fn noise(len: usize, mut seed: u64) -> Vec<u8> {
+    (0..len)
+        .map(|_| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        })
+        .collect()
+}
+
+/// The product by its definition, a byte at a time.
+fn definition(matrix: &Matrix, inputs: &[&[u8]], shard_len: usize) -> Vec<Vec<u8>> {
+    let mut outputs = vec![vec![0; shard_len]; matrix.rows];
+    for (row, output) in outputs.iter_mut().enumerate() {
+        for (column, input) in inputs.iter().enumerate() {
+            let coefficient = matrix.coefficient(row, column);
+            for (sum, &byte) in output.iter_mut().zip(*input) {
+                *sum ^= matrix.field.product(coefficient, byte);
+            }
+        }
+    }
+    outputs
+}
+
+fn assert_kernel(kernel: Kernel, matrix: &Matrix, inputs: &[&[u8]], shard_len: usize) {
+    // An output starts one byte off alignment and has neighbours that must stay as they are.
+    let mut outputs = vec![vec![MaybeUninit::new(0xA5); shard_len + 2]; matrix.rows];
+    let mut targets: Vec<_> = outputs
+        .iter_mut()
+        .map(|out| &mut out[1..=shard_len])
+        .collect();
+    kernel.run(matrix, inputs, &mut targets);
+    for (output, expected) in outputs.iter().zip(definition(matrix, inputs, shard_len)) {
+        // SAFETY: the bytes were initialised above.
+        let bytes: Vec<u8> = output
+            .iter()
+            .map(|byte| unsafe { byte.assume_init() })
+            .collect();
+        assert_eq!(
+            bytes[1..=shard_len],
+            expected,
+            "{:?} {shard_len}",
+            kernel.set
+        );
+        assert_eq!(
+            (bytes[0], bytes[shard_len + 1]),
+            (0xA5, 0xA5),
+            "{:?}",
+            kernel.set
+        );
+    }
+}
+
+#[test]
+fn every_length_around_the_steps_and_blocks() {
+    let around = |length: usize| length - 1..=length + 1;
+    let mut lengths: Vec<usize> = (1..=2 * STEP_MAX + 1).collect();
+    lengths.extend(
+        around(BLOCK)
+            .chain(around(BLOCK + STEP_MAX))
+            .chain(around(2 * BLOCK)),
+    );
+    let shards: Vec<Vec<u8>> = (0..3).map(|seed| noise(2 * BLOCK + 2, seed)).collect();
+    for code in [ErasureCode::Leopard, ErasureCode::Vandermonde] {
+        let matrix = Geometry::new(code, 3, 2).encoding_matrix();
+        for &len in &lengths {
+            let inputs: Vec<&[u8]> = shards.iter().map(|shard| &shard[1..=len]).collect();
+            for kernel in supported() {
+                assert_kernel(kernel, &matrix, &inputs, len);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_row_count_and_group() {
+    let shards: Vec<Vec<u8>> = (0..40).map(|seed| noise(300, seed)).collect();
+    for k in [1, 2, GROUP_MAX - 1, GROUP_MAX, GROUP_MAX + 1, 40] {
+        for m in 1..=2 * ROWS_MAX + 1 {
+            let matrix = Geometry::new(ErasureCode::Vandermonde, k, m).encoding_matrix();
+            let inputs: Vec<&[u8]> = shards[..k].iter().map(Vec::as_slice).collect();
+            for kernel in supported() {
+                assert_kernel(kernel, &matrix, &inputs, 300);
+            }
+        }
+    }
+}
+
+#[test]
+fn short_inputs_count_as_padded() {
+    let shards: Vec<Vec<u8>> = (0..20).map(|seed| noise(2 * BLOCK + 70, seed)).collect();
+    let matrix = Geometry::new(ErasureCode::Leopard, 20, 5).encoding_matrix();
+    for pass in 0..20 {
+        let inputs: Vec<&[u8]> = shards
+            .iter()
+            .enumerate()
+            .map(|(index, shard)| &shard[..(index * 977 + pass * 431) % (shard.len() + 1)])
+            .collect();
+        for kernel in supported() {
+            assert_kernel(kernel, &matrix, &inputs, 2 * BLOCK + 70);
+        }
+    }
+    for kernel in supported() {
+        assert_kernel(kernel, &matrix, &[&[][..]; 20], 2 * BLOCK + 70);
+    }
+}
