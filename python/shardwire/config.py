@@ -6,12 +6,11 @@ specification 003, `ChannelConfig.waku()` those of specification 004.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from shardwire.errors import ConfigError
+from shardwire._config_checks import check_bools, check_choices, check_integers, check_share, refuse
 
 if TYPE_CHECKING:
     from shardwire.persistence import Persistence
@@ -28,49 +27,6 @@ RateCounts = Literal["message", "segment"]
 T = TypeVar("T", bound="ChannelConfig")
 
 MEBIBYTE = 1 << 20
-# Integers cross into SQLite and Arrow as signed 64-bit values.
-INTEGER_MAX = (1 << 63) - 1
-
-
-def _refuse(owner: object, name: str, value: object, limit: str) -> ConfigError:
-    return ConfigError(f"{type(owner).__name__}.{name} is {value!r}: it must be {limit}")
-
-
-def _check_integers(owner: object, minimum: int, names: Iterable[str], maximum: int = INTEGER_MAX) -> None:
-    for name in names:
-        value = getattr(owner, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-            bound = f"an integer of at least {minimum}"
-            if maximum != INTEGER_MAX:
-                bound = f"an integer from {minimum} to {maximum}"
-            raise _refuse(owner, name, value, bound)
-
-
-def _check_bools(owner: object, names: Iterable[str]) -> None:
-    for name in names:
-        value = getattr(owner, name)
-        if not isinstance(value, bool):
-            raise _refuse(owner, name, value, "True or False")
-
-
-def _check_choices(owner: object, name: str, choices: tuple[str, ...]) -> None:
-    value = getattr(owner, name)
-    if value not in choices:
-        raise _refuse(owner, name, value, "one of " + ", ".join(repr(choice) for choice in choices))
-
-
-def _check_share(owner: object, name: str, *, zero: bool = True, one: bool = True) -> None:
-    value = getattr(owner, name)
-    in_range = (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and (0 <= value if zero else 0 < value)
-        and (value <= 1 if one else value < 1)
-    )
-    if not in_range:
-        bounds = f"{'0 <=' if zero else '0 <'} share {'<= 1' if one else '< 1'}"
-        raise _refuse(owner, name, value, f"a number with {bounds}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +56,7 @@ class ReassemblyLimits:
     work_budget: int = 32
 
     def __post_init__(self) -> None:
-        _check_integers(
+        check_integers(
             self,
             1,
             (
@@ -113,8 +69,8 @@ class ReassemblyLimits:
                 "work_budget",
             ),
         )
-        _check_integers(self, 0, ("completed_remembered_max",))
-        _check_share(self, "unauthenticated_share", zero=False)
+        check_integers(self, 0, ("completed_remembered_max",))
+        check_share(self, "unauthenticated_share", zero=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,27 +100,27 @@ class SegmentationConfig:
     limits: ReassemblyLimits = field(default_factory=ReassemblyLimits)
 
     def __post_init__(self) -> None:
-        _check_integers(self, 1, ("segment_size_bytes",), 1 << 30)
-        _check_bools(self, ("enable_reed_solomon", "parity_for_single_segment"))
-        _check_share(self, "parity_rate")
-        _check_choices(self, "erasure_code", ("leopard", "vandermonde"))
-        _check_choices(self, "wire_format", ("raw", "draft", "lip243"))
-        _check_integers(self, 2, ("max_total_segments",), 256)
+        check_integers(self, 1, ("segment_size_bytes",), 1 << 30)
+        check_bools(self, ("enable_reed_solomon", "parity_for_single_segment"))
+        check_share(self, "parity_rate")
+        check_choices(self, "erasure_code", ("leopard", "vandermonde"))
+        check_choices(self, "wire_format", ("raw", "draft", "lip243"))
+        check_integers(self, 2, ("max_total_segments",), 256)
         if self.max_tail_candidates is not None:
-            _check_integers(self, 1, ("max_tail_candidates",), 1 << 30)
+            check_integers(self, 1, ("max_tail_candidates",), 1 << 30)
         if not isinstance(self.limits, ReassemblyLimits):
-            raise _refuse(self, "limits", self.limits, "a ReassemblyLimits")
+            raise refuse(self, "limits", self.limits, "a ReassemblyLimits")
         codes = self.enable_reed_solomon and self.erasure_code == "leopard"
         if codes and self.wire_format != "lip243" and self.segment_size_bytes % 64:
             nearest = max(64, round(self.segment_size_bytes / 64) * 64)
-            raise _refuse(
+            raise refuse(
                 self,
                 "segment_size_bytes",
                 self.segment_size_bytes,
                 f"a multiple of 64 for erasure_code='leopard': the nearest is {nearest}",
             )
         if self.wire_format == "lip243":
-            _check_integers(self, 192, ("segment_size_bytes",), 1 << 30)
+            check_integers(self, 192, ("segment_size_bytes",), 1 << 30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +172,7 @@ class SdsConfig:
     repair_groups: int = 1
 
     def __post_init__(self) -> None:
-        _check_integers(
+        check_integers(
             self,
             1,
             (
@@ -229,7 +185,7 @@ class SdsConfig:
                 "repair_groups",
             ),
         )
-        _check_integers(
+        check_integers(
             self,
             0,
             (
@@ -242,19 +198,19 @@ class SdsConfig:
                 "repair_t_max_ms",
             ),
         )
-        _check_integers(self, 1, ("bloom_filter_capacity",), 10_000_000)
-        _check_share(self, "bloom_filter_error_rate", zero=False, one=False)
-        _check_bools(self, ("enable_repair",))
-        _check_choices(self, "message_id", ("send", "content-sha256"))
-        _check_choices(self, "wire_format", ("spec", "nim"))
+        check_integers(self, 1, ("bloom_filter_capacity",), 10_000_000)
+        check_share(self, "bloom_filter_error_rate", zero=False, one=False)
+        check_bools(self, ("enable_repair",))
+        check_choices(self, "message_id", ("send", "content-sha256"))
+        check_choices(self, "wire_format", ("spec", "nim"))
         if self.repair_t_max_ms <= self.repair_t_min_ms:
-            raise _refuse(
+            raise refuse(
                 self, "repair_t_max_ms", self.repair_t_max_ms, f"above repair_t_min_ms, {self.repair_t_min_ms}"
             )
         # A dependent would otherwise be released before its cause was answered.
         lost = self.timeout_for_lost_messages_ms
         if self.enable_repair and 0 < lost < 2 * self.repair_t_max_ms:
-            raise _refuse(
+            raise refuse(
                 self,
                 "timeout_for_lost_messages_ms",
                 lost,
@@ -290,8 +246,8 @@ class SyncConfig:
     acknowledgement_sync: bool = True
 
     def __post_init__(self) -> None:
-        _check_integers(self, 0, ("sync_min_interval_ms", "sweep_in_buf_interval_ms", "process_task_min_elapse_ms"))
-        _check_integers(
+        check_integers(self, 0, ("sync_min_interval_ms", "sweep_in_buf_interval_ms", "process_task_min_elapse_ms"))
+        check_integers(
             self,
             1,
             (
@@ -301,7 +257,7 @@ class SyncConfig:
                 "participant_ttl_ms",
             ),
         )
-        _check_bools(self, ("query_on_connect", "acknowledgement_sync"))
+        check_bools(self, ("query_on_connect", "acknowledgement_sync"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,15 +283,15 @@ class RateLimitConfig:
     queue_bytes_max: int = 256 * MEBIBYTE
 
     def __post_init__(self) -> None:
-        _check_bools(self, ("enabled",))
-        _check_integers(self, 1, ("epoch_size_ms", "queue_bytes_max"))
-        _check_choices(self, "counts", ("message", "segment"))
-        _check_share(self, "ephemeral_drop_threshold")
-        _check_share(self, "ack_reserve", one=False)
+        check_bools(self, ("enabled",))
+        check_integers(self, 1, ("epoch_size_ms", "queue_bytes_max"))
+        check_choices(self, "counts", ("message", "segment"))
+        check_share(self, "ephemeral_drop_threshold")
+        check_share(self, "ack_reserve", one=False)
         if self.messages_per_epoch is not None:
-            _check_integers(self, 1, ("messages_per_epoch",))
+            check_integers(self, 1, ("messages_per_epoch",))
         elif self.enabled:
-            raise _refuse(self, "messages_per_epoch", None, "an integer of at least 1 when the rate limit is enabled")
+            raise refuse(self, "messages_per_epoch", None, "an integer of at least 1 when the rate limit is enabled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,17 +331,17 @@ class ChannelConfig:
         }
         for name, kind in parts.items():
             if not isinstance(getattr(self, name), kind):
-                raise _refuse(self, name, getattr(self, name), f"a {kind.__name__}")
-        _check_bools(self, ("auto_start",))
-        _check_choices(self, "redelivery", ("at-least-once", "at-most-once"))
-        _check_choices(self, "repair", ("arq", "parity"))
+                raise refuse(self, name, getattr(self, name), f"a {kind.__name__}")
+        check_bools(self, ("auto_start",))
+        check_choices(self, "redelivery", ("at-least-once", "at-most-once"))
+        check_choices(self, "repair", ("arq", "parity"))
         if self.repair == "parity":
-            raise _refuse(self, "repair", "parity", "'arq': repair by parity on demand is not built yet")
+            raise refuse(self, "repair", "parity", "'arq': repair by parity on demand is not built yet")
         self._check_delivered_when()
         meta = self.envelope_meta
         # 14/WAKU2-MESSAGE: meta is at most 64 bytes.
         if meta is not None and (not isinstance(meta, bytes) or not 1 <= len(meta) <= 64):
-            raise _refuse(self, "envelope_meta", meta, "None or 1 to 64 bytes")
+            raise refuse(self, "envelope_meta", meta, "None or 1 to 64 bytes")
 
     def _check_delivered_when(self) -> None:
         value: Any = self.delivered_when
@@ -395,7 +351,7 @@ class ChannelConfig:
             object.__setattr__(self, "delivered_when", frozenset(value))
             return
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise _refuse(
+            raise refuse(
                 self, "delivered_when", value, "'any', an integer of at least 1 or a non-empty set of sender ids"
             )
 

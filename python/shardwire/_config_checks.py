@@ -1,0 +1,52 @@
+"""Checks that configuration classes run on their own fields; each failure is a `ConfigError` naming the field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from shardwire.errors import ConfigError
+
+# Integers cross into SQLite and Arrow as signed 64-bit values.
+INTEGER_MAX = (1 << 63) - 1
+
+
+def refuse(owner: object, name: str, value: object, limit: str) -> ConfigError:
+    return ConfigError(f"{type(owner).__name__}.{name} is {value!r}: it must be {limit}")
+
+
+def check_integers(owner: object, minimum: int, names: Iterable[str], maximum: int = INTEGER_MAX) -> None:
+    for name in names:
+        value = getattr(owner, name)
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            bound = f"an integer of at least {minimum}"
+            if maximum != INTEGER_MAX:
+                bound = f"an integer from {minimum} to {maximum}"
+            raise refuse(owner, name, value, bound)
+
+
+def check_bools(owner: object, names: Iterable[str]) -> None:
+    for name in names:
+        value = getattr(owner, name)
+        if not isinstance(value, bool):
+            raise refuse(owner, name, value, "True or False")
+
+
+def check_choices(owner: object, name: str, choices: tuple[str, ...]) -> None:
+    value = getattr(owner, name)
+    if value not in choices:
+        raise refuse(owner, name, value, "one of " + ", ".join(repr(choice) for choice in choices))
+
+
+def check_share(owner: object, name: str, *, zero: bool = True, one: bool = True) -> None:
+    value = getattr(owner, name)
+    in_range = (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and (0 <= value if zero else 0 < value)
+        and (value <= 1 if one else value < 1)
+    )
+    if not in_range:
+        bounds = f"{'0 <=' if zero else '0 <'} share {'<= 1' if one else '< 1'}"
+        raise refuse(owner, name, value, f"a number with {bounds}")
