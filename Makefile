@@ -1,0 +1,76 @@
+# `make demo` and `make test` set everything up by themselves; stamps make repeats quick.
+SHELL := bash
+BIN := .venv/bin
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+
+RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name 'Cargo.toml') Cargo.toml
+NATIVE := .venv/native.stamp
+WHEELS := target/wheels
+
+.PHONY: demo test lint format bench wheel wheel-check clean build
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:
+	@echo "make demo [FILE=path]  send a file through a lossy network and reconstruct it, live and on Spark"
+	@echo "make test              run every test"
+	@echo "make lint              formatting, types, lints and the architecture"
+	@echo "make format            rewrite the sources as lint wants them"
+	@echo "make bench             run the benchmarks"
+	@echo "make wheel             build the wheel into $(WHEELS)"
+	@echo "make wheel-check       install that wheel into a clean environment and use it"
+	@echo "make clean             remove what was built"
+
+demo: build
+	$(BIN)/shardwire demo $(if $(FILE),"$(FILE)")
+
+test: build
+	cargo test --quiet --workspace --exclude shardwire-python
+	$(BIN)/python -m pytest
+	@echo "make test: the tests of the Rust core (cargo test) and of the Python package (pytest) passed"
+
+lint: build
+	cargo fmt --all --check
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest shardwire._native --ignore-disjoint-bases --allowlist scripts/stubtest_allowlist.txt
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python scripts/check_purity.py
+	@echo "make lint: passed"
+
+format: .venv/requirements.stamp
+	cargo fmt --all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: build
+	cargo bench --workspace --exclude shardwire-python
+	$(BIN)/python -m pytest benches --benchmark-only
+
+wheel: .venv/requirements.stamp
+	rm -rf $(WHEELS)
+	$(BIN)/maturin build --quiet --release --out $(WHEELS)
+	@ls -l $(WHEELS)/*.whl
+
+wheel-check: wheel
+	scripts/check_wheel.sh $(WHEELS)/*.whl
+
+clean:
+	rm -rf .venv target dist demo-output demo.png .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find python spark_jobs tests scripts benches -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f python/shardwire/_native*.so
+
+build: $(NATIVE)
+
+.venv/requirements.stamp: requirements-dev.txt scripts/setup.sh
+	@scripts/setup.sh toolchain
+	@echo "Setting up .venv"
+	@scripts/setup.sh environment
+	@touch $@
+
+$(NATIVE): .venv/requirements.stamp pyproject.toml $(RUST_SOURCES)
+	@echo "Building the native module"
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --quiet --release
+	@touch $@

