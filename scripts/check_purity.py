@@ -41,7 +41,9 @@ def impure_lines(
 def findings(root: Path = ROOT) -> list[str]:
     """One line `path:number: content` for each offence."""
     found = []
-    rooms = [(room, "*.py", PYTHON_IMPURE, "#", None) for room in PYTHON_ROOMS]
+    rooms: list[tuple[str, str, re.Pattern[str], str, str | None]] = [
+        (room, "*.py", PYTHON_IMPURE, "#", None) for room in PYTHON_ROOMS
+    ]
     rooms += [(room, "*.rs", RUST_IMPURE, "//", RUST_TESTS_BEGIN) for room in RUST_ROOMS]
     for room, glob, pattern, comment, end in rooms:
         for path in sorted((root / room).rglob(glob)):

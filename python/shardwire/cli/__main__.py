@@ -1,0 +1,7 @@
+"""`python -m shardwire.cli`."""
+
+from __future__ import annotations
+
+from shardwire.cli import main
+
+main()

@@ -1,0 +1,135 @@
+"""The commands, their options, and the one place where an error becomes a line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shardwire.cli import segment_files
+from shardwire.config import SegmentationConfig
+from shardwire.errors import ShardwireError
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="shardwire",
+    help="Reliable messages of any size over lossy publish/subscribe networks.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Wire(StrEnum):
+    """Segment wires."""
+
+    raw = "raw"
+    draft = "draft"
+    lip243 = "lip243"
+
+
+class Code(StrEnum):
+    """Reed-Solomon codes."""
+
+    leopard = "leopard"
+    vandermonde = "vandermonde"
+
+
+WireOption = Annotated[Wire, typer.Option("--wire-format", "-w", help="Wire of the segments.")]
+CodeOption = Annotated[Code, typer.Option("--erasure-code", "-c", help="Reed-Solomon code of the parity segments.")]
+
+
+@app.command()
+def segment(
+    file: Annotated[Path, typer.Argument(help="The file to split.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the segments, one file each.")],
+    wire_format: WireOption = Wire.raw,
+    erasure_code: CodeOption = Code.leopard,
+    segment_size: Annotated[
+        int, typer.Option("--segment-size", "-s", min=1, help="Payload bytes of a segment (lip243: its whole size).")
+    ] = 102_400,
+    parity_rate: Annotated[
+        float, typer.Option("--parity-rate", "-p", min=0, max=1, help="Parity segments per data segment; 0 for none.")
+    ] = 0.125,
+) -> None:
+    """Split FILE into segments, with parity that makes up for lost ones.
+
+    Any of the segments may be lost, as long as as many are left as FILE has data segments.
+    """
+    config = SegmentationConfig(
+        segment_size_bytes=segment_size,
+        enable_reed_solomon=parity_rate > 0,
+        parity_rate=parity_rate,
+        erasure_code=erasure_code.value,
+        wire_format=wire_format.value,
+    )
+    typer.echo(segment_files.write_segments(file, output, config))
+
+
+@app.command()
+def reassemble(
+    directory: Annotated[Path, typer.Argument(help="Directory of segment files.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    wire_format: WireOption = Wire.raw,
+    erasure_code: CodeOption = Code.leopard,
+) -> None:
+    """Rebuild a file from the segments in DIRECTORY, in any order and with some of them lost.
+
+    What is written has the Keccak-256 that every segment names; nothing is written otherwise.
+    """
+    typer.echo(segment_files.reassemble_directory(directory, output, wire_format.value, erasure_code.value))
+
+
+@app.command()
+def inspect(
+    segment: Annotated[Path, typer.Argument(help="A file that holds one segment.", show_default=False)],
+    wire_format: WireOption = Wire.raw,
+) -> None:
+    """Show what one SEGMENT says of itself."""
+    for name, value in segment_files.describe_segment(segment, wire_format.value):
+        typer.echo(f"{name:22} {value}")
+
+
+def one_line(error: BaseException) -> str:
+    """An error as one line: an `OSError` by its file and reason, anything else by its message."""
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        text = str(error) or type(error).__name__
+    return " ".join(text.split())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line; never raises but for a defect of shardwire itself.
+
+    Args:
+        arguments: What follows the program's name.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        outcome: Any = app(args=list(arguments), prog_name="shardwire", standalone_mode=False)
+    except (ShardwireError, OSError) as error:
+        print(f"shardwire: {one_line(error)}", file=sys.stderr)
+        return EXIT_FAILED
+    except (KeyboardInterrupt, typer.Abort):
+        print("shardwire: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        # Wrong usage: the class comes from the click that typer brings along, so it is told by its members.
+        if not hasattr(error, "format_message"):
+            raise
+        message = one_line(ValueError(error.format_message()))
+        if message:
+            print(f"shardwire: {message} (see 'shardwire --help')", file=sys.stderr)
+        return int(getattr(error, "exit_code", 2))
+    return outcome if isinstance(outcome, int) else 0

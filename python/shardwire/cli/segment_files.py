@@ -1,0 +1,196 @@
+"""Segments as files: what `shardwire segment`, `reassemble` and `inspect` do."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shardwire import keccak256
+from shardwire.config import ErasureCode, ReassemblyLimits, SegmentationConfig, SegmentWireFormat
+from shardwire.errors import InvalidSegmentError, NotEnoughShardsError, ShardwireError
+from shardwire.segmentation import (
+    PayloadReconstructed,
+    Reassembler,
+    ReceiveOutcome,
+    SegmentDiscarded,
+    SegmentStored,
+    SetDropped,
+)
+from shardwire.segmentation import inspect as inspect_segment
+from shardwire.segmentation import segment as segment_payload
+
+SEGMENT_SUFFIX = ".segment"
+# Leopard works on multiples of this.
+LEOPARD_ALIGNMENT_BYTES = 64
+
+
+def write_segments(file: Path, directory: Path, config: SegmentationConfig) -> str:
+    """Splits `file` into segment files in `directory`, which is made where it does not exist.
+
+    Args:
+        file: The payload.
+        directory: Gets `data-NNN.segment` and `parity-NNN.segment`; under `draft` a payload that fits one segment
+            becomes `whole.segment`, its own bytes.
+        config: How the payload becomes segments.
+
+    Returns:
+        One line that says what was written.
+
+    Raises:
+        PayloadTooLargeError: The file does not fit one message.
+        ShardwireError: The directory holds segments already.
+        OSError: A file cannot be read or written.
+    """
+    payload = file.read_bytes()
+    segments = segment_payload(payload, config)
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.glob(f"*{SEGMENT_SUFFIX}")):
+        raise ShardwireError(f"{directory} holds {SEGMENT_SUFFIX} files already: name another directory")
+    data_count = parity_count = 0
+    for one in segments:
+        header = inspect_segment(one, wire_format=config.wire_format)
+        if header is None:
+            name = "whole"
+        elif header.is_parity:
+            name, parity_count = f"parity-{parity_count:03}", parity_count + 1
+        else:
+            name, data_count = f"data-{data_count:03}", data_count + 1
+        (directory / f"{name}{SEGMENT_SUFFIX}").write_bytes(one)
+    made = f"{data_count} data and {parity_count} parity segments" if data_count else "one segment, the file itself"
+    return f"{file}: {len(payload):,} bytes as {made} in {directory}, Keccak-256 {keccak256(payload).hex()}"
+
+
+def reassemble_directory(
+    directory: Path, output: Path, wire_format: SegmentWireFormat, erasure_code: ErasureCode
+) -> str:
+    """Rebuilds the one payload whose segments are the files of `directory` and writes it to `output`.
+
+    Returns:
+        One line that says what was rebuilt, and how.
+
+    Raises:
+        NotEnoughShardsError: Too many segments are missing.
+        ShardwireError: There are no segments, or they belong to more than one payload.
+        OSError: A file cannot be read or written.
+    """
+    files = sorted(path for path in directory.iterdir() if path.is_file())
+    if not files:
+        raise ShardwireError(f"{directory} holds no files: name a directory of segments")
+    found = _Found()
+    reassembler = Reassembler(_receiving_config(files, wire_format, erasure_code))
+    for path in files:
+        found.add(path, reassembler.receive(path.read_bytes(), now_ms=0, sender=str(directory), authenticated=True))
+    if len(found.rebuilt) + len(found.missing) > 1:
+        named = ", ".join(key.hex()[:16] for key in [*found.rebuilt, *found.missing])
+        raise ShardwireError(f"{directory} holds segments of several payloads ({named}): give each its own directory")
+    if not found.rebuilt:
+        raise found.error(directory)
+    [(message_hash, done)] = found.rebuilt.items()
+    _write_atomically(output, done.payload)
+    recovered = len(done.data_segments_recovered)
+    how = f"{recovered} recovered through parity ({done.erasure_code})" if recovered else "no parity needed"
+    return (
+        f"{output}: {len(done.payload):,} bytes from {max(done.data_segment_count, 1)} data segments, {how}, "
+        f"Keccak-256 {message_hash.hex()}{found.ignored()}"
+    )
+
+
+def describe_segment(path: Path, wire_format: SegmentWireFormat) -> Iterator[tuple[str, str]]:
+    """The fields of one segment, by name, as text; what its wire does not say is left out.
+
+    Raises:
+        InvalidSegmentError: The file holds no segment of that wire.
+        OSError: It cannot be read.
+    """
+    data = path.read_bytes()
+    try:
+        header = inspect_segment(data, wire_format=wire_format)
+    except InvalidSegmentError as error:
+        raise InvalidSegmentError(f"{path} is no segment on the wire {wire_format}: {error}") from None
+    if header is None:
+        yield "kind", "whole message (no segment: under draft, bytes as they are)"
+        yield "payload_length", f"{len(data):,}"
+        return
+    yield "kind", "parity segment" if header.is_parity else "data segment"
+    yield "wire_format", header.wire_format
+    yield "entire_message_hash", header.entire_message_hash.hex()
+    for name in (
+        "data_segment_index",
+        "data_segment_count",
+        "parity_segment_index",
+        "parity_segment_count",
+        "payload_length",
+        "segment_payload_length",
+    ):
+        value = getattr(header, name)
+        if value is not None:
+            yield name, f"{value:,}"
+
+
+def _receiving_config(
+    files: list[Path], wire_format: SegmentWireFormat, erasure_code: ErasureCode
+) -> SegmentationConfig:
+    """A configuration that takes these files: the sender's segment size is not on the wire, but none is larger."""
+    sizes = [path.stat().st_size for path in files]
+    largest = max(*sizes, 192, 1)
+    aligned = -(-largest // LEOPARD_ALIGNMENT_BYTES) * LEOPARD_ALIGNMENT_BYTES
+    total = sum(sizes) + 1
+    limits = ReassemblyLimits(buffered_bytes_max=4 * total, buffered_bytes_per_sender_max=4 * total)
+    return SegmentationConfig(
+        segment_size_bytes=aligned,
+        enable_reed_solomon=True,
+        erasure_code=erasure_code,
+        wire_format=wire_format,
+        limits=limits,
+    )
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the files of a directory turned out to be."""
+
+    rebuilt: dict[bytes, PayloadReconstructed] = field(default_factory=dict)
+    missing: dict[bytes, int | None] = field(default_factory=dict)
+    unusable: list[str] = field(default_factory=list)
+
+    def add(self, path: Path, outcome: ReceiveOutcome) -> None:
+        match outcome:
+            case PayloadReconstructed():
+                self.rebuilt[outcome.entire_message_hash] = outcome
+                self.missing.pop(outcome.entire_message_hash, None)
+            case SegmentStored():
+                self.missing[outcome.entire_message_hash] = outcome.segments_needed
+            case SetDropped():
+                self.unusable.append(f"{path.name} ({outcome.reason})")
+            case SegmentDiscarded():
+                # A late segment of a complete payload, or the same one twice, is as it should be.
+                if outcome.reason not in ("AlreadyCompleted", "Duplicate"):
+                    self.unusable.append(f"{path.name} ({outcome.reason}: {outcome.detail})")
+
+    def ignored(self) -> str:
+        return f"; ignored {len(self.unusable)}: {self.unusable[0]}" if self.unusable else ""
+
+    def error(self, directory: Path) -> ShardwireError:
+        if not self.missing:
+            return ShardwireError(
+                f"{directory} holds no usable segment{self.ignored()}: is --wire-format the one they were made with?"
+            )
+        [(message_hash, needed)] = self.missing.items()
+        more = "at least one data segment" if needed is None else f"{needed} more segments"
+        return NotEnoughShardsError(f"{directory}: payload {message_hash.hex()[:16]} needs {more}{self.ignored()}")
+
+
+def _write_atomically(output: Path, payload: bytes) -> None:
+    # A reader of `output` sees the old file or the whole new one.
+    descriptor, written = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(payload)
+        os.chmod(written, 0o644)
+        os.replace(written, output)
+    except BaseException:
+        Path(written).unlink(missing_ok=True)
+        raise
