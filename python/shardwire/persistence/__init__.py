@@ -1,0 +1,9 @@
+"""Where channels keep their state: the `Persistence` protocol, in memory and in SQLite."""
+
+from __future__ import annotations
+
+from shardwire.persistence.memory import MemoryPersistence
+from shardwire.persistence.protocol import Changes, ChannelState, Persistence, RecordName
+from shardwire.persistence.sqlite import SqlitePersistence
+
+__all__ = ["Changes", "ChannelState", "MemoryPersistence", "Persistence", "RecordName", "SqlitePersistence"]

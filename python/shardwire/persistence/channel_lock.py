@@ -1,0 +1,55 @@
+"""One channel state, one process: a lock file for each channel of a database."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from pathlib import Path
+
+from shardwire.errors import PersistenceError
+
+
+class ChannelLock:
+    """An advisory lock that the system releases when its holder closes it or dies, however it dies.
+
+    Args:
+        database: Path of the database.
+        channel_id: The channel to lock.
+
+    Raises:
+        PersistenceError: Another holder has it, in this process or another, or the file cannot be made.
+    """
+
+    def __init__(self, database: Path, channel_id: str) -> None:
+        digest = hashlib.sha256(channel_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        path = database.with_name(f"{database.name}-{digest}.lock")
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise PersistenceError(f"lock file {str(path)!r} cannot be opened: {error.strerror}") from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = self._read_holder()
+            os.close(self._descriptor)
+            raise PersistenceError(
+                f"the state of channel {channel_id!r} in {str(database)!r} is in use by {holder}: one channel state "
+                "belongs to one process; close the other one, or use another database"
+            ) from None
+        except OSError as error:
+            os.close(self._descriptor)
+            raise PersistenceError(f"lock file {str(path)!r} cannot be locked: {error.strerror}") from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        # The file stays: removing it would let two holders lock two different files of one name.
+        os.close(self._descriptor)
+
+    def _read_holder(self) -> str:
+        # Information only: the holder may be writing it just now.
+        text = os.pread(self._descriptor, 20, 0)
+        if not text.isdigit():
+            return "another process"
+        return "this process already" if int(text) == os.getpid() else f"process {int(text)}"

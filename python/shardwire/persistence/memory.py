@@ -1,0 +1,47 @@
+"""State kept in this process only."""
+
+from __future__ import annotations
+
+import threading
+
+from shardwire.errors import PersistenceError
+from shardwire.persistence.protocol import Changes, ChannelState, RecordName
+
+
+class MemoryPersistence:
+    """Keeps state for as long as this object lives; a channel made again with the same object continues.
+
+    Nothing survives the process. Values are kept as they are handed over, without a copy.
+    """
+
+    def __init__(self) -> None:
+        self._channels: dict[str, dict[RecordName, bytes]] = {}
+        # Channels may commit from threads of their own.
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def load(self, channel_id: str) -> ChannelState | None:
+        with self._lock:
+            self._require_open()
+            records = self._channels.get(channel_id)
+            return None if records is None else ChannelState(dict(records))
+
+    def commit(self, channel_id: str, changes: Changes) -> None:
+        with self._lock:
+            self._require_open()
+            records = self._channels.setdefault(channel_id, {})
+            for name, value in changes.records.items():
+                if value is None:
+                    records.pop(name, None)
+                else:
+                    records[name] = value
+
+    def close(self) -> None:
+        """Refuses further calls; what is stored is gone."""
+        with self._lock:
+            self._closed = True
+            self._channels.clear()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise PersistenceError("this MemoryPersistence is closed: make a new one")

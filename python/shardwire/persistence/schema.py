@@ -1,0 +1,77 @@
+"""The tables of a database, and the way from each older version to the present one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from shardwire.errors import PersistenceError
+
+# "shwr": marks the file as ours.
+APPLICATION_ID = 0x73687772
+
+# Position n - 1 holds the step from version n to version n + 1. Steps are never changed once released.
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = ()
+
+VERSION_1 = """
+CREATE TABLE schema_version (version INTEGER NOT NULL);
+CREATE TABLE channel (id INTEGER PRIMARY KEY, channel_id TEXT NOT NULL UNIQUE);
+CREATE TABLE record (
+    channel INTEGER NOT NULL REFERENCES channel (id),
+    kind TEXT NOT NULL,
+    key BLOB NOT NULL,
+    checksum INTEGER NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (channel, kind, key)
+) WITHOUT ROWID;
+"""
+
+
+def current_version() -> int:
+    return len(MIGRATIONS) + 1
+
+
+def prepare(connection: sqlite3.Connection, name: str) -> None:
+    """Creates the tables in an empty database, or upgrades older ones, in one transaction.
+
+    Raises:
+        PersistenceError: The database is another application's, or of a newer schema.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _stored_version(connection, name)
+        if version is None:
+            for statement in VERSION_1.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute("INSERT INTO schema_version VALUES (1)")
+            version = 1
+        if version > current_version():
+            raise PersistenceError(
+                f"database {name!r} has schema version {version}, this release reads versions 1 to "
+                f"{current_version()}: use the release that wrote it, or a newer one"
+            )
+        if version < current_version():
+            for migrate in MIGRATIONS[version - 1 :]:
+                migrate(connection)
+            connection.execute("UPDATE schema_version SET version = ?", (current_version(),))
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _stored_version(connection: sqlite3.Connection, name: str) -> int | None:
+    """None for an empty database."""
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application_id == 0 and tables == 0:
+        return None
+    if application_id != APPLICATION_ID:
+        raise PersistenceError(f"database {name!r} is not shardwire's: give the path of another file")
+    versions = connection.execute("SELECT version FROM schema_version").fetchall()
+    if len(versions) != 1 or not isinstance(versions[0][0], int) or versions[0][0] < 1:
+        error = sqlite3.DatabaseError("schema_version does not hold one version")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+    return int(versions[0][0])

@@ -1,0 +1,245 @@
+"""State in an SQLite database that survives crashes and power cuts."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import zlib
+from pathlib import Path
+
+from shardwire.errors import PersistenceError
+from shardwire.persistence import schema
+from shardwire.persistence.channel_lock import ChannelLock
+from shardwire.persistence.protocol import Changes, ChannelState, RecordName
+
+# How long a commit waits for one of another process, whose channels may share the database.
+BUSY_TIMEOUT_MS = 10_000
+
+_PUT = (
+    "INSERT INTO record (channel, kind, key, checksum, value) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (channel, kind, key) DO UPDATE SET checksum = excluded.checksum, value = excluded.value"
+)
+_DELETE = "DELETE FROM record WHERE channel = ? AND kind = ? AND key = ?"
+_LOAD = "SELECT kind, key, checksum, value FROM record WHERE channel = ?"
+
+_CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+
+
+class SqlitePersistence:
+    """One database for any number of channels; write-ahead log, every commit synced to the disk before it returns.
+
+    The file is opened on first use, so an instance can be made where the file is not; it pickles as its path. Each
+    channel used through it is locked for other processes, and other instances, until `close`. A database found
+    corrupt is set aside under a name ending in `.corrupt-<time>`, and no new one takes its place while it lies there.
+
+    Args:
+        path: The database file; made, but not its directory, where missing. Two more files appear beside it while it
+            is in use (`-wal`, `-shm`), and one lock file for each channel.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        # Serialises the writer threads of the channels; SQLite has one writer at a time anyway.
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._channel_locks: dict[str, ChannelLock] = {}
+        self._channel_keys: dict[str, int] = {}
+        self._closed = False
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def load(self, channel_id: str) -> ChannelState | None:
+        """The stored state, or None for a channel that was never stored.
+
+        Raises:
+            PersistenceError: The file cannot be opened, is not shardwire's, of a newer schema, corrupt (and then set
+                aside), or the channel's state is in use elsewhere.
+        """
+        with self._lock:
+            try:
+                connection = self._open(channel_id)
+                channel = self._find_channel(connection, channel_id)
+                if channel is None:
+                    return None
+                records: dict[RecordName, bytes] = {}
+                for kind, key, checksum, value in connection.execute(_LOAD, (channel,)):
+                    if not _is_sound(kind, key, checksum, value):
+                        raise _corruption("a record does not match its checksum")
+                    records[kind, key] = value
+                return ChannelState(records)
+            except sqlite3.Error as error:
+                raise self._failure("load", channel_id, error) from error
+
+    def commit(self, channel_id: str, changes: Changes) -> None:
+        """Applies `changes` in one transaction; durable when this returns.
+
+        Raises:
+            PersistenceError: Nothing was stored: the disk is full, the database locked or corrupt, or as for `load`.
+                Where the cause can pass, the same call may be tried again.
+        """
+        with self._lock:
+            try:
+                connection = self._open(channel_id)
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    self._apply(connection, channel_id, changes)
+                    connection.execute("COMMIT")
+                except BaseException:
+                    # Some failures, such as a full disk, have rolled back already.
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    self._channel_keys.pop(channel_id, None)
+                    raise
+            except sqlite3.Error as error:
+                raise self._failure("commit", channel_id, error) from error
+
+    def close(self) -> None:
+        """Closes the file and gives the channels free; further calls raise `PersistenceError`."""
+        with self._lock:
+            self._closed = True
+            self._release()
+
+    def __reduce__(self) -> tuple[type[SqlitePersistence], tuple[str]]:
+        return (type(self), (os.fspath(self._path),))
+
+    def __repr__(self) -> str:
+        return f"SqlitePersistence({os.fspath(self._path)!r})"
+
+    # --- details ---
+
+    def _apply(self, connection: sqlite3.Connection, channel_id: str, changes: Changes) -> None:
+        channel = self._find_channel(connection, channel_id)
+        if channel is None:
+            cursor = connection.execute("INSERT INTO channel (channel_id) VALUES (?)", (channel_id,))
+            channel = self._channel_keys[channel_id] = int(cursor.lastrowid or 0)
+        puts = []
+        deletes = []
+        for (kind, key), value in changes.records.items():
+            if value is None:
+                deletes.append((channel, kind, key))
+            else:
+                puts.append((channel, kind, key, _checksum(kind, key, value), value))
+        connection.executemany(_DELETE, deletes)
+        connection.executemany(_PUT, puts)
+
+    def _find_channel(self, connection: sqlite3.Connection, channel_id: str) -> int | None:
+        key = self._channel_keys.get(channel_id)
+        if key is None:
+            row = connection.execute("SELECT id FROM channel WHERE channel_id = ?", (channel_id,)).fetchone()
+            if row is None:
+                return None
+            key = self._channel_keys[channel_id] = int(row[0])
+        return key
+
+    def _open(self, channel_id: str) -> sqlite3.Connection:
+        if self._closed:
+            raise PersistenceError(f"{self!r} is closed: make a new one")
+        if channel_id not in self._channel_locks:
+            self._require_directory()
+            self._channel_locks[channel_id] = ChannelLock(self._path, channel_id)
+        if self._connection is None:
+            try:
+                self._connection = self._connect()
+            except BaseException:
+                self._channel_locks.pop(channel_id).release()
+                raise
+        return self._connection
+
+    def _require_directory(self) -> None:
+        if not self._path.parent.is_dir():
+            raise PersistenceError(f"database {str(self._path)!r}: its directory does not exist: make it first")
+
+    def _connect(self) -> sqlite3.Connection:
+        self._refuse_replacing_a_corrupt_file()
+        connection = sqlite3.connect(
+            self._path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+        )
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise PersistenceError(
+                    f"database {str(self._path)!r}: its file system allows no write-ahead log: put it on a local disk"
+                )
+            connection.execute("PRAGMA synchronous = FULL")
+            # Elsewhere than on macOS these change nothing; there fsync alone does not reach the disk.
+            connection.execute("PRAGMA fullfsync = 1")
+            connection.execute("PRAGMA checkpoint_fullfsync = 1")
+            finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if finding != "ok":
+                raise _corruption(finding)
+            schema.prepare(connection, str(self._path))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _refuse_replacing_a_corrupt_file(self) -> None:
+        if self._path.exists():
+            return
+        kept = sorted(self._path.parent.glob(f"{self._path.name}.corrupt-*[0-9]"))
+        if kept:
+            raise PersistenceError(
+                f"database {str(self._path)!r} was found corrupt and kept as {str(kept[-1])!r}: put a sound copy in "
+                "its place, or move the corrupt file away to begin with empty state"
+            )
+
+    def _failure(self, call: str, channel_id: str, error: sqlite3.Error) -> PersistenceError:
+        name = f"{call} of channel {channel_id!r} in {str(self._path)!r}"
+        # Without a code it is the interpreter that could not read a value. The low byte is the primary code.
+        unread = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else sqlite3.SQLITE_ERROR
+        code = getattr(error, "sqlite_errorcode", unread) & 0xFF
+        if code in _CORRUPT:
+            kept = self._set_aside()
+            return PersistenceError(
+                f"{name}: the database is corrupt ({error}); it was kept as {str(kept)!r}: put a sound copy in its "
+                "place, or move the corrupt file away to begin with empty state"
+            )
+        remedies = {
+            sqlite3.SQLITE_FULL: "the disk is full: make room, nothing was stored",
+            sqlite3.SQLITE_BUSY: "another process holds the database locked",
+            sqlite3.SQLITE_LOCKED: "another process holds the database locked",
+            sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+            sqlite3.SQLITE_READONLY: "the file is read-only",
+            sqlite3.SQLITE_IOERR: "the disk reported an error, nothing was stored",
+        }
+        return PersistenceError(f"{name}: {remedies.get(code, 'SQLite reported an error')} ({error})")
+
+    def _set_aside(self) -> Path:
+        """Renames the database and its log. Whoever else has it open goes on with the renamed file."""
+        self._release()
+        kept = self._path.with_name(f"{self._path.name}.corrupt-{time.time_ns() // 1_000_000}")
+        for suffix in ("", "-wal", "-shm"):
+            source = self._path.with_name(self._path.name + suffix)
+            if source.exists():
+                source.rename(kept.with_name(kept.name + suffix))
+        return kept
+
+    def _release(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        for lock in self._channel_locks.values():
+            lock.release()
+        self._channel_locks.clear()
+        self._channel_keys.clear()
+
+
+def _checksum(kind: str, key: bytes, value: bytes) -> int:
+    """Covers what SQLite does not: it has no checksums of its own in the main file."""
+    return zlib.crc32(value, zlib.crc32(key, zlib.crc32(kind.encode())))
+
+
+def _is_sound(kind: object, key: object, checksum: object, value: object) -> bool:
+    # Damage can change the types too.
+    typed = isinstance(kind, str) and isinstance(key, bytes) and isinstance(value, bytes)
+    return typed and checksum == _checksum(kind, key, value)  # type: ignore[arg-type]
+
+
+def _corruption(finding: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(finding)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error

@@ -1,0 +1,185 @@
+"""Corrupt files, full disks and other versions of the schema."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shardwire.errors import PersistenceError
+from shardwire.persistence import Changes, SqlitePersistence, schema
+
+RECORDS = {("kind", bytes([number])): bytes([number]) * (50 * number) for number in range(100)}
+
+
+def make_database(path: Path) -> None:
+    persistence = SqlitePersistence(path)
+    persistence.commit("a", Changes(dict(RECORDS)))
+    persistence.close()
+
+
+def kept_files(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(path.name + ".corrupt-*"))
+
+
+def test_a_file_that_is_no_database_is_kept_aside_and_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    content = b"this was never a database" * 500
+    path.write_bytes(content)
+    with pytest.raises(PersistenceError, match="corrupt"):
+        SqlitePersistence(path).load("a")
+    assert not path.exists()
+    (kept,) = kept_files(path)
+    assert kept.read_bytes() == content
+    # A restart must not take the loss for a new channel.
+    with pytest.raises(PersistenceError, match="was found corrupt and kept as"):
+        SqlitePersistence(path).load("a")
+    with pytest.raises(PersistenceError, match="was found corrupt and kept as"):
+        SqlitePersistence(path).commit("a", Changes({("k", b"1"): b"one"}))
+    assert kept.read_bytes() == content
+    kept.rename(tmp_path / "elsewhere")
+    persistence = SqlitePersistence(path)
+    assert persistence.load("a") is None
+    persistence.close()
+
+
+def test_a_sound_copy_in_place_of_a_corrupt_file_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make_database(path)
+    copy = tmp_path / "copy"
+    shutil.copy(path, copy)
+    path.write_bytes(b"\xff" * 10_000)
+    with pytest.raises(PersistenceError, match="corrupt"):
+        SqlitePersistence(path).load("a")
+    shutil.copy(copy, path)
+    persistence = SqlitePersistence(path)
+    state = persistence.load("a")
+    assert state is not None
+    assert dict(state.records) == RECORDS
+    persistence.close()
+
+
+def test_whatever_bytes_are_damaged_the_state_is_exact_or_refused(tmp_path: Path) -> None:
+    sound = tmp_path / "sound.db"
+    make_database(sound)
+    content = sound.read_bytes()
+    rng = random.Random(7)
+    refused = 0
+    for trial in range(300):
+        damaged = bytearray(content)
+        for _ in range(rng.choice((1, 1, 4, 64))):
+            damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        path = tmp_path / f"{trial}.db"
+        path.write_bytes(damaged)
+        persistence = SqlitePersistence(path)
+        try:
+            state = persistence.load("a")
+        except PersistenceError:
+            refused += 1
+        else:
+            assert state is not None
+            assert dict(state.records) == RECORDS, f"trial {trial}"
+        finally:
+            persistence.close()
+    assert refused > 200
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make_database(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(PersistenceError, match="corrupt"):
+        SqlitePersistence(path).load("a")
+    assert len(kept_files(path)) == 1
+
+
+FILLER = """
+import os, resource, signal, sys
+from shardwire.errors import PersistenceError
+from shardwire.persistence import Changes, SqlitePersistence
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+persistence = SqlitePersistence(sys.argv[1])
+for number in range(1000):
+    try:
+        persistence.commit("a", Changes({("k", number.to_bytes(2, "big")): os.urandom(50_000)}))
+    except PersistenceError as error:
+        break
+else:
+    raise SystemExit("the limit was never met")
+assert len(persistence.load("a").records) == number, "a failed commit left something"
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+persistence.commit("a", Changes({("k", number.to_bytes(2, "big")): os.urandom(50_000)}))
+assert len(persistence.load("a").records) == number + 1
+persistence.close()
+print(number)
+"""
+
+
+def test_a_disk_that_takes_no_more_loses_nothing_that_was_committed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run = subprocess.run([sys.executable, "-c", FILLER, str(path)], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) > 5
+    persistence = SqlitePersistence(path)
+    state = persistence.load("a")
+    assert state is not None
+    assert len(state.records) == int(run.stdout) + 1
+    persistence.close()
+
+
+def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make_database(path)
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE schema_version SET version = 1000")
+    connection.commit()
+    connection.close()
+    with pytest.raises(PersistenceError, match="schema version 1000, this release reads versions 1 to"):
+        SqlitePersistence(path).load("a")
+    assert path.exists()
+    assert kept_files(path) == []
+
+
+def test_a_database_of_version_1_is_upgraded_in_one_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.db"
+    connection = sqlite3.connect(path)
+    connection.executescript((Path(__file__).parent / "schema_version_1.sql").read_text())
+    connection.close()
+
+    def add_column(connection: sqlite3.Connection) -> None:
+        connection.execute("ALTER TABLE record ADD COLUMN extra INTEGER NOT NULL DEFAULT 5")
+
+    def fail(connection: sqlite3.Connection) -> None:
+        connection.execute("DROP TABLE record")
+        error = sqlite3.OperationalError("the disk went away")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+    monkeypatch.setattr(schema, "MIGRATIONS", (add_column, fail))
+    with pytest.raises(PersistenceError, match="the disk went away"):
+        SqlitePersistence(path).load("a")
+    monkeypatch.setattr(schema, "MIGRATIONS", ())
+    assert_holds_version_1_content(path)
+    monkeypatch.setattr(schema, "MIGRATIONS", (add_column,))
+    assert_holds_version_1_content(path)
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT version FROM schema_version").fetchall() == [(2,)]
+    assert connection.execute("SELECT DISTINCT extra FROM record").fetchall() == [(5,)]
+    connection.close()
+
+
+def assert_holds_version_1_content(path: Path) -> None:
+    persistence = SqlitePersistence(path)
+    state = persistence.load("a")
+    assert state is not None
+    assert dict(state.records) == {("sds.log", b"\x00\x01"): b"value", ("sds.meta", b""): b""}
+    persistence.close()

@@ -1,0 +1,79 @@
+"""One channel state belongs to one process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shardwire.errors import PersistenceError
+from shardwire.persistence import Changes, SqlitePersistence
+
+HOLDER = """
+import sys, time
+from shardwire.persistence import Changes, SqlitePersistence
+persistence = SqlitePersistence(sys.argv[1])
+persistence.commit("a", Changes({("k", b"1"): b"theirs"}))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def start_holder(path: Path) -> subprocess.Popen[str]:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def test_a_second_process_is_told_who_holds_the_state_and_takes_over_when_it_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    holder = start_holder(path)
+    try:
+        persistence = SqlitePersistence(path)
+        with pytest.raises(PersistenceError, match=f"in use by process {holder.pid}"):
+            persistence.load("a")
+        with pytest.raises(PersistenceError, match="in use"):
+            persistence.commit("a", Changes({("k", b"1"): b"ours"}))
+        # Other channels of the same database are free.
+        persistence.commit("b", Changes({("k", b"1"): b"ours"}))
+    finally:
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+        assert holder.stdout is not None
+        holder.stdout.close()
+    state = persistence.load("a")
+    assert state is not None
+    assert dict(state.records) == {("k", b"1"): b"theirs"}
+    persistence.close()
+
+
+def test_a_second_instance_in_this_process_is_refused_until_the_first_is_closed(tmp_path: Path) -> None:
+    first = SqlitePersistence(tmp_path / "state.db")
+    second = SqlitePersistence(tmp_path / "state.db")
+    first.commit("a", Changes({("k", b"1"): b"one"}))
+    with pytest.raises(PersistenceError, match="in use by this process already"):
+        second.load("a")
+    first.close()
+    assert second.load("a") is not None
+    second.close()
+
+
+def test_a_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwire.persistence.sqlite.BUSY_TIMEOUT_MS", 50)
+    first = SqlitePersistence(tmp_path / "state.db")
+    first.commit("a", Changes({("k", b"1"): b"one"}))
+    second = SqlitePersistence(tmp_path / "state.db")
+    second.commit("b", Changes({("k", b"1"): b"one"}))
+    assert first._connection is not None
+    first._connection.execute("BEGIN IMMEDIATE")
+    with pytest.raises(PersistenceError, match="holds the database locked"):
+        second.commit("b", Changes({("k", b"1"): b"two"}))
+    first._connection.execute("ROLLBACK")
+    second.commit("b", Changes({("k", b"1"): b"two"}))
+    first.close()
+    second.close()
