@@ -3,7 +3,20 @@
 //! Owns the sponge and the choice of permutation. `tiny-keccak`'s permutation is the portable path
 //! and the oracle of every other one; vector paths stand beside it and are chosen at run time.
 
+mod kernel;
+mod many;
+mod permutation;
 mod sponge;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod x86_avx2;
+#[cfg(target_arch = "x86_64")]
+mod x86_avx512;
+#[cfg(target_arch = "x86_64")]
+mod x86_bmi2;
+
+use kernel::{Kernel, Many};
 
 pub use sponge::Keccak256;
 
@@ -15,9 +28,7 @@ const RATE: usize = 136;
 
 /// The Keccak-256 digest of `data`.
 pub fn keccak256(data: &[u8]) -> [u8; DIGEST_LEN] {
-    let mut keccak = Keccak256::new();
-    keccak.update(data);
-    keccak.finalize()
+    digest_of(kernel::selected(), data)
 }
 
 /// The Keccak-256 digests of many messages: `digests[i]` becomes the digest of `inputs[i]`.
@@ -26,7 +37,28 @@ pub fn keccak256(data: &[u8]) -> [u8; DIGEST_LEN] {
 /// shorter one counts and the rest is left as it was.
 pub fn keccak256_many(inputs: &[&[u8]], digests: &mut [[u8; DIGEST_LEN]]) {
     debug_assert_eq!(inputs.len(), digests.len());
-    for (input, digest) in inputs.iter().zip(digests) {
-        *digest = keccak256(input);
+    let count = inputs.len().min(digests.len());
+    digests_of(kernel::selected(), &inputs[..count], &mut digests[..count]);
+}
+
+fn digest_of(kernel: &Kernel, data: &[u8]) -> [u8; DIGEST_LEN] {
+    let (blocks, rest) = data.split_at(data.len() - data.len() % RATE);
+    let mut state = [0; 25];
+    kernel::absorb_one_with(kernel.absorb_one, &mut state, blocks);
+    kernel::absorb_one_with(kernel.absorb_one, &mut state, &sponge::padded(rest));
+    sponge::squeeze(&state)
+}
+
+fn digests_of(kernel: &Kernel, inputs: &[&[u8]], digests: &mut [[u8; DIGEST_LEN]]) {
+    match &kernel.many {
+        Many::InTurn => {
+            for (input, digest) in inputs.iter().zip(digests) {
+                *digest = digest_of(kernel, input);
+            }
+        }
+        #[cfg(target_arch = "x86_64")]
+        Many::Four(streams) => streams.run(inputs, digests),
+        #[cfg(target_arch = "x86_64")]
+        Many::Eight(streams) => streams.run(inputs, digests),
     }
 }

@@ -1,5 +1,6 @@
 //! The incremental sponge: one message, absorbed in any pieces.
 
+use super::kernel::absorb;
 use super::{DIGEST_LEN, RATE};
 
 /// Keccak-256 of a message that arrives in pieces.
@@ -50,13 +51,8 @@ impl Keccak256 {
 
     /// The digest of everything absorbed.
     pub fn finalize(mut self) -> [u8; DIGEST_LEN] {
-        pad(&mut self.pending, self.pending_len);
-        absorb(&mut self.state, &self.pending);
-        let mut digest = [0; DIGEST_LEN];
-        for (bytes, lane) in digest.chunks_exact_mut(8).zip(&self.state) {
-            bytes.copy_from_slice(&lane.to_le_bytes());
-        }
-        digest
+        absorb(&mut self.state, &padded(&self.pending[..self.pending_len]));
+        squeeze(&self.state)
     }
 }
 
@@ -72,21 +68,24 @@ impl std::fmt::Debug for Keccak256 {
     }
 }
 
-/// Completes a block whose first `len` bytes are message: 0x01, zeros, 0x80 in the last byte.
-fn pad(block: &mut [u8; RATE], len: usize) {
-    block[len..].fill(0);
-    block[len] = 0x01;
+/// The last block of a message: what is left of it, 0x01, zeros, and 0x80 in the last byte.
+///
+/// `rest` is shorter than a block.
+pub(super) fn padded(rest: &[u8]) -> [u8; RATE] {
+    let mut block = [0; RATE];
+    block[..rest.len()].copy_from_slice(rest);
+    block[rest.len()] = 0x01;
     block[RATE - 1] |= 0x80;
+    block
 }
 
-/// Absorbs whole blocks; `blocks.len()` is a multiple of `RATE`.
-fn absorb(state: &mut [u64; 25], blocks: &[u8]) {
-    for block in blocks.chunks_exact(RATE) {
-        for (lane, bytes) in state.iter_mut().zip(block.as_chunks::<8>().0) {
-            *lane ^= u64::from_le_bytes(*bytes);
-        }
-        tiny_keccak::keccakf(state);
+/// The digest that a state gives: its first four lanes.
+pub(super) fn squeeze(state: &[u64; 25]) -> [u8; DIGEST_LEN] {
+    let mut digest = [0; DIGEST_LEN];
+    for (bytes, lane) in digest.chunks_exact_mut(8).zip(state) {
+        bytes.copy_from_slice(&lane.to_le_bytes());
     }
+    digest
 }
 
 #[cfg(test)]

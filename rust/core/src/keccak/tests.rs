@@ -1,0 +1,100 @@
+//! Every kernel of the machine against `tiny-keccak`.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tiny_keccak::Hasher;
+
+use super::kernel::supported;
+use super::*;
+
+fn oracle(data: &[u8]) -> [u8; DIGEST_LEN] {
+    let mut hasher = tiny_keccak::Keccak::v256();
+    hasher.update(data);
+    let mut digest = [0; DIGEST_LEN];
+    hasher.finalize(&mut digest);
+    digest
+}
+
+fn message(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * i % 251) as u8).collect()
+}
+
+fn assert_many(inputs: &[&[u8]]) {
+    let expected: Vec<_> = inputs.iter().map(|input| oracle(input)).collect();
+    for kernel in supported() {
+        let mut digests = vec![[0; DIGEST_LEN]; inputs.len()];
+        digests_of(&kernel, inputs, &mut digests);
+        assert_eq!(digests, expected, "{:?}", kernel.set);
+    }
+}
+
+#[test]
+fn one_message_of_every_length_at_every_alignment() {
+    let data = message(3 * RATE + 12);
+    for start in 0..9 {
+        for end in start..data.len() {
+            let expected = oracle(&data[start..end]);
+            for kernel in supported() {
+                assert_eq!(
+                    digest_of(&kernel, &data[start..end]),
+                    expected,
+                    "{:?}",
+                    kernel.set
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn many_messages_of_one_length() {
+    let data = message(2 * RATE + 40);
+    for count in 0..=20 {
+        for len in [
+            0,
+            1,
+            32,
+            RATE - 1,
+            RATE,
+            RATE + 1,
+            2 * RATE - 1,
+            2 * RATE,
+            2 * RATE + 1,
+        ] {
+            let inputs: Vec<&[u8]> = (0..count).map(|start| &data[start..start + len]).collect();
+            assert_many(&inputs);
+        }
+    }
+}
+
+#[test]
+fn one_long_message_among_short_ones() {
+    let data = message(50 * RATE);
+    for place in 0..12 {
+        let mut inputs: Vec<&[u8]> = (0..12).map(|i| &data[..i * 30]).collect();
+        inputs[place] = &data;
+        assert_many(&inputs);
+    }
+}
+
+proptest! {
+    #[test]
+    fn many_messages_of_any_lengths(lengths in vec(0usize..5 * RATE, 0..40)) {
+        let data = message(5 * RATE + 40);
+        let inputs: Vec<&[u8]> =
+            lengths.iter().enumerate().map(|(i, len)| &data[i..i + len]).collect();
+        assert_many(&inputs);
+    }
+
+    #[test]
+    fn any_pieces_make_the_whole(lengths in vec(0usize..2 * RATE, 0..10)) {
+        let data = message(lengths.iter().sum());
+        let mut keccak = Keccak256::new();
+        let mut start = 0;
+        for len in lengths {
+            keccak.update(&data[start..start + len]);
+            start += len;
+        }
+        prop_assert_eq!(keccak.finalize(), oracle(&data));
+    }
+}
