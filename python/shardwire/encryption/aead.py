@@ -1,0 +1,223 @@
+"""Authenticated encryption with shared keys, for channels whose members all hold them.
+
+A ciphertext is laid out as: version (1 byte), key id (4 bytes), nonce (12 bytes), ciphertext, tag (16 bytes). Version
+and key id are authenticated together with the channel id. The key proves that its holder wrote a message, not which
+holder did, so there is no `sender_of`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar, NoReturn, Protocol, Self
+
+from shardwire.errors import ConfigError, DecryptionError
+
+KEY_BYTES = 32
+KEY_ID_BYTES = 4
+NONCE_BYTES = 12
+TAG_BYTES = 16
+OVERHEAD_BYTES = 1 + KEY_ID_BYTES + NONCE_BYTES + TAG_BYTES
+
+_VERSION = 1
+_KEYS_MAX = 256
+# Separates our associated data and key ids from any other use of the same key.
+_DOMAIN = b"shardwire/encryption/1\x00"
+
+
+class _Cipher(Protocol):
+    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
+
+    def decrypt(self, nonce: bytes, data: bytes | memoryview, associated_data: bytes | None) -> bytes: ...
+
+
+class AeadEncryption:
+    """What the ciphers share; use `ChaCha20Poly1305Encryption` or `AesGcmEncryption`.
+
+    Nonces are random: 2**32 messages under one key keep the chance of a repeated one below 2**-32. Replace the key
+    by then: put the new one first and keep the old one behind it for reading.
+
+    Args:
+        keys: One key of 32 bytes, or several: the first encrypts, all of them decrypt.
+
+    Raises:
+        ConfigError: No key, more than 256, one that is not 32 bytes, the same one twice, or the library
+            `cryptography` is missing.
+    """
+
+    overhead_bytes: ClassVar[int] = OVERHEAD_BYTES
+    _cipher_name: ClassVar[str]
+
+    def __init__(self, keys: bytes | Iterable[bytes]) -> None:
+        self._keys = _checked_keys(type(self).__name__, keys)
+        # By key id, the encrypting key first.
+        self._ciphers = {self._key_id(key): self._make_cipher(key) for key in self._keys}
+        if len(self._ciphers) < len(self._keys):
+            raise ConfigError(f"{type(self).__name__}: two keys share an id: generate another key")
+        self._write_id = next(iter(self._ciphers))
+        self._channel_id: str | None = None
+
+    @classmethod
+    def from_key_file(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads keys as `write_key_file` writes them: one in hexadecimal digits a line, the first encrypts.
+
+        Empty lines and lines that begin with `#` are passed over; a file of exactly 32 bytes is one raw key.
+
+        Raises:
+            ConfigError: The file cannot be read or holds something else; its content is never quoted.
+        """
+        name = os.fspath(path)
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"key file {name!r} cannot be read: {error.strerror}") from None
+        if len(content) == KEY_BYTES:
+            return cls([content])
+        keys = []
+        for number, line in enumerate(content.splitlines(), start=1):
+            text = line.strip()
+            if not text or text.startswith(b"#"):
+                continue
+            keys.append(_parse_key(name, number, text))
+        return cls(keys)
+
+    @staticmethod
+    def generate_key() -> bytes:
+        """A new random key."""
+        return os.urandom(KEY_BYTES)
+
+    def write_key_file(self, path: str | os.PathLike[str]) -> None:
+        """Writes the keys to a new file that only its owner may read.
+
+        Raises:
+            ConfigError: The file exists already or cannot be written.
+        """
+        name = os.fspath(path)
+        lines = "".join(key.hex() + "\n" for key in self._keys)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(lines)
+        except OSError as error:
+            raise ConfigError(f"key file {name!r} cannot be written: {error.strerror}") from None
+
+    def bind(self, channel_id: str) -> Self:
+        """The same keys for one channel: a message of another channel does not decrypt."""
+        bound = type(self).__new__(type(self))
+        bound.__dict__.update(self.__dict__)
+        bound._channel_id = channel_id
+        return bound
+
+    def encrypt(self, content: bytes) -> bytes:
+        """Adds `overhead_bytes`."""
+        header = bytes((_VERSION,)) + self._write_id
+        nonce = os.urandom(NONCE_BYTES)
+        sealed = self._ciphers[self._write_id].encrypt(nonce, content, self._associated_data(header))
+        return b"".join((header, nonce, sealed))
+
+    def decrypt(self, payload: bytes) -> bytes:
+        """Raises:
+        DecryptionError: Not of this format, not for these keys or this channel, or altered.
+        """
+        if len(payload) < OVERHEAD_BYTES:
+            raise DecryptionError(f"{len(payload)} bytes are too few for a ciphertext: it has {OVERHEAD_BYTES} or more")
+        header = bytes(payload[: 1 + KEY_ID_BYTES])
+        if header[0] != _VERSION:
+            raise DecryptionError(f"ciphertext version {header[0]} is unknown: this release reads version {_VERSION}")
+        cipher = self._ciphers.get(header[1:])
+        if cipher is None:
+            raise DecryptionError(f"no key with id {header[1:].hex()} is held")
+        view = memoryview(payload)[len(header) :]
+        try:
+            return cipher.decrypt(bytes(view[:NONCE_BYTES]), view[NONCE_BYTES:], self._associated_data(header))
+        except _invalid_tag():
+            raise DecryptionError("the ciphertext was altered or belongs to another channel") from None
+
+    def __repr__(self) -> str:
+        ids = ", ".join(key_id.hex() for key_id in self._ciphers)
+        return f"{type(self).__name__}(key ids: {ids}, channel_id={self._channel_id!r})"
+
+    def __reduce__(self) -> NoReturn:
+        # A pickle ends up in job plans and caches, where keys must not be.
+        raise TypeError(f"{type(self).__name__} holds keys and cannot be pickled: hand over the path of the key file")
+
+    @classmethod
+    def _make_cipher(cls, key: bytes) -> _Cipher:
+        raise NotImplementedError
+
+    @classmethod
+    def _key_id(cls, key: bytes) -> bytes:
+        # A hash, so that the id says nothing about the key; named by cipher, so that keys do not mix between them.
+        return hashlib.sha256(_DOMAIN + cls._cipher_name.encode() + b"\x00" + key).digest()[:KEY_ID_BYTES]
+
+    def _associated_data(self, header: bytes) -> bytes:
+        # An unbound encryption differs from one bound to the empty channel id.
+        channel = b"\x00" if self._channel_id is None else b"\x01" + self._channel_id.encode("utf-8", "surrogatepass")
+        return _DOMAIN + header + channel
+
+
+class ChaCha20Poly1305Encryption(AeadEncryption):
+    """ChaCha20-Poly1305 (RFC 8439); see `AeadEncryption` for keys, format and limits."""
+
+    _cipher_name = "chacha20-poly1305"
+
+    @classmethod
+    def _make_cipher(cls, key: bytes) -> _Cipher:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+        except ImportError:
+            raise _missing_library(cls.__name__) from None
+        return ChaCha20Poly1305(key)
+
+
+class AesGcmEncryption(AeadEncryption):
+    """AES-256-GCM (NIST SP 800-38D); see `AeadEncryption` for keys, format and limits."""
+
+    _cipher_name = "aes-256-gcm"
+
+    @classmethod
+    def _make_cipher(cls, key: bytes) -> _Cipher:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError:
+            raise _missing_library(cls.__name__) from None
+        return AESGCM(key)
+
+
+def _missing_library(name: str) -> ConfigError:
+    return ConfigError(f"{name} needs the library 'cryptography': pip install 'shardwire[crypto]'")
+
+
+def _invalid_tag() -> type[Exception]:
+    from cryptography.exceptions import InvalidTag
+
+    return InvalidTag
+
+
+def _checked_keys(owner: str, keys: bytes | Iterable[bytes]) -> tuple[bytes, ...]:
+    given = (keys,) if isinstance(keys, bytes | bytearray | memoryview) else tuple(keys)
+    if not 1 <= len(given) <= _KEYS_MAX:
+        raise ConfigError(f"{owner}: {len(given)} keys were given: it takes 1 to {_KEYS_MAX}")
+    for position, key in enumerate(given):
+        if not isinstance(key, bytes | bytearray | memoryview):
+            raise ConfigError(f"{owner}: key {position} is a {type(key).__name__}: it must be bytes")
+        if len(key) != KEY_BYTES:
+            raise ConfigError(f"{owner}: key {position} has {len(key)} bytes: it must have {KEY_BYTES}")
+    checked = tuple(bytes(key) for key in given)
+    if len(set(checked)) < len(checked):
+        raise ConfigError(f"{owner}: a key was given twice: give each once")
+    return checked
+
+
+def _parse_key(name: str, number: int, text: bytes) -> bytes:
+    try:
+        key = bytes.fromhex(text.decode("ascii"))
+    except ValueError:
+        raise ConfigError(
+            f"key file {name!r}, line {number}: not a key: each line holds one in {2 * KEY_BYTES} hexadecimal digits"
+        ) from None
+    if len(key) != KEY_BYTES:
+        raise ConfigError(f"key file {name!r}, line {number}: {len(key)} bytes: a key has {KEY_BYTES}")
+    return key
