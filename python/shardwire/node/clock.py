@@ -1,0 +1,49 @@
+"""Where time enters: what has a clock takes one of these, so that the same code runs in real and in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol, runtime_checkable
+
+NANOSECONDS_PER_MS = 1_000_000
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """Both readings of time.
+
+    The monotonic one times and never goes back; its origin is arbitrary, its rate is that of the event loop's timers.
+    The epoch ones are Unix time and may step in either direction.
+    """
+
+    def monotonic_ms(self) -> int: ...
+
+    def epoch_ms(self) -> int: ...
+
+    def epoch_ns(self) -> int: ...
+
+
+class SystemClock:
+    """The clocks of the machine."""
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // NANOSECONDS_PER_MS
+
+    def epoch_ms(self) -> int:
+        return time.time_ns() // NANOSECONDS_PER_MS
+
+    def epoch_ns(self) -> int:
+        return time.time_ns()
+
+
+def running_clock() -> Clock:
+    """The clock of the running event loop where it has one (virtual time), the system's otherwise.
+
+    Call it from a coroutine or a callback: it looks at the loop that runs the caller.
+    """
+    try:
+        clock = getattr(asyncio.get_running_loop(), "clock", None)
+    except RuntimeError:
+        return SystemClock()
+    return clock if isinstance(clock, Clock) else SystemClock()

@@ -1,0 +1,88 @@
+"""What a memory network does to messages on their way."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from shardwire.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConditions:
+    """Faults of a network, drawn independently for every envelope and receiver.
+
+    Attributes:
+        loss: Share of envelopes that a receiver never gets.
+        duplicate: Share of the others that it gets twice.
+        delay_ms: Least and most time from sender to receiver, uniformly drawn.
+        reorder: Share of arrivals that are held back so that later ones overtake them; all others of one sender
+            arrive in the order in which they left, whatever their delays.
+        reorder_delay_ms: The longest that one is held back.
+        store_loss: Share of envelopes that the store never gets.
+        store_delay_ms: Least and most time that an answer of the store takes.
+    """
+
+    loss: float = 0.0
+    duplicate: float = 0.0
+    delay_ms: tuple[int, int] = (0, 0)
+    reorder: float = 0.0
+    reorder_delay_ms: int = 100
+    store_loss: float = 0.0
+    store_delay_ms: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        for name in ("loss", "duplicate", "reorder", "store_loss"):
+            share = getattr(self, name)
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+                raise ConfigError(f"NetworkConditions.{name} is {share!r}: it must be a share from 0 to 1")
+        for name in ("delay_ms", "store_delay_ms"):
+            _check_range(name, getattr(self, name))
+        if (
+            isinstance(self.reorder_delay_ms, bool)
+            or not isinstance(self.reorder_delay_ms, int)
+            or (self.reorder_delay_ms < 0)
+        ):
+            raise ConfigError(
+                f"NetworkConditions.reorder_delay_ms is {self.reorder_delay_ms!r}: it must be an integer of at least 0"
+            )
+
+    def draw_arrivals(self, rng: random.Random) -> tuple[tuple[int, bool], ...]:
+        """How one envelope reaches one receiver: (delay in ms, whether later ones may overtake it) for each copy.
+
+        Takes the same number of variates whatever the outcome, so that a change of one share moves nothing else.
+        """
+        lost = rng.random() < self.loss
+        twice = rng.random() < self.duplicate
+        first = self._draw_arrival(rng)
+        second_delay_ms, _ = self._draw_arrival(rng)
+        if lost:
+            return ()
+        return (first, (second_delay_ms, True)) if twice else (first,)
+
+    def draw_store_delay_ms(self, rng: random.Random) -> int:
+        return _uniform(rng, self.store_delay_ms)
+
+    def _draw_arrival(self, rng: random.Random) -> tuple[int, bool]:
+        delay_ms = _uniform(rng, self.delay_ms)
+        held_back = rng.random() < self.reorder
+        extra_ms = _uniform(rng, (0, self.reorder_delay_ms))
+        return (delay_ms + extra_ms, True) if held_back else (delay_ms, False)
+
+
+def _uniform(rng: random.Random, bounds: tuple[int, int]) -> int:
+    least, most = bounds
+    return least + int(rng.random() * (most - least + 1))
+
+
+def _check_range(name: str, value: object) -> None:
+    valid = (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and all(isinstance(bound, int) and not isinstance(bound, bool) for bound in value)
+        and 0 <= value[0] <= value[1]
+    )
+    if not valid:
+        raise ConfigError(
+            f"NetworkConditions.{name} is {value!r}: it must be (least, most), integers with 0 <= least <= most"
+        )

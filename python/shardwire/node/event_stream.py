@@ -1,0 +1,81 @@
+"""A node's events, one bounded queue for each reader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from shardwire.node.protocol import MessageReceived, NodeEvent
+
+RECEIVED_MESSAGES_MAX = 10_000
+RECEIVED_BYTES_MAX = 256 << 20
+OUTCOMES_MAX = 100_000
+
+
+class EventStream:
+    """An async iterator over the events since it was made; it ends when its node stops.
+
+    Received messages and everything else count apart, so that a flood of messages cannot displace the outcome of a
+    send. What does not fit is refused: for a message that is a loss, which a reliable channel repairs.
+
+    Attributes:
+        refused: Events that did not fit so far.
+    """
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self._events: deque[NodeEvent] = deque()
+        self._received_messages = 0
+        self._received_bytes = 0
+        self._ended = False
+        self._wake = asyncio.Event()
+
+    def put(self, event: NodeEvent) -> bool:
+        """Queues an event for the reader; False where a limit or the end of the stream refuses it."""
+        if self._ended:
+            return False
+        if isinstance(event, MessageReceived):
+            size_bytes = len(event.envelope.payload)
+            if (
+                self._received_messages >= RECEIVED_MESSAGES_MAX
+                or self._received_bytes + size_bytes > RECEIVED_BYTES_MAX
+            ):
+                self.refused += 1
+                return False
+            self._received_messages += 1
+            self._received_bytes += size_bytes
+        elif self.outcomes_full():
+            self.refused += 1
+            return False
+        self._events.append(event)
+        self._wake.set()
+        return True
+
+    def outcomes_full(self) -> bool:
+        return len(self._events) - self._received_messages >= OUTCOMES_MAX
+
+    def end(self) -> None:
+        """Lets the reader take what is queued, then stops the iteration."""
+        self._ended = True
+        self._wake.set()
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> NodeEvent:
+        while not self._events:
+            if self._ended:
+                raise StopAsyncIteration
+            self._wake.clear()
+            await self._wake.wait()
+        event = self._events.popleft()
+        if isinstance(event, MessageReceived):
+            self._received_messages -= 1
+            self._received_bytes -= len(event.envelope.payload)
+        return event
+
+    async def aclose(self) -> None:
+        """Drops what is queued and ends the stream."""
+        self._events.clear()
+        self._received_messages = self._received_bytes = 0
+        self.end()

@@ -1,0 +1,362 @@
+"""A node of a `MemoryNetwork`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shardwire._native import message_hash, shard_of
+from shardwire.errors import NodeError
+from shardwire.node.clock import Clock
+from shardwire.node.conditions import NetworkConditions
+from shardwire.node.event_stream import EventStream
+from shardwire.node.inbox import Inbox
+from shardwire.node.protocol import (
+    ConnectionState,
+    ConnectionStatus,
+    MessageEnvelope,
+    MessagePropagated,
+    MessageReceived,
+    MessageSendError,
+    MessageSent,
+    NodeConfig,
+    NodeEvent,
+    RequestId,
+    StorePage,
+    StoreQuery,
+)
+from shardwire.node.trace import Outcome
+
+if TYPE_CHECKING:
+    from shardwire.node.network import MemoryNetwork
+
+logger = logging.getLogger(__name__)
+
+# 14/WAKU2-MESSAGE.
+META_BYTES_MAX = 64
+# Envelopes that wait until a neighbour is in reach, and how long they do (P2P-RELIABILITY as deployed).
+OUTBOX_ENVELOPES_MAX = 1_024
+PROPAGATION_TIMEOUT_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """An accepted envelope with everything that the network needs to carry it."""
+
+    request_id: RequestId
+    envelope: MessageEnvelope
+    pubsub_topic: str
+    timestamp_ns: int
+    message_hash: bytes
+    size_bytes: int
+
+
+class MemoryNode:
+    """A `Node` in this process; made by `MemoryNetwork.create_node`, used on one event loop.
+
+    `send` reports `MessagePropagated` once a connected node or the store is in reach, whether or not the network then
+    loses the message, and `MessageSent` when the store took it. While nobody is in reach the envelope waits, for
+    `PROPAGATION_TIMEOUT_MS` at most; then `MessageSendError`. A node hears its own messages where it is subscribed.
+
+    Attributes:
+        name: Its name in the network.
+        config: Its configuration.
+        max_message_size_bytes: Largest encoded WakuMessage it sends.
+        conditions: Faults on the way to this node; None for the network's.
+        send_fault: Called with every envelope; a text that it returns makes the send fail with that error, as a node
+            does that cannot prove the rate limit. None for no such fault.
+    """
+
+    def __init__(self, network: MemoryNetwork, name: str, config: NodeConfig, clock: Clock | None) -> None:
+        self.name = name
+        self.config = config
+        self.max_message_size_bytes = config.max_message_size_bytes
+        self.conditions: NetworkConditions | None = None
+        self.send_fault: Callable[[MessageEnvelope], str | None] | None = None
+        self.inbox = Inbox(self._deliver)
+        self._network = network
+        self._clock = clock
+        self._started = False
+        self._stopped = False
+        self._online = True
+        self._state = ConnectionState.DISCONNECTED
+        # Content topic -> pubsub topic.
+        self._subscriptions: dict[str, str] = {}
+        self._pubsub_topics: dict[str, str] = {}
+        self._streams: list[weakref.ref[EventStream]] = []
+        self._outbox: dict[RequestId, tuple[Outgoing, asyncio.TimerHandle]] = {}
+
+    # --- Node ---
+
+    async def start(self) -> None:
+        """Connects; does nothing on a started node.
+
+        Raises:
+            NodeError: The node was stopped.
+        """
+        if self._stopped:
+            raise NodeError(f"node {self.name!r} was stopped: create a new one under this name")
+        if not self._started:
+            self._started = True
+            self._network.connections_changed()
+
+    async def stop(self) -> None:
+        """Disconnects for good: what is in flight or waits is lost, and `events()` end."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._started = False
+        self.inbox.clear()
+        for _, timeout in self._outbox.values():
+            timeout.cancel()
+        self._outbox.clear()
+        self._subscriptions.clear()
+        self._network.connections_changed()
+        # After the events that are already on their way to the readers.
+        asyncio.get_running_loop().call_soon(self._end_streams)
+
+    async def subscribe(self, content_topics: Sequence[str]) -> None:
+        """Raises:
+        NodeError: The node is not started.
+        ConfigError: A topic is not /[generation/]application/version/name/encoding.
+        """
+        self._require_started("subscribe")
+        topics = {topic: self._pubsub_topic(topic) for topic in content_topics}
+        self._subscriptions.update(topics)
+
+    async def unsubscribe(self, content_topics: Sequence[str]) -> None:
+        """Raises:
+        NodeError: The node is not started.
+        """
+        self._require_started("unsubscribe")
+        for topic in content_topics:
+            self._subscriptions.pop(topic, None)
+
+    async def send(self, envelope: MessageEnvelope) -> RequestId:
+        """Accepts an envelope; returns without waiting.
+
+        Raises:
+            NodeError: The node is not started, the encoded message or its meta is too large, too many envelopes wait
+                for a connection, or nobody reads the events of earlier sends.
+            ConfigError: The content topic is malformed.
+        """
+        self._require_started("send")
+        outgoing = self._accept(envelope)
+        error = self.send_fault(envelope) if self.send_fault is not None else None
+        if error is not None:
+            self._post(MessageSendError(outgoing.request_id, error, outgoing.message_hash))
+        elif self._in_reach():
+            self._transmit(outgoing)
+        else:
+            self._wait_for_connection(outgoing)
+        return outgoing.request_id
+
+    async def query_store(self, query: StoreQuery) -> StorePage:
+        """Answers one page of at most 100 messages.
+
+        Raises:
+            NodeError: The node is not started or offline, no store is in reach, or the cursor is unknown.
+            ConfigError: The query is malformed.
+        """
+        self._require_started("query_store")
+        delay_ms = self._network.draw_store_delay_ms()
+        if delay_ms:
+            await asyncio.sleep(delay_ms / 1000)
+        if not self.connected:
+            raise NodeError(f"node {self.name!r} is offline: no store answered")
+        return self._network.query_store(self, query)
+
+    def events(self) -> EventStream:
+        """Every event from this call on; each call gives a stream of its own, bounded as `EventStream` says."""
+        stream = EventStream()
+        if self._stopped:
+            stream.end()
+        self._streams.append(weakref.ref(stream))
+        return stream
+
+    # --- faults ---
+
+    def go_offline(self) -> None:
+        """Cuts the connection: nothing arrives, what is sent waits. Subscriptions stay."""
+        self._set_online(False)
+
+    def go_online(self) -> None:
+        """Restores the connection."""
+        self._set_online(True)
+
+    # --- views ---
+
+    @property
+    def connected(self) -> bool:
+        """Started and online, whether or not anyone else is."""
+        return self._started and self._online
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    @property
+    def connection_state(self) -> ConnectionState:
+        """What the last `ConnectionStatus` said: `CONNECTED` with a neighbour and the store (where the network has
+        one) in reach, `PARTIALLY_CONNECTED` with one of them."""
+        return self._state
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        return tuple(self._subscriptions)
+
+    # --- called by the network ---
+
+    def hears(self, pubsub_topic: str, content_topic: str) -> bool:
+        return self._subscriptions.get(content_topic) == pubsub_topic
+
+    def handle_connections_changed(self) -> None:
+        state = self._reachable_state()
+        if state is not self._state:
+            self._state = state
+            self._post(ConnectionStatus(state))
+        if state is not ConnectionState.DISCONNECTED and self._outbox:
+            waiting = list(self._outbox.values())
+            self._outbox.clear()
+            for outgoing, timeout in waiting:
+                timeout.cancel()
+                self._transmit(outgoing)
+
+    # --- details ---
+
+    def _require_started(self, call: str) -> None:
+        if not self._started:
+            state = "was stopped" if self._stopped else "is not started: await node.start() first"
+            raise NodeError(f"{call}: node {self.name!r} {state}")
+
+    def _pubsub_topic(self, content_topic: str) -> str:
+        topic = self._pubsub_topics.get(content_topic)
+        if topic is None:
+            shard = shard_of(content_topic, self.config.num_shards_in_cluster)
+            topic = self._pubsub_topics[content_topic] = f"/waku/2/rs/{self.config.cluster_id}/{shard}"
+        return topic
+
+    def _accept(self, envelope: MessageEnvelope) -> Outgoing:
+        if len(envelope.meta) > META_BYTES_MAX:
+            raise NodeError(f"send: meta is {len(envelope.meta)} bytes, 14/WAKU2-MESSAGE allows {META_BYTES_MAX}")
+        if any(stream.outcomes_full() for stream in self._live_streams()):
+            raise NodeError(f"send: nobody reads the events of node {self.name!r}: read them or close the stream")
+        pubsub_topic = self._pubsub_topic(envelope.content_topic)
+        timestamp_ns = self._network.next_timestamp_ns(self._clock or self._network.clock)
+        size_bytes = encoded_size_bytes(envelope, timestamp_ns)
+        if size_bytes > self.max_message_size_bytes:
+            raise NodeError(
+                f"send: the encoded message is {size_bytes} bytes, node {self.name!r} carries "
+                f"{self.max_message_size_bytes}: send less in one message"
+            )
+        name = message_hash(
+            pubsub_topic=pubsub_topic,
+            payload=envelope.payload,
+            content_topic=envelope.content_topic,
+            meta=envelope.meta or None,
+            timestamp_ns=timestamp_ns,
+        )
+        request_id = self._network.next_request_id(self)
+        return Outgoing(request_id, envelope, pubsub_topic, timestamp_ns, name, size_bytes)
+
+    def _transmit(self, outgoing: Outgoing) -> None:
+        stored = self._network.transmit(self, outgoing)
+        self._post(MessagePropagated(outgoing.request_id, outgoing.message_hash))
+        if stored:
+            self._post(MessageSent(outgoing.request_id, outgoing.message_hash))
+        if self.hears(outgoing.pubsub_topic, outgoing.envelope.content_topic):
+            self._post(MessageReceived(outgoing.envelope, outgoing.message_hash, outgoing.timestamp_ns))
+
+    def _wait_for_connection(self, outgoing: Outgoing) -> None:
+        if len(self._outbox) >= OUTBOX_ENVELOPES_MAX:
+            raise NodeError(
+                f"send: {OUTBOX_ENVELOPES_MAX} envelopes of node {self.name!r} wait for a connection already: "
+                "send again when it is back"
+            )
+        loop = asyncio.get_running_loop()
+        timeout = loop.call_later(PROPAGATION_TIMEOUT_MS / 1000, self._give_up, outgoing)
+        self._outbox[outgoing.request_id] = (outgoing, timeout)
+
+    def _give_up(self, outgoing: Outgoing) -> None:
+        del self._outbox[outgoing.request_id]
+        error = f"nobody was in reach for {PROPAGATION_TIMEOUT_MS} ms"
+        self._post(MessageSendError(outgoing.request_id, error, outgoing.message_hash))
+
+    def _set_online(self, online: bool) -> None:
+        if self._online == online:
+            return
+        self._online = online
+        if not online:
+            self.inbox.clear()
+        self._network.connections_changed()
+
+    def _in_reach(self) -> bool:
+        return self.connected and (self._network.reaches_neighbour(self) or self._network.reaches_store(self))
+
+    def _reachable_state(self) -> ConnectionState:
+        if not self.connected:
+            return ConnectionState.DISCONNECTED
+        neighbour = self._network.reaches_neighbour(self)
+        store = self._network.reaches_store(self)
+        if neighbour and (store or self._network.store is None):
+            return ConnectionState.CONNECTED
+        return ConnectionState.PARTIALLY_CONNECTED if neighbour or store else ConnectionState.DISCONNECTED
+
+    def _deliver(self, message: MessageReceived) -> Outcome | None:
+        if not self.connected:
+            return "offline"
+        streams = self._live_streams()
+        if not streams:
+            return None
+        taken = 0
+        for stream in streams:
+            if stream.put(message):
+                taken += 1
+            elif stream.refused == 1:
+                logger.warning("node %s: events are read too slowly, received messages are being lost", self.name)
+        return None if taken else "overflow"
+
+    def _post(self, event: NodeEvent) -> None:
+        # In the loop's next step, so that whoever called `send` holds the request id by then.
+        asyncio.get_running_loop().call_soon(_put, event, self._live_streams())
+
+    def _end_streams(self) -> None:
+        for stream in self._live_streams():
+            stream.end()
+
+    def _live_streams(self) -> list[EventStream]:
+        streams = [stream for reference in self._streams if (stream := reference()) is not None]
+        if len(streams) < len(self._streams):
+            self._streams = [weakref.ref(stream) for stream in streams]
+        return streams
+
+
+def encoded_size_bytes(envelope: MessageEnvelope, timestamp_ns: int) -> int:
+    """Length of the envelope as an encoded WakuMessage, without encoding it."""
+    topic_bytes = len(envelope.content_topic.encode())
+    size = _field_size_bytes(len(envelope.payload)) if envelope.payload else 0
+    size += _field_size_bytes(topic_bytes) if topic_bytes else 0
+    # sint64: zigzag doubles the value.
+    size += 1 + _varint_size_bytes(timestamp_ns << 1)
+    if envelope.meta:
+        size += _field_size_bytes(len(envelope.meta))
+    if envelope.ephemeral:
+        size += 3
+    return size
+
+
+def _put(event: NodeEvent, streams: list[EventStream]) -> None:
+    for stream in streams:
+        stream.put(event)
+
+
+def _field_size_bytes(length: int) -> int:
+    return 1 + _varint_size_bytes(length) + length
+
+
+def _varint_size_bytes(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)
