@@ -175,6 +175,4 @@ def test_without_the_library_the_remedy_is_named(cipher: Cipher) -> None:
     run = subprocess.run(
         [sys.executable, "-c", WITHOUT_LIBRARY, cipher.__name__], capture_output=True, text=True, check=True
     )
-    assert run.stdout == (
-        f"{cipher.__name__} needs the library 'cryptography': pip install 'shardwire[crypto]'\n"
-    )
+    assert run.stdout == (f"{cipher.__name__} needs the library 'cryptography': pip install 'shardwire[crypto]'\n")
