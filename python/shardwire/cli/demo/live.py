@@ -1,0 +1,222 @@
+"""The live part: three participants and a passive listener on a network that loses messages, in real time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from shardwire.channel import ReliableChannel, SegmentObservation, close_channel, create_reliable_channel
+from shardwire.cli.demo.archive import ParquetArchive
+from shardwire.cli.demo.progress import LiveBars
+from shardwire.cli.demo.settings import (
+    CHANNEL_ID,
+    CONDITIONS,
+    CONTENT_TOPIC,
+    EPOCH_SIZE_MS,
+    LISTENER,
+    RECEIVERS,
+    SENDER,
+    DemoPlan,
+)
+from shardwire.config import ChannelConfig
+from shardwire.encryption import Encryption
+from shardwire.errors import ShardwireError
+from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSendErrorEvent, MessageSentEvent
+from shardwire.node import MemoryNetwork, MemoryNode, MessageReceived
+from shardwire.persistence import SqlitePersistence
+
+DELIVERY_TIMEOUT_MS = 55_000
+# Longer than any delay of the network: what is still under way reaches the listener.
+DRAIN_MS = 300
+
+
+@dataclass(slots=True)
+class LiveResult:
+    """What happened.
+
+    Attributes:
+        request_id: The send.
+        observations: By participant, what its channel saw, in order.
+        received: By receiver, the payload that its application was given.
+        sent_at_ms: Unix time of the event `sent`; None where it did not come.
+        delivered_at_ms: Unix time of the event `delivered`; None where it did not come.
+        delivered_to: Who the event `delivered` names.
+        began_at_ms: Unix time at which the send began.
+        network_losses: By receiver, envelopes that the network lost on the way to it.
+        archived_rows: Messages that the passive listener archived.
+        seconds: Wall time.
+    """
+
+    request_id: str = ""
+    observations: dict[str, list[SegmentObservation]] = field(default_factory=dict)
+    received: dict[str, bytes] = field(default_factory=dict)
+    sent_at_ms: int | None = None
+    delivered_at_ms: int | None = None
+    delivered_to: frozenset[str] = frozenset()
+    began_at_ms: int = 0
+    network_losses: dict[str, int] = field(default_factory=dict)
+    archived_rows: int = 0
+    seconds: float = 0.0
+
+    def ordinals(self, participant: str, stage: str) -> set[int]:
+        """Segments of the send that `participant`'s channel saw at a stage."""
+        return {seen.ordinal for seen in self.observations.get(participant, []) if seen.stage == stage}
+
+    @property
+    def epochs_crossed(self) -> int:
+        """Boundaries of rate-limit epochs between the first and the last dispatch."""
+        epochs = {
+            seen.at_ms // EPOCH_SIZE_MS for seen in self.observations.get(SENDER, []) if seen.stage == "dispatched"
+        }
+        return max(epochs) - min(epochs) if epochs else 0
+
+    @property
+    def retransmissions(self) -> int:
+        return sum(1 for seen in self.observations.get(SENDER, []) if seen.stage == "dispatched" and seen.attempt > 0)
+
+
+async def run_live(
+    payload: bytes,
+    plan: DemoPlan,
+    encryption: Encryption,
+    *,
+    archive: Path,
+    state: Path,
+    seed: int,
+    bars: LiveBars,
+) -> LiveResult:
+    """Sends `payload` from one participant to the two others while a listener archives what it hears.
+
+    Args:
+        payload: The file.
+        plan: How it is sent.
+        encryption: Of the channel.
+        archive: Directory that gets the Parquet files.
+        state: Directory for the participants' databases.
+        seed: Of the network's faults.
+        bars: Told of every segment.
+
+    Raises:
+        ShardwireError: The message was not delivered in time.
+    """
+    result = LiveResult()
+    started = time.monotonic()
+    # No store: whatever the network loses comes back through parity or is sent again.
+    network = MemoryNetwork(CONDITIONS, seed=seed, store=False)
+    async with _listening(network, archive, bars) as listener_archive:
+        nodes = {name: network.create_node(name) for name in (SENDER, *RECEIVERS)}
+        for node in nodes.values():
+            await node.start()
+        channels: dict[str, ReliableChannel] = {}
+        try:
+            for name, node in nodes.items():
+                channels[name] = await _join(node, name, plan.config, encryption, state, result, bars)
+            await _send(channels, payload, result)
+            await asyncio.sleep(DRAIN_MS / 1_000)
+        finally:
+            for channel in channels.values():
+                await close_channel(channel)
+            for node in nodes.values():
+                await node.stop()
+    result.archived_rows = listener_archive.rows_written
+    for record in network.trace:
+        for outcome in record.outcomes:
+            if outcome.outcome == "lost":
+                result.network_losses[outcome.receiver] = result.network_losses.get(outcome.receiver, 0) + 1
+    result.seconds = time.monotonic() - started
+    return result
+
+
+async def _join(
+    node: MemoryNode,
+    name: str,
+    config: ChannelConfig,
+    encryption: Encryption,
+    state: Path,
+    result: LiveResult,
+    bars: LiveBars,
+) -> ReliableChannel:
+    stored = replace(config, sds=replace(config.sds, persistence=SqlitePersistence(state / f"{name}.sqlite")))
+    channel = await create_reliable_channel(node, CHANNEL_ID, CONTENT_TOPIC, name, encryption=encryption, config=stored)
+    seen = result.observations.setdefault(name, [])
+    channel.observe(seen.append)
+    channel.observe(partial(bars.observe, name))
+    return channel
+
+
+async def _send(channels: dict[str, ReliableChannel], payload: bytes, result: LiveResult) -> None:
+    arrived = {name: asyncio.Event() for name in RECEIVERS}
+    failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def on_received(name: str, event: MessageReceivedEvent) -> None:
+        result.received[name] = event.message
+        arrived[name].set()
+
+    def on_sent(event: MessageSentEvent) -> None:
+        result.sent_at_ms = _unix_ms()
+
+    def on_delivered(event: MessageDeliveredEvent) -> None:
+        result.delivered_at_ms, result.delivered_to = _unix_ms(), event.delivered_to
+
+    def on_send_error(event: MessageSendErrorEvent) -> None:
+        if not failed.done():
+            failed.set_result(f"the send failed at {event.stage}: {event.error}")
+
+    for name in RECEIVERS:
+        channels[name].on_message_received(partial(on_received, name))
+    sender = channels[SENDER]
+    sender.on_message_sent(on_sent)
+    sender.on_message_delivered(on_delivered)
+    sender.on_message_send_error(on_send_error)
+
+    result.began_at_ms = _unix_ms()
+    result.request_id = await sender.send(payload)
+    everything = asyncio.gather(
+        sender.delivered(result.request_id, timeout_ms=DELIVERY_TIMEOUT_MS), *(one.wait() for one in arrived.values())
+    )
+    try:
+        async with asyncio.timeout(DELIVERY_TIMEOUT_MS / 1_000):
+            await asyncio.wait({everything, failed}, return_when=asyncio.FIRST_COMPLETED)
+            if failed.done():
+                raise ShardwireError(failed.result())
+            await everything
+    except TimeoutError:
+        receivers = ", ".join(sorted(result.received)) or "nobody"
+        raise ShardwireError(
+            f"not delivered within {DELIVERY_TIMEOUT_MS // 1_000} s: received by {receivers}"
+        ) from None
+    finally:
+        everything.cancel()
+
+
+@asynccontextmanager
+async def _listening(network: MemoryNetwork, directory: Path, bars: LiveBars) -> AsyncIterator[ParquetArchive]:
+    """A node that only listens, and archives everything it hears of the topic."""
+    node = network.create_node(LISTENER)
+    await node.start()
+    await node.subscribe([CONTENT_TOPIC])
+    with ParquetArchive(directory) as archive:
+        events = node.events()
+
+        async def listen() -> None:
+            async for event in events:
+                if isinstance(event, MessageReceived):
+                    archive.append(event)
+                    bars.heard()
+
+        listening = asyncio.create_task(listen())
+        try:
+            yield archive
+        finally:
+            # Stopping the node ends its events once the queued ones were read.
+            await node.stop()
+            await listening
+
+
+def _unix_ms() -> int:
+    return time.time_ns() // 1_000_000

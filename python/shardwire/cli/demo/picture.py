@@ -1,0 +1,212 @@
+"""The picture of a live run: when each segment was sent, lost, retransmitted, recovered and acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shardwire.cli.demo.live import LiveResult
+from shardwire.cli.demo.settings import CONDITIONS, EPOCH_SIZE_MS, RECEIVERS, SENDER, DemoPlan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# The passive listener and Spark see nothing before the archive is complete.
+ARCHIVE_PANEL = "passive listener, then Spark"
+
+ARRIVED_COLOUR = "#3b6fb6"
+LOST_COLOUR = "#d1495b"
+RETRANSMITTED_COLOUR = "#ef8a17"
+RECOVERED_COLOUR = "#1b998b"
+ACKNOWLEDGED_COLOUR = "#6c757d"
+WAIT_COLOUR = "#d9dee5"
+PARITY_COLOUR = "#f5f1e6"
+RECOVERED_PATH_COLOUR = "#bfe3dc"
+# Transmissions of one segment are further apart than this, and a timestamp is closer to its dispatch.
+SAME_TRANSMISSION_MS = 1_000
+
+# Segment -> Unix times in ms of its transmissions that were heard.
+Heard = Mapping[int, Collection[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One transmission of a segment to one receiver.
+
+    Attributes:
+        ordinal: The segment.
+        at_ms: When it left.
+        attempt: 0 the first time, then the number of the retransmission.
+        arrived: Whether the receiver got it.
+    """
+
+    ordinal: int
+    at_ms: int
+    attempt: int
+    arrived: bool
+
+
+def attempts(live: LiveResult, receiver: str) -> list[Attempt]:
+    """What became of every transmission on its way to `receiver`.
+
+    A receiver reports the first arrival of a segment. Every transmission before the one that brought it was lost;
+    whether a later one arrives is of no consequence, and it counts as arrived.
+    """
+    arrival_ms = {seen.ordinal: seen.at_ms for seen in live.observations[receiver] if seen.stage == "received"}
+    sent: dict[int, list[tuple[int, int]]] = {}
+    for seen in live.observations[SENDER]:
+        if seen.stage == "dispatched":
+            sent.setdefault(seen.ordinal, []).append((seen.at_ms, seen.attempt))
+    fates = []
+    for ordinal, times in sent.items():
+        arrived_ms = arrival_ms.get(ordinal)
+        bringing_ms = None if arrived_ms is None else max((at for at, _ in times if at <= arrived_ms), default=0)
+        fates += [Attempt(ordinal, at, number, bringing_ms is not None and at >= bringing_ms) for at, number in times]
+    return fates
+
+
+def draw_picture(live: LiveResult, plan: DemoPlan, heard: Heard, payload_bytes: int, output: Path) -> None:
+    """Writes the picture as PNG.
+
+    Args:
+        live: The run.
+        plan: How the file was sent.
+        heard: What the passive listener archived.
+        payload_bytes: Size of the file.
+        output: The PNG file.
+    """
+    # No window system, and nothing of this process's other figures.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(15, 8.6), dpi=120, facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, len(RECEIVERS) + 1, sharey=True, sharex=True)
+    end_s = max(_seconds(live, [seen.at_ms for seen in live.observations[SENDER]]), default=1.0) * 1.04 + 0.2
+    for panel, receiver in zip(axes, RECEIVERS, strict=False):
+        recovered = len(live.ordinals(receiver, "recovered"))
+        _draw_frame(panel, live, plan, end_s, f"{receiver}: {recovered} data segments recovered through parity")
+        _draw_participant(panel, live, receiver)
+    missing = plan.missing_data(heard)
+    _draw_frame(axes[-1], live, plan, end_s, f"{ARCHIVE_PANEL}: {len(missing)} recovered")
+    _draw_archive(axes[-1], live, heard, missing, end_s)
+    axes[0].set_ylabel("segment", fontsize=11)
+    counts = f"{plan.data_segment_count} data and {plan.parity_segment_count} parity segments"
+    title = (
+        f"{payload_bytes / 1e6:.1f} MB as {counts}; the network loses {CONDITIONS.loss:.0%} on the way to each receiver"
+    )
+    figure.suptitle(title, fontsize=15, fontweight="bold", x=0.04, ha="left", y=0.975)
+    handles, labels = _legend(axes[0])
+    figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False, fontsize=10.5, markerscale=1.6)
+    figure.subplots_adjust(left=0.04, right=0.99, top=0.885, bottom=0.125, wspace=0.04)
+    figure.savefig(output, format="png")
+
+
+def _seconds(live: LiveResult, times_ms: Iterable[int]) -> list[float]:
+    return [(at_ms - live.began_at_ms) / 1_000 for at_ms in times_ms]
+
+
+def _draw_frame(panel: Axes, live: LiveResult, plan: DemoPlan, end_s: float, title: str) -> None:
+    panel.set_title(title, fontsize=12, loc="left", pad=18)
+    panel.set_xlim(-0.25, end_s)
+    panel.set_ylim(plan.segment_count + 0.5, -1.5)
+    panel.set_xlabel("seconds since send()", fontsize=11)
+    panel.axhspan(plan.data_segment_count - 0.5, plan.segment_count + 0.5, color=PARITY_COLOUR, zorder=0)
+    for text, y in (("data", plan.data_segment_count - 1), ("parity", plan.segment_count)):
+        panel.text(0.02 * end_s, y, text, ha="left", va="bottom", fontsize=10, color="#8a8372", style="italic")
+    boundary_ms = (live.began_at_ms // EPOCH_SIZE_MS + 1) * EPOCH_SIZE_MS
+    while (boundary_ms - live.began_at_ms) / 1_000 < end_s:
+        [at_s] = _seconds(live, [boundary_ms])
+        panel.axvline(at_s, color="#9aa3ad", linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+        panel.text(at_s, -2.2, "new epoch", fontsize=8.5, color="#6c757d", ha="center", va="bottom", clip_on=False)
+        boundary_ms += EPOCH_SIZE_MS
+    for side in ("top", "right"):
+        panel.spines[side].set_visible(False)
+    panel.tick_params(length=3, labelsize=9.5)
+
+
+def _draw_attempts(panel: Axes, live: LiveResult, fates: list[Attempt]) -> None:
+    groups = (
+        (False, True, "o", 13, ARRIVED_COLOUR, "sent, arrived"),
+        (False, False, "x", 20, LOST_COLOUR, "sent, lost"),
+        (True, True, ">", 24, RETRANSMITTED_COLOUR, "retransmitted, arrived"),
+        (True, False, "x", 20, "#8c5a00", "retransmitted, lost"),
+    )
+    for again, arrived, marker, size, colour, label in groups:
+        group = [one for one in fates if (one.attempt > 0) == again and one.arrived == arrived]
+        panel.scatter(
+            _seconds(live, (one.at_ms for one in group)),
+            [one.ordinal for one in group],
+            marker=marker,
+            s=size,
+            color=colour,
+            linewidths=1.3 if marker == "x" else 0,
+            label=label,
+            zorder=4,
+        )
+
+
+def _draw_participant(panel: Axes, live: LiveResult, receiver: str) -> None:
+    fates = attempts(live, receiver)
+    first_ms = {one.ordinal: one.at_ms for one in fates if not one.attempt}
+    recovered_ms = {one.ordinal: one.at_ms for one in live.observations[receiver] if one.stage == "recovered"}
+    acknowledged_ms: dict[int, int] = {}
+    for seen in live.observations[SENDER]:
+        if seen.stage == "acknowledged" and seen.participant == receiver:
+            acknowledged_ms.setdefault(seen.ordinal, seen.at_ms)
+    for times_ms, colour, width in ((acknowledged_ms, WAIT_COLOUR, 1.0), (recovered_ms, RECOVERED_PATH_COLOUR, 1.6)):
+        ordinals = [ordinal for ordinal in times_ms if ordinal in first_ms]
+        panel.hlines(
+            ordinals,
+            _seconds(live, (first_ms[ordinal] for ordinal in ordinals)),
+            _seconds(live, (times_ms[ordinal] for ordinal in ordinals)),
+            colors=colour,
+            linewidth=width,
+            zorder=2,
+        )
+    _draw_attempts(panel, live, fates)
+    panel.scatter(
+        _seconds(live, recovered_ms.values()),
+        list(recovered_ms),
+        marker="D",
+        s=24,
+        color=RECOVERED_COLOUR,
+        linewidths=0,
+        label="recovered through parity",
+        zorder=5,
+    )
+    panel.scatter(
+        _seconds(live, acknowledged_ms.values()),
+        list(acknowledged_ms),
+        marker="|",
+        s=22,
+        color=ACKNOWLEDGED_COLOUR,
+        linewidths=1.1,
+        label="acknowledged",
+        zorder=3,
+    )
+
+
+def _draw_archive(panel: Axes, live: LiveResult, heard: Heard, missing: list[int], end_s: float) -> None:
+    fates = [
+        Attempt(
+            seen.ordinal,
+            seen.at_ms,
+            seen.attempt,
+            any(abs(at_ms - seen.at_ms) < SAME_TRANSMISSION_MS for at_ms in heard.get(seen.ordinal, ())),
+        )
+        for seen in live.observations[SENDER]
+        if seen.stage == "dispatched"
+    ]
+    _draw_attempts(panel, live, fates)
+    at_s = end_s * 0.93
+    panel.axvline(at_s, color=RECOVERED_PATH_COLOUR, linewidth=9, zorder=1)
+    panel.text(at_s, -2.2, "Spark", fontsize=8.5, color=RECOVERED_COLOUR, ha="center", va="bottom", clip_on=False)
+    panel.scatter([at_s] * len(missing), missing, marker="D", s=24, color=RECOVERED_COLOUR, linewidths=0, zorder=5)
+
+
+def _legend(panel: Axes) -> tuple[list[object], list[str]]:
+    handles, labels = panel.get_legend_handles_labels()
+    return list(handles), list(labels)

@@ -1,0 +1,118 @@
+"""The demo from end to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.logging import RichHandler
+
+from shardwire import keccak256
+from shardwire.cli.demo.live import LiveResult, run_live
+from shardwire.cli.demo.picture import draw_picture
+from shardwire.cli.demo.progress import LiveBars
+from shardwire.cli.demo.report import broken_promises, summary_table
+from shardwire.cli.demo.settings import (
+    CONDITIONS,
+    EPOCH_SIZE_MS,
+    LISTENER,
+    PARITY_RATE,
+    RECEIVERS,
+    SENDER,
+    DemoPlan,
+    plan_demo,
+)
+from shardwire.cli.demo.source import Source, load_source
+from shardwire.cli.demo.spark_check import heard_segments, reconstruct_on_spark
+from shardwire.encryption import ChaCha20Poly1305Encryption
+
+ARCHIVE = "archive.parquet"
+PICTURE = "demo.png"
+
+
+def run_demo(file: Path | None, output: Path, seed: int) -> int:
+    """Runs the demo and prints what happens.
+
+    Args:
+        file: What to send; None for a binary of this Python.
+        output: Directory that gets the archive and the picture.
+        seed: Of the network's faults.
+
+    Returns:
+        0 where everything matched and at least one data segment came back through parity both in the channel and on
+        Spark, else 1.
+
+    Raises:
+        ShardwireError: The file is too large or too small, or the message was not delivered.
+        OSError: A file cannot be read or written.
+    """
+    started = time.monotonic()
+    console = Console()
+    source = load_source(file)
+    plan = plan_demo(len(source.payload))
+    payload_hash = keccak256(source.payload)
+    _announce(console, source, plan, payload_hash)
+    archive = output / ARCHIVE
+    shutil.rmtree(archive, ignore_errors=True)
+    output.mkdir(parents=True, exist_ok=True)
+    # Keys and databases are of no use after the run: they go with it.
+    with tempfile.TemporaryDirectory(prefix="shardwire-demo-") as private:
+        encryption = ChaCha20Poly1305Encryption(os.urandom(32))
+        key_file = Path(private) / "channel.key"
+        encryption.write_key_file(key_file)
+        logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[RichHandler(console=console)])
+        with LiveBars(console, plan.segment_count) as bars:
+            live = asyncio.run(
+                run_live(source.payload, plan, encryption, archive=archive, state=Path(private), seed=seed, bars=bars)
+            )
+        _report_live(console, live)
+        console.print(f"\nSpark reconstructs {archive} on two executors …")
+        spark = reconstruct_on_spark(archive, key_file, plan.config.segmentation)
+        heard = heard_segments(archive, encryption, live.request_id)
+    console.print(summary_table(live, spark, plan, heard, payload_hash))
+    draw_picture(live, plan, heard, len(source.payload), output / PICTURE)
+    console.print(
+        f"live {live.seconds:.1f} s, Spark {spark.seconds:.1f} s of which the job {spark.job_seconds:.1f} s, "
+        f"all {time.monotonic() - started:.1f} s; timeline of the segments in {output / PICTURE}"
+    )
+    broken = broken_promises(live, spark, plan, heard, source.payload)
+    for phrase in broken:
+        console.print(f"[red]failed:[/red] {phrase}")
+    if not broken:
+        console.print("[green]Everything matched, in the channel and on Spark.")
+    return 1 if broken else 0
+
+
+def _announce(console: Console, source: Source, plan: DemoPlan, payload_hash: bytes) -> None:
+    quota = plan.config.rate_limit.messages_per_epoch
+    receivers = " and ".join(RECEIVERS)
+    console.print(
+        f"[bold]{SENDER}[/bold] sends {source.name} ({len(source.payload):,} bytes) to {receivers}; "
+        f"{LISTENER} only listens.\n"
+        f"{plan.data_segment_count} data and {plan.parity_segment_count} parity segments of "
+        f"{plan.config.segmentation.segment_size_bytes:,} bytes (Reed-Solomon, parity_rate={PARITY_RATE}), "
+        f"ChaCha20-Poly1305, at most {quota} messages in {EPOCH_SIZE_MS / 1_000:.0f} s.\n"
+        f"The network loses {CONDITIONS.loss:.0%}, duplicates {CONDITIONS.duplicate:.0%} and "
+        f"reorders {CONDITIONS.reorder:.0%} on the way to each of them.\n"
+        f"Keccak-256 {payload_hash.hex()}\n",
+        highlight=False,
+    )
+
+
+def _report_live(console: Console, live: LiveResult) -> None:
+    for name, at_ms in (("sent", live.sent_at_ms), ("delivered", live.delivered_at_ms)):
+        if at_ms is not None:
+            console.print(
+                f"event [bold]{name}[/bold] after {(at_ms - live.began_at_ms) / 1_000:.1f} s", highlight=False
+            )
+    console.print(
+        f"delivered to {', '.join(sorted(live.delivered_to)) or 'nobody'}; {live.retransmissions} retransmissions, "
+        f"{live.epochs_crossed} epoch boundaries crossed, {live.archived_rows} messages archived",
+        highlight=False,
+    )
