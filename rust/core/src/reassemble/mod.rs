@@ -1,0 +1,182 @@
+//! Segments to payload: any k of k + m, in any order, from peers that may lie.
+//!
+//! Owns the incomplete sets, what each sender holds of the budget and which payloads are complete.
+//! It reads no clock and does no I/O: time is an argument, what must be saved is polled. A header's
+//! counts allocate nothing; nothing a peer sends panics or fails.
+
+mod completed;
+mod ledger;
+mod outcome;
+mod payload;
+mod persist;
+mod receive;
+mod recover;
+mod room;
+mod set;
+mod tail;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+pub use outcome::{Discard, Drop, Dropped, Outcome, Reconstructed, Stats};
+pub use payload::Payload;
+pub use persist::{Change, Record};
+
+use crate::segment::Parameters;
+use completed::Completed;
+use ledger::Ledger;
+use set::{Set, SetId};
+
+/// What a receiver may hold (specification 002, Denial of Service).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Incomplete sets, over all senders.
+    pub sets_max: u64,
+    /// Incomplete sets of one sender.
+    pub sets_per_sender_max: u64,
+    /// Wire bytes in incomplete sets, over all senders.
+    pub buffered_bytes_max: u64,
+    /// Wire bytes of one sender.
+    pub buffered_bytes_per_sender_max: u64,
+    /// Part of both global budgets that senders without an authenticated identity share.
+    pub unauthenticated_share: f64,
+    /// Different segments kept for one position of a set.
+    pub candidates_per_slot_max: usize,
+    /// Completed payloads remembered.
+    pub completed_remembered_max: usize,
+    /// A set expires this long after its last new segment.
+    pub timeout_ms: i64,
+    /// What one set may cost, in whole reconstructions.
+    pub work_budget: u64,
+}
+
+/// How and when a segment came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Receipt<'a> {
+    /// Milliseconds on the caller's clock.
+    pub now_ms: i64,
+    /// Who sent it, as far as known.
+    pub sender: Option<&'a str>,
+    /// Whether that identity is proven.
+    pub authenticated: bool,
+    /// What tells two sends of the same payload apart.
+    pub message_key: Option<&'a [u8]>,
+}
+
+/// The state machine of a receiver. One owner; outputs are polled.
+#[derive(Debug)]
+pub struct Reassembler {
+    parameters: Parameters,
+    limits: Limits,
+    sets: BTreeMap<SetId, Box<Set>>,
+    /// Sets by the order of their last new segment, the oldest first.
+    by_update: BTreeMap<u64, SetId>,
+    next_tick: u64,
+    ledger: Ledger,
+    completed: Completed,
+    dropped: VecDeque<Dropped>,
+    /// Sets with segments that `poll_persist` has not given.
+    unsaved: BTreeSet<SetId>,
+    /// Saved sets that are gone.
+    deleted: Vec<SetId>,
+    stats: Stats,
+}
+
+impl Reassembler {
+    /// An empty receiver.
+    pub fn new(parameters: Parameters, limits: Limits) -> Self {
+        Reassembler {
+            parameters,
+            limits,
+            sets: BTreeMap::new(),
+            by_update: BTreeMap::new(),
+            next_tick: 0,
+            ledger: Ledger::default(),
+            completed: Completed::new(limits.completed_remembered_max),
+            dropped: VecDeque::new(),
+            unsaved: BTreeSet::new(),
+            deleted: Vec::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Drops the sets whose last new segment came `timeout_ms` before `now_ms` or earlier.
+    pub fn expire(&mut self, now_ms: i64) -> Vec<Dropped> {
+        let mut expired = Vec::new();
+        while let Some(id) = self.oldest().filter(|id| self.expiry_ms(id) <= now_ms) {
+            expired.extend(self.drop_set(id, Drop::Expired));
+        }
+        expired
+    }
+
+    /// When the next set expires; `None` while there is none.
+    pub fn next_expiry_ms(&self) -> Option<i64> {
+        self.oldest().map(|id| self.expiry_ms(&id))
+    }
+
+    /// Sets that `receive` evicted to make room, since the last call.
+    pub fn poll_dropped(&mut self) -> Vec<Dropped> {
+        std::mem::take(&mut self.dropped).into()
+    }
+
+    /// Counts of what was received and of what is held.
+    pub fn stats(&self) -> Stats {
+        let (sets, bytes) = self.ledger.totals();
+        Stats {
+            sets_held: sets,
+            bytes_held: bytes,
+            senders_held: self.ledger.senders(),
+            completed_remembered: self.completed.len() as u64,
+            ..self.stats
+        }
+    }
+
+    fn oldest(&self) -> Option<SetId> {
+        self.by_update.first_key_value().map(|(_, id)| *id)
+    }
+
+    fn expiry_ms(&self, id: &SetId) -> i64 {
+        self.sets[id].updated_ms.saturating_add(self.limits.timeout_ms)
+    }
+
+    /// Moves a set to the end of the order of updates.
+    fn touch(&mut self, id: SetId, now_ms: i64) {
+        let set = self.sets.get_mut(&id).expect("a touched set is held");
+        self.by_update.remove(&set.tick);
+        set.tick = self.next_tick;
+        set.updated_ms = now_ms;
+        self.by_update.insert(set.tick, id);
+        self.next_tick += 1;
+    }
+
+    /// Takes a set out of every index and gives its charges back.
+    fn remove_set(&mut self, id: SetId) -> Option<Box<Set>> {
+        let set = self.sets.remove(&id)?;
+        self.by_update.remove(&set.tick);
+        self.unsaved.remove(&id);
+        for candidate in set.candidates() {
+            self.ledger.refund(candidate.sender, candidate.charge());
+        }
+        self.ledger.close_set(set.owner);
+        if set.is_saved() {
+            self.deleted.push(id);
+        }
+        Some(set)
+    }
+
+    /// Removes a set that will not be completed, counted under `reason`.
+    fn drop_set(&mut self, id: SetId, reason: Drop) -> Option<Dropped> {
+        let owner = self.sets.get(&id)?.owner;
+        let sender = self.ledger.name(owner).map(str::to_owned);
+        let set = self.remove_set(id)?;
+        self.stats.count_drop(reason);
+        Some(Dropped {
+            entire_message_hash: set.hash,
+            message_key: set.message_key.map(Vec::from),
+            sender,
+            reason,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

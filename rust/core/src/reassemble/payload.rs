@@ -1,0 +1,63 @@
+//! A reconstructed payload in the pieces it arrived in, copied once by whoever needs it whole.
+
+/// Pieces of a payload; the last may be longer than what counts.
+#[derive(Debug, Clone, Default)]
+pub struct Payload {
+    parts: Vec<Box<[u8]>>,
+    length: usize,
+}
+
+impl Payload {
+    /// The first `length` bytes of `parts` in order.
+    pub(super) fn new(parts: Vec<Box<[u8]>>, length: usize) -> Self {
+        debug_assert!(parts.iter().map(|part| part.len()).sum::<usize>() >= length);
+        Payload { parts, length }
+    }
+
+    /// Length of the payload in bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether the payload is empty.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The pieces, cut to the payload's length.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let mut left = self.length;
+        self.parts.iter().map(move |part| {
+            let piece = &part[..part.len().min(left)];
+            left -= piece.len();
+            piece
+        })
+    }
+
+    /// Writes the payload into `out`.
+    ///
+    /// # Panics
+    /// If `out` does not have exactly [`Payload::len`] bytes.
+    pub fn write_to(&self, out: &mut [u8]) {
+        assert_eq!(out.len(), self.length, "the destination has the payload's length");
+        let mut rest = out;
+        for piece in self.pieces() {
+            let (destination, following) = rest.split_at_mut(piece.len());
+            destination.copy_from_slice(piece);
+            rest = following;
+        }
+    }
+
+    /// The payload in one piece.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.length);
+        self.pieces().for_each(|piece| out.extend_from_slice(piece));
+        out
+    }
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        self.length == other.length && self.to_vec() == other.to_vec()
+    }
+}

@@ -1,0 +1,250 @@
+//! Partial sets and completions as records that a caller stores.
+//!
+//! A segment's key is its set's key, 20 bytes, then its class, index and serial: what names a set
+//! is a prefix of what names its segments. Values are opaque to the caller; storing one twice is
+//! harmless.
+
+use super::receive::Arrival;
+use super::set::{Candidate, Key, Set, SetId};
+use super::{Reassembler, Receipt};
+use crate::wire::segment::{HASH_LENGTH, Header, Slot};
+
+/// The layout of values; another one is not read.
+const VERSION: u8 = 1;
+
+/// Bits of the flags byte.
+const HAS_SENDER: u8 = 1;
+const AUTHENTICATED: u8 = 2;
+const HAS_MESSAGE_KEY: u8 = 4;
+const HAS_DATA_COUNT: u8 = 8;
+const HAS_PARITY_COUNT: u8 = 16;
+const HAS_PAYLOAD_LENGTH: u8 = 32;
+
+/// What a record does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Store a segment.
+    PutSegment,
+    /// Delete a set: every segment whose key begins with the record's.
+    DeleteSet,
+    /// Store a completion.
+    PutCompleted,
+    /// Delete a completion.
+    DeleteCompleted,
+}
+
+impl Change {
+    /// The change's name in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Change::PutSegment => "put_segment",
+            Change::DeleteSet => "delete_set",
+            Change::PutCompleted => "put_completed",
+            Change::DeleteCompleted => "delete_completed",
+        }
+    }
+}
+
+/// One change to what is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// What it does.
+    pub change: Change,
+    /// The stored record's key.
+    pub key: Vec<u8>,
+    /// Its value; empty where something is deleted.
+    pub value: Vec<u8>,
+}
+
+impl Reassembler {
+    /// What changed since the last call: deletions first, then what is new.
+    pub fn poll_persist(&mut self) -> Vec<Record> {
+        let record = |change, key: Vec<u8>, value| Record { change, key, value };
+        let deleted = std::mem::take(&mut self.deleted).into_iter();
+        let mut records: Vec<Record> =
+            deleted.map(|id| record(Change::DeleteSet, set_key(id), Vec::new())).collect();
+        let (completed, forgotten) = self.completed.poll();
+        for key in forgotten {
+            records.push(record(Change::DeleteCompleted, key.to_vec(), Vec::new()));
+        }
+        for (key, number) in completed {
+            let value = number.to_be_bytes().to_vec();
+            records.push(record(Change::PutCompleted, key.to_vec(), value));
+        }
+        for id in std::mem::take(&mut self.unsaved) {
+            let ledger = &self.ledger;
+            let set = self.sets.get_mut(&id).expect("a set to save is held");
+            for place in 0..set.candidates().len() {
+                let candidate = &set.candidates()[place];
+                if candidate.saved {
+                    continue;
+                }
+                let sender = ledger.name(candidate.sender);
+                let proven = ledger.is_authenticated(candidate.sender);
+                let value = encode(set, candidate, sender, proven);
+                records.push(record(Change::PutSegment, segment_key(id, candidate), value));
+                set.candidates_mut()[place].saved = true;
+            }
+        }
+        records
+    }
+
+    /// Takes back what [`Reassembler::poll_persist`] gave, less what was deleted since, before
+    /// anything is received. Records that cannot be read are counted and ignored.
+    pub fn restore<'a>(&mut self, records: impl IntoIterator<Item = (Change, &'a [u8], &'a [u8])>) {
+        let mut segments = Vec::new();
+        let mut completed: Vec<(u64, Key)> = Vec::new();
+        for (change, key, value) in records {
+            let read = match change {
+                Change::PutSegment => decode(key, value).map(|stored| segments.push(stored)),
+                Change::PutCompleted => <[u8; 8]>::try_from(value)
+                    .ok()
+                    .zip(Key::try_from(key).ok())
+                    .map(|(number, key)| completed.push((u64::from_be_bytes(number), key))),
+                Change::DeleteSet | Change::DeleteCompleted => None,
+            };
+            self.stats.restore_ignored += u64::from(read.is_none());
+        }
+        completed.sort_unstable();
+        for (number, key) in completed {
+            self.completed.restore(key, number);
+        }
+        // Sets return in the order of their updates, so that eviction and expiry go on as before.
+        segments.sort_by_key(|stored| stored.receipt.now_ms);
+        for stored in segments {
+            let arrival = Arrival {
+                header: stored.header,
+                payload: stored.payload,
+                frame_bytes: stored.frame_bytes,
+                saved: true,
+            };
+            let is_open = !self.completed.contains(&stored.id.key);
+            let kept = is_open && self.restore_segment(stored.id, arrival, &stored.receipt);
+            self.stats.restore_ignored += u64::from(!kept);
+        }
+    }
+}
+
+fn set_key(id: SetId) -> Vec<u8> {
+    [&id.key[..], &id.number.to_be_bytes()].concat()
+}
+
+fn segment_key(id: SetId, candidate: &Candidate) -> Vec<u8> {
+    let mut key = set_key(id);
+    match candidate.slot {
+        Slot::Data(index) => key.extend([0, index]),
+        Slot::Parity(index) => key.extend([1, index]),
+    }
+    key.push(candidate.serial);
+    key
+}
+
+fn encode(set: &Set, candidate: &Candidate, sender: Option<&str>, proven: bool) -> Vec<u8> {
+    let geometry = &set.geometry;
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+    let flags = flag(sender.is_some(), HAS_SENDER)
+        | flag(proven, AUTHENTICATED)
+        | flag(set.message_key.is_some(), HAS_MESSAGE_KEY)
+        | flag(geometry.data.is_some(), HAS_DATA_COUNT)
+        | flag(geometry.parity.is_some(), HAS_PARITY_COUNT)
+        | flag(geometry.payload_length.is_some(), HAS_PAYLOAD_LENGTH);
+    let sender = sender.unwrap_or_default().as_bytes();
+    let message_key = set.message_key.as_deref().unwrap_or_default();
+    let mut out = Vec::with_capacity(
+        70 + sender.len() + message_key.len() + candidate.payload.len(),
+    );
+    out.extend([VERSION, flags]);
+    out.extend(set.hash);
+    out.extend(set.updated_ms.to_be_bytes());
+    out.extend(geometry.data.unwrap_or(0).to_be_bytes());
+    out.extend(geometry.parity.unwrap_or(0).to_be_bytes());
+    out.extend(geometry.payload_length.unwrap_or(0).to_be_bytes());
+    out.extend(candidate.frame_bytes.to_be_bytes());
+    for text in [sender, message_key] {
+        out.extend((text.len() as u32).to_be_bytes());
+        out.extend(text);
+    }
+    out.extend(&*candidate.payload);
+    out
+}
+
+/// A stored segment, read in place.
+struct Stored<'a> {
+    id: SetId,
+    header: Header,
+    frame_bytes: usize,
+    payload: &'a [u8],
+    receipt: Receipt<'a>,
+}
+
+/// Takes fields off the front of a value.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let length = u32::from_be_bytes(self.array()?);
+        self.take(length as usize)
+    }
+}
+
+fn decode<'a>(key: &[u8], value: &'a [u8]) -> Option<Stored<'a>> {
+    let mut name = Cursor(key);
+    let id = SetId { key: name.array()?, number: u32::from_be_bytes(name.array()?) };
+    let [class, index, _serial] = name.array()?;
+    let slot = match class {
+        0 => Slot::Data(index),
+        1 => Slot::Parity(index),
+        _ => return None,
+    };
+    let mut fields = Cursor(value);
+    let [version, flags] = fields.array()?;
+    if version != VERSION || !name.0.is_empty() {
+        return None;
+    }
+    let has = |bit: u8| flags & bit != 0;
+    let hash: [u8; HASH_LENGTH] = fields.array()?;
+    let now_ms = i64::from_be_bytes(fields.array()?);
+    let data = has(HAS_DATA_COUNT).then_some(u16::from_be_bytes(fields.array()?));
+    let parity = has(HAS_PARITY_COUNT).then_some(u16::from_be_bytes(fields.array()?));
+    let length = has(HAS_PAYLOAD_LENGTH).then_some(u64::from_be_bytes(fields.array()?));
+    let frame_bytes = u32::from_be_bytes(fields.array()?) as usize;
+    let sender = std::str::from_utf8(fields.text()?).ok()?;
+    let message_key = fields.text()?;
+    let within = |count: Option<u16>, index: u8| count.is_none_or(|c| u16::from(index) < c);
+    let sound = match slot {
+        Slot::Data(index) => within(data, index),
+        Slot::Parity(index) => within(parity, index),
+    };
+    let total = data.unwrap_or(0).checked_add(parity.unwrap_or(0))?;
+    if !sound || total > 256 {
+        return None;
+    }
+    Some(Stored {
+        id,
+        header: Header {
+            entire_message_hash: hash,
+            slot,
+            data_segment_count: data,
+            parity_segment_count: parity,
+            payload_length: length,
+        },
+        frame_bytes,
+        payload: fields.0,
+        receipt: Receipt {
+            now_ms,
+            sender: has(HAS_SENDER).then_some(sender),
+            authenticated: has(AUTHENTICATED),
+            message_key: has(HAS_MESSAGE_KEY).then_some(message_key),
+        },
+    })
+}

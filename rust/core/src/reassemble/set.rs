@@ -1,0 +1,198 @@
+//! One incomplete payload: its counts, and the segments held for each position.
+
+use super::ledger::SenderId;
+use super::tail::Prefix;
+use crate::keccak::keccak256;
+use crate::wire::segment::{HASH_LENGTH, Header, Slot};
+
+/// Digest of a message key and a payload's hash.
+pub(super) type Key = [u8; 16];
+
+/// A set's name: its key, and which of several sets with differing counts it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SetId {
+    pub key: Key,
+    pub number: u32,
+}
+
+impl SetId {
+    /// The first id that sets of `key` can have.
+    pub fn first(key: Key) -> Self {
+        SetId { key, number: 0 }
+    }
+
+    /// The last id that sets of `key` can have.
+    pub fn last(key: Key) -> Self {
+        SetId { key, number: u32::MAX }
+    }
+}
+
+/// The key of sets that `hash` names under `message_key`. A digest, so that what is remembered of
+/// a completed payload does not grow with a peer's key.
+pub(super) fn key_of(message_key: Option<&[u8]>, hash: &[u8; HASH_LENGTH]) -> Key {
+    let key = match message_key {
+        None => [&[0], &hash[..]].concat(),
+        Some(message_key) => [&[1], &hash[..], message_key].concat(),
+    };
+    *keccak256(&key).first_chunk().expect("a digest is longer than a key")
+}
+
+/// The counts that a set's segments agree on, as far as its wire has told them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Geometry {
+    pub data: Option<u16>,
+    pub parity: Option<u16>,
+    pub payload_length: Option<u64>,
+}
+
+impl Geometry {
+    pub fn of(header: &Header) -> Self {
+        Geometry {
+            data: header.data_segment_count,
+            parity: header.parity_segment_count,
+            payload_length: header.payload_length,
+        }
+    }
+
+    /// Both together, or `None` where they disagree.
+    pub fn merge(&self, other: &Geometry) -> Option<Geometry> {
+        fn agree<T: PartialEq + Copy>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
+            match (a, b) {
+                (Some(a), Some(b)) if a != b => None,
+                _ => Some(a.or(b)),
+            }
+        }
+        Some(Geometry {
+            data: agree(self.data, other.data)?,
+            parity: agree(self.parity, other.parity)?,
+            payload_length: agree(self.payload_length, other.payload_length)?,
+        })
+    }
+}
+
+/// One segment held.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub payload: Box<[u8]>,
+    /// What it is charged with beyond its payload: the rest of its wire bytes.
+    pub frame_bytes: u32,
+    pub sender: SenderId,
+    pub slot: Slot,
+    /// Tells it from the other candidates of its slot, in its stored key.
+    pub serial: u8,
+    /// Other senders sent the same bytes.
+    pub shared: bool,
+    /// `poll_persist` has given it.
+    pub saved: bool,
+}
+
+impl Candidate {
+    pub fn charge(&self) -> u64 {
+        self.payload.len() as u64 + u64::from(self.frame_bytes)
+    }
+}
+
+/// An incomplete payload.
+#[derive(Debug)]
+pub(super) struct Set {
+    pub hash: [u8; HASH_LENGTH],
+    pub message_key: Option<Box<[u8]>>,
+    /// Who sent the first segment.
+    pub owner: SenderId,
+    pub geometry: Geometry,
+    pub updated_ms: i64,
+    /// Its place in the order of updates.
+    pub tick: u64,
+    /// Bytes hashed and decoded in failed attempts.
+    pub work: u64,
+    pub prefix: Prefix,
+    /// By slot; within a slot by arrival.
+    candidates: Vec<Candidate>,
+    slots_held: u16,
+}
+
+impl Set {
+    pub fn new(
+        hash: [u8; HASH_LENGTH],
+        message_key: Option<&[u8]>,
+        owner: SenderId,
+        geometry: Geometry,
+    ) -> Self {
+        Set {
+            hash,
+            message_key: message_key.map(Box::from),
+            owner,
+            geometry,
+            updated_ms: 0,
+            tick: u64::MAX,
+            work: 0,
+            prefix: Prefix::default(),
+            candidates: Vec::new(),
+            slots_held: 0,
+        }
+    }
+
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    pub fn candidates_mut(&mut self) -> &mut [Candidate] {
+        &mut self.candidates
+    }
+
+    pub fn into_candidates(self) -> Vec<Candidate> {
+        self.candidates
+    }
+
+    /// Positions of the set that are filled.
+    pub fn slots_held(&self) -> usize {
+        usize::from(self.slots_held)
+    }
+
+    /// Whether any of its segments was given to `poll_persist`.
+    pub fn is_saved(&self) -> bool {
+        self.candidates.iter().any(|candidate| candidate.saved)
+    }
+
+    /// The candidates of a slot, as a range of [`Set::candidates`].
+    pub fn range(&self, slot: Slot) -> std::ops::Range<usize> {
+        let start = self.candidates.partition_point(|candidate| candidate.slot < slot);
+        let count = self.candidates[start..].partition_point(|candidate| candidate.slot == slot);
+        start..start + count
+    }
+
+    /// The least serial that no candidate of the slot has.
+    pub fn free_serial(&self, slot: Slot) -> u8 {
+        let rivals = &self.candidates[self.range(slot)];
+        let is_free = |serial: &u8| rivals.iter().all(|rival| rival.serial != *serial);
+        (0..=u8::MAX).find(is_free).unwrap_or(u8::MAX)
+    }
+
+    /// Adds a candidate behind those of its slot.
+    pub fn insert(&mut self, candidate: Candidate) {
+        let range = self.range(candidate.slot);
+        if range.is_empty() {
+            self.slots_held += 1;
+        }
+        if self.candidates.capacity() == 0 {
+            // The smallest growth of a vector is four; most forged sets hold one segment.
+            self.candidates.reserve_exact(1);
+        }
+        self.candidates.insert(range.end, candidate);
+    }
+
+    /// Takes one of several candidates of a slot out.
+    pub fn remove(&mut self, index: usize) -> Candidate {
+        self.prefix = Prefix::default();
+        let candidate = self.candidates.remove(index);
+        if self.range(candidate.slot).is_empty() {
+            self.slots_held -= 1;
+        }
+        candidate
+    }
+
+    /// Absorbs the data segments that now continue the hashed prefix.
+    pub fn advance_prefix(&mut self) {
+        self.prefix.advance(&self.candidates, self.geometry.data);
+    }
+}

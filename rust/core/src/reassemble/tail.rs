@@ -1,0 +1,167 @@
+//! Hashing a payload of unknown length: the prefix while segments arrive, the end when all are
+//! there.
+
+use super::set::Candidate;
+use crate::keccak::Keccak256;
+use crate::wire::segment::{HASH_LENGTH, Slot};
+
+/// A prefix shorter than this is hashed at the end: a forged set must not cost a sponge.
+const PREFIX_BYTES_MIN: usize = 4096;
+
+/// What testing one candidate end costs, in bytes of hashing: a permutation and a copied sponge.
+const CANDIDATE_WORK: u64 = 200;
+
+/// The sponge over the first data segments, which advances as they arrive. The last data segment
+/// is never in it: its true length may be unknown.
+#[derive(Debug, Default)]
+pub(super) struct Prefix {
+    sponge: Option<Box<Keccak256>>,
+    slots: u16,
+    bytes: usize,
+}
+
+impl Prefix {
+    /// Absorbs the first candidate of each data slot that continues the prefix.
+    pub fn advance(&mut self, candidates: &[Candidate], data: Option<u16>) {
+        let Some(data) = data else { return };
+        let mut position = candidates
+            .partition_point(|candidate| candidate.slot < Slot::Data(self.slots as u8));
+        let mut next = self.slots;
+        let mut run = Vec::new();
+        while next + 1 < data {
+            let slot = Slot::Data(next as u8);
+            let Some(candidate) = candidates.get(position).filter(|found| found.slot == slot)
+            else {
+                break;
+            };
+            run.push(&candidate.payload);
+            position +=
+                candidates[position..].iter().take_while(|other| other.slot == slot).count();
+            next += 1;
+        }
+        let bytes: usize = run.iter().map(|payload| payload.len()).sum();
+        if run.is_empty() || (self.sponge.is_none() && bytes < PREFIX_BYTES_MIN) {
+            return;
+        }
+        let sponge = self.sponge.get_or_insert_default();
+        run.iter().for_each(|payload| sponge.update(payload));
+        self.slots = next;
+        self.bytes += bytes;
+    }
+
+    /// The sponge and how many data segments it holds.
+    pub fn sponge(&self) -> Option<(&Keccak256, usize)> {
+        self.sponge.as_deref().map(|sponge| (sponge, usize::from(self.slots)))
+    }
+}
+
+/// What is known of where a payload ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// At the end of the last part.
+    Exact,
+    /// After this many bytes (lip243).
+    Known(u64),
+    /// Zeros at the end of the last part may be padding: this many ends may be tried.
+    Padded(usize),
+}
+
+/// Finds the length at which the concatenated `parts` have the hash.
+///
+/// `absorbed` is a sponge that already holds the first parts, and their number. `work` grows by
+/// the bytes hashed.
+pub(super) fn find_length(
+    parts: &[&[u8]],
+    hash: &[u8; HASH_LENGTH],
+    absorbed: Option<(&Keccak256, usize)>,
+    end: End,
+    work: &mut u64,
+) -> Option<usize> {
+    let (last, head) = parts.split_last()?;
+    let head_bytes: usize = head.iter().map(|part| part.len()).sum();
+    let last_bytes = match end {
+        End::Exact => last.len(),
+        End::Known(length) => {
+            let length = usize::try_from(length).ok()?.checked_sub(head_bytes)?;
+            if length > last.len() {
+                return None;
+            }
+            length
+        }
+        End::Padded(_) => {
+            let zeros = last.iter().rev().take_while(|byte| **byte == 0).count();
+            // A payload of several segments has at least one byte in the last.
+            (last.len() - zeros).max(usize::from(!head.is_empty()).min(last.len()))
+        }
+    };
+    let (mut sponge, done) = match absorbed.filter(|(_, count)| *count <= head.len()) {
+        Some((sponge, count)) => (sponge.clone(), count),
+        None => (Keccak256::new(), 0),
+    };
+    for part in &head[done..] {
+        sponge.update(part);
+        *work += part.len() as u64;
+    }
+    sponge.update(&last[..last_bytes]);
+    *work += last_bytes as u64 + CANDIDATE_WORK;
+    if sponge.digest() == *hash {
+        return Some(head_bytes + last_bytes);
+    }
+    let End::Padded(candidates_max) = end else { return None };
+    let rest = last.len() - last_bytes;
+    if rest > candidates_max.saturating_sub(1) {
+        // The whole segment is a likely end that the search below will not reach.
+        let mut whole = sponge.clone();
+        whole.update(&last[last_bytes..]);
+        *work += rest as u64;
+        if whole.finalize() == *hash {
+            return Some(head_bytes + last.len());
+        }
+    }
+    for length in last_bytes + 1..=last_bytes + rest.min(candidates_max.saturating_sub(1)) {
+        sponge.update(&[0]);
+        *work += CANDIDATE_WORK;
+        if sponge.digest() == *hash {
+            return Some(head_bytes + length);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keccak::keccak256;
+
+    fn find(parts: &[&[u8]], payload: &[u8], end: End) -> Option<usize> {
+        find_length(parts, &keccak256(payload), None, end, &mut 0)
+    }
+
+    #[test]
+    fn finds_every_end_of_a_padded_tail() {
+        for length in 1..=8 {
+            let mut payload = b"head".to_vec();
+            payload.extend(vec![0; length]);
+            assert_eq!(find(&[b"head", &[0; 8]], &payload, End::Padded(8)), Some(4 + length));
+        }
+        assert_eq!(find(&[b"head", b"tail\0\0"], b"headtail", End::Padded(1)), Some(8));
+        assert_eq!(find(&[b"\0\0\0"], b"", End::Padded(3)), Some(0));
+        assert_eq!(find(&[b"head", b"tail"], b"headtail", End::Padded(9)), Some(8));
+    }
+
+    #[test]
+    fn stops_at_the_limit_of_candidates_but_for_the_whole() {
+        let payload = b"head\0\0\0";
+        assert_eq!(find(&[b"head", &[0; 8]], payload, End::Padded(3)), Some(7));
+        assert_eq!(find(&[b"head", &[0; 8]], payload, End::Padded(2)), None);
+        assert_eq!(find(&[b"head", &[0; 3]], payload, End::Padded(1)), Some(7));
+    }
+
+    #[test]
+    fn a_known_length_is_the_only_end() {
+        assert_eq!(find(&[b"head", b"tail\0"], b"headtail", End::Known(8)), Some(8));
+        assert_eq!(find(&[b"head", b"tail"], b"headtail", End::Known(9)), None);
+        assert_eq!(find(&[b"head", b"tail"], b"he", End::Known(2)), None);
+        assert_eq!(find(&[b"head"], b"head", End::Known(u64::MAX)), None);
+    }
+}

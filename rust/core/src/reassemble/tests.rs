@@ -1,0 +1,204 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::erasure::ErasureCode;
+use crate::keccak::keccak256;
+use crate::segment::{Settings, segment};
+use crate::wire::segment::WireFormat;
+
+const WIRES: [WireFormat; 3] = [WireFormat::Raw, WireFormat::Draft, WireFormat::Lip243];
+const CODES: [ErasureCode; 2] = [ErasureCode::Leopard, ErasureCode::Vandermonde];
+
+fn parameters(wire_format: WireFormat, erasure_code: ErasureCode) -> Parameters {
+    let reserve = if wire_format == WireFormat::Lip243 { 128 } else { 0 };
+    Parameters::new(Settings {
+        segment_size_bytes: 64 + reserve,
+        enable_reed_solomon: true,
+        parity_rate: 0.5,
+        parity_for_single_segment: false,
+        erasure_code,
+        wire_format,
+        max_total_segments: 256,
+        max_tail_candidates: 64,
+    })
+    .unwrap()
+}
+
+fn limits() -> Limits {
+    Limits {
+        sets_max: 1_000,
+        sets_per_sender_max: 100,
+        buffered_bytes_max: 256 << 20,
+        buffered_bytes_per_sender_max: 64 << 20,
+        unauthenticated_share: 0.5,
+        candidates_per_slot_max: 4,
+        completed_remembered_max: 100_000,
+        timeout_ms: 300_000,
+        work_budget: 32,
+    }
+}
+
+fn reconstructed(outcome: &Outcome) -> Option<Vec<u8>> {
+    match outcome {
+        Outcome::Reconstructed(reconstructed) => Some(reconstructed.payload.to_vec()),
+        _ => None,
+    }
+}
+
+fn reason(outcome: &Outcome) -> Option<Discard> {
+    match outcome {
+        Outcome::Discarded { reason, .. } => Some(*reason),
+        _ => None,
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_k_of_n_in_any_order_with_duplicates(
+        wire_format in prop::sample::select(WIRES.to_vec()),
+        sent_code in prop::sample::select(CODES.to_vec()),
+        configured_code in prop::sample::select(CODES.to_vec()),
+        mut payload in vec(any::<u8>(), 1..1500),
+        zeros in 0usize..130,
+        order in any::<u64>(),
+    ) {
+        payload.extend(vec![0; zeros]);
+        let segments = segment(&payload, &parameters(wire_format, sent_code)).unwrap();
+        let data = segments.count().div_ceil(2);
+        let mut wire = segments.to_vecs();
+        let counts = parameters(wire_format, sent_code).counts(payload.len()).unwrap();
+        let mut state = order | 1;
+        for position in (1..wire.len()).rev() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            wire.swap(position, (state >> 33) as usize % (position + 1));
+        }
+        // Under draft at least one data segment has to survive to tell k.
+        wire.truncate(counts.data.max(1) + usize::from(wire_format == WireFormat::Draft));
+        if let Some(first) = segments.to_vecs().first().filter(|_| wire_format == WireFormat::Draft) {
+            wire.push(first.clone());
+        }
+        prop_assume!(data > 0);
+        let mut reassembler = Reassembler::new(parameters(wire_format, configured_code), limits());
+        let mut found = Vec::new();
+        for bytes in wire.iter().flat_map(|bytes| [bytes, bytes]) {
+            let outcome = reassembler.receive(bytes, &Receipt::default());
+            found.extend(reconstructed(&outcome));
+        }
+        prop_assert_eq!(found, vec![payload]);
+        prop_assert_eq!(reassembler.stats().sets_held, 0);
+        prop_assert_eq!(reassembler.stats().bytes_held, 0);
+    }
+}
+
+#[test]
+fn an_empty_payload_comes_back() {
+    let parameters = parameters(WireFormat::Raw, ErasureCode::Leopard);
+    let wire = segment(b"", &parameters).unwrap().to_vecs();
+    let mut reassembler = Reassembler::new(parameters, limits());
+    let outcome = reassembler.receive(&wire[0], &Receipt::default());
+    assert_eq!(reconstructed(&outcome), Some(vec![]));
+    let outcome = reassembler.receive(&wire[0], &Receipt::default());
+    assert_eq!(reason(&outcome), Some(Discard::AlreadyCompleted));
+    let again = Receipt { message_key: Some(b"second"), ..Receipt::default() };
+    assert_eq!(reconstructed(&reassembler.receive(&wire[0], &again)), Some(vec![]));
+}
+
+#[test]
+fn forged_counts_do_not_shut_the_genuine_segments_out() {
+    let genuine = parameters(WireFormat::Raw, ErasureCode::Leopard);
+    let payload: Vec<u8> = (0..300u32).map(|i| i as u8).collect();
+    let wire = segment(&payload, &genuine).unwrap().to_vecs();
+    let header = crate::wire::segment::Header {
+        entire_message_hash: keccak256(&payload),
+        slot: crate::wire::segment::Slot::Data(3),
+        data_segment_count: Some(200),
+        parity_segment_count: Some(0),
+        payload_length: None,
+    };
+    let forged = header.encode(WireFormat::Raw, b"forged");
+    let mut reassembler = Reassembler::new(genuine, limits());
+    reassembler.receive(&forged, &Receipt::default());
+    let outcomes: Vec<_> =
+        wire.iter().map(|bytes| reassembler.receive(bytes, &Receipt::default())).collect();
+    assert_eq!(reason(&outcomes[0]), Some(Discard::CountMismatch));
+    assert_eq!(outcomes.iter().find_map(reconstructed), Some(payload));
+    assert_eq!(reassembler.stats().sets_held, 0);
+}
+
+#[test]
+fn partial_sets_and_completions_survive_a_restart() {
+    let parameters = parameters(WireFormat::Raw, ErasureCode::Leopard);
+    let payload: Vec<u8> = (0..600u32).map(|i| (i * 7) as u8).collect();
+    let wire = segment(&payload, &parameters).unwrap().to_vecs();
+    let done = segment(b"done", &parameters).unwrap().to_vecs();
+    let mut reassembler = Reassembler::new(parameters, limits());
+    let receipt = Receipt {
+        now_ms: 5,
+        sender: Some("alice"),
+        authenticated: true,
+        message_key: Some(b"send"),
+    };
+    for bytes in wire[2..8].iter().chain(&done) {
+        reassembler.receive(bytes, &receipt);
+    }
+    let records = reassembler.poll_persist();
+    assert!(reassembler.poll_persist().is_empty());
+    let stored = |change| records.iter().filter(|record| record.change == change).count();
+    assert_eq!((stored(Change::PutSegment), stored(Change::PutCompleted)), (6, 1));
+
+    let mut restored = Reassembler::new(parameters, limits());
+    restored.restore(records.iter().map(|r| (r.change, r.key.as_slice(), r.value.as_slice())));
+    assert_eq!(restored.next_expiry_ms(), Some(300_005));
+    assert_eq!(reason(&restored.receive(&done[0], &receipt)), Some(Discard::AlreadyCompleted));
+    assert_eq!(reason(&restored.receive(&wire[3], &receipt)), Some(Discard::Duplicate));
+    restored.receive(&wire[8], &receipt);
+    restored.receive(&wire[9], &receipt);
+    restored.receive(&wire[10], &receipt);
+    let outcome = restored.receive(&wire[11], &receipt);
+    assert_eq!(reconstructed(&outcome), Some(payload));
+    let changes: Vec<Change> = restored.poll_persist().iter().map(|r| r.change).collect();
+    assert_eq!(changes, [Change::DeleteSet, Change::PutCompleted]);
+}
+
+#[test]
+fn a_flood_of_identities_displaces_itself() {
+    let parameters = parameters(WireFormat::Raw, ErasureCode::Leopard);
+    let payload: Vec<u8> = (0..1200u32).map(|i| (i * 11) as u8).collect();
+    let wire = segment(&payload, &parameters).unwrap().to_vecs();
+    let mut reassembler = Reassembler::new(parameters, limits());
+    let honest = Receipt { sender: Some("honest"), ..Receipt::default() };
+    reassembler.receive(&wire[0], &honest);
+    reassembler.receive(&wire[1], &honest);
+    let mut found = None;
+    for id in 0..10_000u32 {
+        let forged = segment(&[id.to_be_bytes().repeat(40), vec![1]].concat(), &parameters)
+            .unwrap()
+            .to_vecs();
+        let name = format!("forged-{id}");
+        reassembler.receive(&forged[0], &Receipt { sender: Some(&name), ..Receipt::default() });
+        if id % 500 == 499 {
+            let next = &wire[2 + id as usize / 500];
+            found = found.or(reconstructed(&reassembler.receive(next, &honest)));
+        }
+    }
+    assert_eq!(found, Some(payload));
+    assert_eq!(reassembler.stats().sets_held, 500);
+}
+
+#[test]
+fn sets_expire_by_their_last_new_segment() {
+    let parameters = parameters(WireFormat::Raw, ErasureCode::Leopard);
+    let wire = segment(&[9; 500], &parameters).unwrap().to_vecs();
+    let mut reassembler = Reassembler::new(parameters, limits());
+    let at = |now_ms| Receipt { now_ms, ..Receipt::default() };
+    reassembler.receive(&wire[0], &at(0));
+    reassembler.receive(&wire[7], &at(100));
+    reassembler.receive(&wire[0], &at(200));
+    assert_eq!(reassembler.next_expiry_ms(), Some(300_100));
+    assert_eq!(reassembler.expire(300_099), []);
+    let dropped = reassembler.expire(300_100);
+    assert_eq!(dropped.len(), 1);
+    assert_eq!(dropped[0].reason, Drop::Expired);
+    assert_eq!(reassembler.stats().bytes_held, 0);
+}
