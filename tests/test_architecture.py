@@ -1,4 +1,4 @@
-"""The shape of the house: what makes it wrong is found, by the gates that `make lint` runs and by a look at the tree."""
+"""The shape of the house: what breaks it is found, by the gates of `make lint` and by a look at the tree."""
 
 from __future__ import annotations
 

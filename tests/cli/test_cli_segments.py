@@ -1,0 +1,114 @@
+"""`shardwire segment`, `reassemble` and `inspect` on real files."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from shardwire import keccak256
+from shardwire.cli.app import run
+
+
+def payload_file(directory: Path, size: int, seed: int = 1) -> Path:
+    path = directory / "payload.bin"
+    path.write_bytes(random.Random(seed).randbytes(size))
+    return path
+
+
+@pytest.mark.parametrize("wire", ["raw", "draft", "lip243"])
+@pytest.mark.parametrize("code", ["leopard", "vandermonde"])
+def test_file_survives_the_loss_of_as_many_segments_as_there_is_parity(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wire: str, code: str
+) -> None:
+    payload = payload_file(tmp_path, 10_001)
+    options = ["-w", wire, "-c", code]
+    segments = tmp_path / "segments"
+    arguments = ["segment", str(payload), "-o", str(segments), "-s", "1024", "-p", "0.5", *options]
+    assert run(arguments) == 0
+    said = capsys.readouterr().out
+    assert keccak256(payload.read_bytes()).hex() in said
+    data, parity = sorted(segments.glob("data-*")), sorted(segments.glob("parity-*"))
+    assert len(data) >= 10
+    assert len(parity) >= 5
+    # The short last segment goes too: its length is on no wire but lip243's.
+    for lost in [data[0], data[-1], *data[2 : len(parity)]]:
+        lost.unlink()
+    rebuilt = tmp_path / "rebuilt.bin"
+    assert run(["reassemble", str(segments), "-o", str(rebuilt), *options]) == 0
+    assert rebuilt.read_bytes() == payload.read_bytes()
+    said = capsys.readouterr().out
+    assert f"{len(parity)} recovered through parity ({code})" in said
+
+
+@pytest.mark.parametrize("size", [0, 1, 1024, 1025])
+@pytest.mark.parametrize("wire", ["raw", "draft"])
+def test_small_files(tmp_path: Path, size: int, wire: str) -> None:
+    payload = payload_file(tmp_path, size)
+    segments, rebuilt = tmp_path / "segments", tmp_path / "rebuilt.bin"
+    assert run(["segment", str(payload), "-o", str(segments), "-s", "1024", "-w", wire]) == 0
+    assert run(["reassemble", str(segments), "-o", str(rebuilt), "-w", wire]) == 0
+    assert rebuilt.read_bytes() == payload.read_bytes()
+
+
+def test_too_many_lost_segments_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    payload = payload_file(tmp_path, 10_000)
+    segments, rebuilt = tmp_path / "segments", tmp_path / "rebuilt.bin"
+    assert run(["segment", str(payload), "-o", str(segments), "-s", "1024", "-p", "0.2"]) == 0
+    for lost in sorted(segments.glob("data-*"))[:4]:
+        lost.unlink()
+    assert run(["reassemble", str(segments), "-o", str(rebuilt)]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "needs 2 more segments" in error
+    assert not rebuilt.exists()
+
+
+def test_segments_of_two_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    segments = tmp_path / "segments"
+    assert run(["segment", str(payload_file(tmp_path, 3_000, seed=1)), "-o", str(segments), "-s", "1024"]) == 0
+    for path in sorted(segments.glob("*.segment")):
+        path.rename(path.with_suffix(".first"))
+    assert run(["segment", str(payload_file(tmp_path, 3_000, seed=2)), "-o", str(segments), "-s", "1024"]) == 0
+    assert run(["reassemble", str(segments), "-o", str(tmp_path / "rebuilt.bin")]) == 1
+    assert "several payloads" in capsys.readouterr().err
+
+
+def test_foreign_files_among_the_segments_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    payload = payload_file(tmp_path, 3_000)
+    segments, rebuilt = tmp_path / "segments", tmp_path / "rebuilt.bin"
+    assert run(["segment", str(payload), "-o", str(segments), "-s", "1024"]) == 0
+    (segments / "README").write_text("nothing of the kind")
+    assert run(["reassemble", str(segments), "-o", str(rebuilt)]) == 0
+    assert rebuilt.read_bytes() == payload.read_bytes()
+    assert "ignored 1: README (Undecodable" in capsys.readouterr().out
+
+
+def test_segment_refuses_a_directory_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    payload = payload_file(tmp_path, 3_000)
+    arguments = ["segment", str(payload), "-o", str(tmp_path / "segments")]
+    assert run(arguments) == 0
+    assert run(arguments) == 1
+    assert "holds .segment files already" in capsys.readouterr().err
+
+
+def test_inspect_shows_a_segment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    payload = payload_file(tmp_path, 10_000)
+    segments = tmp_path / "segments"
+    assert run(["segment", str(payload), "-o", str(segments), "-s", "1024", "-p", "0.5"]) == 0
+    capsys.readouterr()
+    assert run(["inspect", str(segments / "parity-003.segment")]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert shown["kind"] == "parity segment"
+    assert shown["entire_message_hash"] == keccak256(payload.read_bytes()).hex()
+    assert shown["parity_segment_index"] == "3"
+    assert shown["parity_segment_count"] == "5"
+    assert shown["data_segment_count"] == "10"
+
+
+def test_inspect_tells_a_whole_message_of_the_draft_wire(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    message = tmp_path / "message.bin"
+    message.write_bytes(b"\xff not a protobuf message")
+    assert run(["inspect", str(message), "-w", "draft"]) == 0
+    assert "whole message" in capsys.readouterr().out
