@@ -137,3 +137,9 @@ def test_links_lead_somewhere() -> None:
             if "://" not in target and not (page.parent / target).exists():
                 broken.append(f"{page.relative_to(ROOT)}: {target}")
     assert broken == []
+
+
+def test_every_decision_is_listed() -> None:
+    directory = ROOT / "docs" / "decisions"
+    index = (directory / "README.md").read_text()
+    assert [page.name for page in directory.glob("2*.md") if f"({page.name})" not in index] == []
