@@ -32,6 +32,7 @@ class MemoryNetwork:
         seed: Of all randomness.
         clock: What stamps envelopes and trace; None for the clock of the loop that runs the caller.
         store: Whether there is a store node, called `STORE` in `partition`.
+        trace_payloads: Whether the trace keeps payloads (and so holds on to their memory).
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class MemoryNetwork:
         clock: Clock | None = None,
         *,
         store: bool = True,
+        trace_payloads: bool = False,
     ) -> None:
         self.conditions = conditions or NetworkConditions()
         self.store: MessageStore | None = MessageStore() if store else None
@@ -51,6 +53,7 @@ class MemoryNetwork:
         self._randoms: dict[str, random.Random] = {}
         self._groups: dict[str, int] = {}
         self._trace = Trace(TRACE_RECORDS_MAX)
+        self._trace_payloads = trace_payloads
         self._request_numbers = count(1)
         self._last_timestamp_ns = 0
         self._timestamps: dict[int, None] = {}
@@ -125,7 +128,7 @@ class MemoryNetwork:
     def trace(self) -> list[TraceRecord]:
         """Every envelope that left a node, oldest first, as far as its fate is known now; a new list each time.
 
-        Holds the newest `TRACE_RECORDS_MAX`, without payloads.
+        Holds the newest `TRACE_RECORDS_MAX`.
         """
         return list(self._trace)
 
@@ -182,6 +185,7 @@ class MemoryNetwork:
             envelope.ephemeral,
             self._offer_to_store(sender, outgoing),
             fates,
+            envelope.payload if self._trace_payloads else None,
         )
         self._trace.append(entry)
         for receiver in self._nodes.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Outcome = Literal["delivered", "duplicated", "lost", "partitioned", "offline", "overflow", "in-flight"]
@@ -42,6 +42,7 @@ class TraceRecord:
         ephemeral: Whether stores pass it over.
         stored: Whether the store took it.
         outcomes: By receiver, in the order in which the nodes were created.
+        payload: What the envelope carried, where the network was made with `trace_payloads=True`; else None.
     """
 
     time_ns: int
@@ -54,6 +55,7 @@ class TraceRecord:
     ephemeral: bool
     stored: bool
     outcomes: tuple[ReceiverOutcome, ...]
+    payload: bytes | None = field(default=None, repr=False)
 
 
 class Fate:
@@ -101,6 +103,7 @@ class TraceEntry:
     ephemeral: bool
     stored: bool
     fates: list[Fate]
+    payload: bytes | None
 
     def freeze(self) -> TraceRecord:
         return TraceRecord(
@@ -114,6 +117,7 @@ class TraceEntry:
             self.ephemeral,
             self.stored,
             tuple(fate.freeze() for fate in self.fates),
+            self.payload,
         )
 
 

@@ -345,3 +345,15 @@ def test_payloads_are_handed_over_without_copies() -> None:
 
     heard = run_virtual(main())
     assert all(payload is heard[-1] for payload in heard)
+
+
+def test_the_trace_keeps_payloads_where_asked_to() -> None:
+    async def main() -> None:
+        for trace_payloads, expected in ((False, None), (True, (5).to_bytes(8, "big"))):
+            network = MemoryNetwork(trace_payloads=trace_payloads)
+            alice, _ = await join(network, "alice", "bob")
+            await alice.send(envelope(5))
+            assert network.trace[0].payload == expected
+            assert "payload" not in repr(network.trace[0])
+
+    run_virtual(main())
