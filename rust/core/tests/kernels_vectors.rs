@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use reed_solomon_simd::engine::DefaultEngine;
+use reed_solomon_simd::rate::{HighRateEncoder, RateEncoder};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use shardwire_core::erasure::{ErasureCode, encode, reconstruct};
+use shardwire_core::erasure::{ErasureCode, encode, reconstruct, supports};
 
 struct Case {
     data: Vec<Vec<u8>>,
@@ -131,4 +133,28 @@ fn leopard_equals_catid_ff8() {
     let cases = cases("leopard_ff8.json", &["copy", "xor", "ff8"]);
     assert_eq!(cases.len(), 24);
     assert_code(ErasureCode::Leopard, &cases);
+}
+
+#[test]
+fn leopard_decodes_what_catid_coded_in_ff16() {
+    let cases = cases("leopard_ff8.json", &["ff16"]);
+    assert_eq!(cases.len(), 4);
+    for case in &cases {
+        let counts = (case.data.len(), case.parity_count);
+        assert!(!supports(ErasureCode::Leopard, counts.0, counts.1));
+        let engine = DefaultEngine::new();
+        let mut encoder =
+            HighRateEncoder::new(counts.0, counts.1, case.shard_len, engine, None).unwrap();
+        for shard in &case.data {
+            encoder.add_original_shard(shard).unwrap();
+        }
+        let parity: Vec<Vec<u8>> = encoder
+            .encode()
+            .unwrap()
+            .recovery_iter()
+            .map(<[u8]>::to_vec)
+            .collect();
+        assert_parity(case, &parity);
+        assert_restored(ErasureCode::Leopard, case, &parity);
+    }
 }

@@ -7,10 +7,13 @@ mod error;
 mod field;
 mod geometry;
 mod kernel;
+mod leopard_ff16;
+mod vandermonde_portable;
 
 use std::fmt;
 use std::str::FromStr;
 
+use crate::cpu::InstructionSet;
 pub use error::ErasureError;
 use geometry::Geometry;
 
@@ -81,27 +84,13 @@ pub fn check_encode(
     data_count: usize,
     parity_count: usize,
 ) -> Result<(), ErasureError> {
-    if data_count == 0 {
-        return Err(ErasureError::NoDataShards);
-    }
-    if parity_count == 0 {
-        return Ok(());
-    }
-    let total = total_of(code, data_count, parity_count);
-    if total > SHARDS_MAX {
-        let limit = SHARDS_MAX;
-        return Err(ErasureError::TooManyShards {
-            code,
-            data_count,
-            parity_count,
-            total,
-            limit,
-        });
-    }
-    check_parity(code, data_count, parity_count)
+    check_counts(code, data_count, parity_count, SHARDS_MAX)
 }
 
 /// What keeps [`reconstruct`] from taking these counts.
+///
+/// It takes what [`encode`] takes and, for Leopard, what a peer codes in GF(2^16): counts where
+/// nextpow2(nextpow2(m) + k) > 256.
 ///
 /// # Errors
 /// As [`check_encode`].
@@ -110,7 +99,11 @@ pub fn check_reconstruct(
     data_count: usize,
     parity_count: usize,
 ) -> Result<(), ErasureError> {
-    check_encode(code, data_count, parity_count)
+    let limit = match code {
+        ErasureCode::Leopard => leopard_ff16::SHARDS_MAX,
+        ErasureCode::Vandermonde => SHARDS_MAX,
+    };
+    check_counts(code, data_count, parity_count, limit)
 }
 
 /// The parity shards of `data`: `parity_count` of them, `shard_len` bytes each.
@@ -132,6 +125,9 @@ pub fn encode(
     }
     check_shard_len(code, shard_len)?;
     check_lengths(data.iter().map(|shard| Some(shard.len())), shard_len)?;
+    if is_left_to_crate(code) {
+        return Ok(vandermonde_portable::encode(data, parity_count, shard_len));
+    }
     let matrix = Geometry::new(code, data.len(), parity_count).encoding_matrix();
     Ok(kernel::multiply(&matrix, data, shard_len))
 }
@@ -162,6 +158,13 @@ pub fn encode_into(
                 shard_len,
             });
         }
+    }
+    if is_left_to_crate(code) {
+        let encoded = vandermonde_portable::encode(data, parity.len(), shard_len);
+        for (shard, encoded) in parity.iter_mut().zip(encoded) {
+            shard.copy_from_slice(&encoded);
+        }
+        return Ok(());
     }
     let matrix = Geometry::new(code, data.len(), parity.len()).encoding_matrix();
     kernel::multiply_into(&matrix, data, parity);
@@ -208,6 +211,14 @@ pub fn reconstruct(
     }
     check_shard_len(code, shard_len)?;
     check_lengths(shards.iter().map(|shard| shard.map(<[u8]>::len)), shard_len)?;
+    if total_of(code, data_count, parity_count) > SHARDS_MAX {
+        return leopard_ff16::reconstruct(shards, data_count, &lost, shard_len);
+    }
+    if is_left_to_crate(code) {
+        return Ok(vandermonde_portable::reconstruct(
+            shards, data_count, &lost, shard_len,
+        ));
+    }
 
     let (sources, bytes): (Vec<usize>, Vec<&[u8]>) = shards
         .iter()
@@ -218,6 +229,11 @@ pub fn reconstruct(
     let matrix = Geometry::new(code, data_count, parity_count).matrix(&sources, &lost);
     let recovered = kernel::multiply(&matrix, &bytes, shard_len);
     Ok(lost.into_iter().zip(recovered).collect())
+}
+
+/// Whether `reed-solomon-erasure` codes: `vandermonde` where nothing above portable is allowed.
+fn is_left_to_crate(code: ErasureCode) -> bool {
+    code == ErasureCode::Vandermonde && kernel::selected().set == InstructionSet::Portable
 }
 
 /// What the shards count as against a field's size: Leopard's parity points fill a power of two.
@@ -231,15 +247,32 @@ fn total_of(code: ErasureCode, data_count: usize, parity_count: usize) -> usize 
     data_count.saturating_add(parity)
 }
 
-fn check_parity(
+fn check_counts(
     code: ErasureCode,
     data_count: usize,
     parity_count: usize,
+    limit: usize,
 ) -> Result<(), ErasureError> {
+    if data_count == 0 {
+        return Err(ErasureError::NoDataShards);
+    }
+    if parity_count == 0 {
+        return Ok(());
+    }
     if code == ErasureCode::Leopard && parity_count > data_count {
         return Err(ErasureError::ParityExceedsData {
             data_count,
             parity_count,
+        });
+    }
+    let total = total_of(code, data_count, parity_count);
+    if total > limit {
+        return Err(ErasureError::TooManyShards {
+            code,
+            data_count,
+            parity_count,
+            total,
+            limit,
         });
     }
     Ok(())

@@ -21,8 +21,17 @@ use super::geometry::Matrix;
 use crate::cpu::{self, InstructionSet};
 use panel::{GROUP_MAX, Panel, Source};
 
-/// Bytes of each shard visited before the next rows and shards: a group of inputs stays in cache.
-const BLOCK: usize = 4096;
+/// Bytes of each shard visited before the next rows and shards: a group of inputs stays in cache
+/// for all rows.
+const BLOCK: usize = 16 << 10;
+
+/// With at most this many rows nothing is read twice, and `GROUP_OF_FEW_ROWS` applies.
+const FEW_ROWS_MAX: usize = 2;
+
+/// Inputs read side by side for few rows: more streams than this outrun the hardware's prefetching.
+/// Measured at (8, 1), (10, 2) and (64, 8) with 102400-byte shards: 1.2 times `GROUP_MAX` inputs,
+/// which in turn win by 1.1 where rows share them.
+const GROUP_OF_FEW_ROWS: usize = 4;
 
 /// The widest step of any kernel.
 const STEP_MAX: usize = 128;
@@ -112,8 +121,13 @@ impl Kernel {
 
         let body = shard_len - shard_len % self.step;
         let mut staging = Staging::default();
-        for first in (0..inputs.len()).step_by(GROUP_MAX) {
-            let group = &inputs[first..inputs.len().min(first + GROUP_MAX)];
+        let group_len = if matrix.rows <= FEW_ROWS_MAX {
+            GROUP_OF_FEW_ROWS
+        } else {
+            GROUP_MAX
+        };
+        for (index, group) in inputs.chunks(group_len).enumerate() {
+            let first = index * group_len;
             for start in (0..body).step_by(BLOCK) {
                 let len = BLOCK.min(body - start);
                 let sources = staging.stage(group, first, start, len);

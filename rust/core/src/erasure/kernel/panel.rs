@@ -3,8 +3,8 @@
 use crate::erasure::field::Field;
 use crate::erasure::geometry::Matrix;
 
-/// The most sources of a panel: with 4 KiB of each, about what stays in cache for every row.
-pub(super) const GROUP_MAX: usize = 16;
+/// The most sources of a panel.
+pub(super) const GROUP_MAX: usize = 8;
 
 /// A column of the matrix and the input bytes that it multiplies.
 pub(super) struct Source {
@@ -81,11 +81,12 @@ pub(super) unsafe fn multiply<V: Vector, const ROWS: usize, const WIDTH: usize>(
                 }
             }
             for (source, constants) in sources.iter().zip(&constants) {
-                for index in 0..WIDTH {
-                    let bytes = source.bytes.add(start + index * V::LEN);
-                    let factor = V::load(bytes).factor();
-                    for (sums, constant) in sums.iter_mut().zip(constants) {
-                        sums[index] = sums[index].add_product(factor, constant);
+                let factors: [V::Factor; WIDTH] = std::array::from_fn(|index| {
+                    V::load(source.bytes.add(start + index * V::LEN)).factor()
+                });
+                for (sums, constant) in sums.iter_mut().zip(constants) {
+                    for (sum, factor) in sums.iter_mut().zip(factors) {
+                        *sum = sum.add_product(factor, constant);
                     }
                 }
             }
