@@ -46,8 +46,7 @@ format: .venv/requirements.stamp
 	$(BIN)/ruff check --fix .
 
 bench: build
-	cargo bench --workspace --exclude shardwire-python
-	$(BIN)/python -m pytest benches --benchmark-only
+	$(BIN)/python -m pytest benches/bench_*.py --benchmark-only
 
 wheel: .venv/requirements.stamp
 	rm -rf $(WHEELS)
