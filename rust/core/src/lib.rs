@@ -6,6 +6,8 @@
 pub mod bloom;
 pub mod cpu;
 pub mod erasure;
+#[cfg(all(test, unix))]
+mod guard_pages;
 pub mod keccak;
 pub mod reassemble;
 pub mod segment;

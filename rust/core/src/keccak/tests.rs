@@ -77,6 +77,31 @@ fn one_long_message_among_short_ones() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn nothing_outside_the_messages_is_touched() {
+    use crate::guard_pages::GuardedBytes;
+
+    let mut buffers: Vec<GuardedBytes> = (0..9).map(|_| GuardedBytes::new(3 * RATE)).collect();
+    for (len, at_end) in (0..=3 * RATE).flat_map(|len| [(len, false), (len, true)]) {
+        let inputs: Vec<&[u8]> = buffers
+            .iter_mut()
+            .map(|bytes| {
+                if at_end {
+                    bytes.last(len)
+                } else {
+                    bytes.first(len)
+                }
+            })
+            .map(|bytes| {
+                bytes.copy_from_slice(&message(len));
+                &*bytes
+            })
+            .collect();
+        assert_many(&inputs);
+    }
+}
+
 proptest! {
     #[test]
     fn many_messages_of_any_lengths(lengths in vec(0usize..5 * RATE, 0..40)) {

@@ -100,15 +100,16 @@ pub(crate) fn multiply(matrix: &Matrix, inputs: &[&[u8]], shard_len: usize) -> V
 
 /// The product of `matrix` and `inputs` over `outputs`, as [`multiply`].
 pub(crate) fn multiply_into(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
-    let mut outputs: Vec<&mut [MaybeUninit<u8>]> = outputs
-        .iter_mut()
-        .map(|output| {
-            let (start, len) = (output.as_mut_ptr().cast(), output.len());
-            // SAFETY: same place and length, and `run` only ever writes initialised bytes to it.
-            unsafe { std::slice::from_raw_parts_mut(start, len) }
-        })
-        .collect();
+    let mut outputs: Vec<&mut [MaybeUninit<u8>]> =
+        outputs.iter_mut().map(|output| as_uninit(output)).collect();
     selected().run(matrix, inputs, &mut outputs);
+}
+
+/// Bytes to be written over; whoever gets them only writes initialised ones.
+fn as_uninit(bytes: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+    let (start, len) = (bytes.as_mut_ptr().cast(), bytes.len());
+    // SAFETY: same place and length, borrowed for as long, and `run` writes nothing uninitialised.
+    unsafe { std::slice::from_raw_parts_mut(start, len) }
 }
 
 impl Kernel {

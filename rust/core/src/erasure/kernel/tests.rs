@@ -110,3 +110,53 @@ fn short_inputs_count_as_padded() {
         assert_kernel(kernel, &matrix, &[&[][..]; 20], 2 * BLOCK + 70);
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn nothing_outside_the_shards_is_touched() {
+    use crate::guard_pages::GuardedBytes;
+
+    let matrix = Geometry::new(ErasureCode::Vandermonde, 3, 3).encoding_matrix();
+    let mut inputs: Vec<GuardedBytes> = (0..3).map(|_| GuardedBytes::new(BLOCK + 300)).collect();
+    let mut outputs: Vec<GuardedBytes> = (0..3).map(|_| GuardedBytes::new(BLOCK + 300)).collect();
+    let lengths = (1..=2 * STEP_MAX + 1)
+        .chain(BLOCK - 1..=BLOCK + 1)
+        .chain([BLOCK + 300]);
+    for (len, at_end) in lengths.flat_map(|len| [(len, false), (len, true)]) {
+        // The last input is short, so that padding is tried as well.
+        let inputs: Vec<&[u8]> = inputs
+            .iter_mut()
+            .enumerate()
+            .map(|(index, bytes)| (len - len / 3 * (index / 2), bytes))
+            .map(|(len, bytes)| {
+                if at_end {
+                    bytes.last(len)
+                } else {
+                    bytes.first(len)
+                }
+            })
+            .enumerate()
+            .map(|(index, bytes)| {
+                bytes.copy_from_slice(&noise(bytes.len(), index as u64));
+                &*bytes
+            })
+            .collect();
+        let expected = definition(&matrix, &inputs, len);
+        for kernel in supported() {
+            let mut targets: Vec<&mut [u8]> = outputs
+                .iter_mut()
+                .map(|bytes| {
+                    if at_end {
+                        bytes.last(len)
+                    } else {
+                        bytes.first(len)
+                    }
+                })
+                .collect();
+            let mut uninit: Vec<&mut [MaybeUninit<u8>]> =
+                targets.iter_mut().map(|target| as_uninit(target)).collect();
+            kernel.run(&matrix, &inputs, &mut uninit);
+            assert_eq!(targets, expected, "{:?} {len}", kernel.set);
+        }
+    }
+}
