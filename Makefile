@@ -31,6 +31,7 @@ test: build
 
 lint: build
 	cargo fmt --all --check
+	cargo fmt --manifest-path benches/rust/Cargo.toml --check
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -46,6 +47,7 @@ format: .venv/requirements.stamp
 	$(BIN)/ruff check --fix .
 
 bench: build
+	cargo run --quiet --release --manifest-path benches/rust/Cargo.toml
 	$(BIN)/python -m pytest benches/bench_*.py --benchmark-only
 
 wheel: .venv/requirements.stamp
