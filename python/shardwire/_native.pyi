@@ -315,3 +315,56 @@ def message_hash(
 
 def shard_of(content_topic: str, num_shards_in_cluster: int) -> int:
     """Autosharding. Raises ConfigError where the topic is not /[generation/]application/version/name/encoding."""
+
+# --- Arrow --------------------------------------------------------------------------------------
+# A batch is one call. Arguments are anything with an Arrow C interface, results are pyarrow objects; both are `Any`
+# because pyarrow is optional. A null row gives null, and bytes that cannot be read give null fields and an `error`.
+
+def arrow_keccak256(data: Any) -> Any:
+    """Keccak-256 of every row, as binary."""
+
+def arrow_decode_segment(
+    data: Any, wire_format: SegmentWireFormat, max_total_segments: int, include_payload: bool
+) -> Any:
+    """A struct a row: entire_message_hash, is_parity, indices and counts, lengths, segment_payload, error."""
+
+def arrow_decode_sds(data: Any, wire_format: SdsWireFormat) -> Any:
+    """A struct a row: the message's fields, kind, send_id, segment_ordinal, error."""
+
+def arrow_decode_waku_message(data: Any) -> Any:
+    """A struct a row: the message's fields, error."""
+
+def arrow_message_hash(pubsub_topic: Any, payload: Any, content_topic: Any, meta: Any, timestamp_ns: Any) -> Any: ...
+def arrow_shard_of(content_topic: Any, num_shards_in_cluster: int) -> Any: ...
+def arrow_segment(payload: Any, parameters: SegmentationParameters) -> tuple[Any, str | None]:
+    """A list of segments a row, and what refuses the first payload that is refused."""
+
+def arrow_segment_rows(payload: Any, parameters: SegmentationParameters) -> Any:
+    """A record batch with a row a segment; `row` is the position of its payload."""
+
+def arrow_unwrap_waku(state: Any) -> Any:
+    """A record batch of payload, timestamp, sender, send_id and error, with the Waku messages taken off."""
+
+def arrow_unwrap_sds(state: Any, wire_format: SdsWireFormat) -> Any:
+    """The same, with the SDS messages taken off; a message without content has neither payload nor error."""
+
+def arrow_unwrap_segment(state: Any, wire_format: SegmentWireFormat, max_total_segments: int) -> Any:
+    """The same with entire_message_hash, and without the payloads that are no segments."""
+
+@final
+class ArrowReconstructor:
+    """Messages from batches of segments sorted by message; see shardwire.spark.reconstruct."""
+
+    def __init__(
+        self,
+        parameters: SegmentationParameters,
+        *,
+        by_count: int,
+        include_payload: bool,
+        candidates_per_slot_max: int,
+        held_bytes_max: int,
+        work_budget: int,
+    ) -> None: ...
+    def push(self, batch: Any) -> list[Any]:
+        """Takes in the `by` columns, hash, send_id, payload, timestamp, sender, error; returns finished messages."""
+    def finish(self) -> list[Any]: ...

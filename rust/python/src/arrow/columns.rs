@@ -1,0 +1,456 @@
+//! Column functions: one Arrow array in, one out; a null stays null, and no peer's bytes raise.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    ArrayBuilder, BinaryBuilder, BooleanBuilder, Int32Builder, Int64Builder, ListBuilder,
+    StringBuilder, StructBuilder,
+};
+use arrow_array::{Array, ArrayRef, StructArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, Field, Fields};
+use pyo3::prelude::*;
+use pyo3_arrow::PyArray;
+use shardwire_core::keccak;
+use shardwire_core::wire::sds::{self, HistoryEntry, Kind};
+use shardwire_core::wire::segment::{self, Received, Slot};
+use shardwire_core::wire::waku;
+
+use super::input::{BinaryColumn, IntegerColumn, TextColumn};
+use super::{send_of, wire_format_named};
+
+/// Digests of this many rows are computed in one call, so that the list of slices stays in cache.
+const ROWS_PER_CALL: usize = 1024;
+
+/// Keccak-256 of every row, as binary.
+#[pyfunction]
+pub fn arrow_keccak256<'py>(py: Python<'py>, data: PyArray) -> PyResult<Bound<'py, PyAny>> {
+    let column = BinaryColumn::new(data.array(), "data")?;
+    let digests = py.detach(|| keccak256_column(&column));
+    to_python(py, Arc::new(digests))
+}
+
+fn keccak256_column(column: &BinaryColumn) -> arrow_array::BinaryArray {
+    let length = column.len();
+    let mut out = BinaryBuilder::with_capacity(length, length * keccak::DIGEST_LEN);
+    for start in (0..length).step_by(ROWS_PER_CALL) {
+        let rows: Vec<Option<&[u8]>> = (start..length.min(start + ROWS_PER_CALL))
+            .map(|row| column.get(row))
+            .collect();
+        let inputs: Vec<&[u8]> = rows.iter().flatten().copied().collect();
+        let mut digests = vec![[0; keccak::DIGEST_LEN]; inputs.len()];
+        keccak::keccak256_many(&inputs, &mut digests);
+        let mut digest = digests.iter();
+        for row in rows {
+            out.append_option(row.and_then(|_| digest.next()));
+        }
+    }
+    out.finish()
+}
+
+/// The header and the payload of every segment, and why a row is none.
+///
+/// Bytes that `draft` reads as a whole message have their payload and no header.
+#[pyfunction]
+#[pyo3(signature = (data, wire_format, max_total_segments, include_payload))]
+pub fn arrow_decode_segment<'py>(
+    py: Python<'py>,
+    data: PyArray,
+    wire_format: &str,
+    max_total_segments: u32,
+    include_payload: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let column = BinaryColumn::new(data.array(), "data")?;
+    let wire_format = wire_format_named(wire_format)?;
+    let decoded = py.detach(|| {
+        let mut out = SegmentColumns::default();
+        for row in column.iter() {
+            out.append(row, wire_format, max_total_segments, include_payload);
+        }
+        out.finish()
+    });
+    to_python(py, Arc::new(decoded))
+}
+
+#[derive(Default)]
+struct SegmentColumns {
+    valid: Vec<bool>,
+    hash: BinaryBuilder,
+    is_parity: BooleanBuilder,
+    data_index: Int32Builder,
+    data_count: Int32Builder,
+    parity_index: Int32Builder,
+    parity_count: Int32Builder,
+    payload_length: Int64Builder,
+    segment_payload_length: Int32Builder,
+    segment_payload: BinaryBuilder,
+    error: StringBuilder,
+}
+
+impl SegmentColumns {
+    fn append(
+        &mut self,
+        row: Option<&[u8]>,
+        wire_format: segment::WireFormat,
+        max_total_segments: u32,
+        include_payload: bool,
+    ) {
+        self.valid.push(row.is_some());
+        let read = row.map(|bytes| segment::decode(bytes, wire_format, max_total_segments));
+        let (header, payload, error) = match read {
+            None => (None, None, None),
+            Some(Ok(Received::Segment(found))) => (Some(found.header), Some(found.payload), None),
+            Some(Ok(Received::WholeMessage(bytes))) => (None, Some(bytes), None),
+            Some(Err(error)) => (None, None, Some(error.to_string())),
+        };
+        let slot = header.map(|header| header.slot);
+        let data_index = match slot {
+            Some(Slot::Data(index)) => Some(i32::from(index)),
+            _ => None,
+        };
+        let parity_index = match slot {
+            Some(Slot::Parity(index)) => Some(i32::from(index)),
+            _ => None,
+        };
+        self.hash
+            .append_option(header.as_ref().map(|header| &header.entire_message_hash));
+        self.is_parity
+            .append_option(slot.map(|slot| matches!(slot, Slot::Parity(_))));
+        self.data_index.append_option(data_index);
+        self.data_count
+            .append_option(header.and_then(|h| h.data_segment_count).map(i32::from));
+        self.parity_index.append_option(parity_index);
+        self.parity_count
+            .append_option(header.and_then(|h| h.parity_segment_count).map(i32::from));
+        // A peer may claim any 64-bit length; Arrow and Spark count in signed ones.
+        self.payload_length.append_option(
+            header
+                .and_then(|h| h.payload_length)
+                .and_then(|length| i64::try_from(length).ok()),
+        );
+        self.segment_payload_length
+            .append_option(payload.map(|payload| payload.len() as i32));
+        self.segment_payload
+            .append_option(payload.filter(|_| include_payload));
+        self.error.append_option(error);
+    }
+
+    fn finish(mut self) -> StructArray {
+        struct_array(
+            &self.valid,
+            vec![
+                ("entire_message_hash", Arc::new(self.hash.finish())),
+                ("is_parity", Arc::new(self.is_parity.finish())),
+                ("data_segment_index", Arc::new(self.data_index.finish())),
+                ("data_segment_count", Arc::new(self.data_count.finish())),
+                ("parity_segment_index", Arc::new(self.parity_index.finish())),
+                ("parity_segment_count", Arc::new(self.parity_count.finish())),
+                ("payload_length", Arc::new(self.payload_length.finish())),
+                (
+                    "segment_payload_length",
+                    Arc::new(self.segment_payload_length.finish()),
+                ),
+                ("segment_payload", Arc::new(self.segment_payload.finish())),
+                ("error", Arc::new(self.error.finish())),
+            ],
+        )
+    }
+}
+
+/// The fields of every SDS message, the send and the ordinal that its id names, and why a row is none.
+#[pyfunction]
+pub fn arrow_decode_sds<'py>(
+    py: Python<'py>,
+    data: PyArray,
+    wire_format: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let column = BinaryColumn::new(data.array(), "data")?;
+    let wire_format = super::sds_wire_format_named(wire_format)?;
+    let decoded = py.detach(|| {
+        let mut out = SdsColumns::new();
+        for row in column.iter() {
+            out.append(row, wire_format);
+        }
+        out.finish()
+    });
+    to_python(py, Arc::new(decoded))
+}
+
+struct SdsColumns {
+    valid: Vec<bool>,
+    sender_id: StringBuilder,
+    message_id: StringBuilder,
+    channel_id: StringBuilder,
+    kind: StringBuilder,
+    lamport_timestamp: Int64Builder,
+    causal_history: ListBuilder<StructBuilder>,
+    repair_request: ListBuilder<StructBuilder>,
+    bloom_filter: BinaryBuilder,
+    content: BinaryBuilder,
+    send_id: StringBuilder,
+    segment_ordinal: Int32Builder,
+    error: StringBuilder,
+}
+
+impl SdsColumns {
+    fn new() -> Self {
+        SdsColumns {
+            valid: Vec::new(),
+            sender_id: StringBuilder::new(),
+            message_id: StringBuilder::new(),
+            channel_id: StringBuilder::new(),
+            kind: StringBuilder::new(),
+            lamport_timestamp: Int64Builder::new(),
+            causal_history: ListBuilder::new(entry_builder()),
+            repair_request: ListBuilder::new(entry_builder()),
+            bloom_filter: BinaryBuilder::new(),
+            content: BinaryBuilder::new(),
+            send_id: StringBuilder::new(),
+            segment_ordinal: Int32Builder::new(),
+            error: StringBuilder::new(),
+        }
+    }
+
+    fn append(&mut self, row: Option<&[u8]>, wire_format: sds::WireFormat) {
+        self.valid.push(row.is_some());
+        let read = row.map(|bytes| sds::Message::decode(bytes, wire_format));
+        let (message, mut error) = match read {
+            None => (None, None),
+            Some(Ok(message)) => (Some(message), None),
+            Some(Err(error)) => (None, Some(error.to_string())),
+        };
+        let message = message.as_ref();
+        let kind = message.and_then(sds::Message::kind);
+        if message.is_some() && kind.is_none() {
+            error = Some("neither a lamport timestamp nor content is set".to_owned());
+        }
+        let lamport = message.and_then(|message| message.lamport_timestamp);
+        let signed = lamport.and_then(|value| i64::try_from(value).ok());
+        if lamport.is_some() && signed.is_none() {
+            error = Some("the lamport timestamp exceeds 63 bits".to_owned());
+        }
+        let send = message.and_then(|message| send_of(&message.message_id));
+        self.sender_id
+            .append_option(message.map(|message| &message.sender_id));
+        self.message_id
+            .append_option(message.map(|message| &message.message_id));
+        self.channel_id
+            .append_option(message.map(|message| &message.channel_id));
+        self.kind.append_option(kind.map(kind_name));
+        self.lamport_timestamp.append_option(signed);
+        append_entries(
+            &mut self.causal_history,
+            message.map(|message| &*message.causal_history),
+        );
+        append_entries(
+            &mut self.repair_request,
+            message.map(|message| &*message.repair_request),
+        );
+        self.bloom_filter
+            .append_option(message.and_then(|message| message.bloom_filter.as_ref()));
+        self.content
+            .append_option(message.and_then(|message| message.content.as_ref()));
+        self.send_id.append_option(send.map(|(send_id, _)| send_id));
+        self.segment_ordinal
+            .append_option(send.map(|(_, ordinal)| ordinal));
+        self.error.append_option(error);
+    }
+
+    fn finish(mut self) -> StructArray {
+        struct_array(
+            &self.valid,
+            vec![
+                ("sender_id", Arc::new(self.sender_id.finish())),
+                ("message_id", Arc::new(self.message_id.finish())),
+                ("channel_id", Arc::new(self.channel_id.finish())),
+                ("kind", Arc::new(self.kind.finish())),
+                (
+                    "lamport_timestamp",
+                    Arc::new(self.lamport_timestamp.finish()),
+                ),
+                ("causal_history", Arc::new(self.causal_history.finish())),
+                ("repair_request", Arc::new(self.repair_request.finish())),
+                ("bloom_filter", Arc::new(self.bloom_filter.finish())),
+                ("content", Arc::new(self.content.finish())),
+                ("send_id", Arc::new(self.send_id.finish())),
+                ("segment_ordinal", Arc::new(self.segment_ordinal.finish())),
+                ("error", Arc::new(self.error.finish())),
+            ],
+        )
+    }
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Content => "content",
+        Kind::Sync => "sync",
+        Kind::Ephemeral => "ephemeral",
+    }
+}
+
+fn entry_builder() -> StructBuilder {
+    let fields = Fields::from(vec![
+        Field::new("message_id", DataType::Utf8, true),
+        Field::new("retrieval_hint", DataType::Binary, true),
+        Field::new("sender_id", DataType::Utf8, true),
+    ]);
+    let builders: Vec<Box<dyn ArrayBuilder>> = vec![
+        Box::new(StringBuilder::new()),
+        Box::new(BinaryBuilder::new()),
+        Box::new(StringBuilder::new()),
+    ];
+    StructBuilder::new(fields, builders)
+}
+
+fn append_entries(list: &mut ListBuilder<StructBuilder>, entries: Option<&[HistoryEntry]>) {
+    let out = list.values();
+    for entry in entries.unwrap_or_default() {
+        let has_fields = "entry_builder gives these three builders";
+        out.field_builder::<StringBuilder>(0)
+            .expect(has_fields)
+            .append_value(&entry.message_id);
+        out.field_builder::<BinaryBuilder>(1)
+            .expect(has_fields)
+            .append_option(entry.retrieval_hint.as_ref());
+        out.field_builder::<StringBuilder>(2)
+            .expect(has_fields)
+            .append_option(entry.sender_id.as_ref());
+        out.append(true);
+    }
+    list.append(entries.is_some());
+}
+
+/// The fields of every Waku message, and why a row is none.
+#[pyfunction]
+pub fn arrow_decode_waku_message<'py>(
+    py: Python<'py>,
+    data: PyArray,
+) -> PyResult<Bound<'py, PyAny>> {
+    let column = BinaryColumn::new(data.array(), "data")?;
+    let decoded = py.detach(|| decode_waku_column(&column));
+    to_python(py, Arc::new(decoded))
+}
+
+fn decode_waku_column(column: &BinaryColumn) -> StructArray {
+    let mut valid = Vec::with_capacity(column.len());
+    let mut payload = BinaryBuilder::new();
+    let mut content_topic = StringBuilder::new();
+    let mut version = Int64Builder::new();
+    let mut timestamp = Int64Builder::new();
+    let mut meta = BinaryBuilder::new();
+    let mut rate_limit_proof = BinaryBuilder::new();
+    let mut ephemeral = BooleanBuilder::new();
+    let mut error = StringBuilder::new();
+    for row in column.iter() {
+        valid.push(row.is_some());
+        let read = row.map(|bytes| waku::decode(bytes).ok());
+        error.append_option(matches!(read, Some(None)).then_some(super::NO_WAKU_MESSAGE));
+        let message = read.flatten();
+        let message = message.as_ref();
+        payload.append_option(message.map(|message| &message.payload));
+        content_topic.append_option(message.map(|message| &message.content_topic));
+        version.append_option(message.and_then(|message| message.version).map(i64::from));
+        timestamp.append_option(message.and_then(|message| message.timestamp));
+        meta.append_option(message.and_then(|message| message.meta.as_ref()));
+        rate_limit_proof
+            .append_option(message.and_then(|message| message.rate_limit_proof.as_ref()));
+        ephemeral.append_option(message.and_then(|message| message.ephemeral));
+    }
+    struct_array(
+        &valid,
+        vec![
+            ("payload", Arc::new(payload.finish())),
+            ("content_topic", Arc::new(content_topic.finish())),
+            ("version", Arc::new(version.finish())),
+            ("timestamp", Arc::new(timestamp.finish())),
+            ("meta", Arc::new(meta.finish())),
+            ("rate_limit_proof", Arc::new(rate_limit_proof.finish())),
+            ("ephemeral", Arc::new(ephemeral.finish())),
+            ("error", Arc::new(error.finish())),
+        ],
+    )
+}
+
+/// The deterministic message hash of 14/WAKU2-MESSAGE. A null topic or payload gives null; a null
+/// `meta` adds nothing and a null timestamp counts as 0.
+#[pyfunction]
+pub fn arrow_message_hash<'py>(
+    py: Python<'py>,
+    pubsub_topic: PyArray,
+    payload: PyArray,
+    content_topic: PyArray,
+    meta: PyArray,
+    timestamp_ns: PyArray,
+) -> PyResult<Bound<'py, PyAny>> {
+    let pubsub_topic = TextColumn::new(pubsub_topic.array(), "pubsub_topic")?;
+    let payload = BinaryColumn::new(payload.array(), "payload")?;
+    let content_topic = TextColumn::new(content_topic.array(), "content_topic")?;
+    let meta = BinaryColumn::new(meta.array(), "meta")?;
+    let timestamp_ns = IntegerColumn::new(timestamp_ns.array(), "timestamp_ns")?;
+    let lengths = [
+        pubsub_topic.len(),
+        content_topic.len(),
+        meta.len(),
+        timestamp_ns.len(),
+    ];
+    super::check_lengths(payload.len(), &lengths)?;
+    let hashes = py.detach(|| {
+        let mut out = BinaryBuilder::with_capacity(payload.len(), payload.len() * 32);
+        for row in 0..payload.len() {
+            let known = (
+                pubsub_topic.get(row),
+                payload.get(row),
+                content_topic.get(row),
+            );
+            out.append_option(match known {
+                (Some(pubsub_topic), Some(payload), Some(content_topic)) => {
+                    Some(waku::message_hash(
+                        pubsub_topic,
+                        payload,
+                        content_topic,
+                        meta.get(row).unwrap_or_default(),
+                        timestamp_ns.get(row).unwrap_or(0),
+                    ))
+                }
+                _ => None,
+            });
+        }
+        out.finish()
+    });
+    to_python(py, Arc::new(hashes))
+}
+
+/// The shard of every content topic; null where the topic cannot be placed.
+#[pyfunction]
+pub fn arrow_shard_of<'py>(
+    py: Python<'py>,
+    content_topic: PyArray,
+    num_shards_in_cluster: u32,
+) -> PyResult<Bound<'py, PyAny>> {
+    let column = TextColumn::new(content_topic.array(), "content_topic")?;
+    let shards: arrow_array::Int32Array = py.detach(|| {
+        column
+            .iter()
+            .map(|topic| {
+                let shard = waku::shard_of(topic?, num_shards_in_cluster).ok()?;
+                i32::try_from(shard).ok()
+            })
+            .collect()
+    });
+    to_python(py, Arc::new(shards))
+}
+
+fn struct_array(valid: &[bool], columns: Vec<(&str, ArrayRef)>) -> StructArray {
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns
+        .into_iter()
+        .map(|(name, array)| (Field::new(name, array.data_type().clone(), true), array))
+        .unzip();
+    StructArray::new(Fields::from(fields), arrays, Some(NullBuffer::from(valid)))
+}
+
+/// Hands an array to pyarrow without a copy.
+pub fn to_python<'py>(py: Python<'py>, array: ArrayRef) -> PyResult<Bound<'py, PyAny>> {
+    py.import("pyarrow")?
+        .getattr("array")?
+        .call1((PyArray::from_array_ref(array),))
+}

@@ -1,0 +1,377 @@
+//! What arrived of one message: its segments by place, and what was counted on the way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_row::OwnedRow;
+use shardwire_core::wire::segment::{self, Header, Received, Slot, WireFormat};
+
+use super::input::BinaryColumn;
+
+/// Senders that one row names; further ones are not told.
+const SENDERS_MAX: usize = 64;
+
+/// Longest reason kept of a row that could not be read.
+const ERROR_LENGTH_MAX: usize = 300;
+
+/// What one group may hold. Everything beyond is counted and let go.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupLimits {
+    /// Different segments kept for one place.
+    pub candidates_per_slot_max: usize,
+    /// Bytes of segments kept.
+    pub held_bytes_max: usize,
+    /// Segments of one payload that a receiver accepts.
+    pub max_total_segments: u32,
+}
+
+/// Names a group: neighbouring rows with equal keys belong to one message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupKey {
+    /// The `by` columns, encoded; `None` where there are none.
+    pub by: Option<OwnedRow>,
+    /// Null for rows that could not be read as segments.
+    pub hash: Option<[u8; 32]>,
+    /// Where message ids tell sends apart.
+    pub send_id: Option<Box<str>>,
+}
+
+/// One row on its way into a group.
+pub struct Arrival<'a> {
+    pub column: &'a Arc<BinaryColumn>,
+    pub row: usize,
+    pub timestamp: Option<i64>,
+    pub sender: Option<&'a str>,
+    pub error: Option<&'a str>,
+}
+
+/// The bytes of one segment: in the batch that brought them, or moved out of it.
+#[derive(Debug)]
+enum Held {
+    Row(Arc<BinaryColumn>, usize),
+    Owned(Box<[u8]>),
+}
+
+/// A segment that a place holds.
+#[derive(Debug)]
+pub struct Candidate {
+    pub header: Header,
+    pub sender: Option<Arc<str>>,
+    held: Held,
+    payload: Range<usize>,
+    /// How often exactly this segment came.
+    times: u32,
+}
+
+impl Candidate {
+    /// The whole segment, as it was on the wire.
+    pub fn segment(&self) -> &[u8] {
+        match &self.held {
+            Held::Row(column, row) => column.get(*row).unwrap_or_default(),
+            Held::Owned(bytes) => bytes,
+        }
+    }
+
+    /// The shard inside it.
+    pub fn payload(&self) -> &[u8] {
+        &self.segment()[self.payload.clone()]
+    }
+}
+
+/// Everything known of one message.
+#[derive(Debug)]
+pub struct Group {
+    pub key: GroupKey,
+    pub places: BTreeMap<Slot, Vec<Candidate>>,
+    /// Rows whose bytes `draft` reads as a whole message with this hash.
+    whole: Option<Candidate>,
+    pub rows: u64,
+    pub duplicates: u64,
+    pub conflicts: u64,
+    /// Rows whose bytes are no segment of this message.
+    pub unreadable: u64,
+    pub first_timestamp: Option<i64>,
+    pub last_timestamp: Option<i64>,
+    pub senders: BTreeSet<Arc<str>>,
+    pub error: Option<String>,
+    pub held_bytes: usize,
+    over_limit: bool,
+}
+
+impl Group {
+    pub fn new(key: GroupKey) -> Self {
+        Group {
+            key,
+            places: BTreeMap::new(),
+            whole: None,
+            rows: 0,
+            duplicates: 0,
+            conflicts: 0,
+            unreadable: 0,
+            first_timestamp: None,
+            last_timestamp: None,
+            senders: BTreeSet::new(),
+            error: None,
+            held_bytes: 0,
+            over_limit: false,
+        }
+    }
+
+    /// Takes in one row. Bytes that are no segment of this message are counted, never refused.
+    pub fn receive(&mut self, arrival: &Arrival<'_>, wire_format: WireFormat, limits: GroupLimits) {
+        self.rows += 1;
+        if let Some(timestamp) = arrival.timestamp {
+            self.first_timestamp = Some(
+                self.first_timestamp
+                    .map_or(timestamp, |first| first.min(timestamp)),
+            );
+            self.last_timestamp = Some(
+                self.last_timestamp
+                    .map_or(timestamp, |last| last.max(timestamp)),
+            );
+        }
+        let sender = arrival.sender.and_then(|sender| self.known_sender(sender));
+        let Some(bytes) = arrival.column.get(arrival.row) else {
+            self.unreadable += 1;
+            self.note_error(arrival.error.unwrap_or("the payload is null"));
+            return;
+        };
+        match segment::decode(bytes, wire_format, limits.max_total_segments) {
+            Ok(Received::Segment(found)) => {
+                if Some(found.header.entire_message_hash) != self.key.hash {
+                    self.unreadable += 1;
+                    self.note_error("a segment of another message stands under this key");
+                    return;
+                }
+                let start = found.payload.as_ptr() as usize - bytes.as_ptr() as usize;
+                let payload = start..start + found.payload.len();
+                self.keep(arrival, found.header, payload, sender, limits);
+            }
+            Ok(Received::WholeMessage(_)) => self.keep_whole(arrival, bytes, sender, limits),
+            Err(error) => {
+                self.unreadable += 1;
+                self.note_error(&error.to_string());
+            }
+        }
+    }
+
+    /// The pieces of the payload where nothing is missing and nothing contested; what they hash to
+    /// is for the caller to compare.
+    pub fn whole_pieces(&self) -> Option<Vec<&[u8]>> {
+        if let Some(whole) = &self.whole {
+            return self.places.is_empty().then(|| vec![whole.segment()]);
+        }
+        let count = self.data_segment_count()?;
+        let mut pieces = Vec::with_capacity(usize::from(count));
+        for index in 0..count {
+            let candidates = self.places.get(&Slot::Data(index as u8))?;
+            let [only] = &candidates[..] else { return None };
+            if only.header.data_segment_count != Some(count) {
+                return None;
+            }
+            pieces.push(only.payload());
+        }
+        let claimed = self.any_header().and_then(|header| header.payload_length);
+        let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        claimed
+            .is_none_or(|claimed| claimed == length)
+            .then_some(pieces)
+    }
+
+    /// Whether the message went unsegmented (`draft`).
+    pub fn is_unsegmented(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    /// The count that most places state; the smaller one where two are as frequent.
+    pub fn data_segment_count(&self) -> Option<u16> {
+        most_frequent(
+            self.headers()
+                .filter_map(|header| header.data_segment_count),
+        )
+    }
+
+    /// As `data_segment_count`, of parity segments.
+    pub fn parity_segment_count(&self) -> Option<u16> {
+        most_frequent(
+            self.headers()
+                .filter_map(|header| header.parity_segment_count),
+        )
+    }
+
+    /// Places of which at least one segment came.
+    pub fn segments_received(&self) -> u64 {
+        self.places.len() as u64 + u64::from(self.whole.is_some())
+    }
+
+    /// How often the message seems to have been sent: the lower median, over the places that
+    /// arrived, of how often they did. Single repeats and single losses leave it as it is.
+    pub fn copies(&self) -> u32 {
+        let mut times: Vec<u32> = self
+            .places
+            .values()
+            .map(|candidates| candidates.iter().map(|one| one.times).max().unwrap_or(0))
+            .chain(self.whole.as_ref().map(|whole| whole.times))
+            .collect();
+        times.sort_unstable();
+        times
+            .get(times.len().saturating_sub(1) / 2)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// Whether segments were let go because the group held too much.
+    pub fn was_over_limit(&self) -> bool {
+        self.over_limit
+    }
+
+    /// Bytes held inside `column`.
+    pub fn bytes_in(&self, column: &Arc<BinaryColumn>) -> usize {
+        self.candidates()
+            .filter(|one| one.lies_in(column))
+            .map(|one| one.segment().len())
+            .sum()
+    }
+
+    /// Moves what lies in `column` out of it, so that the batch can be freed.
+    pub fn move_out_of(&mut self, column: &Arc<BinaryColumn>) {
+        let candidates = self
+            .places
+            .values_mut()
+            .flatten()
+            .chain(self.whole.as_mut());
+        for candidate in candidates.filter(|one| one.lies_in(column)) {
+            candidate.held = Held::Owned(candidate.segment().into());
+        }
+    }
+
+    fn candidates(&self) -> impl Iterator<Item = &Candidate> {
+        self.places.values().flatten().chain(self.whole.as_ref())
+    }
+
+    fn headers(&self) -> impl Iterator<Item = &Header> {
+        self.places
+            .values()
+            .flatten()
+            .map(|candidate| &candidate.header)
+    }
+
+    fn any_header(&self) -> Option<&Header> {
+        self.headers().next()
+    }
+
+    fn keep(
+        &mut self,
+        arrival: &Arrival<'_>,
+        header: Header,
+        payload: Range<usize>,
+        sender: Option<Arc<str>>,
+        limits: GroupLimits,
+    ) {
+        let bytes = arrival.column.get(arrival.row).unwrap_or_default();
+        let candidates = self.places.entry(header.slot).or_default();
+        let known = candidates
+            .iter_mut()
+            .find(|one| one.header == header && one.payload() == &bytes[payload.clone()]);
+        if let Some(known) = known {
+            known.times += 1;
+            self.duplicates += 1;
+            return;
+        }
+        if !candidates.is_empty() {
+            self.conflicts += 1;
+        }
+        if candidates.len() >= limits.candidates_per_slot_max
+            || self.held_bytes + bytes.len() > limits.held_bytes_max
+        {
+            self.over_limit = true;
+            if candidates.is_empty() {
+                self.places.remove(&header.slot);
+            }
+            return;
+        }
+        self.held_bytes += bytes.len();
+        candidates.push(Candidate {
+            header,
+            sender,
+            held: Held::Row(Arc::clone(arrival.column), arrival.row),
+            payload,
+            times: 1,
+        });
+    }
+
+    fn keep_whole(
+        &mut self,
+        arrival: &Arrival<'_>,
+        bytes: &[u8],
+        sender: Option<Arc<str>>,
+        limits: GroupLimits,
+    ) {
+        match &mut self.whole {
+            Some(whole) if whole.segment() == bytes => {
+                whole.times += 1;
+                self.duplicates += 1;
+            }
+            Some(_) => self.conflicts += 1,
+            None if self.held_bytes + bytes.len() > limits.held_bytes_max => self.over_limit = true,
+            None => {
+                self.held_bytes += bytes.len();
+                self.whole = Some(Candidate {
+                    header: Header {
+                        entire_message_hash: self.key.hash.unwrap_or_default(),
+                        slot: Slot::Data(0),
+                        data_segment_count: None,
+                        parity_segment_count: None,
+                        payload_length: None,
+                    },
+                    sender,
+                    held: Held::Row(Arc::clone(arrival.column), arrival.row),
+                    payload: 0..bytes.len(),
+                    times: 1,
+                });
+            }
+        }
+    }
+
+    fn known_sender(&mut self, sender: &str) -> Option<Arc<str>> {
+        if let Some(known) = self.senders.get(sender) {
+            return Some(Arc::clone(known));
+        }
+        let known: Arc<str> = sender.into();
+        if self.senders.len() < SENDERS_MAX {
+            self.senders.insert(Arc::clone(&known));
+        }
+        Some(known)
+    }
+
+    /// Keeps the least of the reasons, so that the order of arrival does not matter.
+    fn note_error(&mut self, error: &str) {
+        let mut end = error.len().min(ERROR_LENGTH_MAX);
+        while !error.is_char_boundary(end) {
+            end -= 1;
+        }
+        let error = &error[..end];
+        if self.error.as_deref().is_none_or(|known| error < known) {
+            self.error = Some(error.to_owned());
+        }
+    }
+}
+
+impl Candidate {
+    fn lies_in(&self, column: &Arc<BinaryColumn>) -> bool {
+        matches!(&self.held, Held::Row(held, _) if Arc::ptr_eq(held, column))
+    }
+}
+
+fn most_frequent(values: impl Iterator<Item = u16>) -> Option<u16> {
+    let mut counted: BTreeMap<u16, usize> = BTreeMap::new();
+    for value in values {
+        *counted.entry(value).or_default() += 1;
+    }
+    counted
+        .into_iter()
+        .rev()
+        .max_by_key(|(_, times)| *times)
+        .map(|(value, _)| value)
+}
