@@ -47,7 +47,7 @@ def a_run() -> LiveResult:
 
 
 def spark_answer(**changes: object) -> SparkResult:
-    message = SparkMessage(keccak256(PAYLOAD), "recovered", 3, 2, 4, len(PAYLOAD), keccak256(PAYLOAD))
+    message = SparkMessage(keccak256(PAYLOAD), "recovered", 3, 2, 4, 1, len(PAYLOAD), keccak256(PAYLOAD))
     return SparkResult((replace(message, **changes),), 20.0, 8.0)  # type: ignore[arg-type]
 
 
@@ -83,7 +83,8 @@ def test_what_breaks_in_the_channel_is_told(spoil: Callable[[LiveResult], object
         (spark_answer(status="incomplete", keccak256=None, payload_length=None), HEARD, "did not reconstruct"),
         (spark_answer(keccak256=bytes(32)), HEARD, "did not reconstruct"),
         (spark_answer(status="complete"), HEARD, "no data segment came back through parity in Spark"),
-        (spark_answer(), {0: [], 1: [], 2: []}, "no data segment came back through parity in Spark"),
+        (spark_answer(data_segments_recovered=0), HEARD, "no data segment came back through parity in Spark"),
+        (spark_answer(), {0: [], 1: [], 2: []}, "other data segments than the archive lacks"),
     ],
 )
 def test_what_breaks_on_spark_is_told(spark: SparkResult, heard: dict[int, list[int]], complaint: str) -> None:
@@ -111,7 +112,7 @@ def test_a_run_is_measured() -> None:
 
 
 def test_table_has_a_row_for_each_place() -> None:
-    table = summary_table(a_run(), spark_answer(), PLAN, HEARD, keccak256(PAYLOAD))
+    table = summary_table(a_run(), spark_answer(), PLAN, keccak256(PAYLOAD))
     assert table.row_count == 3
 
 

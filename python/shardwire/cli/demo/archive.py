@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shardwire.node import MessageReceived
 
-SCHEMA = pa.schema(
-    [
-        pa.field("content_topic", pa.string(), nullable=False),
-        pa.field("timestamp", pa.int64(), nullable=False),  # nanoseconds since the Unix epoch
-        pa.field("payload", pa.binary(), nullable=False),
-        pa.field("meta", pa.binary(), nullable=False),
-        pa.field("message_hash", pa.binary(), nullable=False),
-    ]
-)
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("content_topic", pa.string(), nullable=False),
+    pa.field("timestamp", pa.int64(), nullable=False),  # nanoseconds since the Unix epoch
+    pa.field("payload", pa.binary(), nullable=False),
+    pa.field("meta", pa.binary(), nullable=False),
+    pa.field("message_hash", pa.binary(), nullable=False),
+]
+SCHEMA = pa.schema(_FIELDS)
 # Some files, so that executors share the reading.
 ROWS_PER_FILE = 32
 

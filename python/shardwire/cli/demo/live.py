@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from shardwire.config import ChannelConfig
 from shardwire.encryption import Encryption
 from shardwire.errors import ShardwireError
 from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSendErrorEvent, MessageSentEvent
-from shardwire.node import MemoryNetwork, MemoryNode, MessageReceived
+from shardwire.node import MemoryNetwork, MessageReceived
 from shardwire.persistence import SqlitePersistence
 
 DELIVERY_TIMEOUT_MS = 55_000
@@ -108,50 +109,46 @@ async def run_live(
     started = time.monotonic()
     # No store: whatever the network loses comes back through parity or is sent again.
     network = MemoryNetwork(CONDITIONS, seed=seed, store=False)
-    async with _listening(network, archive, bars) as listener_archive:
-        nodes = {name: network.create_node(name) for name in (SENDER, *RECEIVERS)}
-        for node in nodes.values():
-            await node.start()
-        channels: dict[str, ReliableChannel] = {}
-        try:
-            for name, node in nodes.items():
-                channels[name] = await _join(node, name, plan.config, encryption, state, result, bars)
-            await _send(channels, payload, result)
-            await asyncio.sleep(DRAIN_MS / 1_000)
-        finally:
-            for channel in channels.values():
-                await close_channel(channel)
-            for node in nodes.values():
-                await node.stop()
+    async with (
+        _listening(network, archive, bars) as listener_archive,
+        _participants(network, plan.config, encryption, state) as channels,
+    ):
+        for name, channel in channels.items():
+            channel.observe(result.observations.setdefault(name, []).append)
+            channel.observe(partial(bars.observe, name))
+        await _send(channels, payload, result)
+        await asyncio.sleep(DRAIN_MS / 1_000)
     result.archived_rows = listener_archive.rows_written
-    for record in network.trace:
-        for outcome in record.outcomes:
-            if outcome.outcome == "lost":
-                result.network_losses[outcome.receiver] = result.network_losses.get(outcome.receiver, 0) + 1
+    lost = Counter(
+        outcome.receiver for record in network.trace for outcome in record.outcomes if outcome.outcome == "lost"
+    )
+    result.network_losses = dict(lost)
     result.seconds = time.monotonic() - started
     return result
 
 
-async def _join(
-    node: MemoryNode,
-    name: str,
-    config: ChannelConfig,
-    encryption: Encryption,
-    state: Path,
-    result: LiveResult,
-    bars: LiveBars,
-) -> ReliableChannel:
-    stored = replace(config, sds=replace(config.sds, persistence=SqlitePersistence(state / f"{name}.sqlite")))
-    channel = await create_reliable_channel(node, CHANNEL_ID, CONTENT_TOPIC, name, encryption=encryption, config=stored)
-    seen = result.observations.setdefault(name, [])
-    channel.observe(seen.append)
-    channel.observe(partial(bars.observe, name))
-    return channel
+@asynccontextmanager
+async def _participants(
+    network: MemoryNetwork, config: ChannelConfig, encryption: Encryption, state: Path
+) -> AsyncIterator[dict[str, ReliableChannel]]:
+    """A started node, a database and a channel for each participant."""
+    async with AsyncExitStack() as stack:
+        channels = {}
+        for name in (SENDER, *RECEIVERS):
+            persistence = SqlitePersistence(state / f"{name}.sqlite")
+            stack.callback(persistence.close)
+            node = network.create_node(name)
+            stack.push_async_callback(node.stop)
+            await node.start()
+            stored = replace(config, sds=replace(config.sds, persistence=persistence))
+            channels[name] = await create_reliable_channel(node, CHANNEL_ID, CONTENT_TOPIC, name, encryption, stored)
+            stack.push_async_callback(close_channel, channels[name])
+        yield channels
 
 
 async def _send(channels: dict[str, ReliableChannel], payload: bytes, result: LiveResult) -> None:
     arrived = {name: asyncio.Event() for name in RECEIVERS}
-    failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_received(name: str, event: MessageReceivedEvent) -> None:
         result.received[name] = event.message
@@ -165,7 +162,7 @@ async def _send(channels: dict[str, ReliableChannel], payload: bytes, result: Li
 
     def on_send_error(event: MessageSendErrorEvent) -> None:
         if not failed.done():
-            failed.set_result(f"the send failed at {event.stage}: {event.error}")
+            failed.set_exception(ShardwireError(f"the send failed at {event.stage}: {event.error}"))
 
     for name in RECEIVERS:
         channels[name].on_message_received(partial(on_received, name))
@@ -176,22 +173,24 @@ async def _send(channels: dict[str, ReliableChannel], payload: bytes, result: Li
 
     result.began_at_ms = _unix_ms()
     result.request_id = await sender.send(payload)
-    everything = asyncio.gather(
-        sender.delivered(result.request_id, timeout_ms=DELIVERY_TIMEOUT_MS), *(one.wait() for one in arrived.values())
-    )
+
+    async def everybody() -> None:
+        await sender.delivered(result.request_id, timeout_ms=DELIVERY_TIMEOUT_MS)
+        for one in arrived.values():
+            await one.wait()
+
+    waiting = asyncio.create_task(everybody())
     try:
         async with asyncio.timeout(DELIVERY_TIMEOUT_MS / 1_000):
-            await asyncio.wait({everything, failed}, return_when=asyncio.FIRST_COMPLETED)
-            if failed.done():
-                raise ShardwireError(failed.result())
-            await everything
+            await asyncio.wait({waiting, failed}, return_when=asyncio.FIRST_COMPLETED)
+        await (failed if failed.done() else waiting)
     except TimeoutError:
         receivers = ", ".join(sorted(result.received)) or "nobody"
         raise ShardwireError(
             f"not delivered within {DELIVERY_TIMEOUT_MS // 1_000} s: received by {receivers}"
         ) from None
     finally:
-        everything.cancel()
+        waiting.cancel()
 
 
 @asynccontextmanager

@@ -98,7 +98,7 @@ def draw_picture(live: LiveResult, plan: DemoPlan, heard: Heard, payload_bytes: 
         f"{payload_bytes / 1e6:.1f} MB as {counts}; the network loses {CONDITIONS.loss:.0%} on the way to each receiver"
     )
     figure.suptitle(title, fontsize=15, fontweight="bold", x=0.04, ha="left", y=0.975)
-    handles, labels = _legend(axes[0])
+    handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False, fontsize=10.5, markerscale=1.6)
     figure.subplots_adjust(left=0.04, right=0.99, top=0.885, bottom=0.125, wspace=0.04)
     figure.savefig(output, format="png")
@@ -205,8 +205,3 @@ def _draw_archive(panel: Axes, live: LiveResult, heard: Heard, missing: list[int
     panel.axvline(at_s, color=RECOVERED_PATH_COLOUR, linewidth=9, zorder=1)
     panel.text(at_s, -2.2, "Spark", fontsize=8.5, color=RECOVERED_COLOUR, ha="center", va="bottom", clip_on=False)
     panel.scatter([at_s] * len(missing), missing, marker="D", s=24, color=RECOVERED_COLOUR, linewidths=0, zorder=5)
-
-
-def _legend(panel: Axes) -> tuple[list[object], list[str]]:
-    handles, labels = panel.get_legend_handles_labels()
-    return list(handles), list(labels)

@@ -12,9 +12,7 @@ from shardwire.cli.demo.settings import LISTENER, RECEIVERS, SENDER, DemoPlan
 from shardwire.cli.demo.spark_check import SparkMessage, SparkResult
 
 
-def summary_table(
-    live: LiveResult, spark: SparkResult, plan: DemoPlan, heard: Collection[int], payload_hash: bytes
-) -> Table:
+def summary_table(live: LiveResult, spark: SparkResult, plan: DemoPlan, payload_hash: bytes) -> Table:
     """One row for each place that rebuilt the message."""
     table = Table(title="What came out", title_justify="left", title_style="bold")
     table.add_column("where")
@@ -40,7 +38,7 @@ def summary_table(
             str(message.data_segment_count),
             str(message.segments_received),
             str(live.network_losses.get(LISTENER, 0)),
-            str(len(plan.missing_data(heard))),
+            str(message.data_segments_recovered),
             _compared(message.keccak256, payload_hash),
         )
     return table
@@ -74,8 +72,10 @@ def _broken_on_spark(spark: SparkResult, plan: DemoPlan, heard: Collection[int],
     broken = []
     if not _is_whole(message, payload):
         broken.append(f"Spark did not reconstruct the file: {message.status}")
-    elif message.status != "recovered" or not plan.missing_data(heard):
+    elif message.status != "recovered" or not message.data_segments_recovered:
         broken.append("no data segment came back through parity in Spark")
+    elif message.data_segments_recovered != len(plan.missing_data(heard)):
+        broken.append("Spark recovered other data segments than the archive lacks")
     return broken
 
 

@@ -75,7 +75,7 @@ def run_demo(file: Path | None, output: Path, seed: int) -> int:
         console.print(f"\nSpark reconstructs {archive} on two executors …")
         spark = reconstruct_on_spark(archive, key_file, plan.config.segmentation)
         heard = heard_segments(archive, encryption, live.request_id)
-    console.print(summary_table(live, spark, plan, heard, payload_hash))
+    console.print(summary_table(live, spark, plan, payload_hash))
     draw_picture(live, plan, heard, len(source.payload), output / PICTURE)
     console.print(
         f"live {live.seconds:.1f} s, Spark {spark.seconds:.1f} s of which the job {spark.job_seconds:.1f} s, "

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from pyspark.sql import functions as F
 
 from shardwire._native import SdsMessage
 from shardwire.cli.demo.settings import CHANNEL_ID
@@ -30,6 +29,7 @@ class SparkMessage:
         data_segment_count: Data segments of the message.
         parity_segment_count: Parity segments of the message.
         segments_received: Distinct segments in the archive.
+        data_segments_recovered: Data segments that came back through parity.
         payload_length: Bytes of the reconstructed payload; None where it is not whole.
         keccak256: Hash of the reconstructed payload, taken on the executor; None where it is not whole.
     """
@@ -39,6 +39,7 @@ class SparkMessage:
     data_segment_count: int | None
     parity_segment_count: int | None
     segments_received: int
+    data_segments_recovered: int | None
     payload_length: int | None
     keccak256: bytes | None
 
@@ -71,30 +72,13 @@ def reconstruct_on_spark(archive: Path, key_file: Path, segmentation: Segmentati
             by=["content_topic"],
             unwrap=[decrypt(key_file=str(key_file), channel_id=CHANNEL_ID), "sds"],
         )
-        columns = [
-            "entire_message_hash",
-            "status",
-            "data_segment_count",
-            "parity_segment_count",
-            "segments_received",
-            "payload_length",
-        ]
-        rows = messages.select(*map(F.col, columns), sw.keccak256("payload").alias("keccak256")).collect()
+        columns = [field.name for field in fields(SparkMessage) if field.name != "keccak256"]
+        rows = messages.select(*columns, sw.keccak256("payload").alias("keccak256")).collect()
         finished = time.monotonic()
     finally:
         spark.stop()
-    found = tuple(
-        SparkMessage(
-            bytes(row["entire_message_hash"]),
-            row["status"],
-            row["data_segment_count"],
-            row["parity_segment_count"],
-            row["segments_received"],
-            row["payload_length"],
-            None if row["keccak256"] is None else bytes(row["keccak256"]),
-        )
-        for row in rows
-    )
+    # Rows without a hash count messages that are no segments of anything.
+    found = tuple(SparkMessage(**row.asDict()) for row in rows if row["entire_message_hash"] is not None)
     return SparkResult(found, time.monotonic() - started, finished - job_started)
 
 
