@@ -1,0 +1,251 @@
+"""The invariants of a reliable channel, checked against what a world left behind.
+
+Each checker gives the violations it finds, as texts; an empty list means that the invariant held.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+
+from shardwire.segmentation import segment
+from tests.simulation.participants import Participant, Received, Sent
+from tests.simulation.run import Evidence, channel_config
+from tests.simulation.wire import read_payload, send_of, wire_messages
+from tests.simulation.worlds import IDLE_MS, SYNC_MIN_INTERVAL_MS
+
+# Violations of one kind that are spelled out.
+NAMED_MAX = 5
+# Two participants whose timers fire within one network delay both send.
+IDLE_SLACK = 2
+
+
+def check_converged(evidence: Evidence) -> list[str]:
+    """Everyone holds every message: those whose `send` returned, and those that anybody was handed."""
+    handed = {
+        (entry.sender_id, entry.payload)
+        for participant in evidence.participants
+        for entry in participant.received
+        if entry.sender_id in evidence.world.names
+    }
+    stored = _whole_in_store(evidence)
+    violations = []
+    for participant in evidence.participants:
+        has = {(entry.sender_id, entry.payload) for entry in participant.received}
+        joined_ms = evidence.world.joins_at_ms[participant.index]
+        missing = []
+        for sent in _all_sent(evidence):
+            key = (_sender_name(evidence, sent), sent.payload)
+            if sent.plan.ephemeral or key[0] == participant.name or key in has:
+                continue
+            if sent.request_id is None and key not in handed:
+                continue
+            # History from before a participant joined counts as lost to it where no store has it.
+            if sent.at_ms < joined_ms and sent.request_id not in stored:
+                continue
+            missing.append(_describe(sent))
+        crashes = sum(crash.participant == participant.index for crash in evidence.world.crashes)
+        if evidence.world.at_most_once and len(missing) <= crashes:
+            continue
+        if missing:
+            violations.append(f"{participant.name} never received {len(missing)}: {', '.join(missing[:NAMED_MAX])}")
+    return violations
+
+
+def check_intact(evidence: Evidence) -> list[str]:
+    """Nobody was handed anything that its sender did not send."""
+    sent = {(_sender_name(evidence, entry), entry.payload) for entry in _all_sent(evidence)}
+    return [
+        f"{participant.name} was handed {len(entry.payload)} bytes that {entry.sender_id} never sent"
+        for participant in evidence.participants
+        for entry in participant.received
+        if entry.sender_id in evidence.world.names and (entry.sender_id, entry.payload) not in sent
+    ]
+
+
+def check_nothing_twice(evidence: Evidence) -> list[str]:
+    """A message comes again only where a crash interrupted its hand-over, flagged, and never under at-most-once."""
+    violations = []
+    ephemeral = {entry.payload for entry in _all_sent(evidence) if entry.plan.ephemeral}
+    for participant in evidence.participants:
+        first: dict[tuple[str, bytes], Received] = {}
+        last: Received | None = None
+        for entry in participant.received:
+            key = (entry.sender_id, entry.payload)
+            if entry.payload in ephemeral or entry.sender_id not in evidence.world.names:
+                continue
+            again = first.get(key)
+            if again is None:
+                first[key] = entry
+                if entry.redelivered and entry.life == 0:
+                    violations.append(f"{participant.name} was handed a first message flagged as redelivered")
+            else:
+                interrupted = last is not None and (last.sender_id, last.payload) == key and last.life < entry.life
+                if evidence.world.at_most_once or not interrupted or not entry.redelivered:
+                    violations.append(
+                        f"{participant.name} was handed a message of {entry.sender_id} at {again.at_ms} ms (life "
+                        f"{again.life}) and again at {entry.at_ms} ms (life {entry.life}, "
+                        f"{'' if entry.redelivered else 'not '}flagged)"
+                    )
+            last = entry
+    return violations
+
+
+def check_causal_order(evidence: Evidence) -> list[str]:
+    """Whatever a message's history names was handed over before it."""
+    causes: dict[str, set[str]] = defaultdict(set)
+    for wire in wire_messages(evidence):
+        if wire.send_id is not None:
+            named = (send_of(entry.message_id) for entry in wire.message.causal_history)
+            causes[wire.send_id].update(send_id for send_id in named if send_id not in (None, wire.send_id))
+    by_request = {entry.request_id: entry for entry in _all_sent(evidence) if entry.request_id is not None}
+    violations = []
+    for participant in evidence.participants:
+        place: dict[tuple[str, bytes], int] = {}
+        for number, received in enumerate(participant.received):
+            place.setdefault((received.sender_id, received.payload), number)
+        joined_ms = evidence.world.joins_at_ms[participant.index]
+        for effect_id, effect in by_request.items():
+            effect_place = place.get((_sender_name(evidence, effect), effect.payload))
+            if effect_place is None or effect_id is None:
+                continue
+            for cause_id in causes[effect_id]:
+                cause = by_request.get(cause_id)
+                if cause is None or cause.at_ms < joined_ms:
+                    continue
+                cause_place = place.get((_sender_name(evidence, cause), cause.payload))
+                if cause_place is not None and cause_place > effect_place:
+                    violations.append(
+                        f"{participant.name} was handed {_describe(effect)} before its cause {_describe(cause)}"
+                    )
+    return violations
+
+
+def check_outcomes(evidence: Evidence) -> list[str]:
+    """Sent before delivered, each once; delivered is true; in the end nothing is pending."""
+    violations = list(evidence.false_deliveries)
+    for participant in evidence.participants:
+        violations += [f"{participant.name}: callback error {error}" for error in participant.callback_errors]
+        if evidence.pending.get(participant.name):
+            violations.append(f"{participant.name} has {evidence.pending[participant.name]} sends pending in the end")
+        for sent in participant.sent:
+            if not sent.plan.ephemeral and sent.request_id is not None:
+                violations += [f"{participant.name}: {text}" for text in _check_outcome(sent, participant)]
+    return violations
+
+
+def _check_outcome(sent: Sent, participant: Participant) -> list[str]:
+    violations = []
+    crashed_after = participant.life > sent.life
+    lives = 1 + participant.life - sent.life
+    if len(sent.sent) > lives or len(sent.delivered) > lives:
+        violations.append(f"{_describe(sent)}: {len(sent.sent)} sent and {len(sent.delivered)} delivered events")
+    if not crashed_after:
+        if len(sent.sent) != 1:
+            violations.append(f"{_describe(sent)}: {len(sent.sent)} sent events")
+        if sent.delivered and (not sent.sent or sent.delivered[0][0] < sent.sent[0][0]):
+            violations.append(f"{_describe(sent)}: delivered before sent")
+        if not sent.delivered:
+            violations.append(f"{_describe(sent)}: never delivered; errors: {sent.errors}")
+    return violations
+
+
+def check_rate(evidence: Evidence) -> list[str]:
+    """No epoch of any participant carries more than the quota, counted from the trace.
+
+    An envelope belongs to the newest epoch that its sender's timestamps had reached: none is reopened.
+    """
+    limit = evidence.world.rate_limit
+    if limit is None:
+        return []
+    used: Counter[tuple[str, int]] = Counter()
+    newest: dict[str, int] = {}
+    first_dispatches: set[str] = set()
+    for wire in sorted(wire_messages(evidence), key=lambda wire: wire.accepted):
+        sender = wire.record.sender
+        epoch = max(wire.record.timestamp_ns // 1_000_000 // limit.epoch_size_ms, newest.get(sender, 0))
+        newest[sender] = epoch
+        if limit.counts == "message" and wire.send_id is not None and not wire.is_repair:
+            if wire.send_id in first_dispatches:
+                continue
+            first_dispatches.add(wire.send_id)
+        used[sender, epoch] += 1
+    return [
+        f"{sender} sent {count} in epoch {epoch}, the quota is {limit.messages_per_epoch}"
+        for (sender, epoch), count in used.items()
+        if count > limit.messages_per_epoch
+    ]
+
+
+def check_idle(evidence: Evidence) -> list[str]:
+    """Once everything has settled, at most the configured syncs."""
+    idle = [wire for wire in wire_messages(evidence) if wire.at_ms >= evidence.settled_ms]
+    violations = []
+    kinds = Counter(wire.message.kind for wire in idle)
+    if set(kinds) - {"sync"}:
+        violations.append(f"while idle: {dict(kinds)}")
+    allowed = IDLE_MS // SYNC_MIN_INTERVAL_MS + IDLE_SLACK
+    if len(idle) > allowed:
+        violations.append(f"{len(idle)} messages in {IDLE_MS} ms of idleness, {allowed} are allowed")
+    return violations
+
+
+CHECKERS: dict[str, Callable[[Evidence], list[str]]] = {
+    "converged": check_converged,
+    "intact": check_intact,
+    "nothing twice": check_nothing_twice,
+    "causal order": check_causal_order,
+    "outcomes": check_outcomes,
+    "rate": check_rate,
+    "idle": check_idle,
+}
+
+
+def check(evidence: Evidence) -> dict[str, list[str]]:
+    """The violations of every checker that found any."""
+    found = {name: checker(evidence) for name, checker in CHECKERS.items()}
+    return {name: violations for name, violations in found.items() if violations}
+
+
+def _all_sent(evidence: Evidence) -> list[Sent]:
+    return [entry for participant in evidence.participants for entry in participant.sent if entry.refused is None]
+
+
+def _sender_name(evidence: Evidence, sent: Sent) -> str:
+    return evidence.world.names[sent.plan.sender]
+
+
+def _describe(sent: Sent) -> str:
+    return f"#{sent.plan.number} (p{sent.plan.sender:02}, {sent.plan.size_bytes} B, sent at {sent.at_ms} ms)"
+
+
+def _whole_in_store(evidence: Evidence) -> set[str]:
+    """Request ids of messages of which the store holds enough segments."""
+    assert evidence.network.store is not None
+    held: dict[str, set[str]] = defaultdict(set)
+    for stored in evidence.network.store:
+        assert stored.envelope is not None
+        message = read_payload(evidence, stored.envelope.payload)
+        send_id = None if message is None else send_of(message.message_id)
+        if message is not None and send_id is not None:
+            held[send_id].add(message.message_id)
+    segmentation = channel_config(evidence.world, None).segmentation
+    parity = segmentation.enable_reed_solomon
+    whole = set()
+    for sent in _all_sent(evidence):
+        if sent.request_id in held:
+            contents = len(segment(sent.payload, segmentation))
+            # A rough lower bound on k is enough: it only widens what a late joiner must have.
+            needed = contents if not parity else _data_count(contents, segmentation.parity_rate)
+            if len(held[sent.request_id]) >= needed:
+                whole.add(sent.request_id)
+    return whole
+
+
+def _data_count(contents: int, parity_rate: float) -> int:
+    """k of k + ceil(rate * k) contents."""
+    for data_count in range(contents, 0, -1):
+        parity_count = 0 if data_count == 1 else min(data_count, -(-round(parity_rate * 10**6) * data_count // 10**6))
+        if data_count + parity_count == contents:
+            return data_count
+    return contents

@@ -1,0 +1,42 @@
+"""The durable state of a simulated participant: what a commit wrote before a crash is there after it, nothing else."""
+
+from __future__ import annotations
+
+from shardwire.persistence import Changes, ChannelState, MemoryPersistence
+
+
+class Disk:
+    """Survives crashes; hands out one persistence for each life of a participant."""
+
+    def __init__(self) -> None:
+        self.content = MemoryPersistence()
+        self.commits = 0
+
+    def mount(self) -> MountedDisk:
+        return MountedDisk(self)
+
+
+class MountedDisk:
+    """A persistence over a disk until the power is cut; from then on commits reach nothing.
+
+    It is no `MemoryPersistence`, so a channel commits through the executor, which takes time in the simulation: a
+    crash meets commits before, while and after they are written.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._powered = True
+
+    def load(self, channel_id: str) -> ChannelState | None:
+        return self._disk.content.load(channel_id)
+
+    def commit(self, channel_id: str, changes: Changes) -> None:
+        if self._powered:
+            self._disk.content.commit(channel_id, changes)
+            self._disk.commits += 1
+
+    def close(self) -> None:
+        pass
+
+    def cut_power(self) -> None:
+        self._powered = False

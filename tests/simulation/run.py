@@ -1,0 +1,242 @@
+"""Runs one world: the real channel, SDS, persistence and memory node, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig, SyncConfig
+from shardwire.events import MessageDeliveredEvent
+from shardwire.node import STORE, MemoryNetwork, NetworkConditions, TraceRecord, run_virtual
+from tests.simulation.disk import MountedDisk
+from tests.simulation.hostile import Hostile
+from tests.simulation.participants import Participant
+from tests.simulation.worlds import (
+    IDLE_MS,
+    REPAIR_T_MAX_MS,
+    SETTLE_MS,
+    SYNC_MIN_INTERVAL_MS,
+    ClockStep,
+    Crash,
+    Interval,
+    PlannedSend,
+    World,
+)
+
+KEY = bytes(range(32))
+# Small filters: at the default they are most of what a world sends.
+BLOOM_CAPACITY = 500
+LOST_TIMEOUT_MS = 300_000
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What a world leaves for the checkers.
+
+    Attributes:
+        world: The world.
+        participants: Applications with their logs.
+        trace: Every envelope, with payload.
+        settled_ms: Virtual time from which nothing more may change.
+        ended_ms: Virtual time of the end.
+        false_deliveries: Delivered events that named someone who did not hold the message then.
+        stats: `channel.stats()` of each participant at the end.
+        pending: Number of sends still pending of each participant at the end.
+        network: The network, for its store.
+    """
+
+    world: World
+    participants: list[Participant]
+    network: MemoryNetwork
+    trace: list[TraceRecord] = field(default_factory=list)
+    settled_ms: int = 0
+    ended_ms: int = 0
+    false_deliveries: list[str] = field(default_factory=list)
+    stats: dict[str, dict[str, int]] = field(default_factory=dict)
+    pending: dict[str, int] = field(default_factory=dict)
+
+
+def payload_of(world: World, plan: PlannedSend) -> bytes:
+    """A payload that no other send of the world has."""
+    head = (
+        plan.number.to_bytes(4, "big") + plan.sender.to_bytes(4, "big") + (world.seed & 0xFFFFFFFF).to_bytes(4, "big")
+    )
+    return head + random.Random(f"{world.seed}/{plan.number}").randbytes(max(0, plan.size_bytes - len(head)))
+
+
+def channel_config(world: World, persistence: MountedDisk | None) -> ChannelConfig:
+    """The configuration of every participant."""
+    delivered_when: object = {
+        "any": "any",
+        "all": max(1, world.participants - 1),
+        "one named": frozenset({world.names[0]}) if world.participants > 1 else "any",
+    }[world.delivered_when]
+    limit = world.rate_limit
+    return ChannelConfig.logos(
+        segmentation=SegmentationConfig(
+            segment_size_bytes=world.segment_size_bytes,
+            enable_reed_solomon=world.enable_reed_solomon,
+            parity_rate=world.parity_rate,
+            erasure_code=world.erasure_code,  # type: ignore[arg-type]
+            wire_format=world.wire_format,  # type: ignore[arg-type]
+        ),
+        sds=SdsConfig(
+            persistence=persistence,
+            bloom_filter_capacity=BLOOM_CAPACITY,
+            repair_t_max_ms=REPAIR_T_MAX_MS,
+            timeout_for_lost_messages_ms=LOST_TIMEOUT_MS,
+        ),
+        sync=SyncConfig(sync_min_interval_ms=SYNC_MIN_INTERVAL_MS),
+        rate_limit=RateLimitConfig()
+        if limit is None
+        else RateLimitConfig(
+            enabled=True,
+            epoch_size_ms=limit.epoch_size_ms,
+            messages_per_epoch=limit.messages_per_epoch,
+            counts=limit.counts,  # type: ignore[arg-type]
+        ),
+        delivered_when=delivered_when,
+        redelivery="at-most-once" if world.at_most_once else "at-least-once",
+    )
+
+
+def run_world(world: World) -> Evidence:
+    """Runs a world to its end.
+
+    Raises:
+        VirtualTimeError: It stands still or does not end.
+    """
+    commit_rng = random.Random(f"commits/{world.seed}")
+    least_ms, most_ms = world.commit_delay_ms
+    return run_virtual(
+        _simulate(world),
+        limit_ms=world.calm_at_ms + settle_ms(world) + IDLE_MS + 600_000,
+        executor_delay_ms=lambda: commit_rng.randint(least_ms, most_ms),
+    )
+
+
+def settle_ms(world: World) -> int:
+    """How long after the last fault everything must have converged.
+
+    A dependency that was never sent in full is waited for until it counts as lost: hostile participants name such.
+    """
+    return SETTLE_MS + (LOST_TIMEOUT_MS if world.hostile_at_ms else 0)
+
+
+async def _simulate(world: World) -> Evidence:
+    network = MemoryNetwork(_conditions(world, calm=False), seed=world.seed, trace_payloads=True)
+    participants: list[Participant] = []
+    evidence = Evidence(world, participants, network)
+
+    def check_delivered(sender: Participant, event: MessageDeliveredEvent) -> None:
+        evidence.false_deliveries += _false_claims(evidence, sender, event)
+
+    for index in range(world.participants):
+        participants.append(
+            Participant(
+                world,
+                index,
+                network,
+                lambda disk: channel_config(world, disk),
+                KEY if world.encrypted else None,
+                check_delivered,
+            )
+        )
+    tasks = [asyncio.create_task(_live(world, participant)) for participant in participants]
+    tasks += [asyncio.create_task(_hold(network, interval)) for interval in world.partitions]
+    tasks += [asyncio.create_task(_hold_store(network, interval)) for interval in world.store_outages]
+    tasks += [asyncio.create_task(_step_clock(participants, step)) for step in world.clock_steps]
+    for plan in world.sends:
+        reply_to = None if plan.reply_to is None else payload_of(world, world.sends[plan.reply_to])
+        payload = payload_of(world, plan)
+        tasks.append(asyncio.create_task(participants[plan.sender].send(plan, payload, reply_to)))
+    if world.hostile_at_ms:
+        tasks.append(asyncio.create_task(Hostile(world, network).run()))
+    await _sleep_until(world.calm_at_ms)
+    network.conditions = _conditions(world, calm=True)
+    await _gather(tasks)
+    await asyncio.sleep(settle_ms(world) / 1000)
+    evidence.settled_ms = _now_ms()
+    await asyncio.sleep(IDLE_MS / 1000)
+    evidence.ended_ms = _now_ms()
+    evidence.trace = network.trace
+    for participant in participants:
+        if participant.channel is not None:
+            evidence.stats[participant.name] = participant.channel.stats()
+            evidence.pending[participant.name] = len(participant.channel.pending())
+    for participant in participants:
+        await participant.leave()
+    return evidence
+
+
+async def _gather(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        await task
+
+
+def _now_ms() -> int:
+    return round(asyncio.get_running_loop().time() * 1000)
+
+
+async def _sleep_until(at_ms: int) -> None:
+    await asyncio.sleep(max(0, at_ms - _now_ms()) / 1000)
+
+
+def _conditions(world: World, *, calm: bool) -> NetworkConditions:
+    if calm:
+        return NetworkConditions(delay_ms=world.delay_ms)
+    return NetworkConditions(
+        loss=world.loss,
+        duplicate=world.duplicate,
+        delay_ms=world.delay_ms,
+        reorder=world.reorder,
+        reorder_delay_ms=world.reorder_delay_ms,
+        store_delay_ms=world.delay_ms,
+    )
+
+
+async def _live(world: World, participant: Participant) -> None:
+    await _sleep_until(world.joins_at_ms[participant.index])
+    await participant.join()
+    crashes: list[Crash] = [crash for crash in world.crashes if crash.participant == participant.index]
+    for crash in sorted(crashes, key=lambda crash: crash.at_ms):
+        await _sleep_until(crash.at_ms)
+        await participant.crash()
+        await _sleep_until(crash.back_at_ms)
+        await participant.join()
+
+
+async def _hold(network: MemoryNetwork, interval: Interval) -> None:
+    await _sleep_until(interval.at_ms)
+    groups = [{f"p{index:02}" for index in group} for group in interval.groups]
+    groups[interval.store_group].add(STORE)
+    network.partition(groups)
+    await _sleep_until(interval.until_ms)
+    network.heal()
+
+
+async def _hold_store(network: MemoryNetwork, interval: Interval) -> None:
+    await _sleep_until(interval.at_ms)
+    network.store_online = False
+    await _sleep_until(interval.until_ms)
+    network.store_online = True
+
+
+async def _step_clock(participants: list[Participant], step: ClockStep) -> None:
+    await _sleep_until(step.at_ms)
+    participants[step.participant].clock.step(step.delta_ms)
+
+
+def _false_claims(evidence: Evidence, sender: Participant, event: MessageDeliveredEvent) -> list[str]:
+    """Whom the event names although it does not hold the message: neither in its application nor on its disk."""
+    by_name = {participant.name: participant for participant in evidence.participants}
+    payload = sender.payload_of_request(event.request_id)
+    false = []
+    for name in sorted(event.delivered_to):
+        receiver = by_name.get(name)
+        if receiver is None or payload is None:
+            continue
+        if not receiver.holds(sender.name, payload):
+            false.append(f"{sender.name} counts {event.request_id} as delivered to {name}, who does not hold it")
+    return false

@@ -1,0 +1,77 @@
+"""What really went over the wire, read from the network's own trace and not from anybody's counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardwire._native import SdsMessage
+from shardwire.encryption import ChaCha20Poly1305Encryption
+from shardwire.errors import DecryptionError
+from shardwire.node import TraceRecord
+from shardwire.node.virtual_time import START_EPOCH_MS
+from tests.simulation.participants import CHANNEL_ID
+from tests.simulation.run import KEY, Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class WireMessage:
+    """One envelope of a participant, decrypted and decoded.
+
+    Attributes:
+        record: The envelope.
+        at_ms: Virtual time at which it left.
+        accepted: Its place among the envelopes that the nodes accepted.
+        message: The SDS message.
+    """
+
+    record: TraceRecord
+    at_ms: int
+    accepted: int
+    message: SdsMessage
+
+    @property
+    def is_repair(self) -> bool:
+        """Whether it repeats another participant's message (SDS-R)."""
+        return self.message.sender_id != self.record.sender
+
+    @property
+    def send_id(self) -> str | None:
+        """The send that a content message belongs to."""
+        if self.message.kind != "content":
+            return None
+        return send_of(self.message.message_id)
+
+
+def send_of(message_id: str) -> str | None:
+    """The send that an id of the form `<32 hex digits>.<ordinal>` names."""
+    send_id, dot, ordinal = message_id.rpartition(".")
+    return send_id if dot and len(send_id) == 32 and ordinal.isdigit() else None
+
+
+def read_payload(evidence: Evidence, payload: bytes) -> SdsMessage | None:
+    """The SDS message in a transport payload; None where it is none of the channel's."""
+    if evidence.world.encrypted:
+        try:
+            payload = ChaCha20Poly1305Encryption(KEY).bind(CHANNEL_ID).decrypt(payload)
+        except DecryptionError:
+            return None
+    return SdsMessage.decode(payload)
+
+
+def wire_messages(evidence: Evidence) -> Iterator[WireMessage]:
+    """Everything that honest participants sent, oldest first.
+
+    Raises:
+        AssertionError: A participant sent something that is no SDS message of the channel.
+    """
+    honest = set(evidence.world.names)
+    for record in evidence.trace:
+        if record.sender not in honest:
+            continue
+        assert record.payload is not None
+        message = read_payload(evidence, record.payload)
+        assert message is not None, f"{record.sender} sent {record.size_bytes} bytes that are no SDS message"
+        assert message.channel_id == CHANNEL_ID, f"{record.sender} sent for channel {message.channel_id!r}"
+        at_ms = record.time_ns // 1_000_000 - START_EPOCH_MS
+        yield WireMessage(record, at_ms, int(record.request_id.rpartition("-")[2]), message)

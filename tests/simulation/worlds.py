@@ -1,0 +1,301 @@
+"""The distribution of simulated worlds: everything that a seed decides, in one place.
+
+A world is a channel with its participants, its configuration, what they send and what goes wrong until `calm_at_ms`.
+From then on the network is perfect, everyone who did not leave is back, and nobody sends any more.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+
+FAULT_KINDS = (
+    "loss",
+    "duplication",
+    "reorder",
+    "partition",
+    "store outage",
+    "late joiner",
+    "restart",
+    "slow callback",
+    "hostile participant",
+    "clock step",
+)
+# Each kind in each world with this chance, so that every kind is in well over a fifth of the worlds.
+FAULT_SHARE = 0.35
+
+SENDS_MIN = 30
+SENDS_MAX = 40
+# At least a fifth of the sends of a world have several segments.
+LARGE_SEND_SHARE = 0.25
+SEGMENTS_MAX = 12
+TRAFFIC_MS = (30_000, 120_000)
+LOSS_MAX = 0.5
+
+REPAIR_T_MAX_MS = 120_000
+# The issue's bound on convergence once loss ends.
+SETTLE_MS = 2 * REPAIR_T_MAX_MS
+IDLE_MS = 120_000
+SYNC_MIN_INTERVAL_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSend:
+    """One message of the application.
+
+    Attributes:
+        number: Its place in the plan; part of its payload.
+        at_ms: When it is sent, at the earliest.
+        sender: Index of the participant.
+        size_bytes: Length of the payload.
+        reply_to: Number of the message whose receipt it waits for (for `REPLY_PATIENCE_MS` at most); None for none.
+        ephemeral: Whether it is an ephemeral message.
+    """
+
+    number: int
+    at_ms: int
+    sender: int
+    size_bytes: int
+    reply_to: int | None = None
+    ephemeral: bool = False
+
+
+REPLY_PATIENCE_MS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A participant dies at `at_ms`, with whatever was not committed, and is back at `back_at_ms`."""
+
+    participant: int
+    at_ms: int
+    back_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A partition or an outage of the store.
+
+    Attributes:
+        at_ms: Its beginning.
+        until_ms: Its end.
+        groups: Indices of the participants on each side of a partition.
+        store_group: The side on which the store is.
+    """
+
+    at_ms: int
+    until_ms: int
+    groups: tuple[tuple[int, ...], ...] = ()
+    store_group: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStep:
+    """A participant's Unix time jumps."""
+
+    participant: int
+    at_ms: int
+    delta_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """The quota of every participant."""
+
+    epoch_size_ms: int
+    messages_per_epoch: int
+    counts: str
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What happens; see the module."""
+
+    seed: int
+    participants: int
+    faults: frozenset[str]
+    # Network.
+    loss: float
+    duplicate: float
+    delay_ms: tuple[int, int]
+    reorder: float
+    reorder_delay_ms: int
+    commit_delay_ms: tuple[int, int]
+    # Channel.
+    preset: str
+    segment_size_bytes: int
+    wire_format: str
+    enable_reed_solomon: bool
+    parity_rate: float
+    erasure_code: str
+    encrypted: bool
+    at_most_once: bool
+    delivered_when: str
+    rate_limit: RateLimit | None
+    # Plan.
+    calm_at_ms: int
+    sends: tuple[PlannedSend, ...] = field(repr=False)
+    joins_at_ms: tuple[int, ...] = ()
+    crashes: tuple[Crash, ...] = ()
+    partitions: tuple[Interval, ...] = ()
+    store_outages: tuple[Interval, ...] = ()
+    clock_steps: tuple[ClockStep, ...] = ()
+    callback_ms: tuple[int, ...] = ()
+    hostile_at_ms: tuple[int, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"p{index:02}" for index in range(self.participants))
+
+
+def make_world(seed: int) -> World:
+    """The world of a seed."""
+    rng = random.Random(f"world/{seed}")
+    participants = _draw_participants(rng)
+    faults = frozenset(kind for kind in FAULT_KINDS if rng.random() < FAULT_SHARE)
+    calm_at_ms = rng.randint(*TRAFFIC_MS)
+    segment_size_bytes = 64 * rng.randint(4, 32)
+    sends = _draw_sends(rng, participants, calm_at_ms, segment_size_bytes)
+    joins_at_ms = _draw_joins(rng, participants, calm_at_ms, "late joiner" in faults)
+    least_delay_ms = rng.randint(0, 50)
+    rate_limit = _draw_rate_limit(rng, sends, calm_at_ms, segment_size_bytes) if rng.random() < 0.25 else None
+    # An epoch is never reopened: a clock that steps back by an hour rightly stops a limited sender for an hour.
+    step_max_ms = 3_600_000 if rate_limit is None else 10_000
+    return World(
+        seed=seed,
+        participants=participants,
+        faults=faults,
+        loss=rng.uniform(0.05, LOSS_MAX) if "loss" in faults else 0.0,
+        duplicate=rng.uniform(0.05, 0.3) if "duplication" in faults else 0.0,
+        delay_ms=(least_delay_ms, least_delay_ms + rng.randint(0, 250)),
+        reorder=rng.uniform(0.1, 0.5) if "reorder" in faults else 0.0,
+        reorder_delay_ms=rng.randint(100, 3_000),
+        commit_delay_ms=rng.choice(((0, 0), (0, 5), (1, 40))),
+        preset="logos",
+        segment_size_bytes=segment_size_bytes,
+        wire_format="lip243" if rng.random() < 0.2 else "raw",
+        enable_reed_solomon=rng.random() < 0.5,
+        parity_rate=rng.choice((0.125, 0.25, 0.5, 1.0)),
+        erasure_code=rng.choice(("leopard", "vandermonde")),
+        encrypted=rng.random() < 0.3,
+        at_most_once=rng.random() < 0.2,
+        delivered_when=rng.choice(("any", "all", "one named")),
+        rate_limit=rate_limit,
+        calm_at_ms=calm_at_ms,
+        sends=sends,
+        joins_at_ms=joins_at_ms,
+        crashes=_draw_crashes(rng, joins_at_ms, calm_at_ms) if "restart" in faults else (),
+        partitions=_draw_partitions(rng, participants, calm_at_ms) if "partition" in faults else (),
+        store_outages=_draw_outages(rng, calm_at_ms) if "store outage" in faults else (),
+        clock_steps=_draw_clock_steps(rng, participants, calm_at_ms, step_max_ms) if "clock step" in faults else (),
+        callback_ms=_draw_callbacks(rng, participants, "slow callback" in faults),
+        hostile_at_ms=_draw_hostile(rng, calm_at_ms) if "hostile participant" in faults else (),
+    )
+
+
+def _draw_participants(rng: random.Random) -> int:
+    share = rng.random()
+    if share < 0.70:
+        return rng.randint(2, 5)
+    return rng.randint(6, 15) if share < 0.95 else rng.randint(16, 50)
+
+
+def _draw_sends(
+    rng: random.Random, participants: int, calm_at_ms: int, segment_size_bytes: int
+) -> tuple[PlannedSend, ...]:
+    count = rng.randint(SENDS_MIN, SENDS_MAX)
+    large = set(rng.sample(range(count), math.ceil(count * LARGE_SEND_SHARE)))
+    times_ms = sorted(rng.randint(0, calm_at_ms - 1) for _ in range(count))
+    sends = []
+    for number, at_ms in enumerate(times_ms):
+        if number in large:
+            size = rng.randint(segment_size_bytes + 1, SEGMENTS_MAX * segment_size_bytes)
+        else:
+            size = rng.randint(12, segment_size_bytes // 2)
+        if number and rng.random() < 0.1:
+            # Two at once.
+            at_ms = times_ms[number - 1]
+        reply_to = rng.randrange(number) if number and rng.random() < 0.25 else None
+        ephemeral = number not in large and rng.random() < 0.05
+        sends.append(PlannedSend(number, at_ms, rng.randrange(participants), size, reply_to, ephemeral))
+    return tuple(sends)
+
+
+def _draw_joins(rng: random.Random, participants: int, calm_at_ms: int, late: bool) -> tuple[int, ...]:
+    joins_at_ms = [0] * participants
+    if late:
+        for index in rng.sample(range(participants), rng.randint(1, max(1, participants // 3))):
+            joins_at_ms[index] = rng.randint(1_000, calm_at_ms - 1)
+    return tuple(joins_at_ms)
+
+
+def _draw_crashes(rng: random.Random, joins_at_ms: tuple[int, ...], calm_at_ms: int) -> tuple[Crash, ...]:
+    crashes = []
+    for index in rng.sample(range(len(joins_at_ms)), rng.randint(1, max(1, len(joins_at_ms) // 3))):
+        at_ms = joins_at_ms[index]
+        for _ in range(rng.randint(1, 3)):
+            at_ms = rng.randint(at_ms, calm_at_ms)
+            down_ms = rng.choice((1, rng.randint(1, 1_000), rng.randint(1_000, 30_000)))
+            back_at_ms = min(at_ms + down_ms, calm_at_ms)
+            crashes.append(Crash(index, at_ms, back_at_ms))
+            at_ms = back_at_ms
+    return tuple(crashes)
+
+
+def _draw_interval(rng: random.Random, calm_at_ms: int) -> tuple[int, int]:
+    at_ms = rng.randint(0, calm_at_ms - 1_000)
+    return at_ms, min(calm_at_ms, at_ms + rng.randint(1_000, 60_000))
+
+
+def _draw_partitions(rng: random.Random, participants: int, calm_at_ms: int) -> tuple[Interval, ...]:
+    indices = list(range(participants))
+    rng.shuffle(indices)
+    cut = rng.randint(1, participants - 1)
+    groups = (tuple(sorted(indices[:cut])), tuple(sorted(indices[cut:])))
+    return (Interval(*_draw_interval(rng, calm_at_ms), groups, rng.randrange(2)),)
+
+
+def _draw_outages(rng: random.Random, calm_at_ms: int) -> tuple[Interval, ...]:
+    return (Interval(*_draw_interval(rng, calm_at_ms)),)
+
+
+def _draw_clock_steps(
+    rng: random.Random, participants: int, calm_at_ms: int, step_max_ms: int
+) -> tuple[ClockStep, ...]:
+    return tuple(
+        ClockStep(
+            rng.randrange(participants),
+            rng.randint(0, calm_at_ms - 1),
+            rng.choice((-1, 1)) * rng.choice((rng.randint(1, 2_000), rng.randint(2_000, step_max_ms))),
+        )
+        for _ in range(rng.randint(1, 3))
+    )
+
+
+def _draw_callbacks(rng: random.Random, participants: int, slow: bool) -> tuple[int, ...]:
+    callback_ms = [0] * participants
+    if slow:
+        for index in rng.sample(range(participants), rng.randint(1, max(1, participants // 3))):
+            callback_ms[index] = rng.choice((rng.randint(1, 50), rng.randint(50, 2_000)))
+    return tuple(callback_ms)
+
+
+def _draw_hostile(rng: random.Random, calm_at_ms: int) -> tuple[int, ...]:
+    return tuple(sorted(rng.randint(0, calm_at_ms - 1) for _ in range(rng.randint(20, 80))))
+
+
+def _draw_rate_limit(
+    rng: random.Random, sends: tuple[PlannedSend, ...], calm_at_ms: int, segment_size_bytes: int
+) -> RateLimit:
+    """Tight enough that sends wait, wide enough that everything has left well before the world ends."""
+    counts = rng.choice(("message", "segment"))
+    epoch_size_ms = rng.randint(2_000, 10_000)
+    by_sender: dict[int, int] = {}
+    for send in sends:
+        # Every parity segment too, and some for retransmissions.
+        segments = 4 * -(-send.size_bytes // segment_size_bytes) if counts == "segment" else 1
+        by_sender[send.sender] = by_sender.get(send.sender, 0) + segments
+    epochs = max(1, calm_at_ms // epoch_size_ms)
+    quota = max(4, -(-2 * max(by_sender.values()) // epochs)) + rng.randint(0, 10)
+    return RateLimit(epoch_size_ms, quota, counts)
