@@ -1,0 +1,228 @@
+"""Reliable messages of any size over lossy publish/subscribe networks.
+
+Everything an application needs is importable from here; each name is loaded from its room when it is first used, so
+importing `shardwire` costs little and needs no optional dependency.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardwire import erasure
+    from shardwire._native import Keccak256, __version__, keccak256, keccak256_many
+    from shardwire.channel import (
+        PendingSend,
+        RateLimitStatus,
+        ReliableChannel,
+        SegmentObservation,
+        close_channel,
+        create_reliable_channel,
+    )
+    from shardwire.config import (
+        ChannelConfig,
+        RateLimitConfig,
+        ReassemblyLimits,
+        ReliableChannelOptions,
+        SdsConfig,
+        SegmentationConfig,
+        SyncConfig,
+    )
+    from shardwire.encryption import Encryption
+    from shardwire.errors import (
+        ChannelClosedError,
+        ConfigError,
+        DecryptionError,
+        InvalidSegmentError,
+        NodeError,
+        NotEnoughShardsError,
+        PayloadTooLargeError,
+        PersistenceError,
+        QueueFullError,
+        ShardwireError,
+    )
+    from shardwire.events import (
+        CallbackErrorEvent,
+        ChannelEvent,
+        ChunkAcknowledgedEvent,
+        ChunkErrorEvent,
+        ChunkInfo,
+        ChunkPossiblyAcknowledgedEvent,
+        ChunkSendingEvent,
+        ChunkSentEvent,
+        EphemeralDroppedEvent,
+        IrretrievableMessageEvent,
+        MessageDeliveredEvent,
+        MessageReceivedEvent,
+        MessageSendErrorEvent,
+        MessageSentEvent,
+        RateLimitEvent,
+        SenderIdConflictEvent,
+    )
+    from shardwire.node import (
+        ConnectionState,
+        ConnectionStatus,
+        MessageEnvelope,
+        MessagePropagated,
+        MessageReceived,
+        MessageSendError,
+        MessageSent,
+        Node,
+        NodeConfig,
+        NodeEvent,
+        StoredMessage,
+        StorePage,
+        StoreQuery,
+    )
+    from shardwire.persistence import Changes, ChannelState, MemoryPersistence, Persistence, SqlitePersistence
+
+_ROOMS = {
+    "shardwire._native": ("Keccak256", "__version__", "keccak256", "keccak256_many"),
+    "shardwire.channel": (
+        "PendingSend",
+        "RateLimitStatus",
+        "ReliableChannel",
+        "SegmentObservation",
+        "close_channel",
+        "create_reliable_channel",
+    ),
+    "shardwire.config": (
+        "ChannelConfig",
+        "RateLimitConfig",
+        "ReassemblyLimits",
+        "ReliableChannelOptions",
+        "SdsConfig",
+        "SegmentationConfig",
+        "SyncConfig",
+    ),
+    "shardwire.encryption": ("Encryption",),
+    "shardwire.errors": (
+        "ChannelClosedError",
+        "ConfigError",
+        "DecryptionError",
+        "InvalidSegmentError",
+        "NodeError",
+        "NotEnoughShardsError",
+        "PayloadTooLargeError",
+        "PersistenceError",
+        "QueueFullError",
+        "ShardwireError",
+    ),
+    "shardwire.events": (
+        "CallbackErrorEvent",
+        "ChannelEvent",
+        "ChunkAcknowledgedEvent",
+        "ChunkErrorEvent",
+        "ChunkInfo",
+        "ChunkPossiblyAcknowledgedEvent",
+        "ChunkSendingEvent",
+        "ChunkSentEvent",
+        "EphemeralDroppedEvent",
+        "IrretrievableMessageEvent",
+        "MessageDeliveredEvent",
+        "MessageReceivedEvent",
+        "MessageSendErrorEvent",
+        "MessageSentEvent",
+        "RateLimitEvent",
+        "SenderIdConflictEvent",
+    ),
+    "shardwire.node": (
+        "ConnectionState",
+        "ConnectionStatus",
+        "MessageEnvelope",
+        "MessagePropagated",
+        "MessageReceived",
+        "MessageSendError",
+        "MessageSent",
+        "Node",
+        "NodeConfig",
+        "NodeEvent",
+        "StorePage",
+        "StoreQuery",
+        "StoredMessage",
+    ),
+    "shardwire.persistence": ("Changes", "ChannelState", "MemoryPersistence", "Persistence", "SqlitePersistence"),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = [
+    "CallbackErrorEvent",
+    "Changes",
+    "ChannelClosedError",
+    "ChannelConfig",
+    "ChannelEvent",
+    "ChannelState",
+    "ChunkAcknowledgedEvent",
+    "ChunkErrorEvent",
+    "ChunkInfo",
+    "ChunkPossiblyAcknowledgedEvent",
+    "ChunkSendingEvent",
+    "ChunkSentEvent",
+    "ConfigError",
+    "ConnectionState",
+    "ConnectionStatus",
+    "DecryptionError",
+    "Encryption",
+    "EphemeralDroppedEvent",
+    "InvalidSegmentError",
+    "IrretrievableMessageEvent",
+    "Keccak256",
+    "MemoryPersistence",
+    "MessageDeliveredEvent",
+    "MessageEnvelope",
+    "MessagePropagated",
+    "MessageReceived",
+    "MessageReceivedEvent",
+    "MessageSendError",
+    "MessageSendErrorEvent",
+    "MessageSent",
+    "MessageSentEvent",
+    "Node",
+    "NodeConfig",
+    "NodeError",
+    "NodeEvent",
+    "NotEnoughShardsError",
+    "PayloadTooLargeError",
+    "PendingSend",
+    "Persistence",
+    "PersistenceError",
+    "QueueFullError",
+    "RateLimitConfig",
+    "RateLimitEvent",
+    "RateLimitStatus",
+    "ReassemblyLimits",
+    "ReliableChannel",
+    "ReliableChannelOptions",
+    "SdsConfig",
+    "SegmentObservation",
+    "SegmentationConfig",
+    "SenderIdConflictEvent",
+    "ShardwireError",
+    "SqlitePersistence",
+    "StorePage",
+    "StoreQuery",
+    "StoredMessage",
+    "SyncConfig",
+    "__version__",
+    "close_channel",
+    "create_reliable_channel",
+    "erasure",
+    "keccak256",
+    "keccak256_many",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "erasure":
+        return import_module("shardwire.erasure")
+    room = _ROOM_OF.get(name)
+    if room is None:
+        raise AttributeError(f"module 'shardwire' has no attribute {name!r}")
+    value = getattr(import_module(room), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

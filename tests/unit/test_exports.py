@@ -1,0 +1,52 @@
+"""Everything that the API promises is importable from `shardwire`, and importing it costs nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import shardwire
+from shardwire import config, errors, events
+
+
+@pytest.mark.parametrize("name", shardwire.__all__)
+def test_every_exported_name_is_there(name: str) -> None:
+    if name == "erasure":
+        pytest.importorskip("shardwire.erasure", reason="the erasure room has not landed")
+    assert getattr(shardwire, name) is not None
+
+
+def test_every_config_event_and_error_class_is_exported() -> None:
+    for module, base in ((config, object), (events, events.ChannelEvent), (errors, errors.ShardwireError)):
+        for name, value in vars(module).items():
+            public = isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+            if public and not name.startswith("_"):
+                assert name in shardwire.__all__, name
+
+
+def test_protocols_are_exported() -> None:
+    assert {"Node", "Persistence", "Encryption"} <= set(shardwire.__all__)
+
+
+def test_names_and_rooms_agree() -> None:
+    assert set(shardwire._ROOM_OF) | {"erasure"} == set(shardwire.__all__)
+    assert dir(shardwire) == sorted(shardwire.__all__)
+
+
+def test_unknown_names_raise() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = shardwire.nothing  # type: ignore[attr-defined]
+
+
+def test_importing_needs_no_optional_dependency() -> None:
+    optional = ["cryptography", "httpx", "pyspark", "pyarrow", "pandas", "rich", "typer", "matplotlib"]
+    code = (
+        "import sys, shardwire\n"
+        "for name in shardwire.__all__:\n"
+        "    if name != 'erasure': getattr(shardwire, name)\n"
+        f"print([name for name in {optional!r} if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.strip() == "[]"
