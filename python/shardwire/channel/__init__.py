@@ -1,0 +1,20 @@
+"""Reliable channels: segmentation, Scalable Data Sync, rate limit and encryption over a messaging node."""
+
+from __future__ import annotations
+
+from shardwire.channel.lifecycle import create_reliable_channel
+from shardwire.channel.outgoing import PendingSend
+from shardwire.channel.rate_limit import RateLimitStatus
+from shardwire.channel.reliable_channel import ReliableChannel, close_channel
+from shardwire.channel.subscriptions import EventIterator
+from shardwire.channel.timeline import SegmentObservation
+
+__all__ = [
+    "EventIterator",
+    "PendingSend",
+    "RateLimitStatus",
+    "ReliableChannel",
+    "SegmentObservation",
+    "close_channel",
+    "create_reliable_channel",
+]

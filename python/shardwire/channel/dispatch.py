@@ -1,0 +1,165 @@
+"""Hands encoded SDS messages to the node: encrypts, sends, and follows each until the node says what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shardwire.encryption.protocol import Encryption
+from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
+from shardwire.node.protocol import MessageEnvelope, Node
+from shardwire.sds.outputs import Transmit, TransmitKind
+
+logger = logging.getLogger(__name__)
+
+# Outcomes that may arrive before the node's `send` has returned the id they are for. On a shared node most of those
+# unknown to us belong to other channels.
+EARLY_OUTCOMES_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Propagated:
+    """A transmit reached the network under this message hash."""
+
+    transmit: Transmit
+    message_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchFailed:
+    """A transmit did not leave.
+
+    Attributes:
+        transmit: The transmit.
+        error: What happened.
+        irrecoverable: Whether trying again cannot help (004, Irrecoverable errors).
+    """
+
+    transmit: Transmit
+    error: str
+    irrecoverable: bool
+
+
+DispatchOutcome = Propagated | DispatchFailed
+
+
+def is_irrecoverable(error: str) -> bool:
+    """Whether the error of a node means that its RLN proof failed or that the message is too large."""
+    text = error.lower()
+    proof = "proof" in text or "rln" in text
+    return proof or "too large" in text or "too big" in text
+
+
+class Dispatcher:
+    """One task that sends in order.
+
+    Args:
+        node: Where messages go.
+        content_topic: Topic of every envelope.
+        meta: Marker of every envelope; empty for none.
+        encryption: Applied to everything that leaves; None for none.
+        report: Told the outcome of every transmit, once.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        content_topic: str,
+        meta: bytes,
+        encryption: Encryption | None,
+        report: Callable[[DispatchOutcome], None],
+    ) -> None:
+        self._node = node
+        self._content_topic = content_topic
+        self._meta = meta
+        self._encryption = encryption
+        self._report = report
+        self._queue: deque[Transmit] = deque()
+        self._wake = asyncio.Event()
+        self._sending = False
+        self._by_request: dict[str, Transmit] = {}
+        self._early: OrderedDict[str, bytes | str] = OrderedDict()
+
+    def submit(self, transmit: Transmit) -> None:
+        """Queues a transmit; everything it speaks of must be durable."""
+        self._queue.append(transmit)
+        self._wake.set()
+
+    def clear(self) -> None:
+        """Forgets what was not sent and what was not answered for; nobody waits for it any longer."""
+        self._queue.clear()
+        self._by_request.clear()
+
+    async def run(self) -> None:
+        """Sends what is queued, until cancelled."""
+        while True:
+            while self._queue:
+                await self._dispatch(self._queue.popleft())
+            self._wake.clear()
+            await self._wake.wait()
+
+    def on_propagated(self, request_id: str, message_hash: bytes) -> None:
+        """The node says that a request reached the network."""
+        transmit = self._by_request.pop(request_id, None)
+        if transmit is not None:
+            self._report(Propagated(transmit, message_hash))
+        elif self._sending:
+            self._remember_early(request_id, message_hash)
+
+    def on_send_error(self, request_id: str, error: str) -> None:
+        """The node says that a request failed for good."""
+        transmit = self._by_request.pop(request_id, None)
+        if transmit is not None:
+            self._report(DispatchFailed(transmit, error, is_irrecoverable(error)))
+        elif self._sending:
+            self._remember_early(request_id, error)
+
+    def _remember_early(self, request_id: str, outcome: bytes | str) -> None:
+        self._early[request_id] = outcome
+        if len(self._early) > EARLY_OUTCOMES_MAX:
+            self._early.popitem(last=False)
+
+    async def _dispatch(self, transmit: Transmit) -> None:
+        try:
+            payload = await self._encrypt(transmit.payload)
+        except Exception as error:
+            # Nothing leaves in the clear. The error may quote what it could not encrypt: only its type is told.
+            logger.error("encryption of message %s failed: %s", transmit.message_id, type(error).__name__)
+            self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", True))
+            return
+        ephemeral = transmit.kind is TransmitKind.EPHEMERAL
+        envelope = MessageEnvelope(self._content_topic, payload, ephemeral, self._meta)
+        self._sending = True
+        try:
+            request_id = await self._node.send(envelope)
+        except (PayloadTooLargeError, ConfigError) as error:
+            self._report(DispatchFailed(transmit, str(error), True))
+        except NodeError as error:
+            self._report(DispatchFailed(transmit, str(error), is_irrecoverable(str(error))))
+        except Exception as error:
+            logger.exception("the node raised %s for a message", type(error).__name__)
+            self._report(DispatchFailed(transmit, f"the node raised {type(error).__name__}", False))
+        else:
+            self._by_request[request_id] = transmit
+            early = self._early.pop(request_id, None)
+            if isinstance(early, bytes):
+                self.on_propagated(request_id, early)
+            elif early is not None:
+                self.on_send_error(request_id, early)
+        finally:
+            self._sending = False
+            self._early.clear()
+
+    async def _encrypt(self, content: bytes) -> bytes:
+        if self._encryption is None:
+            return content
+        ciphertext = self._encryption.encrypt(content)
+        if inspect.isawaitable(ciphertext):
+            ciphertext = await ciphertext
+        if not isinstance(ciphertext, bytes):
+            raise TypeError("encrypt returned no bytes")
+        return ciphertext

@@ -1,0 +1,235 @@
+"""The one task that owns a channel's state: it takes inputs in turn, commits what they change, and only then acts.
+
+Inputs are queued by any task of the event loop. While a commit is being written in its thread, inputs gather; the next
+commit covers them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from shardwire.channel.engine import Collected, Engine
+from shardwire.errors import PersistenceError
+from shardwire.node.clock import Clock
+from shardwire.persistence import MemoryPersistence
+from shardwire.persistence.protocol import Changes, ChannelState, Persistence
+from shardwire.sds import Now
+
+logger = logging.getLogger(__name__)
+
+Input = Callable[[Now], None]
+
+# What one commit covers at most, so that the first of many inputs does not wait for the last.
+INPUTS_PER_CYCLE_MAX = 256
+# Received bytes that wait for the driver before readers of the network wait themselves.
+QUEUED_INPUT_BYTES_MAX = 16 << 20
+# After a failed commit it is tried again after this long, doubled with each failure in a row.
+COMMIT_PAUSE_MS_MIN = 200
+COMMIT_PAUSE_MS_MAX = 10_000
+
+
+class Writer:
+    """Runs the calls of one persistence, in a thread of its own where they may wait for a disk."""
+
+    def __init__(self, persistence: Persistence, channel_id: str) -> None:
+        self._persistence = persistence
+        self._channel_id = channel_id
+        self._executor: ThreadPoolExecutor | None = None
+        if not isinstance(persistence, MemoryPersistence):
+            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shardwire-writer")
+
+    async def load(self) -> ChannelState | None:
+        if self._executor is None:
+            return self._persistence.load(self._channel_id)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, self._persistence.load, self._channel_id)
+
+    async def commit(self, changes: Changes) -> None:
+        if self._executor is None:
+            self._persistence.commit(self._channel_id, changes)
+            return
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._executor, self._persistence.commit, self._channel_id, changes)
+
+    async def close(self, own_persistence: Persistence | None) -> None:
+        """Ends the thread, after closing a persistence that is the channel's own."""
+        if own_persistence is not None:
+            own_persistence.close()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+
+
+class Driver:
+    """Drives one engine.
+
+    Args:
+        engine: The state; nobody else touches it but to read.
+        writer: Where changes are committed.
+        clock: Both times.
+        carry_out: Called with what a commit made true: it resolves, announces, dispatches and delivers.
+        process_task_min_elapse_ms: Least time between two batches of received messages.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        writer: Writer,
+        clock: Clock,
+        carry_out: Callable[[Collected], None],
+        process_task_min_elapse_ms: int = 0,
+    ) -> None:
+        self._engine = engine
+        self._writer = writer
+        self._clock = clock
+        self._carry_out = carry_out
+        self._inputs: deque[Input] = deque()
+        self._received: deque[tuple[Input, int]] = deque()
+        self._received_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._wake = asyncio.Event()
+        self._uncommitted = Changes()
+        self._commit_failures = 0
+        self._last_received_ms = -(1 << 62)
+        self._flushes: list[asyncio.Future[None]] = []
+        self._closing = False
+        self._ended = False
+        self._process_task_min_elapse_ms = process_task_min_elapse_ms
+
+    def now(self) -> Now:
+        return Now(self._clock.monotonic_ms(), self._clock.epoch_ms())
+
+    def post(self, action: Input) -> None:
+        """Queues an input."""
+        self._inputs.append(action)
+        self._wake.set()
+
+    async def post_received(self, action: Input, size_bytes: int) -> None:
+        """Queues a received message once there is room; what the network brings beyond that waits in the node."""
+        await self._room.wait()
+        self._received.append((action, size_bytes))
+        self._received_bytes += size_bytes
+        if self._received_bytes >= QUEUED_INPUT_BYTES_MAX:
+            self._room.clear()
+        self._wake.set()
+
+    async def flush(self) -> None:
+        """Returns when everything posted before is applied and durable."""
+        if self._ended:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flushes.append(future)
+        self._wake.set()
+        await future
+
+    async def run(self) -> None:
+        """Cycles until `close`, and then once more so that everything posted before is durable."""
+        try:
+            await self._run()
+        finally:
+            self._ended = True
+            self._resolve(self._flushes)
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            flushes = [] if len(self._inputs) > INPUTS_PER_CYCLE_MAX else self._take_flushes()
+            self._apply_inputs()
+            closing = self._closing
+            await self._commit_and_carry_out(closing)
+            self._resolve(flushes)
+            if closing and not self._inputs:
+                return
+            if self._inputs or self._flushes or self._received_due():
+                # Others must run between two cycles, or a busy driver would starve the node it serves.
+                await asyncio.sleep(0)
+                continue
+            await self._sleep()
+
+    def close(self) -> None:
+        """Ends `run`; what is received and not yet processed is as if lost."""
+        self._closing = True
+        self._received.clear()
+        self._room.set()
+        self._wake.set()
+
+    def _take_flushes(self) -> list[asyncio.Future[None]]:
+        flushes, self._flushes = self._flushes, []
+        return flushes
+
+    @staticmethod
+    def _resolve(flushes: list[asyncio.Future[None]]) -> None:
+        for future in flushes:
+            if not future.done():
+                future.set_result(None)
+
+    # --- one cycle ---
+
+    def _apply_inputs(self) -> None:
+        now = self.now()
+        for _ in range(min(len(self._inputs), INPUTS_PER_CYCLE_MAX)):
+            self._inputs.popleft()(now)
+        if self._received_due():
+            self._last_received_ms = now.monotonic_ms
+            throttled = self._process_task_min_elapse_ms > 0
+            count = len(self._received)
+            for _ in range(count if throttled else min(count, INPUTS_PER_CYCLE_MAX)):
+                action, size_bytes = self._received.popleft()
+                self._received_bytes -= size_bytes
+                action(now)
+            if self._received_bytes < QUEUED_INPUT_BYTES_MAX:
+                self._room.set()
+        self._engine.handle_time(now)
+
+    def _received_due(self) -> bool:
+        """004, Performance considerations: received messages are processed no more often than configured."""
+        if not self._received:
+            return False
+        elapsed_ms = self._clock.monotonic_ms() - self._last_received_ms
+        return elapsed_ms >= self._process_task_min_elapse_ms
+
+    async def _commit_and_carry_out(self, closing: bool) -> None:
+        collected = self._engine.collect(self.now())
+        self._uncommitted.merge(collected.changes.records)
+        while self._uncommitted:
+            try:
+                await self._writer.commit(self._uncommitted)
+            except PersistenceError as error:
+                self._on_commit_failed(error, collected)
+                if closing or self._closing:
+                    return
+                await asyncio.sleep(self._commit_pause_ms() / 1000)
+                self._uncommitted.merge(self._engine.collect_changes().records)
+            else:
+                self._uncommitted = Changes()
+                self._commit_failures = 0
+        self._carry_out(collected)
+
+    def _on_commit_failed(self, error: PersistenceError, collected: Collected) -> None:
+        """Callers of `send` hear of it; nothing that this commit covers leaves or is handed over before it succeeds."""
+        self._commit_failures += 1
+        logger.error("state cannot be stored, nothing is sent or delivered meanwhile: %s", error)
+        self._engine.on_commit_failed(collected, error, self.now())
+
+    def _commit_pause_ms(self) -> int:
+        return min(COMMIT_PAUSE_MS_MAX, COMMIT_PAUSE_MS_MIN << min(self._commit_failures - 1, 10))
+
+    async def _sleep(self) -> None:
+        now = self.now()
+        due_ms = self._engine.next_wake_ms(now)
+        if self._received:
+            received_ms = self._last_received_ms + self._process_task_min_elapse_ms
+            due_ms = received_ms if due_ms is None else min(due_ms, received_ms)
+        timer = None
+        if due_ms is not None:
+            delay_s = max(1, due_ms - now.monotonic_ms) / 1000
+            timer = asyncio.get_running_loop().call_later(delay_s, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()

@@ -1,0 +1,418 @@
+"""The channel without I/O: every input goes to the parts it concerns, and what follows is collected.
+
+One owner calls it, never from two places at once: apply inputs, then `collect`, commit what that gives, then carry out
+what the commit made true. So whatever leaves a channel speaks only of what is durable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shardwire._native import HistoryEntry
+from shardwire.channel.deliveries import Deliveries, Delivery
+from shardwire.channel.dispatch import DispatchOutcome
+from shardwire.channel.ephemerals import Ephemerals
+from shardwire.channel.incoming import Incoming
+from shardwire.channel.outgoing import Outcome, OutgoingSends
+from shardwire.channel.rate_limit import RateLimiter
+from shardwire.channel.records import Records
+from shardwire.channel.timeline import SegmentObservation, Timeline
+from shardwire.channel.transmissions import Transmissions
+from shardwire.config import ChannelConfig
+from shardwire.errors import PersistenceError, QueueFullError, ShardwireError
+from shardwire.events import (
+    ChannelEvent,
+    ChunkErrorEvent,
+    ChunkInfo,
+    IrretrievableMessageEvent,
+    MessageSendErrorEvent,
+    SenderIdConflictEvent,
+)
+from shardwire.persistence.protocol import Changes
+from shardwire.sds import MessageChannel, Now
+from shardwire.sds.outputs import (
+    ContentAcknowledged,
+    ContentPossiblyAcknowledged,
+    ContentReceived,
+    DependencyLost,
+    EphemeralReceived,
+    MessageDropped,
+    MissingDetected,
+    SdsEvent,
+    SendAcknowledged,
+    SenderIdConflict,
+    SendGivenUp,
+    SendReleased,
+    Transmit,
+    TransmitKind,
+)
+
+logger = logging.getLogger(__name__)
+
+Settled = Callable[[Exception | None], None]
+
+
+@dataclass(slots=True)
+class Submission:
+    """A segmented message on its way into the channel.
+
+    Attributes:
+        send_id: Its send.
+        request_id: What `send` returns.
+        message_id: Hex Keccak-256 of the payload.
+        contents: The segments.
+        data_count: How many of them hold data.
+        settled: Called once: with None when the message is durable, with an error where it is refused.
+        withdrawn: Set when the caller no longer wants it.
+    """
+
+    send_id: str
+    request_id: str
+    message_id: str
+    contents: list[bytes] = field(repr=False)
+    data_count: int
+    settled: Settled
+    withdrawn: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.contents))
+
+
+@dataclass(slots=True)
+class Collected:
+    """What a cycle gives: commit `changes`, then carry out the rest, in this order."""
+
+    changes: Changes
+    submissions: list[Submission] = field(default_factory=list)
+    events: list[tuple[ChannelEvent, Outcome | None]] = field(default_factory=list)
+    transmits: list[Transmit] = field(default_factory=list)
+    missing: list[HistoryEntry] = field(default_factory=list)
+    delivery: Delivery | None = None
+
+
+class Engine:
+    """The parts of one channel and what passes between them.
+
+    Args:
+        config: The channel's configuration.
+        machine: Scalable Data Sync.
+        incoming: Reassembly.
+        outgoing: Our sends.
+        deliveries: Messages for the application.
+        limiter: The rate limit.
+        timeline: Told about single segments.
+        sender_id: Ours.
+
+    Attributes:
+        active: Whether the channel is started; nothing is dispatched and no time runs while it is not.
+        may_hand_over: Whether the application takes the next message now.
+    """
+
+    def __init__(
+        self,
+        config: ChannelConfig,
+        machine: MessageChannel,
+        incoming: Incoming,
+        outgoing: OutgoingSends,
+        deliveries: Deliveries,
+        limiter: RateLimiter,
+        timeline: Timeline,
+        sender_id: str,
+    ) -> None:
+        self._config = config
+        self.machine = machine
+        self.incoming = incoming
+        self.outgoing = outgoing
+        self.deliveries = deliveries
+        self.limiter = limiter
+        self.ephemerals = Ephemerals()
+        self.transmissions = Transmissions(
+            machine, limiter, outgoing, self.ephemerals, timeline, sender_id, config.sds.max_retransmissions
+        )
+        self._timeline = timeline
+        self._sender_id = sender_id
+        self.active = False
+        self.may_hand_over: Callable[[], bool] = lambda: False
+        self._waiting_for_room: deque[Submission] = deque()
+        self._accepted: list[Submission] = []
+        self._authenticated_sender: str | None = None
+        self._events: list[tuple[ChannelEvent, Outcome | None]] = []
+        self._missing: list[HistoryEntry] = []
+        self._changes: Records = {}
+        self.counts: dict[str, int] = {}
+
+    # --- inputs ---
+
+    def submit(self, submission: Submission, now: Now) -> None:
+        """Registers a message, now or when the outgoing buffer has room."""
+        if submission.withdrawn:
+            return
+        queued_bytes = self.queued_bytes + submission.size_bytes
+        limit = self._config.rate_limit.queue_bytes_max
+        if queued_bytes > limit:
+            submission.settled(
+                QueueFullError(
+                    f"the queue would hold {queued_bytes} bytes, RateLimitConfig.queue_bytes_max is {limit}: wait for "
+                    "messages to leave, or raise the limit"
+                )
+            )
+            return
+        self._waiting_for_room.append(submission)
+        self._register_waiting(now)
+
+    def _register_waiting(self, now: Now) -> None:
+        while self._waiting_for_room and self.machine.has_room():
+            submission = self._waiting_for_room.popleft()
+            if not submission.withdrawn:
+                self._register(submission, now)
+
+    def _register(self, submission: Submission, now: Now) -> None:
+        if submission.send_id in self.outgoing:
+            # The id rule cannot tell this message from one that is remembered: it shares that one's fate.
+            self.outgoing.attach(submission.send_id, submission.request_id)
+        else:
+            self.outgoing.register(
+                submission.send_id, submission.request_id, submission.message_id,
+                submission.data_count, len(submission.contents),
+            )
+            try:
+                self.machine.send(submission.send_id, submission.contents, now, contents_needed=submission.data_count)
+            except ShardwireError as error:
+                self.outgoing.withdraw(submission.send_id)
+                submission.settled(error)
+                return
+        self._accepted.append(submission)
+        self.count("sends")
+
+    def withdraw(self, submission: Submission, now: Now) -> None:
+        """The caller of `send` was cancelled: nothing more of the message leaves."""
+        submission.withdrawn = True
+        if submission.send_id in self.outgoing:
+            self.cancel(submission.request_id, now)
+
+    def cancel(self, request_id: str, now: Now) -> bool:
+        """Drops what of a send was not dispatched; False where all of it had left or it is not known."""
+        for submission in self._waiting_for_room:
+            if submission.request_id == request_id and not submission.withdrawn:
+                submission.withdrawn = True
+                return True
+        send_id = self.outgoing.send_id_of(request_id)
+        record = self.outgoing.record(send_id) if send_id is not None else None
+        if send_id is None or record is None:
+            return False
+        # A send that another request shares goes on for that one.
+        if len(record.request_ids) > 1 or not self.machine.cancel(send_id, now):
+            return False
+        self.outgoing.withdraw(send_id)
+        self._settle(now)
+        return True
+
+    def send_ephemeral(self, send_id: str, request_id: str, message_id: str, content: bytes, now: Now) -> None:
+        reason = self.limiter.ephemeral_drop_reason(now.epoch_ms)
+        self.ephemerals.register(send_id, request_id, message_id)
+        if reason is not None:
+            self.ephemerals.on_dropped(send_id, reason)
+            return
+        self.machine.send_ephemeral(send_id, content, now)
+
+    def receive(self, data: bytes, retrieval_hint: bytes, authenticated_sender: str | None, now: Now) -> None:
+        """Takes a decrypted message from the network or a store."""
+        if self.deliveries.is_full:
+            # As if lost on the way: not acknowledged, so it comes again when the application has caught up.
+            self.count("dropped_by_backpressure")
+            return
+        self._authenticated_sender = authenticated_sender
+        self.machine.handle_message(data, now, retrieval_hint)
+        self._settle(now)
+        self._authenticated_sender = None
+
+    def on_dispatch_outcome(self, outcome: DispatchOutcome, now: Now) -> None:
+        self.transmissions.on_outcome(outcome, now)
+        self._settle(now)
+
+    def on_delivery_done(self, now: Now) -> None:
+        """The application is done with the delivery in progress, if there was one."""
+        self.deliveries.finish()
+
+    def on_announced(self, outcome: Outcome, now: Now) -> None:
+        self.outgoing.on_announced(*outcome)
+
+    def on_irretrievable(self, entries: tuple[str, ...], now: Now) -> None:
+        """The store was asked for these message ids and does not have them."""
+        self.machine.handle_irretrievable(entries, now)
+        self._settle(now)
+
+    def keep(self, records: Records) -> None:
+        """Adds records of a part beside the engine to the next commit."""
+        self._changes.update(records)
+
+    def handle_time(self, now: Now) -> None:
+        """Runs what is due."""
+        self.transmissions.handle_time(now)
+        if not self.active:
+            return
+        due_ms = self.machine.poll_timeout()
+        if due_ms is not None and due_ms <= now.monotonic_ms:
+            self.machine.handle_timeout(now)
+        expiry_ms = self.incoming.next_expiry_ms()
+        if expiry_ms is not None and expiry_ms <= now.monotonic_ms:
+            self.incoming.expire(now)
+        self._settle(now)
+
+    # --- outputs ---
+
+    def collect(self, now: Now) -> Collected:
+        """Polls transmits as far as the rate limit and the node allow, then everything that must become durable."""
+        self._register_waiting(now)
+        transmits = self.transmissions.poll(now) if self.active else []
+        delivery = self.deliveries.begin() if self.may_hand_over() else None
+        self._settle(now)
+        self._events += self.outgoing.poll_events()
+        self._events += ((event, None) for event in self.ephemerals.poll_events())
+        self._events += ((event, None) for event in self.transmissions.poll_events())
+        self._events += ((IrretrievableMessageEvent(entry), None) for entry in self.incoming.poll_given_up())
+        collected = Collected(
+            self.collect_changes(), self._accepted, self._events, transmits, self._missing, delivery
+        )
+        self._accepted, self._events, self._missing = [], [], []
+        return collected
+
+    def collect_changes(self) -> Changes:
+        """Everything that must become durable, and nothing else."""
+        changes = Changes()
+        for records in (
+            self.machine.poll_persist(),
+            self.incoming.poll_persist(),
+            self.outgoing.poll_persist(),
+            self.deliveries.poll_persist(),
+            self.limiter.poll_persist(),
+            self._changes,
+        ):
+            changes.merge(records)
+        self._changes = {}
+        return changes
+
+    def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:
+        """Takes back what a commit that failed was to make true: new sends are refused, transmits wait."""
+        self.transmissions.take_back(collected.transmits, now)
+        for submission in collected.submissions:
+            self.cancel(submission.request_id, now)
+            submission.settled(error)
+        collected.transmits, collected.submissions = [], []
+
+    def on_stopped(self, now: Now) -> None:
+        """The channel stops."""
+        self.active = False
+        self.transmissions.on_stopped(now)
+
+    def on_closed(self, error: ShardwireError) -> None:
+        """Refuses what still waits for room in the outgoing buffer."""
+        while self._waiting_for_room:
+            self._waiting_for_room.popleft().settled(error)
+
+    def refuse(self, request_id: str, message_id: str, error: str) -> None:
+        """A message that can never be sent (004, Irrecoverable errors), said by events."""
+        self._events.append((ChunkErrorEvent(message_id, request_id, ChunkInfo((0,), 1), error), None))
+        self._events.append((MessageSendErrorEvent(request_id, message_id, error, "dispatch"), None))
+    def next_wake_ms(self, now: Now) -> int | None:
+        """Monotonic time at which something falls due without any input."""
+        if not self.active:
+            return None
+        due = (self.transmissions.next_wake_ms(now), self.incoming.next_expiry_ms())
+        return min((time for time in due if time is not None), default=None)
+
+    # --- what SDS says ---
+
+    def _settle(self, now: Now) -> None:
+        while (event := self.machine.poll_event()) is not None:
+            self._on_sds_event(event, now)
+
+    def _on_sds_event(self, event: SdsEvent, now: Now) -> None:
+        match event:
+            case ContentReceived():
+                authenticated = self._authenticated_sender == event.sender_id
+                self.incoming.on_content(event, authenticated, now)
+            case EphemeralReceived():
+                self._on_ephemeral_received(event)
+            case SendReleased():
+                self._on_released(event)
+            case ContentAcknowledged():
+                self.outgoing.on_acknowledged(event.send_id, event.ordinal, event.by)
+                self._note_acknowledged(event, now)
+            case ContentPossiblyAcknowledged():
+                self.outgoing.on_possibly_acknowledged(event.send_id, event.ordinal)
+            case SendAcknowledged():
+                self.outgoing.on_reconstructible(event.send_id, event.by)
+            case SendGivenUp():
+                self.outgoing.on_given_up(event.send_id, len(event.unacknowledged))
+            case MissingDetected():
+                self._missing += event.entries
+            case DependencyLost():
+                self._events.append((IrretrievableMessageEvent(event.entry), None))
+            case SenderIdConflict():
+                self._events.append((SenderIdConflictEvent(self._sender_id), None))
+            case MessageDropped():
+                self.count(f"dropped_{event.reason.replace('-', '_')}")
+
+    def _on_released(self, event: SendReleased) -> None:
+        released = self.incoming.release(event.sender_id, event.send_id)
+        if released is None:
+            logger.error("send %s of %r was released but is not held", event.send_id, event.sender_id)
+            return
+        payload, message_id = released
+        self.deliveries.append(event.sender_id, event.send_id, message_id, payload)
+
+    def _on_ephemeral_received(self, event: EphemeralReceived) -> None:
+        whole = self.incoming.read_ephemeral(event.content)
+        if whole is not None:
+            self.deliveries.append(event.sender_id, None, *whole)
+
+    # --- views ---
+
+    @property
+    def queued_bytes(self) -> int:
+        return self.machine.queued_bytes + sum(entry.size_bytes for entry in self._waiting_for_room)
+
+    @property
+    def queued_messages(self) -> int:
+        waiting = self.machine.waiting()
+        queued = waiting[TransmitKind.FIRST] + waiting[TransmitKind.FURTHER]
+        return queued + len(self._waiting_for_room)
+
+    def is_busy(self) -> bool:
+        """Whether anything of ours is unfinished, or anything received is not acknowledged."""
+        return (
+            self.outgoing.has_pending()
+            or self.queued_messages > 0
+            or len(self.transmissions) > 0
+            or self.machine.acknowledgements.due_ms is not None
+        )
+
+    def stats(self) -> dict[str, int]:
+        return {
+            **self.counts,
+            **self.incoming.stats(),
+            **self.machine.stats(),
+            **self.transmissions.counts,
+            "dispatches_in_flight": len(self.transmissions),
+            "deliveries_waiting": self.deliveries.waiting,
+            "deliveries_waiting_bytes": self.deliveries.waiting_bytes,
+        }
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counts[name] = self.counts.get(name, 0) + by
+
+    def _note_acknowledged(self, event: ContentAcknowledged, now: Now) -> None:
+        if not self._timeline:
+            return
+        record = self.outgoing.record(event.send_id)
+        self._timeline.note(
+            SegmentObservation(
+                "acknowledged", event.send_id, event.ordinal, event.by, now.epoch_ms, 0,
+                record.data_count if record else None, record.content_count if record else None,
+            )
+        )

@@ -1,0 +1,287 @@
+"""From received contents to whole messages: which send a content belongs to, and what is complete but not released.
+
+A content goes to the reassembler on receipt; SDS is told where it belongs, when its send can be reconstructed and what
+became of what was not kept. SDS alone decides when a complete message may be released.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from shardwire._native import HistoryEntry, keccak256
+from shardwire.channel.records import PAYLOAD, Records, payload_key, split_payload_key
+from shardwire.channel.segment_records import SegmentRecords
+from shardwire.channel.timeline import SegmentObservation, SegmentStage, Timeline
+from shardwire.config import SegmentationConfig
+from shardwire.errors import InvalidSegmentError, ShardwireError
+from shardwire.persistence.protocol import RecordName
+from shardwire.sds import MessageChannel, Now
+from shardwire.sds.outputs import ContentReceived
+from shardwire.segmentation import (
+    PayloadReconstructed,
+    Reassembler,
+    SegmentDiscarded,
+    SegmentHeader,
+    SegmentStored,
+    SetDropped,
+    inspect,
+    segment,
+)
+
+logger = logging.getLogger(__name__)
+
+# Reasons of SegmentDiscarded after which the content is of no use, whoever sends it again.
+_UNUSABLE = frozenset({"Undecodable", "Invalid", "Oversized", "CountMismatch"})
+_HASH_PREFIX_BYTES = 4
+
+
+class Incoming:
+    """Contents that are being put together, and messages that wait for their release.
+
+    Args:
+        machine: The SDS machine that hears about every content.
+        reassembler: Holds the segments.
+        segmentation: How segments are read.
+        infer_content_ids: Whether message ids are the SHA-256 of contents, so that those of recovered segments have
+            to be computed.
+        timeline: Told about single segments.
+        now: The moment of creation.
+    """
+
+    def __init__(
+        self,
+        machine: MessageChannel,
+        reassembler: Reassembler,
+        segmentation: SegmentationConfig,
+        *,
+        infer_content_ids: bool,
+        timeline: Timeline,
+        now: Now,
+    ) -> None:
+        self._machine = machine
+        self._reassembler = reassembler
+        self._segmentation = segmentation
+        self._infer_content_ids = infer_content_ids
+        self._timeline = timeline
+        # Stored sets remember when they were last heard of, and the monotonic clock does not outlive a machine:
+        # the reassembler counts from the Unix time of this start, and steps of that clock do not move it.
+        self._time_offset_ms = now.epoch_ms - now.monotonic_ms
+        self._segment_records = SegmentRecords()
+        self._given_up: list[HistoryEntry] = []
+        # (sender id, send id) -> payload and its hex hash.
+        self._complete: dict[tuple[str, str], tuple[bytes, str]] = {}
+        # Keys of partial sets -> what they are called in SDS, to tell it when one is dropped.
+        self._partial: dict[bytes, tuple[str, str]] = {}
+        self._changes: Records = {}
+        self.counts = dict.fromkeys(("segments_received", "segments_recovered", "segments_discarded", "messages"), 0)
+
+    def stats(self) -> dict[str, int]:
+        return {**self.counts, **self._reassembler.stats(), "messages_waiting_for_causes": len(self._complete)}
+
+    def on_content(self, event: ContentReceived, authenticated: bool, now: Now) -> None:
+        """Takes a content that SDS received for the first time."""
+        try:
+            header = inspect(event.content, wire_format=self._segmentation.wire_format)
+        except InvalidSegmentError as error:
+            self._discard(event, "Invalid", str(error), now)
+            return
+        if header is None:
+            self._on_whole(event, now)
+        else:
+            self._on_segment(event, header, authenticated, now)
+
+    def _on_whole(self, event: ContentReceived, now: Now) -> None:
+        """`draft` sends small payloads as they are."""
+        send_id = event.send_id or event.message_id
+        self._note("received", event.sender_id, send_id, 0, 1, 1, now)
+        self._machine.handle_content_placed(event.message_id, event.sender_id, send_id, 0, 1, 1, now)
+        self._keep(event.sender_id, send_id, event.content, keccak256(event.content))
+        self._machine.handle_send_reconstructed(event.sender_id, send_id, 1, now)
+
+    def _on_segment(self, event: ContentReceived, header: SegmentHeader, authenticated: bool, now: Now) -> None:
+        data_count, content_count, ordinal = _place(header)
+        single = data_count == 1 and content_count == 1
+        # A peer whose ids do not name a send: one message for each id where it fits one segment, else for each hash.
+        send_id = event.send_id or (event.message_id if single else header.entire_message_hash.hex())
+        key = payload_key(event.sender_id, send_id)
+        outcome = self._reassembler.receive(
+            event.content,
+            now_ms=now.monotonic_ms + self._time_offset_ms,
+            sender=event.sender_id,
+            authenticated=authenticated,
+            message_key=key,
+        )
+        if isinstance(outcome, SegmentDiscarded) and outcome.reason in _UNUSABLE:
+            self._discard(event, outcome.reason, outcome.detail, now)
+            return
+        if isinstance(outcome, SegmentDiscarded) and outcome.reason == "QuotaExceeded":
+            # Not acknowledged: it may come again when there is room.
+            self.counts["segments_discarded"] += 1
+            self._machine.handle_content_refused(event.message_id, now)
+            return
+        if isinstance(outcome, SetDropped):
+            self._drop(event.sender_id, send_id, outcome, now)
+            return
+        ordinal = event.ordinal if ordinal is None else ordinal
+        self._note("received", event.sender_id, send_id, ordinal or 0, data_count, content_count, now)
+        self.counts["segments_received"] += 1
+        self._machine.handle_content_placed(
+            event.message_id, event.sender_id, send_id, ordinal, content_count, data_count, now
+        )
+        if isinstance(outcome, SegmentStored):
+            self._partial[key] = (event.sender_id, send_id)
+        elif isinstance(outcome, PayloadReconstructed):
+            self._partial.pop(key, None)
+            self._on_reconstructed(event, send_id, header, outcome, now)
+        for dropped in self._reassembler.poll_dropped():
+            self._on_dropped(dropped, now)
+
+    def _on_reconstructed(
+        self, event: ContentReceived, send_id: str, header: SegmentHeader, outcome: PayloadReconstructed, now: Now
+    ) -> None:
+        data_count = outcome.data_segment_count
+        content_count = data_count + outcome.parity_segment_count
+        recovered = outcome.data_segments_recovered
+        self.counts["segments_recovered"] += len(recovered)
+        for ordinal in recovered:
+            self._note("recovered", event.sender_id, send_id, ordinal, data_count, content_count, now)
+        if outcome.bad_segments:
+            logger.warning(
+                "message %s of sender %r: %d false segments were set aside",
+                _prefix(outcome.entire_message_hash), event.sender_id, len(outcome.bad_segments),
+            )
+        self._keep(event.sender_id, send_id, outcome.payload, outcome.entire_message_hash)
+        inferred = self._inferred_ids(outcome, header) if self._infer_content_ids and recovered else ()
+        self._machine.handle_send_reconstructed(
+            event.sender_id, send_id, content_count, now, inferred_message_ids=inferred
+        )
+
+    def _inferred_ids(self, outcome: PayloadReconstructed, header: SegmentHeader) -> tuple[str, ...]:
+        """SHA-256 of recovered data segments, made again as the sender made them.
+
+        Possible where the length of a segment's payload is known: that of any data segment but the last, or of parity.
+        """
+        if not header.is_parity and header.data_segment_index == outcome.data_segment_count - 1:
+            return ()
+        config = replace(
+            self._segmentation,
+            segment_size_bytes=max(1, header.segment_payload_length),
+            enable_reed_solomon=False,
+        )
+        try:
+            contents = segment(outcome.payload, config)
+        except ShardwireError:
+            return ()
+        if len(contents) != outcome.data_segment_count:
+            return ()
+        return tuple(hashlib.sha256(contents[index]).hexdigest() for index in outcome.data_segments_recovered)
+
+    def _keep(self, sender_id: str, send_id: str, payload: bytes, payload_hash: bytes) -> None:
+        self.counts["messages"] += 1
+        self._complete[sender_id, send_id] = (payload, payload_hash.hex())
+        self._changes[PAYLOAD, payload_key(sender_id, send_id)] = payload
+
+    def read_ephemeral(self, content: bytes) -> tuple[str, bytes] | None:
+        """(hex hash, payload) of an ephemeral content: one whole segment, or bytes as they are; None where neither."""
+        try:
+            header = inspect(content, wire_format=self._segmentation.wire_format)
+        except InvalidSegmentError:
+            header = None
+            if self._segmentation.wire_format != "draft":
+                return None
+        payload = content if header is None else header.segment_payload
+        payload_hash = keccak256(payload)
+        if header is not None and (header.data_segment_count != 1 or header.entire_message_hash != payload_hash):
+            return None
+        return payload_hash.hex(), payload
+
+    def release(self, sender_id: str, send_id: str) -> tuple[bytes, str] | None:
+        """The payload and its hex hash of a message that SDS released; None where it is not held."""
+        return self._complete.pop((sender_id, send_id), None)
+
+    def expire(self, now: Now) -> None:
+        """Drops partial sets that nothing new came for (001, 002, timeouts)."""
+        for dropped in self._reassembler.expire(now.monotonic_ms + self._time_offset_ms):
+            self._on_dropped(dropped, now)
+
+    def next_expiry_ms(self) -> int | None:
+        """Monotonic time at which the next partial set expires."""
+        expiry_ms = self._reassembler.next_expiry_ms()
+        return None if expiry_ms is None else expiry_ms - self._time_offset_ms
+
+    def _on_dropped(self, dropped: SetDropped, now: Now) -> None:
+        place = self._partial.pop(dropped.message_key, None) if dropped.message_key is not None else None
+        if place is None and dropped.message_key is not None:
+            place = split_payload_key(dropped.message_key)
+        if place is not None:
+            self._drop(*place, dropped, now)
+
+    def _drop(self, sender_id: str, send_id: str, dropped: SetDropped, now: Now) -> None:
+        self._partial.pop(payload_key(sender_id, send_id), None)
+        logger.warning(
+            "partial message %s of sender %r was dropped: %s",
+            _prefix(dropped.entire_message_hash), sender_id, dropped.reason,
+        )
+        self._machine.handle_send_abandoned(sender_id, send_id, now)
+        self._given_up.append(HistoryEntry(dropped.entire_message_hash.hex(), None, sender_id))
+
+    def _discard(self, event: ContentReceived, reason: str, detail: str, now: Now) -> None:
+        self.counts["segments_discarded"] += 1
+        logger.warning("content %s of sender %r discarded: %s (%s)", event.message_id, event.sender_id, reason, detail)
+        self._machine.handle_content_unusable(event.message_id, now)
+
+    def _note(
+        self,
+        stage: SegmentStage,
+        sender_id: str,
+        send_id: str,
+        ordinal: int,
+        data_count: int | None,
+        content_count: int | None,
+        now: Now,
+    ) -> None:
+        if self._timeline:
+            self._timeline.note(
+                SegmentObservation(
+                    stage, send_id, ordinal, sender_id, now.epoch_ms,
+                    data_count=data_count, content_count=content_count,
+                )
+            )
+
+    def poll_given_up(self) -> list[HistoryEntry]:
+        """Partial messages given up since the last call, named by their hash (004, irretrievable-message)."""
+        given_up, self._given_up = self._given_up, []
+        return given_up
+
+    def poll_persist(self) -> Records:
+        changes, self._changes = self._changes, {}
+        changes.update(self._segment_records.translate(self._reassembler.poll_persist()))
+        return changes
+
+    def restore(
+        self, records: Mapping[RecordName, bytes], payloads: dict[bytes, bytes], queued: set[bytes]
+    ) -> None:
+        """Takes back partial sets, and the `PAYLOAD` records of messages that no delivery in `queued` holds."""
+        self._reassembler.restore(self._segment_records.restore(records))
+        for key, payload in payloads.items():
+            if key not in queued:
+                self._complete[split_payload_key(key)] = (payload, keccak256(payload).hex())
+
+
+def _place(header: SegmentHeader) -> tuple[int | None, int | None, int | None]:
+    """(data segments, all segments, ordinal) as far as the wire says; ordinal = data index, or k + parity index."""
+    data_count = header.data_segment_count or None
+    parity_count = header.parity_segment_count
+    content_count = data_count + (parity_count or 0) if data_count is not None and parity_count is not None else None
+    if not header.is_parity:
+        return data_count, content_count, header.data_segment_index
+    if data_count is None or header.parity_segment_index is None:
+        return data_count, content_count, None
+    return data_count, content_count, data_count + header.parity_segment_index
+
+
+def _prefix(payload_hash: bytes) -> str:
+    return payload_hash[:_HASH_PREFIX_BYTES].hex()

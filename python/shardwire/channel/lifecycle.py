@@ -1,0 +1,274 @@
+"""How a channel comes to be: arguments checked, configuration resolved, state loaded, parts put together."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from shardwire.channel.deliveries import Deliveries
+from shardwire.channel.driver import Writer
+from shardwire.channel.engine import Engine
+from shardwire.channel.incoming import Incoming
+from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.rate_limit import RateLimiter
+from shardwire.channel.records import (
+    DELIVERY,
+    HANDOVER,
+    IDENTITY,
+    LAST_SEEN,
+    PAYLOAD,
+    RATE,
+    SEND,
+    DeliveryRecord,
+    IdentityRecord,
+    LastSeenRecord,
+    RateRecord,
+    of_kind,
+    payload_key,
+)
+from shardwire.channel.reliable_channel import ReliableChannel
+from shardwire.channel.segment_size import MessageBudget, cipher_overhead_bytes, divide_message
+from shardwire.channel.segmenter import ChannelSegmenter
+from shardwire.channel.session import Parts, Session
+from shardwire.channel.subscriptions import Subscriptions
+from shardwire.channel.timeline import Timeline
+from shardwire.config import ChannelConfig
+from shardwire.encryption.protocol import Encryption
+from shardwire.errors import ConfigError
+from shardwire.node.clock import Clock, running_clock
+from shardwire.node.protocol import Node, NodeConfig
+from shardwire.persistence import MemoryPersistence
+from shardwire.persistence.protocol import Changes, Persistence, RecordName
+from shardwire.sds import MessageChannel, Now
+from shardwire.segmentation import Reassembler
+
+logger = logging.getLogger(__name__)
+
+# Ids travel in every message, twice in a history entry.
+ID_BYTES_MAX = 256
+
+_warned_of_memory_persistence = False
+
+
+async def create_reliable_channel(
+    node: Node,
+    channel_id: str,
+    content_topic: str,
+    sender_id: str,
+    encryption: Encryption | None = None,
+    config: ChannelConfig | None = None,
+    *,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+) -> ReliableChannel:
+    """Creates a reliable channel, or resumes the one that its persistence holds (003 createReliableChannel).
+
+    Sets up SDS, segmentation and encryption, and, with `auto_start`, subscribes to the content topic.
+
+    Args:
+        node: A started node; it stays the caller's.
+        channel_id: The same for all participants.
+        content_topic: Where the channel listens and sends.
+        sender_id: Unique for each participant, the same in every session.
+        encryption: Applied to everything that the channel sends; None sends in the clear.
+        config: Counts alone where given. None means `ChannelConfig.logos()`, with each part that the node's
+            `NodeConfig` sets put in its place.
+        clock: Both times; None for those of the running event loop.
+        rng: Source of ids and of random delays; None for an unpredictable one.
+
+    Raises:
+        ConfigError: An argument or option is out of its limits, the node's messages are too small, or the stored
+            state belongs to another sender id.
+        PersistenceError: The stored state cannot be read or written.
+        NodeError: The node could not subscribe.
+    """
+    _check_ids(channel_id, content_topic, sender_id)
+    config = resolve_config(node.config, config)
+    clock = clock if clock is not None else running_clock()
+    rng = rng if rng is not None else random.SystemRandom()
+    if encryption is not None and hasattr(encryption, "bind"):
+        encryption = encryption.bind(channel_id)
+    budget = divide_message(
+        config,
+        max_message_size_bytes=node.max_message_size_bytes,
+        content_topic=content_topic,
+        channel_id=channel_id,
+        sender_id=sender_id,
+        cipher_bytes=await cipher_overhead_bytes(encryption),
+    )
+    persistence, own_persistence = _choose_persistence(config)
+    writer = Writer(persistence, channel_id)
+    try:
+        state = await writer.load()
+        records = dict(state.records) if state is not None else {}
+        stored = StoredState.read(records, channel_id, sender_id)
+        if stored.is_new:
+            # Tells a persistence that cannot write from one that can, before anything depends on it.
+            identity = {(IDENTITY, b""): IdentityRecord(sender_id).encode()}
+            await writer.commit(Changes({**identity}))
+        session = _assemble(
+            node, channel_id, content_topic, sender_id, encryption, config, clock, rng, budget, records, stored,
+            writer, own_persistence,
+        )
+    except BaseException:
+        await writer.close(own_persistence)
+        raise
+    session.open()
+    channel = ReliableChannel(session)
+    if config.auto_start:
+        try:
+            await session.start()
+        except BaseException:
+            await session.close(0)
+            raise
+    return channel
+
+
+def resolve_config(node_config: NodeConfig, config: ChannelConfig | None) -> ChannelConfig:
+    """`config` itself, or the defaults of specification 003 with what the node's configuration sets."""
+    if config is not None:
+        if not isinstance(config, ChannelConfig):
+            raise ConfigError(f"config is a {type(config).__name__}: it must be a ChannelConfig or None")
+        return config
+    parts = {
+        "segmentation": node_config.segmentation_config,
+        "sds": node_config.sds_config,
+        "rate_limit": node_config.rate_limit_config,
+    }
+    return ChannelConfig.logos(**{name: part for name, part in parts.items() if part is not None})
+
+
+@dataclass(slots=True)
+class StoredState:
+    """What the channel itself stored."""
+
+    is_new: bool
+    rate: RateRecord | None
+    last_seen_ns: int
+    sends: dict[bytes, bytes]
+    payloads: dict[bytes, bytes]
+    deliveries: dict[bytes, bytes]
+    handover: bytes | None
+
+    @classmethod
+    def read(cls, records: Mapping[RecordName, bytes], channel_id: str, sender_id: str) -> StoredState:
+        """Raises:
+        ConfigError: The state is another sender's.
+        PersistenceError: A record is damaged or of a newer schema.
+        """
+        identity = records.get((IDENTITY, b""))
+        if identity is not None:
+            stored_sender = IdentityRecord.decode(identity).sender_id
+            if stored_sender != sender_id:
+                raise ConfigError(
+                    f"sender_id is {sender_id!r}: the stored state of channel {channel_id!r} belongs to "
+                    f"{stored_sender!r}; use that sender id or another persistence"
+                )
+        rate = records.get((RATE, b""))
+        last_seen = records.get((LAST_SEEN, b""))
+        return cls(
+            is_new=identity is None,
+            rate=RateRecord.decode(rate) if rate is not None else None,
+            last_seen_ns=LastSeenRecord.decode(last_seen).timestamp_ns if last_seen is not None else 0,
+            sends=of_kind(records, SEND),
+            payloads=of_kind(records, PAYLOAD),
+            deliveries=of_kind(records, DELIVERY),
+            handover=records.get((HANDOVER, b"")),
+        )
+
+
+def _assemble(
+    node: Node,
+    channel_id: str,
+    content_topic: str,
+    sender_id: str,
+    encryption: Encryption | None,
+    config: ChannelConfig,
+    clock: Clock,
+    rng: random.Random,
+    budget: MessageBudget,
+    records: Mapping[RecordName, bytes],
+    stored: StoredState,
+    writer: Writer,
+    own_persistence: Persistence | None,
+) -> Session:
+    now = Now(clock.monotonic_ms(), clock.epoch_ms())
+    machine = _make_machine(channel_id, sender_id, config, now, rng, budget, records)
+    timeline = Timeline()
+    subscriptions = Subscriptions()
+    # Segments of a peer whose node carries larger messages are read at their full size.
+    incoming = Incoming(
+        machine, Reassembler(config.segmentation), config.segmentation,
+        infer_content_ids=config.sds.message_id == "content-sha256", timeline=timeline, now=now,
+    )
+    outgoing = OutgoingSends(config.delivered_when, subscriptions.wants)
+    outgoing.restore(stored.sends)
+    deliveries = Deliveries(
+        config.redelivery,
+        messages_max=config.sds.incoming_buffer_messages_max,
+        bytes_max=config.segmentation.limits.buffered_bytes_max,
+    )
+    deliveries.restore(stored.deliveries, stored.payloads, stored.handover)
+    waiting = map(DeliveryRecord.decode, stored.deliveries.values())
+    incoming.restore(records, stored.payloads, {payload_key(entry.sender_id, entry.send_id) for entry in waiting})
+    limiter = RateLimiter(config.rate_limit, stored.rate)
+    engine = Engine(config, machine, incoming, outgoing, deliveries, limiter, timeline, sender_id)
+    session = Session(
+        Parts(
+            node, channel_id, content_topic, sender_id, encryption,
+            replace(config, segmentation=budget.segmentation), clock, rng, engine,
+            ChannelSegmenter(budget.segmentation), subscriptions, timeline, writer, own_persistence,
+            stored.last_seen_ns,
+        )
+    )
+    engine.may_hand_over = session.may_hand_over
+    subscriptions.on_change = session.on_listeners_changed
+    return session
+
+
+def _make_machine(
+    channel_id: str,
+    sender_id: str,
+    config: ChannelConfig,
+    now: Now,
+    rng: random.Random,
+    budget: MessageBudget,
+    records: Mapping[RecordName, bytes],
+) -> MessageChannel:
+    sds_records = {name: value for name, value in records.items() if name[0].startswith("sds.")}
+    if not sds_records:
+        return MessageChannel(
+            channel_id, sender_id, config.sds, config.sync, now=now, rng=rng,
+            header_bytes_max=budget.header_bytes_max, delivered_when=config.delivered_when,
+        )
+    return MessageChannel.restore(
+        sds_records, channel_id, sender_id, config.sds, config.sync, now=now, rng=rng,
+        header_bytes_max=budget.header_bytes_max, delivered_when=config.delivered_when,
+    )
+
+
+def _choose_persistence(config: ChannelConfig) -> tuple[Persistence, Persistence | None]:
+    """The persistence, and again where it is the channel's own."""
+    if config.sds.persistence is not None:
+        return config.sds.persistence, None
+    global _warned_of_memory_persistence
+    if not _warned_of_memory_persistence:
+        _warned_of_memory_persistence = True
+        logger.warning(
+            "SdsConfig.persistence is not set: channel state is kept in memory and lost with the process; "
+            "use SqlitePersistence(path) to keep it"
+        )
+    own = MemoryPersistence()
+    return own, own
+
+
+def _check_ids(channel_id: str, content_topic: str, sender_id: str) -> None:
+    for name, value in (("channel_id", channel_id), ("content_topic", content_topic), ("sender_id", sender_id)):
+        if not isinstance(value, str) or not 1 <= len(value.encode("utf-8", "replace")) <= ID_BYTES_MAX:
+            raise ConfigError(f"{name} is {value!r}: it must be a text of 1 to {ID_BYTES_MAX} bytes")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"{name} is {value!r}: it must be encodable as UTF-8") from None

@@ -1,0 +1,315 @@
+"""Our own sends: how far each has come, and which events follow (003 MessageEvents, 004 Event lifecycle).
+
+Owns the progress of sends that are not settled and the memory of those that are. It decides nothing about
+retransmission: SDS does, and says what happened.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from shardwire.channel.records import SEND, Records, SendRecord
+from shardwire.config import DeliveredWhen
+from shardwire.events import (
+    ChannelEvent,
+    ChunkAcknowledgedEvent,
+    ChunkErrorEvent,
+    ChunkInfo,
+    ChunkPossiblyAcknowledgedEvent,
+    ChunkSendingEvent,
+    ChunkSentEvent,
+    MessageDeliveredEvent,
+    MessageSendErrorEvent,
+    MessageSentEvent,
+    SendErrorStage,
+)
+
+# Settled sends remembered, so that `delivered` can answer for one and a late acknowledgement finds it.
+SETTLED_REMEMBERED_MAX = 10_000
+
+# A send and one of its outcomes, "sent", "delivered" or "error": unannounced until the application was told.
+Outcome = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSend:
+    """A send that is not settled: neither delivered, nor cancelled, nor given up.
+
+    Attributes:
+        request_id: What `send` returned.
+        message_id: Hex Keccak-256 of the payload.
+        segments_total: Data and parity segments.
+        segments_propagated: How many of them the network took.
+        delivered_to: Participants that can reconstruct it.
+        sent: Whether all of them were propagated.
+    """
+
+    request_id: str
+    message_id: str
+    segments_total: int
+    segments_propagated: int
+    delivered_to: frozenset[str]
+    sent: bool
+
+
+def bits(mask: int) -> tuple[int, ...]:
+    """Positions of the set bits, ascending."""
+    return tuple(position for position in range(mask.bit_length()) if mask >> position & 1)
+
+
+class OutgoingSends:
+    """The table of sends.
+
+    Args:
+        delivered_when: Who must be able to reconstruct a message before it counts as delivered.
+        wants: Whether anybody listens to a class of events; chunk events nobody wants are not made.
+    """
+
+    def __init__(self, delivered_when: DeliveredWhen, wants: Callable[[type[ChannelEvent]], bool]) -> None:
+        self._delivered_when = delivered_when
+        self._wants = wants
+        self._sends: dict[str, SendRecord] = {}
+        self._settled: OrderedDict[str, None] = OrderedDict()
+        self._send_ids: dict[str, str] = {}
+        self._changed: set[str] = set()
+        self._events: list[tuple[ChannelEvent, Outcome | None]] = []
+
+    # --- what is known ---
+
+    def of_request(self, request_id: str) -> SendRecord | None:
+        send_id = self._send_ids.get(request_id)
+        return None if send_id is None else self._sends.get(send_id)
+
+    def send_id_of(self, request_id: str) -> str | None:
+        return self._send_ids.get(request_id)
+
+    def __contains__(self, send_id: object) -> bool:
+        return send_id in self._sends
+
+    def record(self, send_id: str) -> SendRecord | None:
+        return self._sends.get(send_id)
+
+    def pending(self) -> tuple[PendingSend, ...]:
+        return tuple(
+            PendingSend(
+                request_id,
+                record.message_id,
+                record.content_count,
+                record.propagated.bit_count(),
+                frozenset(record.delivered_to),
+                record.sent,
+            )
+            for send_id, record in self._sends.items()
+            if send_id not in self._settled
+            for request_id in record.request_ids
+        )
+
+    def has_pending(self) -> bool:
+        return len(self._settled) < len(self._sends)
+
+    # --- what happens ---
+
+    def register(self, send_id: str, request_id: str, message_id: str, data_count: int, content_count: int) -> None:
+        self._sends[send_id] = SendRecord([request_id], message_id, data_count, content_count)
+        self._send_ids[request_id] = send_id
+        self._changed.add(send_id)
+
+    def attach(self, send_id: str, request_id: str) -> None:
+        """Gives a remembered send another request id, and that request the outcomes the send already has."""
+        record = self._sends[send_id]
+        record.request_ids.append(request_id)
+        self._send_ids[request_id] = send_id
+        self._changed.add(send_id)
+        if record.sent:
+            self._outcome(send_id, "sent", (request_id,))
+        if record.delivered:
+            self._outcome(send_id, "delivered", (request_id,))
+
+    def withdraw(self, send_id: str) -> None:
+        """Forgets a send that was cancelled: no event follows."""
+        record = self._sends.pop(send_id, None)
+        if record is None:
+            return
+        self._settled.pop(send_id, None)
+        for request_id in record.request_ids:
+            self._send_ids.pop(request_id, None)
+        self._changed.add(send_id)
+
+    def on_dispatched(self, send_id: str, ordinal: int) -> None:
+        record = self._sends.get(send_id)
+        if record is None:
+            return
+        record.sending |= 1 << ordinal
+        if ordinal < record.data_count:
+            self._chunk_event(ChunkSendingEvent, record, record.sending)
+
+    def on_propagated(self, send_id: str, ordinal: int) -> None:
+        record = self._sends.get(send_id)
+        if record is None:
+            return
+        record.propagated |= 1 << ordinal
+        self._changed.add(send_id)
+        if ordinal < record.data_count:
+            self._chunk_event(ChunkSentEvent, record, record.propagated)
+        if not record.sent and record.propagated.bit_count() == record.content_count:
+            record.sent = True
+            self._outcome(send_id, "sent", record.request_ids)
+            self._review_delivered(send_id, record)
+
+    def on_acknowledged(self, send_id: str, ordinal: int, by: str) -> None:
+        record = self._sends.get(send_id)
+        if record is None or ordinal >= record.data_count:
+            return
+        record.acknowledged |= 1 << ordinal
+        self._changed.add(send_id)
+        self._acknowledged_event(record, by)
+
+    def on_possibly_acknowledged(self, send_id: str, ordinal: int) -> None:
+        record = self._sends.get(send_id)
+        if record is None or ordinal >= record.data_count:
+            return
+        record.possibly_acknowledged |= 1 << ordinal
+        self._changed.add(send_id)
+        self._chunk_event(ChunkPossiblyAcknowledgedEvent, record, record.possibly_acknowledged)
+
+    def on_reconstructible(self, send_id: str, by: str) -> None:
+        """`by` can reconstruct the message, so it holds every chunk, by parity those that never reached it."""
+        record = self._sends.get(send_id)
+        if record is None or by in record.delivered_to:
+            return
+        record.delivered_to.append(by)
+        self._changed.add(send_id)
+        every_chunk = (1 << record.data_count) - 1
+        if record.acknowledged != every_chunk:
+            record.acknowledged |= every_chunk
+            self._acknowledged_event(record, by)
+        self._review_delivered(send_id, record)
+
+    def on_given_up(self, send_id: str, unacknowledged: int) -> None:
+        record = self._sends.get(send_id)
+        if record is None or record.delivered or record.error_stage:
+            return
+        stage: SendErrorStage = "delivery" if record.sent else "dispatch"
+        missing = record.content_count - record.propagated.bit_count()
+        error = (
+            f"{unacknowledged} of {record.content_count} segments were not acknowledged after the last retransmission"
+            if record.sent
+            else f"{missing} of {record.content_count} segments could not be handed to the network"
+        )
+        self._fail(send_id, record, error, stage)
+
+    def on_irrecoverable(self, send_id: str, ordinal: int, error: str) -> None:
+        """One segment can never be sent (004, Irrecoverable errors): neither can the message."""
+        record = self._sends.get(send_id)
+        if record is None:
+            return
+        if self._wants(ChunkErrorEvent) and ordinal < record.data_count:
+            info = ChunkInfo((ordinal,), record.data_count)
+            for request_id in record.request_ids:
+                self._events.append((ChunkErrorEvent(record.message_id, request_id, info, error), None))
+        if not record.delivered and not record.error_stage:
+            self._fail(send_id, record, error, "dispatch")
+
+    def on_announced(self, send_id: str, outcome: str) -> None:
+        """The application was told an outcome."""
+        record = self._sends.get(send_id)
+        if record is not None and outcome in record.unannounced:
+            record.unannounced.remove(outcome)
+            self._changed.add(send_id)
+
+    # --- outputs ---
+
+    def poll_events(self) -> list[tuple[ChannelEvent, Outcome | None]]:
+        """Events since the last call; with the outcome where it stays unannounced until told."""
+        events, self._events = self._events, []
+        return events
+
+    def poll_persist(self) -> Records:
+        changed, self._changed = self._changed, set()
+        records: Records = {}
+        for send_id in sorted(changed):
+            record = self._sends.get(send_id)
+            records[SEND, send_id.encode()] = None if record is None else record.encode()
+        return records
+
+    def restore(self, stored: dict[bytes, bytes]) -> None:
+        """Takes back what `poll_persist` gave; outcomes that were never announced become events again."""
+        for key, value in stored.items():
+            send_id, record = key.decode(), SendRecord.decode(value)
+            self._sends[send_id] = record
+            for request_id in record.request_ids:
+                self._send_ids[request_id] = send_id
+            if record.delivered or record.error_stage:
+                self._settled[send_id] = None
+            for outcome in list(record.unannounced):
+                self._append_outcome(send_id, record, outcome, record.request_ids)
+
+    def _review_delivered(self, send_id: str, record: SendRecord) -> None:
+        # Delivered never comes before sent, whoever acknowledged meanwhile.
+        if record.delivered or not record.sent or not self._quorum(record.delivered_to):
+            return
+        record.delivered = True
+        self._outcome(send_id, "delivered", record.request_ids)
+        self._settle(send_id)
+
+    def _quorum(self, delivered_to: list[str]) -> bool:
+        wanted = self._delivered_when
+        if isinstance(wanted, frozenset):
+            return wanted.issubset(delivered_to)
+        return len(delivered_to) >= (1 if wanted == "any" else wanted)
+
+    def _fail(self, send_id: str, record: SendRecord, error: str, stage: SendErrorStage) -> None:
+        record.error, record.error_stage = error, stage
+        self._outcome(send_id, "error", record.request_ids)
+        self._settle(send_id)
+
+    def _settle(self, send_id: str) -> None:
+        self._settled[send_id] = None
+        self._settled.move_to_end(send_id)
+        while len(self._settled) > SETTLED_REMEMBERED_MAX:
+            self.withdraw(next(iter(self._settled)))
+
+    def _outcome(self, send_id: str, outcome: str, request_ids: list[str] | tuple[str, ...]) -> None:
+        record = self._sends[send_id]
+        if outcome not in record.unannounced:
+            record.unannounced.append(outcome)
+        self._changed.add(send_id)
+        self._append_outcome(send_id, record, outcome, request_ids)
+
+    def _append_outcome(
+        self, send_id: str, record: SendRecord, outcome: str, request_ids: list[str] | tuple[str, ...]
+    ) -> None:
+        for request_id in request_ids:
+            event: ChannelEvent
+            if outcome == "sent":
+                event = MessageSentEvent(request_id, record.message_id)
+            elif outcome == "delivered":
+                event = MessageDeliveredEvent(request_id, record.message_id, frozenset(record.delivered_to))
+            else:
+                stage: SendErrorStage = "delivery" if record.error_stage == "delivery" else "dispatch"
+                event = MessageSendErrorEvent(request_id, record.message_id, record.error, stage)
+            self._events.append((event, (send_id, outcome)))
+
+    def _acknowledged_event(self, record: SendRecord, by: str) -> None:
+        if not self._wants(ChunkAcknowledgedEvent):
+            return
+        info = ChunkInfo(bits(record.acknowledged), record.data_count)
+        for request_id in record.request_ids:
+            self._events.append((ChunkAcknowledgedEvent(record.message_id, request_id, info, by), None))
+
+    def _chunk_event(
+        self,
+        kind: type[ChunkSendingEvent] | type[ChunkSentEvent] | type[ChunkPossiblyAcknowledgedEvent],
+        record: SendRecord,
+        mask: int,
+    ) -> None:
+        if not self._wants(kind):
+            return
+        info = ChunkInfo(bits(mask & ((1 << record.data_count) - 1)), record.data_count)
+        for request_id in record.request_ids:
+            self._events.append((kind(record.message_id, request_id, info), None))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sends)

@@ -1,0 +1,128 @@
+"""How many messages may still leave in this epoch (specifications 003 and 004, Rate limit management).
+
+Owns the count of the epoch. Epochs are floor(unix time / epoch size), as RLN counts them; the number only grows, so a
+clock that steps back finds the epoch it left still open and as full as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from shardwire.channel.records import RATE, RateRecord, Records
+from shardwire.config import RateLimitConfig
+from shardwire.events import EphemeralDropReason
+from shardwire.sds.outputs import TransmitKind
+
+ALL_KINDS = frozenset(TransmitKind)
+_FREE_WHEN_MESSAGES_COUNT = frozenset({TransmitKind.FURTHER, TransmitKind.RETRANSMISSION})
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimitStatus:
+    """The rate limit as it stands.
+
+    Attributes:
+        enabled: Whether it is enforced; the other fields are 0 where not.
+        used: Messages counted in this epoch.
+        total: The quota.
+        resets_at_ms: Unix time in ms at which the next epoch begins.
+        queued: Messages that wait to be dispatched for the first time.
+        queued_bytes: Their bytes.
+    """
+
+    enabled: bool
+    used: int
+    total: int
+    resets_at_ms: int
+    queued: int
+    queued_bytes: int
+
+
+class RateLimiter:
+    """Counts what leaves. The count must be durable (`poll_persist`) before what it counts is handed to a node.
+
+    Args:
+        config: The limit.
+        stored: What `poll_persist` gave last, for a channel that is resumed.
+    """
+
+    def __init__(self, config: RateLimitConfig, stored: RateRecord | None = None) -> None:
+        self._config = config
+        self._quota = config.messages_per_epoch or 0
+        # One place at least is left for messages, else a quota of 1 could never send any.
+        self._reserve = min(math.ceil(config.ack_reserve * self._quota), self._quota - 1) if self._quota else 0
+        self._epoch = 0
+        self._used = 0
+        self._changed = False
+        if stored is not None:
+            # With another epoch size the stored count is carried into the last epoch that the old one touched.
+            last_ms = (stored.epoch + 1) * stored.epoch_size_ms - 1
+            self._epoch = last_ms // config.epoch_size_ms
+            self._used = stored.used
+
+    @property
+    def enabled(self) -> bool:
+        return self._config.enabled
+
+    @property
+    def used(self) -> int:
+        return self._used
+
+    @property
+    def quota(self) -> int:
+        return self._quota
+
+    @property
+    def resets_at_ms(self) -> int:
+        return (self._epoch + 1) * self._config.epoch_size_ms
+
+    def advance(self, epoch_ms: int) -> bool:
+        """Opens the epoch of `epoch_ms` unless that or a later one is open already; True where one was opened."""
+        epoch = epoch_ms // self._config.epoch_size_ms
+        if epoch <= self._epoch:
+            return False
+        self._epoch = epoch
+        self._used = 0
+        return True
+
+    def allowed_kinds(self, epoch_ms: int) -> frozenset[TransmitKind]:
+        """The kinds of which one more may leave now."""
+        if not self.enabled:
+            return ALL_KINDS
+        self.advance(epoch_ms)
+        if self._used < self._quota - self._reserve:
+            return ALL_KINDS
+        free = _FREE_WHEN_MESSAGES_COUNT if self._config.counts == "message" else frozenset()
+        return free | {TransmitKind.SYNC} if self._used < self._quota else free
+
+    def count(self, kind: TransmitKind) -> None:
+        """Counts one envelope of `kind` that is about to leave."""
+        if not self.enabled or (self._config.counts == "message" and kind in _FREE_WHEN_MESSAGES_COUNT):
+            return
+        self._used += 1
+        self._changed = True
+
+    def ephemeral_drop_reason(self, epoch_ms: int) -> EphemeralDropReason | None:
+        """Why an ephemeral message may not leave now; None where it may (004, Ephemeral messages)."""
+        if not self.enabled:
+            return None
+        self.advance(epoch_ms)
+        if self._used >= self._quota:
+            return "rate_limit_reached"
+        near = self._used >= self._config.ephemeral_drop_threshold * self._quota
+        return "rate_limit_approached" if near or self._used >= self._quota - self._reserve else None
+
+    def poll_persist(self) -> Records:
+        """The count, where it changed since the last call."""
+        if not self._changed:
+            return {}
+        self._changed = False
+        record = RateRecord(epoch=self._epoch, epoch_size_ms=self._config.epoch_size_ms, used=self._used)
+        return {(RATE, b""): record.encode()}
+
+    def status(self, epoch_ms: int, queued: int, queued_bytes: int) -> RateLimitStatus:
+        if not self.enabled:
+            return RateLimitStatus(False, 0, 0, 0, queued, queued_bytes)
+        self.advance(epoch_ms)
+        return RateLimitStatus(True, self._used, self._quota, self.resets_at_ms, queued, queued_bytes)

@@ -1,0 +1,121 @@
+"""What a node brings: sorted by kind, filtered by topic and marker, decrypted, and handed on."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from shardwire.channel.dispatch import Dispatcher
+from shardwire.encryption.protocol import Encryption
+from shardwire.node.protocol import (
+    ConnectionState,
+    ConnectionStatus,
+    MessageEnvelope,
+    MessagePropagated,
+    MessageReceived,
+    MessageSendError,
+    NodeEvent,
+)
+
+logger = logging.getLogger(__name__)
+
+# Hashes of what we sent, so that a node that hears itself costs no decryption.
+OWN_HASHES_MAX = 4_096
+
+# (SDS message, transport hash, authenticated sender) -> taken in
+Take = Callable[[bytes, bytes, str | None], Awaitable[None]]
+
+
+class Reception:
+    """Reads the events of a node for one channel.
+
+    Args:
+        content_topic: Of the channel; messages of other topics are not its own.
+        meta: Marker that received messages must bear; empty for none.
+        encryption: How they are decrypted; None for not at all.
+        dispatcher: Told what became of what was sent.
+        take: Given every decrypted message.
+        on_connection: Told when the connection changes.
+        count: Counts what was dropped, by reason.
+    """
+
+    def __init__(
+        self,
+        content_topic: str,
+        meta: bytes,
+        encryption: Encryption | None,
+        dispatcher: Dispatcher,
+        take: Take,
+        on_connection: Callable[[ConnectionState], None],
+        count: Callable[[str], None],
+    ) -> None:
+        self._content_topic = content_topic
+        self._meta = meta
+        self._encryption = encryption
+        self._dispatcher = dispatcher
+        self._take = take
+        self._on_connection = on_connection
+        self._count = count
+        self._own_hashes: OrderedDict[bytes, None] = OrderedDict()
+        self.newest_timestamp_ns = 0
+
+    async def run(self, events: AsyncIterator[NodeEvent]) -> None:
+        """Reads until the node stops."""
+        async for event in events:
+            match event:
+                case MessageReceived():
+                    await self.ingest(event.envelope, event.message_hash, event.timestamp_ns)
+                case MessagePropagated():
+                    self._remember_own(event.message_hash)
+                    self._dispatcher.on_propagated(event.request_id, event.message_hash)
+                case MessageSendError():
+                    self._dispatcher.on_send_error(event.request_id, event.error)
+                case ConnectionStatus():
+                    self._on_connection(event.state)
+        self._on_connection(ConnectionState.DISCONNECTED)
+
+    async def ingest(self, envelope: MessageEnvelope, message_hash: bytes, timestamp_ns: int) -> bytes | None:
+        """Takes in one message of the network or of a store; gives the SDS message, None where it is not ours."""
+        if envelope.content_topic != self._content_topic or message_hash in self._own_hashes:
+            return None
+        if self._meta and envelope.meta != self._meta:
+            self._count("dropped_without_marker")
+            return None
+        data = await self._decrypt(envelope.payload)
+        if data is None:
+            return None
+        self.newest_timestamp_ns = max(self.newest_timestamp_ns, timestamp_ns)
+        await self._take(data, message_hash, self._sender_of(envelope.payload))
+        return data
+
+    async def _decrypt(self, payload: bytes) -> bytes | None:
+        if self._encryption is None:
+            return payload
+        try:
+            data = self._encryption.decrypt(payload)
+            if inspect.isawaitable(data):
+                data = await data
+        except Exception as error:
+            # Anybody can publish on a topic: what we cannot read is counted, not logged one by one.
+            self._count("dropped_undecryptable")
+            logger.debug("a message could not be decrypted: %s", type(error).__name__)
+            return None
+        return data if isinstance(data, bytes) else bytes(data)
+
+    def _sender_of(self, payload: bytes) -> str | None:
+        sender_of = getattr(self._encryption, "sender_of", None)
+        if sender_of is None:
+            return None
+        try:
+            sender = sender_of(payload)
+        except Exception as error:
+            logger.warning("sender_of of the encryption raised %s", type(error).__name__)
+            return None
+        return sender if isinstance(sender, str) else None
+
+    def _remember_own(self, message_hash: bytes) -> None:
+        self._own_hashes[message_hash] = None
+        if len(self._own_hashes) > OWN_HASHES_MAX:
+            self._own_hashes.popitem(last=False)

@@ -1,0 +1,155 @@
+"""What the channel itself keeps in its persistence, beside the records of SDS and of the reassembler.
+
+Small records are JSON objects with a version, so that a later schema can read what an earlier one wrote; payloads are
+kept as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
+
+from shardwire.errors import PersistenceError
+from shardwire.persistence.protocol import RecordName
+
+Records = dict[RecordName, bytes | None]
+
+SCHEMA_VERSION = 1
+
+IDENTITY = "channel.identity"
+RATE = "channel.rate"
+SEND = "channel.send"
+PAYLOAD = "channel.payload"
+DELIVERY = "channel.delivery"
+HANDOVER = "channel.handover"
+LAST_SEEN = "channel.last-seen"
+
+
+class _JsonRecord:
+    """Encodes the fields of a dataclass that inherits from it."""
+
+    def encode(self) -> bytes:
+        values = asdict(self)  # type: ignore[call-overload]
+        return json.dumps({"version": SCHEMA_VERSION, **values}, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises:
+        PersistenceError: The record is damaged or of a newer schema.
+        """
+        try:
+            values: dict[str, Any] = json.loads(data)
+            version = values.pop("version")
+            known = {entry.name for entry in fields(cls)}  # type: ignore[arg-type]
+            if version > SCHEMA_VERSION:
+                raise PersistenceError(
+                    f"a {cls.__name__} has schema version {version}, this release reads up to {SCHEMA_VERSION}: "
+                    "open the channel with the release that wrote it, or a newer one"
+                )
+            return cls(**{name: value for name, value in values.items() if name in known})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise PersistenceError(
+                f"a stored {cls.__name__} is damaged ({type(error).__name__}): restore the database from a copy"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityRecord(_JsonRecord):
+    """Whose channel state this is."""
+
+    sender_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RateRecord(_JsonRecord):
+    """The rate count of the newest epoch."""
+
+    epoch: int
+    epoch_size_ms: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastSeenRecord(_JsonRecord):
+    """The newest transport timestamp received, from which a reconnecting participant asks the store."""
+
+    timestamp_ns: int
+
+
+@dataclass(slots=True)
+class SendRecord(_JsonRecord):
+    """Progress of one of our sends. The sets of ordinals are bit masks: bit i stands for ordinal i.
+
+    Attributes:
+        request_ids: What `send` returned for it; several where the same content was sent again under an id rule
+            that cannot tell them apart.
+        message_id: Hex Keccak-256 of the payload.
+        data_count: Data segments.
+        content_count: Data and parity segments.
+        sending: Ordinals handed to the node.
+        propagated: Ordinals the network took.
+        acknowledged: Ordinals that some participant holds.
+        possibly_acknowledged: Ordinals that some participant's bloom filter holds.
+        delivered_to: Participants that can reconstruct it.
+        sent: Whether it counts as sent.
+        delivered: Whether it counts as delivered.
+        error: Why it failed; empty where it did not.
+        error_stage: "dispatch" or "delivery" where it failed.
+        unannounced: Names of the outcomes ("sent", "delivered", "error") the application was not told yet.
+    """
+
+    request_ids: list[str]
+    message_id: str
+    data_count: int
+    content_count: int
+    sending: int = 0
+    propagated: int = 0
+    acknowledged: int = 0
+    possibly_acknowledged: int = 0
+    delivered_to: list[str] = field(default_factory=list)
+    sent: bool = False
+    delivered: bool = False
+    error: str = ""
+    error_stage: str = ""
+    unannounced: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRecord(_JsonRecord):
+    """A message that waits to be handed to the application; its payload is the `PAYLOAD` record of the same send."""
+
+    sender_id: str
+    send_id: str
+    message_id: str
+
+
+def payload_key(sender_id: str, send_id: str) -> bytes:
+    """Key of a payload: unambiguous, since it says how long the sender id is."""
+    sender = sender_id.encode("utf-8", "surrogatepass")
+    return len(sender).to_bytes(4, "big") + sender + send_id.encode("utf-8", "surrogatepass")
+
+
+def split_payload_key(key: bytes) -> tuple[str, str]:
+    """The sender and the send that `payload_key` was given."""
+    length = int.from_bytes(key[:4], "big")
+    try:
+        return (
+            key[4 : 4 + length].decode("utf-8", "surrogatepass"),
+            key[4 + length :].decode("utf-8", "surrogatepass"),
+        )
+    except UnicodeDecodeError as error:
+        raise PersistenceError(
+            f"a record of kind {PAYLOAD} has a damaged key: restore the database from a copy"
+        ) from error
+
+
+def sequence_key(sequence: int) -> bytes:
+    """Key of the `sequence`-th delivery; keys sort as the numbers do."""
+    return sequence.to_bytes(8, "big")
+
+
+def of_kind(records: Mapping[RecordName, bytes], kind: str) -> dict[bytes, bytes]:
+    """Keys and values of one kind, in ascending order of keys."""
+    return dict(sorted((key, value) for (name, key), value in records.items() if name == kind))

@@ -1,0 +1,308 @@
+"""The reliable channel as applications meet it (specifications 003 and 004)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from shardwire.channel.engine import Submission
+from shardwire.channel.outgoing import PendingSend
+from shardwire.channel.rate_limit import RateLimitStatus
+from shardwire.channel.subscriptions import Callback, EventIterator, Unsubscribe
+from shardwire.channel.timeline import Observer
+from shardwire.config import ChannelConfig
+from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
+from shardwire.events import (
+    ChannelEvent,
+    MessageDeliveredEvent,
+    MessageReceivedEvent,
+    MessageSendErrorEvent,
+    MessageSentEvent,
+)
+from shardwire.sds import Now
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from shardwire.channel.session import Session
+
+logger = logging.getLogger(__name__)
+
+# What `async with` allows on leaving.
+LEAVING_DRAIN_TIMEOUT_MS = 30_000
+DELIVERED_TIMEOUT_MS = 30_000
+
+
+class ReliableChannel:
+    """A handle on one open channel; `create_reliable_channel` makes it.
+
+    Used on the event loop it was made on. As an async context manager it closes on leaving, after waiting up to
+    `LEAVING_DRAIN_TIMEOUT_MS` for its messages.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    # --- what it is ---
+
+    @property
+    def channel_id(self) -> str:
+        return self._session.channel_id
+
+    @property
+    def sender_id(self) -> str:
+        return self._session.sender_id
+
+    @property
+    def content_topic(self) -> str:
+        return self._session.content_topic
+
+    @property
+    def config(self) -> ChannelConfig:
+        """The configuration in force; `segmentation.segment_size_bytes` is what the node's messages leave."""
+        return self._session.config
+
+    # --- sending ---
+
+    async def send(self, message: Buffer) -> str:
+        """Sends a message: segments it, registers it with SDS, and returns when it is durable.
+
+        Waits for room in the outgoing buffer (`SdsConfig.outgoing_buffer_messages_max`). A call that is cancelled
+        sends nothing more of the message.
+
+        Args:
+            message: The payload; any buffer. An empty one is refused by the `draft` segment wire alone, with
+                `ChunkErrorEvent` and `MessageSendErrorEvent` (004, Irrecoverable errors).
+
+        Returns:
+            The request id that the events of this message carry; it stays valid across restarts.
+
+        Raises:
+            ChannelClosedError: The channel is closed or not started.
+            PayloadTooLargeError: The message exceeds what one message can hold; `ChunkErrorEvent` says it too.
+            QueueFullError: What waits exceeds `RateLimitConfig.queue_bytes_max`.
+            PersistenceError: The message could not be stored; it will not be sent.
+        """
+        payload = bytes(memoryview(message))
+        session = self._session
+        session.require_started()
+        request_id = session.new_request_id()
+        try:
+            prepared = await session.segmenter.prepare(payload)
+        except PayloadTooLargeError as error:
+            session.refuse(request_id, session.segmenter.message_id_of(payload), str(error))
+            raise
+        if prepared is None:
+            error_text = "the message is empty, which the draft segment wire cannot carry"
+            session.refuse(request_id, session.segmenter.message_id_of(payload), error_text)
+            return request_id
+        session.require_started()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        send_id = session.send_id_for(request_id, prepared.message_id)
+        submission = Submission(
+            send_id, request_id, prepared.message_id, prepared.contents, prepared.data_count, _settler(future)
+        )
+        session.driver.post(lambda now: session.engine.submit(submission, now))
+        try:
+            await future
+        except asyncio.CancelledError:
+            session.driver.post(lambda now: session.engine.withdraw(submission, now))
+            raise
+        return request_id
+
+    async def send_ephemeral(self, message: Buffer) -> str:
+        """Sends a message once: no segments, no acknowledgement, nothing stored (004, Ephemeral messages).
+
+        Ends with one event: `ChunkSentEvent`, `ChunkErrorEvent`, or `EphemeralDroppedEvent` under the rate limit.
+
+        Raises:
+            ChannelClosedError: The channel is closed or not started.
+            PayloadTooLargeError: The message does not fit one segment; `ChunkErrorEvent` says it too.
+        """
+        payload = bytes(memoryview(message))
+        session = self._session
+        session.require_started()
+        request_id = session.new_request_id()
+        message_id = session.segmenter.message_id_of(payload)
+        try:
+            content = session.segmenter.prepare_ephemeral(payload)
+        except PayloadTooLargeError as error:
+            session.refuse(request_id, message_id, str(error))
+            raise
+        if content is None:
+            session.refuse(request_id, message_id, "the message is empty, which the draft segment wire cannot carry")
+            return request_id
+        session.driver.post(
+            lambda now: session.engine.send_ephemeral(request_id, request_id, message_id, content, now)
+        )
+        return request_id
+
+    async def delivered(self, request_id: str, timeout_ms: int = DELIVERED_TIMEOUT_MS) -> frozenset[str]:
+        """Waits until a message counts as delivered (`ChannelConfig.delivered_when`).
+
+        Returns:
+            The participants that can reconstruct it, so far.
+
+        Raises:
+            TimeoutError: It was not delivered in time; it may still be.
+            NodeError: It can never be sent, or was cancelled.
+            ConfigError: `request_id` is not a send of this channel that is still remembered.
+            ChannelClosedError: The channel closed meanwhile.
+        """
+        session = self._session
+        record = session.engine.outgoing.of_request(request_id)
+        if record is None:
+            raise ConfigError(f"request_id is {request_id!r}: it must be what send() of this channel returned")
+        if record.delivered:
+            return frozenset(record.delivered_to)
+        if record.error_stage == "dispatch":
+            raise NodeError(f"message {request_id} was not sent: {record.error}")
+        if session.is_closed:
+            raise session.closed_error()
+        future = session.waiters.wait_for(request_id)
+        try:
+            return await asyncio.wait_for(future, timeout_ms / 1000)
+        except TimeoutError:
+            given_up = f": {record.error}" if record.error else ""
+            raise TimeoutError(f"message {request_id} was not delivered within {timeout_ms} ms{given_up}") from None
+
+    async def cancel(self, request_id: str) -> bool:
+        """Drops what of a message was not dispatched; no further event of it follows.
+
+        Returns:
+            False where nothing was left to drop, or the request is not known.
+        """
+        session = self._session
+        session.require_started()
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def cancel(now: Now) -> None:
+            cancelled = session.engine.cancel(request_id, now)
+            if cancelled:
+                session.waiters.fail(request_id, NodeError(f"message {request_id} was cancelled"))
+            if not future.done():
+                future.set_result(cancelled)
+
+        session.driver.post(cancel)
+        return await future
+
+    def pending(self) -> tuple[PendingSend, ...]:
+        """Messages that are neither delivered nor failed nor cancelled, oldest first."""
+        return self._session.engine.outgoing.pending()
+
+    # --- listening ---
+
+    def on(self, event: str | type[ChannelEvent], callback: Callback) -> Unsubscribe:
+        """Calls `callback`, plain or `async`, with every event of a class or of one of its names.
+
+        Received messages are handed over one at a time, each when every callback has returned and every iterator has
+        asked for the next; they wait while nobody listens. A callback that raises is reported by
+        `CallbackErrorEvent` and stops nothing.
+
+        Returns:
+            A function that unsubscribes.
+
+        Raises:
+            ConfigError: There is no such event, or the callback cannot be called.
+        """
+        return self._session.subscriptions.on(event, callback)
+
+    def on_message_received(self, callback: Callable[[MessageReceivedEvent], Any]) -> Unsubscribe:
+        """003 onMessageReceived."""
+        return self.on(MessageReceivedEvent, callback)
+
+    def on_message_sent(self, callback: Callable[[MessageSentEvent], Any]) -> Unsubscribe:
+        """003 onMessageSent."""
+        return self.on(MessageSentEvent, callback)
+
+    def on_message_delivered(self, callback: Callable[[MessageDeliveredEvent], Any]) -> Unsubscribe:
+        """003 onMessageDelivered."""
+        return self.on(MessageDeliveredEvent, callback)
+
+    def on_message_send_error(self, callback: Callable[[MessageSendErrorEvent], Any]) -> Unsubscribe:
+        """003 onMessageSendError."""
+        return self.on(MessageSendErrorEvent, callback)
+
+    def events(self) -> EventIterator:
+        """Every event from now on, as an async iterator; it ends when the channel closes."""
+        return self._session.subscriptions.iterate()
+
+    def observe(self, observer: Observer) -> Unsubscribe:
+        """Tells `observer` what happens to single segments, at once and in the channel's own task: it must be quick.
+
+        Returns:
+            A function that ends it.
+        """
+        return self._session.timeline.observe(observer)
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Subscribes, and begins to send, receive and retrieve; does nothing on a started channel.
+
+        Raises:
+            ChannelClosedError: The channel is closed.
+            NodeError: The node could not subscribe.
+        """
+        await self._session.start()
+
+    async def stop(self) -> None:
+        """Stops all of that and unsubscribes; state is kept, `start` continues. Does nothing on a stopped channel."""
+        await self._session.stop()
+
+    def is_started(self) -> bool:
+        return self._session.is_started
+
+    def is_closed(self) -> bool:
+        return self._session.is_closed
+
+    def rate_limit_status(self) -> RateLimitStatus:
+        """The rate limit as it stands."""
+        return self._session.rate_limit_status()
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the channel was made, and what it holds now, by name."""
+        return self._session.stats()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # After an error nobody waits for messages to arrive.
+        await self._session.close(LEAVING_DRAIN_TIMEOUT_MS if kind is None else 0)
+
+
+async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> None:
+    """Closes a channel (003 closeChannel): unsubscribes, stores its state and releases what it holds.
+
+    Args:
+        channel: The channel; closing it again does nothing.
+        drain_timeout_ms: How long to wait until every message is delivered or failed and every received one
+            acknowledged; 0 closes at once. What is left continues when the channel is created again with the same
+            persistence.
+
+    Raises:
+        ConfigError: `drain_timeout_ms` is negative.
+    """
+    if drain_timeout_ms < 0:
+        raise ConfigError(f"drain_timeout_ms is {drain_timeout_ms}: it must be at least 0")
+    await channel._session.close(drain_timeout_ms)
+
+
+def _settler(future: asyncio.Future[None]) -> Callable[[Exception | None], None]:
+    def settle(error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    return settle
+
+

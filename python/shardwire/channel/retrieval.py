@@ -1,0 +1,246 @@
+"""Asks the store for what is missing (004, Missing message retrieval) and for what passed by (Query on connect)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.config import SdsWireFormat, SyncConfig
+from shardwire.errors import NodeError, ShardwireError
+from shardwire.node.clock import NANOSECONDS_PER_MS, Clock
+from shardwire.node.protocol import ConnectionState, MessageEnvelope, Node, StorePage, StoreQuery
+
+logger = logging.getLogger(__name__)
+
+HASHES_PER_QUERY_MAX = 100
+PAGE_SIZE = 20
+PAGES_PER_QUERY_MAX = 500
+# How far back a participant asks that never received anything (as @waku/sdk does).
+FIRST_QUERY_RANGE_MS = 30 * 24 * 3_600_000
+# Clocks of senders and stores differ; messages may be late.
+QUERY_MARGIN_MS = 30_000
+# A missing message that a store did not have is asked for again after the retrieve frequency, doubled this often.
+BACKOFF_DOUBLINGS_MAX = 6
+_MINUTE_MS = 60_000
+
+Ingest = Callable[[MessageEnvelope, bytes, int], Awaitable[bytes | None]]
+
+
+class Retrieval:
+    """Store queries of one channel: batched, limited in any minute, backing off for what a store does not have.
+
+    Args:
+        node: Asked.
+        channel_id: Ours.
+        content_topic: Ours.
+        sync: Frequencies and limits.
+        wire_format: How SDS messages are read, for the stop rule of query on connect.
+        clock: Both times.
+        ingest: Takes in what a store answers.
+        missing: What is missing now.
+        on_irretrievable: Told message ids that the store was asked for and does not have.
+        last_seen_ns: Transport time up to which nothing was missed before this start; 0 for never.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        channel_id: str,
+        content_topic: str,
+        sync: SyncConfig,
+        wire_format: SdsWireFormat,
+        clock: Clock,
+        ingest: Ingest,
+        missing: Callable[[], Sequence[HistoryEntry]],
+        on_irretrievable: Callable[[tuple[str, ...]], None],
+        last_seen_ns: int,
+    ) -> None:
+        self._node = node
+        self._channel_id = channel_id
+        self._content_topic = content_topic
+        self._sync = sync
+        self._wire_format: SdsWireFormat = wire_format
+        self._clock = clock
+        self._ingest = ingest
+        self._missing = missing
+        self._on_irretrievable = on_irretrievable
+        self._last_seen_ns = last_seen_ns
+        self._wake = asyncio.Event()
+        self._online = True
+        self._catch_up = sync.query_on_connect
+        self._caught_up_ms: int | None = None
+        # Message id -> (attempts, monotonic time of the next one).
+        self._attempts: dict[str, tuple[int, int]] = {}
+        self._query_times_ms: deque[int] = deque()
+        self.queries = 0
+
+    def on_missing(self) -> None:
+        """Something new is missing: it is asked for at once."""
+        self._wake.set()
+
+    def on_connection(self, state: ConnectionState) -> None:
+        """A connection that comes back, or a store that comes into reach, makes us ask for what passed by."""
+        was_online, self._online = self._online, state is not ConnectionState.DISCONNECTED
+        if self._online and self._sync.query_on_connect and (not was_online or state is ConnectionState.CONNECTED):
+            self._catch_up = True
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Asks whenever something is due, until cancelled."""
+        while True:
+            self._wake.clear()
+            if self._online:
+                try:
+                    await self._query_what_is_due()
+                except NodeError as error:
+                    # No store in reach: asked again with the next period or connection.
+                    logger.debug("store query: %s", error)
+                except ShardwireError as error:
+                    logger.warning("store query: %s", error)
+                except Exception as error:
+                    logger.exception("the node raised %s for a store query", type(error).__name__)
+            await self._sleep()
+
+    async def _query_what_is_due(self) -> None:
+        if self._catch_up:
+            self._catch_up = False
+            self._caught_up_ms = self._clock.monotonic_ms()
+            await self._query_passed()
+        due = self._due_entries()
+        hinted = [entry for entry in due if entry.retrieval_hint]
+        for start in range(0, len(hinted), HASHES_PER_QUERY_MAX):
+            await self._query_hints(hinted[start : start + HASHES_PER_QUERY_MAX])
+        if any(not entry.retrieval_hint for entry in due):
+            await self._query_window([entry for entry in due if not entry.retrieval_hint])
+
+    def _due_entries(self) -> list[HistoryEntry]:
+        now_ms = self._clock.monotonic_ms()
+        missing = self._missing()
+        ids = {entry.message_id for entry in missing}
+        self._attempts = {message_id: state for message_id, state in self._attempts.items() if message_id in ids}
+        return [entry for entry in missing if self._attempts.get(entry.message_id, (0, 0))[1] <= now_ms]
+
+    def _note_attempt(self, entries: Sequence[HistoryEntry]) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for entry in entries:
+            attempts, _ = self._attempts.get(entry.message_id, (0, 0))
+            pause_ms = self._sync.retrieve_frequency_ms << min(attempts, BACKOFF_DOUBLINGS_MAX)
+            self._attempts[entry.message_id] = (attempts + 1, now_ms + pause_ms)
+
+    async def _query_hints(self, entries: Sequence[HistoryEntry]) -> None:
+        self._note_attempt(entries)
+        by_hash = {entry.retrieval_hint: entry.message_id for entry in entries if entry.retrieval_hint}
+        query = StoreQuery(message_hashes=tuple(by_hash), page_size=HASHES_PER_QUERY_MAX)
+        async for page in self._pages(query):
+            for message in page.messages:
+                by_hash.pop(message.message_hash, None)
+            await self._take(page)
+        if by_hash:
+            self._on_irretrievable(tuple(by_hash.values()))
+
+    async def _query_window(self, entries: Sequence[HistoryEntry]) -> None:
+        """Without a hint a message can only be found by topic and time: the window ends now."""
+        self._note_attempt(entries)
+        end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
+        start_ms = end_ms - 2 * QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
+        async for page in self._pages(self._topic_query(start_ms, end_ms, forward=True)):
+            await self._take(page)
+        still_missing = {entry.message_id for entry in self._missing()}
+        absent = tuple(entry.message_id for entry in entries if entry.message_id in still_missing)
+        if absent:
+            self._on_irretrievable(absent)
+
+    async def _query_passed(self) -> None:
+        """004, Query on connect: newest first, until a message of our channel names its history.
+
+        What came before that one is then found through the history.
+        """
+        end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
+        start_ms = end_ms - FIRST_QUERY_RANGE_MS
+        if self._last_seen_ns:
+            start_ms = self._last_seen_ns // NANOSECONDS_PER_MS - QUERY_MARGIN_MS
+        async for page in self._pages(self._topic_query(start_ms, end_ms, forward=False)):
+            taken = await self._take(page)
+            if any(self._names_history(data) for data in taken):
+                break
+        self._last_seen_ns = max(self._last_seen_ns, (end_ms - 2 * QUERY_MARGIN_MS) * NANOSECONDS_PER_MS)
+
+    def _topic_query(self, start_ms: int, end_ms: int, *, forward: bool) -> StoreQuery:
+        return StoreQuery(
+            content_topics=(self._content_topic,),
+            start_time_ns=max(0, start_ms) * NANOSECONDS_PER_MS,
+            end_time_ns=end_ms * NANOSECONDS_PER_MS,
+            page_size=PAGE_SIZE,
+            forward=forward,
+        )
+
+    def _names_history(self, data: bytes) -> bool:
+        message = SdsMessage.decode(data, self._wire_format)
+        return message is not None and message.channel_id == self._channel_id and bool(message.causal_history)
+
+    async def _take(self, page: StorePage) -> list[bytes]:
+        """Takes in a page, oldest first, so that causes come before effects."""
+        taken = []
+        for message in sorted(page.messages, key=lambda message: message.timestamp_ns):
+            if message.envelope is None:
+                continue
+            data = await self._ingest(message.envelope, message.message_hash, message.timestamp_ns)
+            if data is not None:
+                taken.append(data)
+        return taken
+
+    async def _pages(self, query: StoreQuery) -> AsyncIterator[StorePage]:
+        cursor: bytes | None = None
+        for _ in range(PAGES_PER_QUERY_MAX):
+            await self._await_quota()
+            page = await self._node.query_store(replace(query, cursor=cursor))
+            yield page
+            # A store that answers the same cursor for ever is not followed.
+            if page.cursor is None or page.cursor == cursor:
+                return
+            cursor = page.cursor
+
+    async def _await_quota(self) -> None:
+        while True:
+            now_ms = self._clock.monotonic_ms()
+            while self._query_times_ms and self._query_times_ms[0] <= now_ms - _MINUTE_MS:
+                self._query_times_ms.popleft()
+            if len(self._query_times_ms) < self._sync.store_queries_per_minute_max:
+                break
+            await asyncio.sleep((self._query_times_ms[0] + _MINUTE_MS - now_ms) / 1000)
+        self._query_times_ms.append(now_ms)
+        self.queries += 1
+
+    async def _sleep(self) -> None:
+        delay_ms = self._next_due_ms()
+        if self._wake.is_set():
+            return
+        timer = None
+        if delay_ms is not None:
+            timer = asyncio.get_running_loop().call_later(max(1, delay_ms) / 1000, self._on_timer)
+        try:
+            await self._wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _on_timer(self) -> None:
+        elapsed_ms = self._clock.monotonic_ms() - (self._caught_up_ms or 0)
+        if self._sync.query_on_connect and elapsed_ms >= self._sync.query_on_connect_interval_ms:
+            self._catch_up = True
+        self._wake.set()
+
+    def _next_due_ms(self) -> int | None:
+        if not self._online:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        due = [self._attempts.get(entry.message_id, (0, now_ms))[1] - now_ms for entry in self._missing()]
+        if due:
+            due = [max(min(due), self._sync.retrieve_frequency_ms)]
+        if self._sync.query_on_connect and self._caught_up_ms is not None:
+            due.append(self._caught_up_ms + self._sync.query_on_connect_interval_ms - now_ms)
+        return min(due, default=None)

@@ -1,0 +1,155 @@
+"""How much of a transport message is left for a segment (specification 003, Outgoing message processing, step 1)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+
+from shardwire._native import WakuMessage
+from shardwire.config import ChannelConfig, SegmentationConfig
+from shardwire.encryption.protocol import Encryption
+from shardwire.errors import ConfigError
+
+# SegmentMessageProto around a segment's payload: at most 100 bytes on every wire.
+SEGMENT_OVERHEAD_BYTES_MAX = 100
+# Under `lip243` the configured size already is that of the serialized segment, and cannot be smaller than this.
+LIP243_SEGMENT_BYTES_MIN = 192
+# RateLimitProto of 17/WAKU2-RLN-RELAY: a proof of 128 bytes and seven values of 32, with their tags, rounded up.
+# A relay that proves adds it to the message that we measured.
+RATE_LIMIT_PROOF_BYTES = 384
+LEOPARD_ALIGNMENT_BYTES = 64
+# Ids, hint and tags of one history entry, beside the sender id it names.
+_HISTORY_ENTRY_BYTES = 36 + 36 + 32 + 12
+# What a burst of received messages may take of a header so that one message acknowledges it.
+_ACKNOWLEDGEMENTS_BYTES = 8_000
+_CIPHER_PROBE_BYTES = 1_024
+# Covers the block of every block cipher in use, whose padding depends on the length.
+_CIPHER_PROBES = 65
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBudget:
+    """How one transport message is divided.
+
+    Attributes:
+        sds_bytes_max: The largest SDS message that still fits once encrypted and enveloped.
+        header_bytes_max: What SDS may add to a content.
+        segmentation: The configuration with the segment size that is left.
+        content_bytes_max: The largest content handed to SDS.
+    """
+
+    sds_bytes_max: int
+    header_bytes_max: int
+    segmentation: SegmentationConfig
+    content_bytes_max: int
+
+
+def envelope_overhead_bytes(content_topic: str, meta: bytes, payload_bytes: int) -> int:
+    """What a WakuMessage adds to a payload of `payload_bytes`, with every field that any node may set."""
+    message = WakuMessage(
+        payload=b"",
+        content_topic=content_topic,
+        version=0xFFFFFFFF,
+        timestamp_ns=-1,
+        meta=meta or None,
+        rate_limit_proof=bytes(RATE_LIMIT_PROOF_BYTES),
+        ephemeral=True,
+    )
+    # The empty payload was counted with a length of one byte at most; a real one needs up to five.
+    return len(message.encode()) + 1 + _varint_bytes(payload_bytes)
+
+
+async def cipher_overhead_bytes(encryption: Encryption | None) -> int:
+    """What a cipher adds, as it says itself or as measured.
+
+    Raises:
+        ConfigError: `overhead_bytes` is no count.
+    """
+    if encryption is None:
+        return 0
+    stated = getattr(encryption, "overhead_bytes", None)
+    if stated is not None:
+        if isinstance(stated, bool) or not isinstance(stated, int) or stated < 0:
+            raise ConfigError(f"overhead_bytes of the encryption is {stated!r}: it must be an integer of at least 0")
+        return stated
+    overheads = []
+    for length in range(_CIPHER_PROBE_BYTES, _CIPHER_PROBE_BYTES + _CIPHER_PROBES):
+        ciphertext = encryption.encrypt(bytes(length))
+        if inspect.isawaitable(ciphertext):
+            ciphertext = await _resolved(ciphertext)
+        overheads.append(len(ciphertext) - length)
+    return max(0, *overheads)
+
+
+async def _resolved(ciphertext: Awaitable[bytes]) -> bytes:
+    return await ciphertext
+
+
+def divide_message(
+    config: ChannelConfig,
+    *,
+    max_message_size_bytes: int,
+    content_topic: str,
+    channel_id: str,
+    sender_id: str,
+    cipher_bytes: int,
+) -> MessageBudget:
+    """Divides a transport message between envelope, cipher, SDS header and segment.
+
+    The configured segment size is kept where it fits; SDS then gets everything else, since a longer list of what was
+    received saves messages. On a node with small messages the segment shrinks, and the header with it.
+
+    Raises:
+        ConfigError: The node's messages are too small to carry anything.
+    """
+    meta = config.envelope_meta or b""
+    envelope = envelope_overhead_bytes(content_topic, meta, max_message_size_bytes)
+    sds_bytes_max = max_message_size_bytes - envelope - cipher_bytes
+    least_header = _least_header_bytes(channel_id, sender_id)
+    wanted_header = _wanted_header_bytes(config, channel_id, sender_id)
+    framing = 0 if config.segmentation.wire_format == "lip243" else SEGMENT_OVERHEAD_BYTES_MAX
+    least_segment = LIP243_SEGMENT_BYTES_MIN if config.segmentation.wire_format == "lip243" else LEOPARD_ALIGNMENT_BYTES
+    if sds_bytes_max < least_header + framing + least_segment:
+        needed = max_message_size_bytes - sds_bytes_max + least_header + framing + least_segment
+        raise ConfigError(
+            f"max_message_size_bytes of the node is {max_message_size_bytes}: with this content topic, channel id, "
+            f"sender id and cipher it must be at least {needed}"
+        )
+    header = max(least_header, min(wanted_header, sds_bytes_max // 2))
+    segment = min(config.segmentation.segment_size_bytes, sds_bytes_max - header - framing)
+    segment = _aligned(config.segmentation, max(segment, least_segment))
+    content = segment + framing
+    return MessageBudget(
+        sds_bytes_max=sds_bytes_max,
+        header_bytes_max=sds_bytes_max - content,
+        segmentation=replace(config.segmentation, segment_size_bytes=segment),
+        content_bytes_max=content,
+    )
+
+
+def _least_header_bytes(channel_id: str, sender_id: str) -> int:
+    """Ids, a Lamport timestamp and one history entry, without which nothing is ever acknowledged."""
+    ids = len(channel_id.encode()) + 2 * len(sender_id.encode())
+    return ids + 2 * _HISTORY_ENTRY_BYTES + 32
+
+
+def _wanted_header_bytes(config: ChannelConfig, channel_id: str, sender_id: str) -> int:
+    entry = _HISTORY_ENTRY_BYTES + len(sender_id.encode())
+    # The filter takes 15 bits a message at the default error rate of 0.001 (SDS, section 1.4 of the summary); a
+    # smaller one never takes more than this bound.
+    bloom = 2 * config.sds.bloom_filter_capacity + 64
+    history = config.sds.causal_history_size * entry
+    return _least_header_bytes(channel_id, sender_id) + history + bloom + _ACKNOWLEDGEMENTS_BYTES
+
+
+def _aligned(segmentation: SegmentationConfig, size: int) -> int:
+    if segmentation.wire_format == "lip243" or segmentation.erasure_code != "leopard":
+        return size
+    if not segmentation.enable_reed_solomon:
+        return size
+    return size - size % LEOPARD_ALIGNMENT_BYTES
+
+
+def _varint_bytes(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)

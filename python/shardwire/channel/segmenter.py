@@ -1,0 +1,84 @@
+"""From a message to the contents that SDS carries (003, Outgoing message processing, step 1)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+from shardwire._native import keccak256
+from shardwire.config import SegmentationConfig
+from shardwire.errors import PayloadTooLargeError
+from shardwire.segmentation import inspect, segment
+
+# Hashing and coding a message of this size takes milliseconds, during which the event loop should go on.
+THREAD_BYTES_MIN = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A segmented message.
+
+    Attributes:
+        contents: Data segments in order, then parity segments.
+        data_count: Data segments.
+        message_id: Hex Keccak-256 of the payload.
+    """
+
+    contents: list[bytes] = field(repr=False)
+    data_count: int
+    message_id: str
+
+
+class ChannelSegmenter:
+    """Segments the messages of one channel.
+
+    Args:
+        segmentation: With the segment size that the node's messages leave.
+    """
+
+    def __init__(self, segmentation: SegmentationConfig) -> None:
+        self._segmentation = segmentation
+        self._single = replace(segmentation, enable_reed_solomon=False)
+        self._carries_empty = segmentation.wire_format != "draft"
+
+    async def prepare(self, payload: bytes) -> Prepared | None:
+        """The segments of a message; None for an empty one that the wire cannot carry.
+
+        Raises:
+            PayloadTooLargeError: The payload exceeds what one message can hold.
+        """
+        if not payload and not self._carries_empty:
+            return None
+        if len(payload) < THREAD_BYTES_MIN:
+            return self._segment(payload)
+        return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload)
+
+    def prepare_ephemeral(self, payload: bytes) -> bytes | None:
+        """The one content of an ephemeral message; None for an empty one that the wire cannot carry.
+
+        Raises:
+            PayloadTooLargeError: The payload does not fit one segment.
+        """
+        if not payload and not self._carries_empty:
+            return None
+        contents = segment(payload, self._single)
+        if len(contents) != 1:
+            limit = self._segmentation.segment_size_bytes
+            raise PayloadTooLargeError(
+                f"an ephemeral message of {len(payload)} bytes does not fit one segment of {limit} bytes: send it with "
+                "send(), or shorten it",
+                len(payload),
+                limit,
+            )
+        return contents[0]
+
+    def message_id_of(self, payload: bytes) -> str:
+        return keccak256(payload).hex()
+
+    def _segment(self, payload: bytes) -> Prepared:
+        contents = segment(payload, self._segmentation)
+        header = inspect(contents[0], wire_format=self._segmentation.wire_format)
+        if header is None:
+            return Prepared(contents, 1, keccak256(payload).hex())
+        # The segments carry the hash already; hashing a large message again would double the cost of sending it.
+        return Prepared(contents, header.data_segment_count or 1, header.entire_message_hash.hex())

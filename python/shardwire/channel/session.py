@@ -1,0 +1,361 @@
+"""The tasks behind one channel: what runs from creation to close, and what runs while it is started."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from shardwire.channel.deliveries import Delivery
+from shardwire.channel.dispatch import Dispatcher, DispatchOutcome
+from shardwire.channel.driver import Driver, Writer
+from shardwire.channel.engine import Collected, Engine
+from shardwire.channel.outgoing import Outcome
+from shardwire.channel.rate_limit import RateLimitStatus
+from shardwire.channel.reception import Reception
+from shardwire.channel.records import LAST_SEEN, LastSeenRecord
+from shardwire.channel.retrieval import Retrieval
+from shardwire.channel.segmenter import ChannelSegmenter
+from shardwire.channel.subscriptions import Subscriptions
+from shardwire.channel.timeline import Timeline
+from shardwire.channel.topics import topic_subscriptions
+from shardwire.channel.waiters import DeliveryWaiters
+from shardwire.config import ChannelConfig
+from shardwire.encryption.protocol import Encryption
+from shardwire.errors import ChannelClosedError
+from shardwire.events import ChannelEvent, MessageReceivedEvent
+from shardwire.node.clock import Clock
+from shardwire.node.protocol import ConnectionState, Node
+from shardwire.persistence.protocol import Persistence
+from shardwire.sds import Now
+
+logger = logging.getLogger(__name__)
+
+# How far the newest transport time may move before it is stored again.
+LAST_SEEN_STEP_NS = 10_000_000_000
+# On closing, callbacks that are being told outcomes get this long.
+CLOSING_ANNOUNCEMENTS_S = 1.0
+
+
+@dataclass(slots=True)
+class Parts:
+    """What a session is made of."""
+
+    node: Node
+    channel_id: str
+    content_topic: str
+    sender_id: str
+    encryption: Encryption | None
+    config: ChannelConfig
+    clock: Clock
+    rng: random.Random
+    engine: Engine
+    segmenter: ChannelSegmenter
+    subscriptions: Subscriptions
+    timeline: Timeline
+    writer: Writer
+    # Closed with the channel; None where the persistence is the application's.
+    own_persistence: Persistence | None
+    last_seen_ns: int
+
+
+class Session:
+    """One channel from creation to close."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.channel_id = parts.channel_id
+        self.content_topic = parts.content_topic
+        self.sender_id = parts.sender_id
+        self.config = parts.config
+        self.engine = parts.engine
+        self.segmenter = parts.segmenter
+        self.subscriptions = parts.subscriptions
+        self.timeline = parts.timeline
+        self.waiters = DeliveryWaiters()
+        self._node = parts.node
+        self._encryption = parts.encryption
+        self._clock = parts.clock
+        self._rng = parts.rng
+        self._writer = parts.writer
+        self._own_persistence = parts.own_persistence
+        self._stored_last_seen_ns = parts.last_seen_ns
+        self.driver = Driver(
+            parts.engine, parts.writer, parts.clock, self._carry_out, parts.config.sync.process_task_min_elapse_ms
+        )
+        meta = parts.config.envelope_meta or b""
+        self._dispatcher = Dispatcher(
+            parts.node, parts.content_topic, meta, parts.encryption, self._on_dispatch_outcome
+        )
+        self._reception = Reception(
+            parts.content_topic, meta, parts.encryption, self._dispatcher, self._take, self._on_connection,
+            parts.engine.count,
+        )
+        self._retrieval = Retrieval(
+            parts.node, parts.channel_id, parts.content_topic, parts.config.sync, parts.config.sds.wire_format,
+            parts.clock, self._reception.ingest, parts.engine.machine.missing, self._on_irretrievable,
+            parts.last_seen_ns,
+        )
+        self._progress = asyncio.Event()
+        self._delivery: asyncio.Future[Delivery] | None = None
+        self._held_events: list[tuple[ChannelEvent, Outcome | None]] = []
+        self._network_tasks: list[asyncio.Task[None]] = []
+        self._life_tasks: dict[str, asyncio.Task[None]] = {}
+        self._started = False
+        self._draining = False
+        self._close_task: asyncio.Task[None] | None = None
+        self._life_lock = asyncio.Lock()
+        self._close_events: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+    # --- what it is ---
+
+    @property
+    def is_started(self) -> bool:
+        return self._started
+
+    @property
+    def is_closed(self) -> bool:
+        return self._close_task is not None
+
+    def closed_error(self) -> ChannelClosedError:
+        return ChannelClosedError(f"channel {self.channel_id!r} is closed: create it again")
+
+    def require_started(self) -> None:
+        if self.is_closed or self._draining:
+            raise self.closed_error()
+        if not self._started:
+            raise ChannelClosedError(f"channel {self.channel_id!r} is not started: await channel.start() first")
+
+    def new_request_id(self) -> str:
+        return f"{self._rng.getrandbits(128):032x}"
+
+    def send_id_for(self, request_id: str, message_id: str) -> str:
+        """Under the "send" rule each request is a send; ids made of contents cannot tell equal messages apart."""
+        return request_id if self.config.sds.message_id == "send" else message_id
+
+    def refuse(self, request_id: str, message_id: str, error: str) -> None:
+        self.driver.post(lambda now: self.engine.refuse(request_id, message_id, error))
+
+    def rate_limit_status(self) -> RateLimitStatus:
+        engine = self.engine
+        return engine.limiter.status(self._clock.epoch_ms(), engine.queued_messages, engine.queued_bytes)
+
+    def stats(self) -> dict[str, int]:
+        engine = self.engine
+        return {
+            **engine.stats(),
+            "store_queries": self._retrieval.queries,
+        }
+
+    # --- life ---
+
+    def open(self) -> None:
+        """Starts what runs until close; events of an earlier life wait until somebody listens."""
+        self._held_events = self.engine.outgoing.poll_events()
+        self._life_tasks = {
+            "driver": asyncio.create_task(self.driver.run(), name=f"shardwire {self.channel_id} driver"),
+            "announcements": asyncio.create_task(
+                self.subscriptions.run_announcements(), name=f"shardwire {self.channel_id} announcements"
+            ),
+            "hand-over": asyncio.create_task(self._hand_over(), name=f"shardwire {self.channel_id} hand-over"),
+        }
+        for task in self._life_tasks.values():
+            task.add_done_callback(self._on_task_done)
+
+    async def start(self) -> None:
+        async with self._life_lock:
+            if self.is_closed:
+                raise self.closed_error()
+            if self._started:
+                return
+            events = self._node.events()
+            try:
+                await topic_subscriptions(self._node).acquire(self._node, self.content_topic)
+            except BaseException:
+                await _aclose(events)
+                raise
+            self._close_events = lambda: _aclose(events)
+            self._network_tasks = [
+                asyncio.create_task(work, name=f"shardwire {self.channel_id} {name}")
+                for name, work in (
+                    ("dispatcher", self._dispatcher.run()),
+                    ("reception", self._reception.run(events)),
+                    ("retrieval", self._retrieval.run()),
+                )
+            ]
+            for task in self._network_tasks:
+                task.add_done_callback(self._on_task_done)
+            self._started = True
+            self.driver.post(self._activate)
+
+    def _activate(self, now: Now) -> None:
+        self.engine.active = True
+        self.engine.transmissions.online = True
+
+    async def stop(self) -> None:
+        async with self._life_lock:
+            if not self._started:
+                return
+            self._started = False
+            for task in self._network_tasks:
+                task.cancel()
+            await asyncio.gather(*self._network_tasks, return_exceptions=True)
+            self._network_tasks = []
+            self._dispatcher.clear()
+            self.driver.post(self.engine.on_stopped)
+            if self._close_events is not None:
+                await self._close_events()
+            await topic_subscriptions(self._node).release(self._node, self.content_topic)
+            await self.driver.flush()
+
+    async def close(self, drain_timeout_ms: int) -> None:
+        if self._close_task is None or self._draining:
+            if drain_timeout_ms and not self._draining and self._started:
+                self._draining = True
+                await self._drain(drain_timeout_ms)
+            if self._close_task is None:
+                self._draining = False
+                self._close_task = asyncio.create_task(self._close(asyncio.current_task()))
+        if asyncio.current_task() in self._life_tasks.values():
+            # A callback closes its own channel: what closes it must not wait for that callback.
+            return
+        await asyncio.shield(self._close_task)
+
+    async def _drain(self, timeout_ms: int) -> None:
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while self._started and self.engine.is_busy():
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return
+            self._progress.clear()
+            try:
+                await asyncio.wait_for(self._progress.wait(), left_ms / 1000)
+            except TimeoutError:
+                return
+
+    async def _close(self, closer: asyncio.Task[Any] | None) -> None:
+        await self.stop()
+        hand_over = self._life_tasks["hand-over"]
+        if hand_over is not closer:
+            hand_over.cancel()
+            await asyncio.gather(hand_over, return_exceptions=True)
+        announcements = self._life_tasks["announcements"]
+        if announcements is not closer:
+            await self.subscriptions.await_announced(CLOSING_ANNOUNCEMENTS_S)
+        error = self.closed_error()
+        self.engine.on_closed(error)
+        self.waiters.fail_all(error)
+        self.driver.close()
+        await asyncio.gather(self._life_tasks["driver"], return_exceptions=True)
+        self.subscriptions.end()
+        if announcements is not closer:
+            await asyncio.wait({announcements}, timeout=CLOSING_ANNOUNCEMENTS_S)
+            announcements.cancel()
+            await asyncio.gather(announcements, return_exceptions=True)
+        await self._writer.close(self._own_persistence)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is None:
+            return
+        # A broken invariant: going on would risk what the channel promises.
+        error = task.exception()
+        logger.critical("%s failed, the channel closes", task.get_name(), exc_info=error)
+        self.engine.active = False
+        self.waiters.fail_all(self.closed_error())
+        if self._close_task is None:
+            self._close_task = asyncio.get_running_loop().create_task(self._close(None))
+
+    # --- what the driver carries out ---
+
+    def _carry_out(self, collected: Collected) -> None:
+        for submission in collected.submissions:
+            submission.settled(None)
+        for event, outcome in collected.events:
+            self._announce(event, outcome)
+        if collected.transmits:
+            now = self.driver.now()
+            for transmit in collected.transmits:
+                self.engine.transmissions.note("dispatched", transmit, now)
+                self._dispatcher.submit(transmit)
+        if collected.missing:
+            self._retrieval.on_missing()
+        if collected.delivery is not None and self._delivery is not None:
+            self._delivery.set_result(collected.delivery)
+            self._delivery = None
+        self._progress.set()
+
+    def _announce(self, event: ChannelEvent, outcome: Outcome | None) -> None:
+        self.waiters.on_event(event)
+        if outcome is None:
+            self.subscriptions.announce(event)
+        else:
+            self.subscriptions.announce(
+                event, lambda: self.driver.post(lambda now: self.engine.on_announced(outcome, now))
+            )
+
+    def _announce_all(self, events: list[tuple[ChannelEvent, Outcome | None]]) -> None:
+        for event, outcome in events:
+            self._announce(event, outcome)
+
+    def on_listeners_changed(self) -> None:
+        """Somebody began to listen: what waited for that is handed out."""
+        held, self._held_events = self._held_events, []
+        if held:
+            # Not before the caller has subscribed to whatever else it wants to hear.
+            asyncio.get_running_loop().call_soon(self._announce_all, held)
+        self.driver.post(lambda now: None)
+
+    async def _hand_over(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._delivery = future = loop.create_future()
+            # The next delivery begins in the commit that ends the last one.
+            self.driver.post(self.engine.on_delivery_done)
+            delivery = await future
+            await self.subscriptions.hand_over(delivery.event())
+
+    def may_hand_over(self) -> bool:
+        """Whether somebody listens and the last message is done."""
+        return self._delivery is not None and self.subscriptions.wants(MessageReceivedEvent) and not self.is_closed
+
+    # --- what the network brings ---
+
+    async def _take(self, data: bytes, message_hash: bytes, authenticated_sender: str | None) -> None:
+        await self.driver.post_received(
+            lambda now: self._receive(data, message_hash, authenticated_sender, now), len(data)
+        )
+
+    def _receive(self, data: bytes, message_hash: bytes, authenticated_sender: str | None, now: Now) -> None:
+        newest_ns = self._reception.newest_timestamp_ns
+        if newest_ns > self._stored_last_seen_ns + LAST_SEEN_STEP_NS:
+            self._stored_last_seen_ns = newest_ns
+            self.engine.keep({(LAST_SEEN, b""): LastSeenRecord(newest_ns).encode()})
+        try:
+            self.engine.receive(data, message_hash, authenticated_sender, now)
+        except Exception as error:
+            # A message of a peer ends no channel.
+            logger.exception("a received message raised %s", type(error).__name__)
+            self.engine.count("dropped_by_error")
+
+    def _on_dispatch_outcome(self, outcome: DispatchOutcome) -> None:
+        self.driver.post(lambda now: self.engine.on_dispatch_outcome(outcome, now))
+
+    def _on_irretrievable(self, message_ids: tuple[str, ...]) -> None:
+        self.driver.post(lambda now: self.engine.on_irretrievable(message_ids, now))
+
+    def _on_connection(self, state: ConnectionState) -> None:
+        online = state is not ConnectionState.DISCONNECTED
+
+        def change(now: Now) -> None:
+            self.engine.transmissions.online = online
+
+        self.driver.post(change)
+        self._retrieval.on_connection(state)
+
+
+async def _aclose(events: Any) -> None:
+    aclose = getattr(events, "aclose", None)
+    if aclose is not None:
+        await aclose()

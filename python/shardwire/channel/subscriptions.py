@@ -1,0 +1,285 @@
+"""Who listens to a channel, and how events reach them.
+
+Two lanes. Received messages are handed over one at a time, each only when every callback has returned and every
+iterator has asked for the next. All other events are announced in order and wait for nobody but callbacks. So a
+callback for a received message may wait for the outcome of a message it sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from shardwire.errors import ConfigError
+from shardwire.events import (
+    EVENT_TYPES,
+    EVENT_TYPES_BY_NAME,
+    CallbackErrorEvent,
+    ChannelEvent,
+    ChunkAcknowledgedEvent,
+    ChunkPossiblyAcknowledgedEvent,
+    ChunkSendingEvent,
+    ChunkSentEvent,
+    MessageReceivedEvent,
+    MessageSendErrorEvent,
+)
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[Any], Awaitable[None] | None]
+Unsubscribe = Callable[[], None]
+
+# Chunk events are cumulative: a later one says all that an earlier one said, so an iterator that falls this far
+# behind loses the oldest of them and nothing else.
+ANNOUNCEMENTS_MAX = 10_000
+_CUMULATIVE = (ChunkSendingEvent, ChunkSentEvent, ChunkPossiblyAcknowledgedEvent, ChunkAcknowledgedEvent)
+_DELIVERY_ERROR = "reliable:message:delivery-error"
+
+
+class _Subscription:
+    __slots__ = ("callback", "kind", "stage")
+
+    def __init__(self, kind: type[ChannelEvent], stage: str | None, callback: Callback) -> None:
+        self.kind = kind
+        self.stage = stage
+        self.callback = callback
+
+    def concerns(self, event: ChannelEvent) -> bool:
+        if not isinstance(event, self.kind):
+            return False
+        return self.stage is None or (isinstance(event, MessageSendErrorEvent) and event.stage == self.stage)
+
+
+class EventIterator:
+    """An async iterator over the events of a channel; asking for the next event says the last one was dealt with.
+
+    It ends when the channel closes. One that is left (`break`) counts as done with its last event once nothing refers
+    to it any more; `aclose()` says so at once.
+    """
+
+    def __init__(self, subscriptions: Subscriptions) -> None:
+        self._subscriptions = subscriptions
+        self._queue: deque[tuple[ChannelEvent, Callable[[], None] | None]] = deque()
+        self._wake = asyncio.Event()
+        self._done: Callable[[], None] | None = None
+        self._ended = False
+
+    def put(self, event: ChannelEvent, done: Callable[[], None] | None) -> None:
+        if self._ended:
+            if done is not None:
+                done()
+            return
+        if len(self._queue) >= ANNOUNCEMENTS_MAX:
+            self._drop_cumulative()
+        self._queue.append((event, done))
+        self._wake.set()
+
+    def _drop_cumulative(self) -> None:
+        kept = deque(entry for entry in self._queue if not isinstance(entry[0], _CUMULATIVE))
+        if len(kept) < len(self._queue):
+            logger.warning("a slow event iterator lost %d chunk events", len(self._queue) - len(kept))
+        self._queue = kept
+
+    def end(self) -> None:
+        """Lets the reader take what is queued, then stops the iteration."""
+        self._ended = True
+        self._wake.set()
+
+    def __aiter__(self) -> EventIterator:
+        return self
+
+    async def __anext__(self) -> ChannelEvent:
+        self._finish_last()
+        while not self._queue:
+            if self._ended:
+                raise StopAsyncIteration
+            self._wake.clear()
+            await self._wake.wait()
+        event, self._done = self._queue.popleft()
+        return event
+
+    def _finish_last(self) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done()
+
+    async def aclose(self) -> None:
+        """Leaves: nothing waits for this iterator any longer."""
+        self._release()
+        self._subscriptions.forget(self)
+
+    def _release(self) -> None:
+        self._ended = True
+        self._finish_last()
+        while self._queue:
+            _, done = self._queue.popleft()
+            if done is not None:
+                done()
+        self._wake.set()
+
+    def __del__(self) -> None:
+        self._release()
+
+
+class Subscriptions:
+    """The callbacks and iterators of one channel.
+
+    Attributes:
+        on_change: Called whenever somebody begins to listen.
+    """
+
+    def __init__(self) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        self._subscriptions: list[_Subscription] = []
+        self._iterators: list[weakref.ref[EventIterator]] = []
+        self._announcements: deque[tuple[ChannelEvent, Callable[[], None] | None]] = deque()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._somebody = asyncio.Event()
+        self._ended = False
+
+    def on(self, event: str | type[ChannelEvent], callback: Callback) -> Unsubscribe:
+        """Subscribes `callback`, plain or `async`, to an event class or one of its names.
+
+        Returns:
+            A function that unsubscribes; calling it again does nothing.
+
+        Raises:
+            ConfigError: There is no such event, or the callback cannot be called.
+        """
+        if not callable(callback):
+            raise ConfigError(f"callback is a {type(callback).__name__}: it must be callable")
+        kind = EVENT_TYPES_BY_NAME.get(event) if isinstance(event, str) else event
+        if kind is not ChannelEvent and kind not in EVENT_TYPES:
+            names = ", ".join(sorted(EVENT_TYPES_BY_NAME))
+            raise ConfigError(f"event is {event!r}: it must be an event class or one of {names}")
+        assert kind is not None
+        subscription = _Subscription(kind, "delivery" if event == _DELIVERY_ERROR else None, callback)
+        self._subscriptions.append(subscription)
+        self._on_listener()
+
+        def unsubscribe() -> None:
+            if subscription in self._subscriptions:
+                self._subscriptions.remove(subscription)
+
+        return unsubscribe
+
+    def iterate(self) -> EventIterator:
+        """An iterator over every event from now on."""
+        iterator = EventIterator(self)
+        if self._ended:
+            iterator.end()
+        else:
+            self._iterators.append(weakref.ref(iterator, self._forget_reference))
+            self._on_listener()
+        return iterator
+
+    def _on_listener(self) -> None:
+        self._somebody.set()
+        self.on_change()
+
+    def forget(self, iterator: EventIterator) -> None:
+        self._iterators = [entry for entry in self._iterators if entry() not in (None, iterator)]
+
+    def _forget_reference(self, reference: weakref.ref[EventIterator]) -> None:
+        self._iterators = [entry for entry in self._iterators if entry is not reference]
+
+    def wants(self, kind: type[ChannelEvent]) -> bool:
+        """Whether anybody listens to events of `kind`."""
+        return bool(self._iterators) or any(issubclass(kind, entry.kind) for entry in self._subscriptions)
+
+    def announce(self, event: ChannelEvent, done: Callable[[], None] | None = None) -> None:
+        """Queues an event for every listener; `done` is called when the callbacks have returned."""
+        if not self.wants(type(event)):
+            if done is not None:
+                done()
+            return
+        self._announcements.append((event, done))
+        self._wake.set()
+
+    async def run_announcements(self) -> None:
+        """Announces what is queued, for as long as the channel lives."""
+        while True:
+            while self._announcements:
+                event, done = self._announcements.popleft()
+                for iterator in self._living_iterators():
+                    iterator.put(event, None)
+                await self._call_back(event)
+                if done is not None:
+                    done()
+            self._wake.clear()
+            self._idle.set()
+            if self._ended:
+                return
+            await self._wake.wait()
+
+    async def await_announced(self, timeout_s: float) -> None:
+        """Waits until everything announced so far was announced to every callback, for at most `timeout_s`."""
+        self._idle.clear()
+        self._wake.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+
+    async def hand_over(self, event: MessageReceivedEvent) -> None:
+        """Gives a received message to every listener; returns when all of them are done with it.
+
+        Waits where the last listener has just left.
+        """
+        loop = asyncio.get_running_loop()
+        while not self.wants(type(event)):
+            self._somebody.clear()
+            await self._somebody.wait()
+        taken: list[asyncio.Future[None]] = []
+        for iterator in self._living_iterators():
+            future = loop.create_future()
+            taken.append(future)
+            iterator.put(event, partial(_resolve, future))
+        await self._call_back(event)
+        for future in taken:
+            await future
+
+    def end(self) -> None:
+        """Ends every iterator once it has given what it holds, and the announcements once they are made."""
+        self._ended = True
+        for iterator in self._living_iterators():
+            iterator.end()
+        self._wake.set()
+
+    def _living_iterators(self) -> list[EventIterator]:
+        return [iterator for entry in self._iterators if (iterator := entry()) is not None]
+
+    async def _call_back(self, event: ChannelEvent) -> None:
+        for subscription in list(self._subscriptions):
+            if not subscription.concerns(event):
+                continue
+            try:
+                result = subscription.callback(event)
+                if inspect.isawaitable(result):
+                    await result
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                self._report(event, subscription, error)
+            except Exception as error:
+                self._report(event, subscription, error)
+
+    def _report(self, event: ChannelEvent, subscription: _Subscription, error: BaseException) -> None:
+        # The text of the error is the application's and may quote the message, so only its type is logged.
+        name = getattr(subscription.callback, "__qualname__", type(subscription.callback).__name__)
+        logger.error("callback %s for %s raised %s", name, event.name, type(error).__name__)
+        if not isinstance(event, CallbackErrorEvent):
+            self.announce(CallbackErrorEvent(event=event, error=error))
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    # An iterator may be collected after its loop has ended.
+    if not future.done() and not future.get_loop().is_closed():
+        future.set_result(None)

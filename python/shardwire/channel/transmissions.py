@@ -1,0 +1,221 @@
+"""What leaves: polled from SDS as far as the rate limit and the node allow, followed until the node has answered."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+
+from shardwire.channel.dispatch import DispatchFailed, DispatchOutcome, Propagated
+from shardwire.channel.ephemerals import Ephemerals
+from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter
+from shardwire.channel.timeline import SegmentObservation, SegmentStage, Timeline
+from shardwire.events import RateLimitEvent
+from shardwire.sds import MessageChannel, Now
+from shardwire.sds.outputs import Transmit, TransmitKind
+
+logger = logging.getLogger(__name__)
+
+# Messages handed to the node whose propagation is awaited: enough to keep a node busy over a network round trip, few
+# enough that what leaves carries a fresh history.
+DISPATCHES_MAX = 64
+# A node that never says what became of a message does not hold its place for ever (logos-delivery gives up likewise).
+PROPAGATION_TIMEOUT_MS = 60_000
+# After a dispatch failed nothing is tried for this long, doubled with each failure in a row.
+DISPATCH_PAUSE_MS_MIN = 500
+DISPATCH_PAUSE_MS_MAX = 30_000
+# How soon to look again at what is overdue but held back by something that sends no signal.
+OVERDUE_RECHECK_MS = 1_000
+
+
+class Transmissions:
+    """Messages between SDS and the node.
+
+    Args:
+        machine: Where they come from.
+        limiter: How many may leave.
+        outgoing: Told how far each send has come.
+        ephemerals: Told what became of each ephemeral message.
+        timeline: Told about single segments.
+        sender_id: Ours.
+        failures_max: Failed dispatches in a row after which a send is given up.
+
+    Attributes:
+        online: Whether the node is connected; nothing leaves while it is not.
+    """
+
+    def __init__(
+        self,
+        machine: MessageChannel,
+        limiter: RateLimiter,
+        outgoing: OutgoingSends,
+        ephemerals: Ephemerals,
+        timeline: Timeline,
+        sender_id: str,
+        failures_max: int,
+    ) -> None:
+        self._machine = machine
+        self._limiter = limiter
+        self._outgoing = outgoing
+        self._ephemerals = ephemerals
+        self._timeline = timeline
+        self._sender_id = sender_id
+        self._failures_max = failures_max
+        self.online = True
+        # Transmit id -> the transmit and when it was handed out, oldest first.
+        self._in_flight: OrderedDict[int, tuple[Transmit, int]] = OrderedDict()
+        self._paused_until_ms = 0
+        self._failures_in_row = 0
+        # Failed dispatches in a row of sends that have some.
+        self._failures_by_send: dict[str, int] = {}
+        self._announced_epoch_ms = -1
+        self._events: list[RateLimitEvent] = []
+        self.counts: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._in_flight)
+
+    def poll(self, now: Now) -> list[Transmit]:
+        """Everything that may leave now. It is counted: what counts it must be durable before it does leave."""
+        transmits: list[Transmit] = []
+        if not self.online or self._paused_until_ms > now.monotonic_ms:
+            return transmits
+        while len(self._in_flight) < DISPATCHES_MAX:
+            kinds = self._limiter.allowed_kinds(now.epoch_ms)
+            transmit = self._machine.poll_transmit(now, kinds)
+            if transmit is None:
+                if kinds != ALL_KINDS:
+                    self._on_limited(now)
+                break
+            self._limiter.count(transmit.kind)
+            self._count(f"dispatched_{transmit.kind.value}")
+            self._in_flight[transmit.transmit_id] = (transmit, now.monotonic_ms)
+            transmits.append(transmit)
+            if transmit.send_id is not None and transmit.ordinal is not None:
+                self._outgoing.on_dispatched(transmit.send_id, transmit.ordinal)
+        return transmits
+
+    def on_outcome(self, outcome: DispatchOutcome, now: Now) -> None:
+        """The node said what became of a transmit; one that nobody waits for any longer is passed over."""
+        if self._in_flight.pop(outcome.transmit.transmit_id, None) is None:
+            return
+        if isinstance(outcome, Propagated):
+            self._on_propagated(outcome, now)
+        else:
+            self._on_failed(outcome, now)
+
+    def _on_propagated(self, outcome: Propagated, now: Now) -> None:
+        transmit = outcome.transmit
+        self._failures_in_row = 0
+        self._paused_until_ms = 0
+        self._machine.handle_transmitted(transmit.transmit_id, outcome.message_hash, now)
+        if transmit.send_id is None:
+            return
+        self._failures_by_send.pop(transmit.send_id, None)
+        if transmit.kind is TransmitKind.EPHEMERAL:
+            self._ephemerals.on_propagated(transmit.send_id)
+        elif transmit.ordinal is not None:
+            self._outgoing.on_propagated(transmit.send_id, transmit.ordinal)
+            self.note("propagated", transmit, now)
+
+    def _on_failed(self, outcome: DispatchFailed, now: Now) -> None:
+        transmit = outcome.transmit
+        self._count("dispatch_failures")
+        logger.warning("message %s was not sent: %s", transmit.message_id, outcome.error)
+        self._machine.handle_transmit_failed(transmit.transmit_id, now)
+        send_id = transmit.send_id
+        if send_id is None:
+            self._pause(now)
+        elif transmit.kind is TransmitKind.EPHEMERAL:
+            self._ephemerals.on_failed(send_id, outcome.error)
+        else:
+            failures = self._failures_by_send.get(send_id, 0) + 1
+            if outcome.irrecoverable or failures > self._failures_max:
+                self._failures_by_send.pop(send_id, None)
+                self._machine.cancel(send_id, now)
+                self._outgoing.on_irrecoverable(send_id, transmit.ordinal or 0, outcome.error)
+            else:
+                self._failures_by_send[send_id] = failures
+                self._pause(now)
+
+    def _pause(self, now: Now) -> None:
+        pause_ms = min(DISPATCH_PAUSE_MS_MAX, DISPATCH_PAUSE_MS_MIN << min(self._failures_in_row, 16))
+        self._failures_in_row += 1
+        self._paused_until_ms = now.monotonic_ms + pause_ms
+
+    def handle_time(self, now: Now) -> None:
+        """Gives up waiting for a node that does not answer."""
+        while self._in_flight:
+            transmit, since_ms = next(iter(self._in_flight.values()))
+            if since_ms + PROPAGATION_TIMEOUT_MS > now.monotonic_ms:
+                return
+            error = f"the node said nothing of it for {PROPAGATION_TIMEOUT_MS} ms"
+            self.on_outcome(DispatchFailed(transmit, error, False), now)
+
+    def take_back(self, transmits: list[Transmit], now: Now) -> None:
+        """These never reached the node."""
+        for transmit in transmits:
+            if self._in_flight.pop(transmit.transmit_id, None) is not None:
+                self._machine.handle_transmit_failed(transmit.transmit_id, now)
+
+    def on_stopped(self, now: Now) -> None:
+        """The channel stops: what the node did not answer for is tried again after the next start."""
+        self.take_back([transmit for transmit, _ in self._in_flight.values()], now)
+
+    def next_wake_ms(self, now: Now) -> int | None:
+        """Monotonic time at which something may leave, or is given up, without any input."""
+        due = [since_ms + PROPAGATION_TIMEOUT_MS for _, since_ms in list(self._in_flight.values())[:1]]
+        if self._paused_until_ms > now.monotonic_ms:
+            due.append(self._paused_until_ms)
+        if self._held_kinds(now):
+            due.append(now.monotonic_ms + max(1, self._limiter.resets_at_ms - now.epoch_ms))
+        machine_ms = self._machine.poll_timeout()
+        if machine_ms is not None:
+            # What is overdue now waits for the rate limit, the node or a free place, not for the clock.
+            due.append(machine_ms if machine_ms > now.monotonic_ms else now.monotonic_ms + OVERDUE_RECHECK_MS)
+        return min(due, default=None)
+
+    def _held_kinds(self, now: Now) -> frozenset[TransmitKind]:
+        """Kinds of which something waits for nothing but the rate limit."""
+        allowed = self._limiter.allowed_kinds(now.epoch_ms)
+        if allowed == ALL_KINDS:
+            return frozenset()
+        # Answers to repair requests wait for their time first.
+        held = {kind for kind, count in self._machine.waiting().items() if count and kind is not TransmitKind.REPAIR}
+        if not self._machine.has_room():
+            held -= {TransmitKind.FIRST, TransmitKind.FURTHER}
+        return frozenset(held) - allowed
+
+    def _on_limited(self, now: Now) -> None:
+        held = self._held_kinds(now)
+        if TransmitKind.EPHEMERAL in held:
+            reason = self._limiter.ephemeral_drop_reason(now.epoch_ms) or "rate_limit_reached"
+            for send_id in self._ephemerals.waiting():
+                if self._machine.cancel(send_id, now):
+                    self._ephemerals.on_dropped(send_id, reason)
+        resets_at_ms = self._limiter.resets_at_ms
+        if held - {TransmitKind.EPHEMERAL} and resets_at_ms != self._announced_epoch_ms:
+            self._announced_epoch_ms = resets_at_ms
+            waiting = self._machine.waiting()
+            queued = waiting[TransmitKind.FIRST] + waiting[TransmitKind.FURTHER]
+            self._events.append(RateLimitEvent(self._limiter.used, self._limiter.quota, resets_at_ms, queued))
+
+    def poll_events(self) -> list[RateLimitEvent]:
+        """Once an epoch in which something is held back."""
+        events, self._events = self._events, []
+        return events
+
+    def note(self, stage: SegmentStage, transmit: Transmit, now: Now) -> None:
+        """Tells observers about one of our segments."""
+        if not self._timeline or transmit.send_id is None or transmit.ordinal is None:
+            return
+        record = self._outgoing.record(transmit.send_id)
+        self._timeline.note(
+            SegmentObservation(
+                stage, transmit.send_id, transmit.ordinal, self._sender_id, now.epoch_ms, transmit.attempt,
+                record.data_count if record else None, record.content_count if record else None,
+            )
+        )
+
+    def _count(self, name: str) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1

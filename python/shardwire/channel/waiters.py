@@ -1,0 +1,48 @@
+"""Callers of `delivered` and what they wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from shardwire.errors import NodeError
+from shardwire.events import ChannelEvent, MessageDeliveredEvent, MessageSendErrorEvent
+
+
+class DeliveryWaiters:
+    """Futures by request id."""
+
+    def __init__(self) -> None:
+        self._futures: dict[str, list[asyncio.Future[frozenset[str]]]] = {}
+
+    def wait_for(self, request_id: str) -> asyncio.Future[frozenset[str]]:
+        future: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
+        self._futures.setdefault(request_id, []).append(future)
+        future.add_done_callback(lambda done: self._forget(request_id, done))
+        return future
+
+    def on_event(self, event: ChannelEvent) -> None:
+        """Wakes those whose message is delivered or can never be sent."""
+        if isinstance(event, MessageDeliveredEvent):
+            for future in self._take(event.request_id):
+                future.set_result(event.delivered_to)
+        elif isinstance(event, MessageSendErrorEvent) and event.stage == "dispatch":
+            self.fail(event.request_id, NodeError(f"message {event.request_id} was not sent: {event.error}"))
+
+    def fail(self, request_id: str, error: Exception) -> None:
+        for future in self._take(request_id):
+            future.set_exception(error)
+
+    def fail_all(self, error: Exception) -> None:
+        for request_id in list(self._futures):
+            self.fail(request_id, error)
+
+    def _take(self, request_id: str) -> Iterator[asyncio.Future[frozenset[str]]]:
+        return (future for future in self._futures.pop(request_id, []) if not future.done())
+
+    def _forget(self, request_id: str, future: asyncio.Future[frozenset[str]]) -> None:
+        futures = self._futures.get(request_id)
+        if futures is not None and future in futures:
+            futures.remove(future)
+            if not futures:
+                del self._futures[request_id]

@@ -1,0 +1,174 @@
+"""Our sends: which event follows what, in which order, once each, and over a restart."""
+
+from __future__ import annotations
+
+from shardwire.channel.outgoing import OutgoingSends, bits
+from shardwire.channel.records import SEND
+from shardwire.config import DeliveredWhen
+from shardwire.events import (
+    ChannelEvent,
+    ChunkAcknowledgedEvent,
+    ChunkErrorEvent,
+    ChunkSendingEvent,
+    ChunkSentEvent,
+    MessageDeliveredEvent,
+    MessageSendErrorEvent,
+    MessageSentEvent,
+)
+
+
+def make(delivered_when: DeliveredWhen = "any", data_count: int = 3, content_count: int = 4) -> OutgoingSends:
+    sends = OutgoingSends(delivered_when, lambda kind: True)
+    sends.register("s", "r", "m", data_count, content_count)
+    return sends
+
+
+def events(sends: OutgoingSends) -> list[ChannelEvent]:
+    return [event for event, _ in sends.poll_events()]
+
+
+def propagate(sends: OutgoingSends, count: int = 4) -> None:
+    for ordinal in range(count):
+        sends.on_dispatched("s", ordinal)
+        sends.on_propagated("s", ordinal)
+
+
+def test_chunk_events_are_cumulative_and_name_data_segments_only() -> None:
+    sends = make()
+    propagate(sends)
+    told = events(sends)
+    assert [event.chunk_info.chunks for event in told if isinstance(event, ChunkSendingEvent)] == [
+        (0,), (0, 1), (0, 1, 2),
+    ]
+    assert [event.chunk_info.chunks for event in told if isinstance(event, ChunkSentEvent)] == [(0,), (0, 1), (0, 1, 2)]
+    assert {event.chunk_info.total_chunks for event in told if isinstance(event, ChunkSentEvent)} == {3}
+
+
+def test_acknowledged_progress_follows_the_specified_example() -> None:
+    sends = make(data_count=5, content_count=5)
+    for ordinal in (0, 1, 3, 2, 4):
+        sends.on_acknowledged("s", ordinal, "bob")
+    assert [event.chunk_info.chunks for event in events(sends) if isinstance(event, ChunkAcknowledgedEvent)] == [
+        (0,), (0, 1), (0, 1, 3), (0, 1, 2, 3), (0, 1, 2, 3, 4),
+    ]
+
+
+def test_sent_needs_parity_too_and_comes_once() -> None:
+    sends = make()
+    propagate(sends, 3)
+    assert not any(isinstance(event, MessageSentEvent) for event in events(sends))
+    sends.on_propagated("s", 3)
+    sends.on_propagated("s", 3)
+    assert [event for event in events(sends) if isinstance(event, MessageSentEvent)] == [MessageSentEvent("r", "m")]
+
+
+def test_delivered_waits_for_sent() -> None:
+    sends = make()
+    propagate(sends, 3)
+    sends.on_reconstructible("s", "bob")
+    assert not any(isinstance(event, MessageDeliveredEvent) for event in events(sends))
+    sends.on_propagated("s", 3)
+    names = [event.name for event in events(sends)]
+    assert names == ["reliable:message:sent", "reliable:message:delivered"]
+
+
+def test_delivered_when_counts_and_names_participants() -> None:
+    two = make(2)
+    named = make(frozenset({"bob", "carol"}))
+    for sends in (two, named):
+        propagate(sends)
+        sends.on_reconstructible("s", "bob")
+        sends.on_reconstructible("s", "bob")
+        assert not any(isinstance(event, MessageDeliveredEvent) for event in events(sends))
+        sends.on_reconstructible("s", "dave" if sends is two else "carol")
+        (delivered,) = [event for event in events(sends) if isinstance(event, MessageDeliveredEvent)]
+        assert len(delivered.delivered_to) == 2
+        assert not sends.has_pending()
+
+
+def test_who_can_reconstruct_holds_every_chunk() -> None:
+    sends = make()
+    propagate(sends)
+    sends.on_acknowledged("s", 1, "bob")
+    events(sends)
+    sends.on_reconstructible("s", "bob")
+    acknowledged = [event for event in events(sends) if isinstance(event, ChunkAcknowledgedEvent)]
+    assert [event.chunk_info.chunks for event in acknowledged] == [(0, 1, 2)]
+
+
+def test_giving_up_names_the_stage_and_a_late_acknowledgement_still_delivers() -> None:
+    sends = make()
+    propagate(sends)
+    events(sends)
+    sends.on_given_up("s", 2)
+    sends.on_given_up("s", 2)
+    (error,) = events(sends)
+    assert isinstance(error, MessageSendErrorEvent)
+    assert error.stage == "delivery"
+    assert not sends.has_pending()
+    sends.on_reconstructible("s", "bob")
+    assert any(isinstance(event, MessageDeliveredEvent) for event in events(sends))
+
+
+def test_giving_up_before_everything_left_is_a_dispatch_error() -> None:
+    sends = make()
+    propagate(sends, 2)
+    events(sends)
+    sends.on_given_up("s", 4)
+    (error,) = events(sends)
+    assert isinstance(error, MessageSendErrorEvent)
+    assert error.stage == "dispatch"
+    assert error.error.startswith("2 of 4")
+
+
+def test_an_irrecoverable_segment_fails_the_message() -> None:
+    sends = make()
+    sends.on_irrecoverable("s", 1, "no proof")
+    chunk, message = events(sends)
+    assert isinstance(chunk, ChunkErrorEvent)
+    assert chunk.chunk_info.chunks == (1,)
+    assert isinstance(message, MessageSendErrorEvent)
+    assert message.stage == "dispatch"
+
+
+def test_a_restart_keeps_progress_and_repeats_what_was_not_announced() -> None:
+    sends = make()
+    propagate(sends)
+    sends.on_reconstructible("s", "bob")
+    outcomes = [outcome for _, outcome in sends.poll_events() if outcome is not None]
+    assert outcomes == [("s", "sent"), ("s", "delivered")]
+    sends.on_announced("s", "sent")
+    stored = {key: value for (kind, key), value in sends.poll_persist().items() if kind == SEND and value is not None}
+    resumed = OutgoingSends("any", lambda kind: True)
+    resumed.restore(stored)
+    assert [event.name for event in events(resumed)] == ["reliable:message:delivered"]
+    record = resumed.of_request("r")
+    assert record is not None
+    assert record.delivered_to == ["bob"]
+    assert not resumed.has_pending()
+
+
+def test_settled_sends_are_forgotten_beyond_the_bound(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("shardwire.channel.outgoing.SETTLED_REMEMBERED_MAX", 2)
+    sends = OutgoingSends("any", lambda kind: False)
+    for number in range(4):
+        sends.register(f"s{number}", f"r{number}", "m", 1, 1)
+        sends.on_propagated(f"s{number}", 0)
+        sends.on_reconstructible(f"s{number}", "bob")
+    assert list(sends) == ["s2", "s3"]
+    assert sends.poll_persist()[SEND, b"s0"] is None
+    assert sends.of_request("r0") is None
+
+
+def test_equal_content_shares_one_send_and_its_outcomes() -> None:
+    sends = make(data_count=1, content_count=1)
+    propagate(sends, 1)
+    sends.on_reconstructible("s", "bob")
+    events(sends)
+    sends.attach("s", "r2")
+    assert [getattr(event, "request_id", None) for event in events(sends)] == ["r2", "r2"]
+
+
+def test_bits() -> None:
+    assert bits(0) == ()
+    assert bits(0b1011) == (0, 1, 3)

@@ -1,0 +1,164 @@
+"""The rate limit: epochs, both counting rules, the reserve, the ephemeral threshold, and what survives a restart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter
+from shardwire.channel.records import RATE, RateRecord
+from shardwire.config import RateLimitConfig
+from shardwire.sds.outputs import TransmitKind
+
+EPOCH_MS = 10_000
+CONFIG = RateLimitConfig(
+    enabled=True, epoch_size_ms=EPOCH_MS, messages_per_epoch=10, counts="segment", ack_reserve=0.0
+)
+
+
+def stored(limiter: RateLimiter) -> RateRecord:
+    value = limiter.poll_persist()[RATE, b""]
+    assert value is not None
+    return RateRecord.decode(value)
+
+
+def spend(limiter: RateLimiter, kind: TransmitKind, epoch_ms: int) -> int:
+    count = 0
+    while kind in limiter.allowed_kinds(epoch_ms) and count < 1_000:
+        limiter.count(kind)
+        count += 1
+    return count
+
+
+def test_quota_is_spent_and_comes_back_with_the_next_epoch() -> None:
+    limiter = RateLimiter(CONFIG)
+    assert spend(limiter, TransmitKind.FIRST, 12_345) == 10
+    assert limiter.allowed_kinds(19_999) == frozenset()
+    assert limiter.resets_at_ms == 20_000
+    assert limiter.allowed_kinds(20_000) == ALL_KINDS
+
+
+def test_a_clock_that_steps_back_never_reopens_an_epoch() -> None:
+    limiter = RateLimiter(CONFIG)
+    assert spend(limiter, TransmitKind.FIRST, 25_000) == 10
+    assert limiter.allowed_kinds(15_000) == frozenset()
+    assert limiter.allowed_kinds(29_999) == frozenset()
+    assert spend(limiter, TransmitKind.FIRST, 30_000) == 10
+    assert limiter.allowed_kinds(25_000) == frozenset()
+
+
+def test_messages_count_once_and_their_further_segments_are_free() -> None:
+    limiter = RateLimiter(replace(CONFIG, counts="message"))
+    for kind in (TransmitKind.FURTHER, TransmitKind.RETRANSMISSION):
+        assert spend(limiter, kind, 0) == 1_000
+    assert limiter.used == 0
+    for kind in (TransmitKind.FIRST, TransmitKind.SYNC, TransmitKind.EPHEMERAL, TransmitKind.REPAIR):
+        limiter.count(kind)
+    assert limiter.used == 4
+    assert spend(limiter, TransmitKind.FIRST, 0) == 6
+    assert limiter.allowed_kinds(0) == {TransmitKind.FURTHER, TransmitKind.RETRANSMISSION}
+
+
+@pytest.mark.parametrize("kind", list(TransmitKind))
+def test_every_envelope_counts_under_the_segment_rule(kind: TransmitKind) -> None:
+    limiter = RateLimiter(CONFIG)
+    limiter.count(kind)
+    assert limiter.used == 1
+
+
+@pytest.mark.parametrize(
+    ("quota", "share", "reserve"), [(10, 0.1, 1), (11, 0.1, 2), (100, 0.1, 10), (1, 0.1, 0), (2, 0.9, 1), (5, 0.0, 0)]
+)
+def test_reserve_is_left_for_syncs_and_never_the_whole_quota(quota: int, share: float, reserve: int) -> None:
+    limiter = RateLimiter(replace(CONFIG, messages_per_epoch=quota, ack_reserve=share))
+    assert spend(limiter, TransmitKind.FIRST, 0) == quota - reserve
+    assert spend(limiter, TransmitKind.SYNC, 0) == reserve
+    assert limiter.used == quota
+
+
+def test_syncs_may_use_all_of_the_quota() -> None:
+    limiter = RateLimiter(replace(CONFIG, ack_reserve=0.5))
+    assert spend(limiter, TransmitKind.SYNC, 0) == 10
+
+
+def test_ephemeral_messages_are_dropped_from_the_threshold_on() -> None:
+    limiter = RateLimiter(replace(CONFIG, ephemeral_drop_threshold=0.9))
+    for _ in range(8):
+        limiter.count(TransmitKind.FIRST)
+    assert limiter.ephemeral_drop_reason(0) is None
+    limiter.count(TransmitKind.FIRST)
+    assert limiter.ephemeral_drop_reason(0) == "rate_limit_approached"
+    limiter.count(TransmitKind.FIRST)
+    assert limiter.ephemeral_drop_reason(0) == "rate_limit_reached"
+    assert limiter.ephemeral_drop_reason(EPOCH_MS) is None
+
+
+def test_disabled_limit_allows_everything_and_stores_nothing() -> None:
+    limiter = RateLimiter(RateLimitConfig())
+    assert spend(limiter, TransmitKind.FIRST, 0) == 1_000
+    assert limiter.poll_persist() == {}
+    assert limiter.ephemeral_drop_reason(0) is None
+    assert not limiter.status(0, 3, 30).enabled
+
+
+def test_restart_continues_the_count_of_the_epoch() -> None:
+    limiter = RateLimiter(CONFIG)
+    limiter.allowed_kinds(12_000)
+    for _ in range(7):
+        limiter.count(TransmitKind.FIRST)
+    resumed = RateLimiter(CONFIG, stored(limiter))
+    assert spend(resumed, TransmitKind.FIRST, 13_000) == 3
+    assert spend(resumed, TransmitKind.FIRST, 20_000) == 10
+
+
+def test_status_names_the_numbers() -> None:
+    limiter = RateLimiter(CONFIG)
+    limiter.allowed_kinds(12_000)
+    limiter.count(TransmitKind.FIRST)
+    status = limiter.status(12_000, queued=4, queued_bytes=400)
+    assert (status.used, status.total, status.resets_at_ms, status.queued, status.queued_bytes) == (
+        1, 10, 20_000, 4, 400,
+    )
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 200_000), st.sampled_from(list(TransmitKind)), st.booleans()), max_size=200
+    ),
+    quota=st.integers(1, 12),
+    counts=st.sampled_from(["message", "segment"]),
+    epoch_size_ms=st.sampled_from([1_000, 10_000, 60_000]),
+)
+def test_no_epoch_ever_carries_more_than_the_quota(
+    steps: list[tuple[int, TransmitKind, bool]], quota: int, counts: str, epoch_size_ms: int
+) -> None:
+    """Counted by the epoch of the clock when each left, over restarts and clocks that go to and fro."""
+    config = replace(CONFIG, messages_per_epoch=quota, counts=counts, epoch_size_ms=epoch_size_ms)
+    limiter = RateLimiter(config)
+    record: RateRecord | None = None
+    left: dict[int, int] = {}
+    for epoch_ms, kind, restart in steps:
+        if restart:
+            limiter = RateLimiter(config, record)
+        if kind not in limiter.allowed_kinds(epoch_ms):
+            continue
+        limiter.count(kind)
+        changes = limiter.poll_persist()
+        if changes:
+            value = changes[RATE, b""]
+            assert value is not None
+            record = RateRecord.decode(value)
+        if counts == "segment" or kind not in (TransmitKind.FURTHER, TransmitKind.RETRANSMISSION):
+            epoch = epoch_ms // epoch_size_ms
+            left[epoch] = left.get(epoch, 0) + 1
+    assert max(left.values(), default=0) <= quota
+
+
+def test_a_changed_epoch_size_does_not_reopen_what_was_used() -> None:
+    record = RateRecord(epoch=1, epoch_size_ms=60_000, used=10)
+    limiter = RateLimiter(CONFIG, record)
+    assert limiter.allowed_kinds(70_000) == frozenset()
+    assert limiter.allowed_kinds(120_000) == ALL_KINDS

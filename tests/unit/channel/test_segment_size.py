@@ -1,0 +1,130 @@
+"""What is left for a segment: no wire message may ever exceed the node's maximum."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardwire._native import WakuMessage
+from shardwire.channel.segment_size import cipher_overhead_bytes, divide_message
+from shardwire.config import ChannelConfig, SegmentationConfig
+from shardwire.errors import ConfigError
+from shardwire.segmentation import segment
+
+TOPIC = "/shardwire/1/test/proto"
+
+
+class PaddingCipher:
+    """A block cipher: its overhead depends on the length, and it does not say how."""
+
+    def encrypt(self, content: bytes) -> bytes:
+        return bytes(16) + content + bytes(16 - len(content) % 16)
+
+    async def decrypt(self, payload: bytes) -> bytes:
+        return payload
+
+
+class AsyncCipher:
+    async def encrypt(self, content: bytes) -> bytes:
+        return content + bytes(28)
+
+
+class StatingCipher:
+    overhead_bytes: object = 33
+
+    def encrypt(self, content: bytes) -> bytes:
+        raise AssertionError("the overhead is stated")
+
+
+def test_overhead_is_stated_or_measured() -> None:
+    assert asyncio.run(cipher_overhead_bytes(None)) == 0
+    assert asyncio.run(cipher_overhead_bytes(PaddingCipher())) == 32
+    assert asyncio.run(cipher_overhead_bytes(AsyncCipher())) == 28  # type: ignore[arg-type]
+    assert asyncio.run(cipher_overhead_bytes(StatingCipher())) == 33  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("stated", [-1, 1.5, "33", True])
+def test_a_stated_overhead_must_be_a_count(stated: object) -> None:
+    cipher = StatingCipher()
+    cipher.overhead_bytes = stated
+    with pytest.raises(ConfigError, match="overhead_bytes"):
+        asyncio.run(cipher_overhead_bytes(cipher))  # type: ignore[arg-type]
+
+
+def test_the_configured_size_is_kept_on_a_waku_node() -> None:
+    budget = divide_message(
+        ChannelConfig.logos(), max_message_size_bytes=150_000, content_topic=TOPIC, channel_id="c", sender_id="alice",
+        cipher_bytes=33,
+    )
+    assert budget.segmentation.segment_size_bytes == 102_400
+    assert budget.header_bytes_max > 40_000
+
+
+def test_a_small_node_shrinks_segment_and_header() -> None:
+    config = ChannelConfig.logos(segmentation=SegmentationConfig(enable_reed_solomon=True))
+    budget = divide_message(
+        config, max_message_size_bytes=4_096, content_topic=TOPIC, channel_id="c", sender_id="alice", cipher_bytes=33
+    )
+    assert 1_000 < budget.segmentation.segment_size_bytes < 4_000
+    assert budget.segmentation.segment_size_bytes % 64 == 0
+
+
+def test_a_node_that_is_too_small_is_refused_with_the_size_it_needs() -> None:
+    arguments = {"content_topic": TOPIC, "channel_id": "c", "sender_id": "alice", "cipher_bytes": 0}
+    with pytest.raises(ConfigError, match="must be at least") as refused:
+        divide_message(ChannelConfig.logos(), max_message_size_bytes=600, **arguments)  # type: ignore[arg-type]
+    least = int(str(refused.value).rsplit(" ", 1)[1])
+    divide_message(ChannelConfig.logos(), max_message_size_bytes=least, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError):
+        divide_message(ChannelConfig.logos(), max_message_size_bytes=least - 1, **arguments)  # type: ignore[arg-type]
+
+
+@given(
+    max_message_size_bytes=st.integers(1_500, 200_000),
+    wire_format=st.sampled_from(["raw", "draft", "lip243"]),
+    segment_size_bytes=st.integers(3, 1_700).map(lambda count: 64 * count),
+    reed_solomon=st.booleans(),
+    meta_bytes=st.integers(0, 64),
+    cipher_bytes=st.integers(0, 64),
+    sender_id=st.text(min_size=1, max_size=40),
+)
+def test_the_largest_sds_message_fits_the_node(
+    max_message_size_bytes: int,
+    wire_format: str,
+    segment_size_bytes: int,
+    reed_solomon: bool,
+    meta_bytes: int,
+    cipher_bytes: int,
+    sender_id: str,
+) -> None:
+    """Envelope, proof, cipher, header at its limit and the largest segment together stay within the maximum."""
+    config = ChannelConfig.logos(
+        segmentation=SegmentationConfig(
+            wire_format=wire_format,  # type: ignore[arg-type]
+            segment_size_bytes=segment_size_bytes,
+            enable_reed_solomon=reed_solomon,
+        ),
+        envelope_meta=bytes(meta_bytes) or None,
+    )
+    budget = divide_message(
+        config, max_message_size_bytes=max_message_size_bytes, content_topic=TOPIC, channel_id="channel",
+        sender_id=sender_id, cipher_bytes=cipher_bytes,
+    )
+    size = budget.segmentation.segment_size_bytes
+    assert size <= segment_size_bytes
+    payload = bytes(range(256)) * (3 * size // 256 + 1)
+    largest = max(map(len, segment(payload, budget.segmentation)))
+    assert largest <= budget.content_bytes_max
+    message = WakuMessage(
+        payload=bytes(largest + budget.header_bytes_max + cipher_bytes),
+        content_topic=TOPIC,
+        version=0xFFFFFFFF,
+        timestamp_ns=-1,
+        meta=config.envelope_meta,
+        rate_limit_proof=bytes(384),
+        ephemeral=True,
+    )
+    assert len(message.encode()) <= max_message_size_bytes

@@ -1,0 +1,227 @@
+"""Callbacks and iterators: who hears what, in which order, and what a slow or broken listener does to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from shardwire.channel.subscriptions import Subscriptions
+from shardwire.errors import ConfigError
+from shardwire.events import (
+    EVENT_TYPES,
+    CallbackErrorEvent,
+    ChannelEvent,
+    MessageReceivedEvent,
+    MessageSendErrorEvent,
+    MessageSentEvent,
+)
+
+RECEIVED = MessageReceivedEvent(b"payload", "alice", "ab")
+SENT = MessageSentEvent("request", "ab")
+
+
+def run(scenario: Callable[[Subscriptions], Awaitable[None]]) -> None:
+    async def main() -> None:
+        subscriptions = Subscriptions()
+        task = asyncio.create_task(subscriptions.run_announcements())
+        await scenario(subscriptions)
+        subscriptions.end()
+        await asyncio.wait_for(task, 5)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", EVENT_TYPES)
+def test_every_name_and_class_subscribes(kind: type[ChannelEvent]) -> None:
+    async def scenario(subscriptions: Subscriptions) -> None:
+        for name in (*kind.names, kind, ChannelEvent):
+            unsubscribe = subscriptions.on(name, lambda event: None)
+            assert subscriptions.wants(kind)
+            unsubscribe()
+            unsubscribe()
+            assert not subscriptions.wants(kind)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("event", ["message:received", "", MessageReceivedEvent(b"x", "a", "b"), int, None])
+def test_unknown_events_are_refused(event: object) -> None:
+    async def scenario(subscriptions: Subscriptions) -> None:
+        with pytest.raises(ConfigError, match="must be an event class or one of"):
+            subscriptions.on(event, lambda event: None)  # type: ignore[arg-type]
+
+    run(scenario)
+
+
+def test_a_callback_must_be_callable() -> None:
+    async def scenario(subscriptions: Subscriptions) -> None:
+        with pytest.raises(ConfigError, match="must be callable"):
+            subscriptions.on(MessageSentEvent, "not callable")  # type: ignore[arg-type]
+
+    run(scenario)
+
+
+def test_delivery_error_name_hears_only_that_stage() -> None:
+    heard: list[str] = []
+    every: list[str] = []
+
+    async def scenario(subscriptions: Subscriptions) -> None:
+        subscriptions.on("reliable:message:delivery-error", lambda event: heard.append(event.stage))
+        subscriptions.on("reliable:message:send-error", lambda event: every.append(event.stage))
+        subscriptions.announce(MessageSendErrorEvent("r", "m", "text", "dispatch"))
+        subscriptions.announce(MessageSendErrorEvent("r", "m", "text", "delivery"))
+        await subscriptions.await_announced(5)
+
+    run(scenario)
+    assert heard == ["delivery"]
+    assert every == ["dispatch", "delivery"]
+
+
+def test_a_callback_that_raises_is_reported_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[ChannelEvent] = []
+
+    def broken(event: ChannelEvent) -> None:
+        raise ValueError("secret payload")
+
+    async def broken_async(event: ChannelEvent) -> None:
+        raise asyncio.CancelledError
+
+    async def scenario(subscriptions: Subscriptions) -> None:
+        subscriptions.on(MessageSentEvent, broken)
+        subscriptions.on(MessageSentEvent, broken_async)
+        subscriptions.on(MessageSentEvent, heard.append)
+        subscriptions.on(CallbackErrorEvent, heard.append)
+        subscriptions.on(CallbackErrorEvent, broken)
+        subscriptions.announce(SENT)
+        await subscriptions.await_announced(5)
+
+    run(scenario)
+    assert heard[0] == SENT
+    assert [type(event.error) for event in heard[1:] if isinstance(event, CallbackErrorEvent)] == [
+        ValueError, asyncio.CancelledError,
+    ]
+    assert "secret" not in caplog.text
+    assert "ValueError" in caplog.text
+
+
+def test_done_follows_the_callbacks_and_comes_at_once_without_listeners() -> None:
+    order: list[str] = []
+
+    async def slow(event: ChannelEvent) -> None:
+        await asyncio.sleep(0)
+        order.append("callback")
+
+    async def scenario(subscriptions: Subscriptions) -> None:
+        subscriptions.announce(SENT, lambda: order.append("nobody"))
+        subscriptions.on(MessageSentEvent, slow)
+        subscriptions.announce(SENT, lambda: order.append("done"))
+        await subscriptions.await_announced(5)
+
+    run(scenario)
+    assert order == ["nobody", "callback", "done"]
+
+
+def test_hand_over_waits_for_every_callback_and_iterator() -> None:
+    order: list[str] = []
+
+    async def slow(event: ChannelEvent) -> None:
+        await asyncio.sleep(0.01)
+        order.append("callback")
+
+    async def scenario(subscriptions: Subscriptions) -> None:
+        subscriptions.on(MessageReceivedEvent, slow)
+        iterator = subscriptions.iterate()
+
+        async def read() -> None:
+            async for _ in iterator:
+                order.append("taken")
+                await asyncio.sleep(0.05)
+                order.append("asks for the next")
+
+        reader = asyncio.create_task(read())
+        await subscriptions.hand_over(RECEIVED)
+        order.append("done")
+        reader.cancel()
+        await asyncio.gather(reader, return_exceptions=True)
+
+    run(scenario)
+    assert order == ["taken", "callback", "asks for the next", "done"]
+
+
+def test_hand_over_waits_for_somebody_to_listen() -> None:
+    heard: list[ChannelEvent] = []
+
+    async def scenario(subscriptions: Subscriptions) -> None:
+        task = asyncio.create_task(subscriptions.hand_over(RECEIVED))
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        subscriptions.on("message-received", heard.append)
+        await asyncio.wait_for(task, 5)
+
+    run(scenario)
+    assert heard == [RECEIVED]
+
+
+@pytest.mark.parametrize("how", ["break", "aclose"])
+def test_an_iterator_that_leaves_holds_nothing_up(how: str) -> None:
+    async def scenario(subscriptions: Subscriptions) -> None:
+        async def read() -> None:
+            iterator = subscriptions.iterate()
+            async for _ in iterator:
+                if how == "aclose":
+                    await iterator.aclose()
+                break
+
+        reader = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        task = asyncio.create_task(subscriptions.hand_over(RECEIVED))
+        await reader
+        gc.collect()
+        await asyncio.wait_for(task, 5)
+        assert not subscriptions.wants(MessageReceivedEvent)
+
+    run(scenario)
+
+
+def test_iterators_end_with_the_channel_after_what_they_hold() -> None:
+    async def main() -> list[ChannelEvent]:
+        subscriptions = Subscriptions()
+        task = asyncio.create_task(subscriptions.run_announcements())
+        iterator = subscriptions.iterate()
+        subscriptions.announce(SENT)
+        await subscriptions.await_announced(5)
+        subscriptions.end()
+        await task
+        events = [event async for event in iterator]
+        assert [event async for event in subscriptions.iterate()] == []
+        return events
+
+    assert asyncio.run(main()) == [SENT]
+
+
+def test_a_slow_iterator_loses_cumulative_chunk_events_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shardwire.events import ChunkInfo, ChunkSentEvent
+
+    monkeypatch.setattr("shardwire.channel.subscriptions.ANNOUNCEMENTS_MAX", 10)
+
+    async def main() -> list[ChannelEvent]:
+        subscriptions = Subscriptions()
+        task = asyncio.create_task(subscriptions.run_announcements())
+        iterator = subscriptions.iterate()
+        for number in range(40):
+            subscriptions.announce(ChunkSentEvent("m", "r", ChunkInfo((number,), 40)))
+            if number % 10 == 0:
+                subscriptions.announce(MessageSentEvent(str(number), "m"))
+        await subscriptions.await_announced(5)
+        subscriptions.end()
+        await task
+        return [event async for event in iterator]
+
+    events = asyncio.run(main())
+    assert [event.request_id for event in events if isinstance(event, MessageSentEvent)] == ["0", "10", "20", "30"]
+    chunks = [event for event in events if isinstance(event, ChunkSentEvent)]
+    assert len(chunks) <= 11
+    assert chunks[-1].chunk_info.chunks == (39,)
