@@ -1,0 +1,23 @@
+"""Archives of network traffic on Spark: column functions and reconstruction over the native core (extra `spark`)."""
+
+from __future__ import annotations
+
+from shardwire.spark import functions, pandas_functions
+from shardwire.spark.reconstruct import reconstruct
+from shardwire.spark.segments import segment_messages, with_keccak256
+from shardwire.spark.session import job_session, local_cluster_session
+from shardwire.spark.sql import register
+from shardwire.spark.unwrap import Decrypt, decrypt
+
+__all__ = [
+    "Decrypt",
+    "decrypt",
+    "functions",
+    "job_session",
+    "local_cluster_session",
+    "pandas_functions",
+    "reconstruct",
+    "register",
+    "segment_messages",
+    "with_keccak256",
+]

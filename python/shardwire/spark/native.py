@@ -1,0 +1,42 @@
+"""The native module as the executors call it: a configuration in, Arrow in, Arrow out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from shardwire import _native
+from shardwire.config import SegmentationConfig
+
+# Spark reads the annotations of a UDF at run time, where pyarrow's classes take no parameters.
+if TYPE_CHECKING:
+    Array: TypeAlias = pa.Array[Any]
+else:
+    Array = pa.Array
+
+
+def parameters(config: SegmentationConfig) -> _native.SegmentationParameters:
+    """The native form of a configuration; made where it is used, because it does not travel in a plan."""
+    return _native.SegmentationParameters(
+        segment_size_bytes=config.segment_size_bytes,
+        enable_reed_solomon=config.enable_reed_solomon,
+        parity_rate=config.parity_rate,
+        parity_for_single_segment=config.parity_for_single_segment,
+        erasure_code=config.erasure_code,
+        wire_format=config.wire_format,
+        max_total_segments=config.max_total_segments,
+        max_tail_candidates=config.max_tail_candidates or config.segment_size_bytes,
+    )
+
+
+def batch_of(columns: Mapping[str, Array]) -> pa.RecordBatch:
+    """A record batch of named columns."""
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def flat(batches: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """One stream of what several calls returned."""
+    for group in batches:
+        yield from group

@@ -1,0 +1,234 @@
+"""Messages from segments: one row a message, whatever became of it.
+
+The plan: wire messages are unwrapped where they lie; segments of one message meet by hash in one partition, sorted, so
+that a native state machine passes over them once with a bounded window of messages. Nothing is collected on the driver,
+no group is held whole by Python, and a retried task gives the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+
+from shardwire import _native
+from shardwire.config import SegmentationConfig
+from shardwire.errors import ConfigError
+from shardwire.spark.native import flat, parameters
+from shardwire.spark.schema import MESSAGE_FIELDS
+from shardwire.spark.unwrap import UnwrapSegments, UnwrapStep, check_steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# What the state machine takes in, after the columns of `by`; the prefix keeps clear of the user's own names.
+SEGMENT_COLUMNS = tuple(f"shardwire_{name}" for name in ("hash", "send_id", "payload", "timestamp", "sender", "error"))
+HASH, SEND_ID, PAYLOAD, TIMESTAMP, SENDER, ERROR = SEGMENT_COLUMNS
+
+_SEGMENT_TYPES = (BinaryType(), StringType(), BinaryType(), LongType(), StringType(), StringType())
+
+
+def reconstruct(
+    df: DataFrame,
+    config: SegmentationConfig | None = None,
+    *,
+    payload: str = "payload",
+    by: Sequence[str] = (),
+    key: str | None = None,
+    include_payload: bool = True,
+    unwrap: Sequence[UnwrapStep] = (),
+    timestamp: str | None = None,
+    sender: str | None = None,
+) -> DataFrame:
+    """Reconstructs messages from a DataFrame of segments or of the wire messages around them. Lazy.
+
+    A row a send where SDS message ids tell sends apart ("<32 hex>.<ordinal>"), otherwise a row a hash with `copies`.
+    Its columns are those of `by`, then: entire_message_hash, payload (null where `include_payload` is False or the
+    message is not there), payload_length, status, data_segment_count, parity_segment_count, segments_received (places
+    of which at least one segment came), duplicates, conflicts (rivals of a segment that came first), first_timestamp,
+    last_timestamp (ns), senders (up to 64, sorted), erasure_code (where parity was needed), send_id, copies,
+    data_segments_recovered, error. The status is
+
+    * "complete": every data segment came and the payload hashes to what they claim;
+    * "recovered": it does after parity replaced some of them;
+    * "incomplete": too few segments came;
+    * "invalid": no choice among the segments hashes to it. Messages that cannot be read at all are counted in one row
+      (per `by`) without a hash.
+
+    A payload that arrives padded, with duplicates or among forged segments is found as `Reassembler` finds it. One
+    message holds at most `limits.buffered_bytes_per_sender_max` bytes and `limits.candidates_per_slot_max` rivals a
+    place; what is beyond is counted and let go.
+
+    Args:
+        df: One wire message a row.
+        config: How the payloads were segmented.
+        payload: The column with the message's bytes (binary); rows where it is null are left out.
+        by: Columns that keep messages apart beside their hash.
+        key: A binary column that holds `entire_message_hash` already, which spares a pass over the payloads.
+        include_payload: Whether the payloads themselves are wanted.
+        unwrap: What is around the segments, outermost first: "waku", `decrypt(...)`, "sds" or "sds-nim".
+        timestamp: A column of nanoseconds (bigint) or a timestamp column. None: `timestamp` where there is one. A Waku
+            message's own timestamp goes before it.
+        sender: A string column with who sent the row; an SDS message's own sender goes before it.
+
+    Returns:
+        A lazy DataFrame, a row a message.
+
+    Raises:
+        ConfigError: A column is missing, has another type or clashes with one of ours; an unknown step; `key` together
+            with `unwrap`.
+    """
+    config = config or SegmentationConfig()
+    steps = check_steps(unwrap)
+    by = check_columns(df, by)
+    if key is not None and steps:
+        raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
+    if key is not None:
+        segments = keyed_segments(df, key, payload, by, timestamp, sender)
+    else:
+        segments = unwrapped_segments(df, config, payload, by, steps, timestamp, sender)
+    return reconstruct_segments(segments, config, by, include_payload)
+
+
+def check_columns(df: DataFrame, by: Sequence[str]) -> list[str]:
+    """The columns of `by` as a list.
+
+    Raises:
+        ConfigError: A column is missing or has a name that the result needs.
+    """
+    if isinstance(by, str):
+        raise ConfigError(f"by is {by!r}: it must be a list of columns, for example [{by!r}]")
+    taken = set(MESSAGE_FIELDS.names) | set(SEGMENT_COLUMNS)
+    for name in by:
+        if name not in df.columns:
+            raise ConfigError(f"by names the column {name!r}: the DataFrame has {', '.join(df.columns)}")
+        if name in taken:
+            raise ConfigError(f"by names the column {name!r}, which the result needs: rename it before")
+    if len(set(by)) < len(by):
+        raise ConfigError(f"by names a column twice: {', '.join(by)}")
+    return list(by)
+
+
+def keyed_segments(
+    df: DataFrame, key: str, payload: str, by: Sequence[str], timestamp: str | None, sender: str | None
+) -> DataFrame:
+    """Bare segments whose hash is a column already."""
+    return df.where(typed_column(df, payload, "payload", "binary").isNotNull()).select(
+        *by,
+        typed_column(df, key, "key", "binary").alias(HASH),
+        F.lit(None).cast("string").alias(SEND_ID),
+        F.col(payload).alias(PAYLOAD),
+        _nanoseconds(df, timestamp).alias(TIMESTAMP),
+        _sender(df, sender).alias(SENDER),
+        F.lit(None).cast("string").alias(ERROR),
+    )
+
+
+def unwrapped_segments(
+    df: DataFrame,
+    config: SegmentationConfig,
+    payload: str,
+    by: Sequence[str],
+    steps: tuple[UnwrapStep, ...],
+    timestamp: str | None,
+    sender: str | None,
+) -> DataFrame:
+    """Segments with their hash, out of what wraps them: one pass over the payloads where they lie."""
+    messages = df.select(
+        *by,
+        typed_column(df, payload, "payload", "binary").alias(PAYLOAD),
+        _nanoseconds(df, timestamp).alias(TIMESTAMP),
+        _sender(df, sender).alias(SENDER),
+    )
+    unwrapping = UnwrapSegments(len(by), steps, config.wire_format, config.max_total_segments)
+    return messages.mapInArrow(on_executors(unwrapping), segment_schema(df, by))
+
+
+def segment_schema(df: DataFrame, by: Sequence[str]) -> StructType:
+    """The columns of `by` and of a segment on its way to the state machine."""
+    ours = [StructField(name, kind) for name, kind in zip(SEGMENT_COLUMNS, _SEGMENT_TYPES, strict=True)]
+    return StructType([*(df.schema[name] for name in by), *ours])
+
+
+def message_schema(segments: DataFrame, by: Sequence[str]) -> StructType:
+    """The columns of `by` and of a message."""
+    return StructType([*(segments.schema[name] for name in by), *MESSAGE_FIELDS.fields])
+
+
+def reconstruct_segments(
+    segments: DataFrame, config: SegmentationConfig, by: Sequence[str], include_payload: bool
+) -> DataFrame:
+    """The step across the network: segments of one message meet, sorted, and become its row."""
+    # The hash goes first: its first bytes decide nearly every comparison of the sort.
+    order = [HASH, SEND_ID, *by]
+    together = segments.repartition(*order).sortWithinPartitions(*order)
+    reconstruction = Reconstruction(config, len(by), include_payload)
+    return together.mapInArrow(on_executors(reconstruction), message_schema(segments, by))
+
+
+@dataclass(frozen=True, slots=True)
+class Reconstruction:
+    """Runs on executors: sorted segments in, messages out; a batch is one native call."""
+
+    config: SegmentationConfig
+    by_count: int
+    include_payload: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        limits = self.config.limits
+        machine = _native.ArrowReconstructor(
+            parameters(self.config),
+            by_count=self.by_count,
+            include_payload=self.include_payload,
+            candidates_per_slot_max=limits.candidates_per_slot_max,
+            held_bytes_max=limits.buffered_bytes_per_sender_max,
+            work_budget=limits.work_budget,
+        )
+        yield from flat(map(machine.push, batches))
+        yield from machine.finish()
+
+
+def on_executors(
+    run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What `mapInArrow` takes: Spark looks for the code of a plain function, which a callable object does not have."""
+    return partial(_run, run)
+
+
+def _run(
+    run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    return run(batches)
+
+
+def typed_column(df: DataFrame, name: str, role: str, wanted: str) -> Column:
+    """A column of a certain type.
+
+    Raises:
+        ConfigError: The DataFrame has no such column, or it has another type.
+    """
+    if name not in df.columns:
+        raise ConfigError(f"{role} names the column {name!r}: the DataFrame has {', '.join(df.columns)}")
+    found = df.schema[name].dataType.simpleString()
+    if found != wanted:
+        raise ConfigError(f"{role} names the column {name!r} of type {found}: it must be {wanted}")
+    return F.col(name)
+
+
+def _nanoseconds(df: DataFrame, name: str | None) -> Column:
+    if name is None:
+        if "timestamp" not in df.columns:
+            return F.lit(None).cast("bigint")
+        name = "timestamp"
+    if name in df.columns and isinstance(df.schema[name].dataType, TimestampType):
+        return F.unix_micros(F.col(name)) * 1000
+    return typed_column(df, name, "timestamp", "bigint")
+
+
+def _sender(df: DataFrame, name: str | None) -> Column:
+    return F.lit(None).cast("string") if name is None else typed_column(df, name, "sender", "string")

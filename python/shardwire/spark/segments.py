@@ -1,0 +1,101 @@
+"""Segments from messages, and hashes of whole DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from shardwire import _native
+from shardwire.config import SegmentationConfig
+from shardwire.errors import ConfigError
+from shardwire.spark.functions import keccak256_array
+from shardwire.spark.native import batch_of, parameters
+from shardwire.spark.reconstruct import on_executors, typed_column
+from shardwire.spark.schema import SEGMENT_FIELDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def with_keccak256(
+    df: DataFrame, column: str = "payload", *, output: str = "keccak256", keep_column: bool = True
+) -> DataFrame:
+    """The DataFrame with the Keccak-256 of a binary column, in one pass over whole batches. Lazy.
+
+    Args:
+        df: Any DataFrame.
+        column: The column that is hashed.
+        output: The column that is added.
+        keep_column: False leaves the hashed column out, which spares its way back from Python to Java.
+
+    Raises:
+        ConfigError: The column is missing or not binary, or `output` is taken.
+    """
+    typed_column(df, column, "column", "binary")
+    if output in df.columns:
+        raise ConfigError(f"output is {output!r}, a column that the DataFrame has already: give another name")
+    kept = [name for name in df.columns if keep_column or name != column]
+    schema = StructType([*(df.schema[name] for name in kept), StructField(output, BinaryType())])
+    # The hashed column last, so that the others keep their positions.
+    arranged = df.select(*(name for name in df.columns if name != column), column)
+    return arranged.mapInArrow(on_executors(_Hash(column, output, tuple(kept))), schema)
+
+
+def segment_messages(df: DataFrame, config: SegmentationConfig | None = None, *, payload: str = "payload") -> DataFrame:
+    """A row a segment for every payload. Lazy.
+
+    Columns: those of `df` without the payload, then entire_message_hash, segment (the bytes to transmit), segment_index
+    (data segments first), is_parity, data_segment_count, parity_segment_count, error. A payload that does not fit one
+    message has one row with an `error` and no segment; a null payload has none. Under `draft` a small payload is its
+    own only segment, with both counts 0.
+
+    Args:
+        df: One payload a row.
+        config: How payloads are segmented.
+        payload: The column with the payloads (binary).
+
+    Raises:
+        ConfigError: The column is missing or not binary, or a column has a name that the result needs.
+    """
+    typed_column(df, payload, "payload", "binary")
+    kept = [name for name in df.columns if name != payload]
+    taken = sorted(set(kept) & set(SEGMENT_FIELDS.names))
+    if taken:
+        raise ConfigError(
+            f"the DataFrame has the columns {', '.join(taken)}, which the result needs: rename them before"
+        )
+    schema = StructType([*(df.schema[name] for name in kept), *SEGMENT_FIELDS.fields])
+    messages = df.where(F.col(payload).isNotNull()).select(*kept, payload)
+    return messages.mapInArrow(on_executors(_Segmentation(config or SegmentationConfig())), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hash:
+    column: str
+    output: str
+    kept: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = {name: batch.column(name) for name in self.kept}
+            columns[self.output] = keccak256_array(batch.column(self.column))
+            yield batch_of(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Segmentation:
+    config: SegmentationConfig
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        native_parameters = parameters(self.config)
+        for batch in batches:
+            *kept, payload = batch.columns
+            segments = _native.arrow_segment_rows(payload, native_parameters)
+            row = segments.column("row")
+            columns = {name: column.take(row) for name, column in zip(batch.schema.names[:-1], kept, strict=True)}
+            yield batch_of({**columns, **{name: segments.column(name) for name in SEGMENT_FIELDS.names}})

@@ -1,0 +1,196 @@
+"""What wraps segments on their way: Waku messages, encryption, SDS messages. Taken off on the executors."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import pyarrow as pa
+
+from shardwire import _native
+from shardwire.config import SegmentWireFormat
+from shardwire.encryption import AesGcmEncryption, ChaCha20Poly1305Encryption
+from shardwire.errors import ConfigError, DecryptionError
+from shardwire.spark.native import batch_of
+
+CipherName = Literal["chacha20-poly1305", "aes-256-gcm"]
+
+_CIPHERS: dict[CipherName, type[ChaCha20Poly1305Encryption] | type[AesGcmEncryption]] = {
+    "chacha20-poly1305": ChaCha20Poly1305Encryption,
+    "aes-256-gcm": AesGcmEncryption,
+}
+# The columns of a batch that is being unwrapped, see rust/python/src/arrow/unwrap.rs.
+STATE_COLUMNS = ("payload", "timestamp", "sender", "send_id", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Decrypt:
+    """A step that decrypts. It knows where the executors find the key, never the key itself.
+
+    Attributes:
+        key_file: Path of a key file on every executor.
+        key_env: Name of an environment variable of every executor with the keys in hexadecimal digits.
+        channel_id: The channel the messages belong to; None where they were encrypted without one.
+        cipher: The cipher.
+    """
+
+    key_file: str | None
+    key_env: str | None
+    channel_id: str | None
+    cipher: CipherName
+
+    def unwrap(self, state: pa.RecordBatch) -> pa.RecordBatch:
+        """The state with every payload decrypted; one that does not decrypt gives an error."""
+        encryption = _encryption(self)
+        payloads, errors = state.column("payload"), state.column("error").to_pylist()
+        contents: list[bytes | None] = []
+        for row, payload in enumerate(payloads):
+            content: bytes | None = None
+            if payload.is_valid:
+                try:
+                    content = encryption.decrypt(payload.as_py())
+                except DecryptionError as error:
+                    errors[row] = f"cannot be decrypted: {error}"
+            contents.append(content)
+        columns = {name: state.column(name) for name in STATE_COLUMNS}
+        columns["payload"] = pa.array(contents, type=pa.large_binary())
+        columns["error"] = pa.array(errors, type=pa.string())
+        return batch_of(columns)
+
+
+UnwrapStep = Literal["waku", "sds", "sds-nim"] | Decrypt
+
+
+def decrypt(
+    *,
+    key_file: str | os.PathLike[str] | None = None,
+    key_env: str | None = None,
+    channel_id: str | None = None,
+    cipher: CipherName = "chacha20-poly1305",
+) -> Decrypt:
+    """The step of `unwrap=` that decrypts what `shardwire.encryption` encrypted.
+
+    The keys are read on the executors when a task begins. They are in no plan, closure or log.
+
+    Args:
+        key_file: A key file as `from_key_file` reads it, at this path on every executor.
+        key_env: Instead: an environment variable of the executors with one or more keys in hexadecimal digits,
+            separated by spaces or commas.
+        channel_id: The id that the channel bound its encryption to, as every reliable channel does.
+        cipher: "chacha20-poly1305" or "aes-256-gcm".
+
+    Raises:
+        ConfigError: Neither or both of `key_file` and `key_env`, an unknown cipher, or a `key_env` that is no name:
+            a key itself does not belong there.
+    """
+    if (key_file is None) == (key_env is None):
+        raise ConfigError("decrypt takes either key_file or key_env: give one of them")
+    if cipher not in _CIPHERS:
+        raise ConfigError(f"cipher is {cipher!r}: it must be one of {', '.join(map(repr, _CIPHERS))}")
+    # Not quoted: what stands there may be a key.
+    if key_env is not None and (not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key_env) or _is_key(key_env)):
+        raise ConfigError("key_env is not the name of an environment variable: give its name, never the key")
+    return Decrypt(None if key_file is None else os.fspath(key_file), key_env, channel_id, cipher)
+
+
+def check_steps(steps: Sequence[UnwrapStep]) -> tuple[UnwrapStep, ...]:
+    """The steps as a tuple.
+
+    Raises:
+        ConfigError: A step is none of those there are.
+    """
+    if isinstance(steps, str):
+        raise ConfigError(f"unwrap is {steps!r}: it must be a list of steps, for example [{steps!r}]")
+    for step in steps:
+        if not isinstance(step, Decrypt) and step not in ("waku", "sds", "sds-nim"):
+            raise ConfigError(f"unwrap step {step!r} is unknown: it must be 'waku', decrypt(...), 'sds' or 'sds-nim'")
+    return tuple(steps)
+
+
+def unwrap_batch(state: pa.RecordBatch, steps: Sequence[UnwrapStep]) -> pa.RecordBatch:
+    """The state of a batch after every step, in order."""
+    for step in steps:
+        if isinstance(step, Decrypt):
+            state = step.unwrap(state)
+        elif step == "waku":
+            state = _native.arrow_unwrap_waku(state)
+        else:
+            state = _native.arrow_unwrap_sds(state, "spec" if step == "sds" else "nim")
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class UnwrapSegments:
+    """Runs on executors: wire messages in, segments with their message's hash out.
+
+    A batch has the `by` columns, then payload, timestamp and sender; what comes out is what `ArrowReconstructor`
+    takes in. Messages that carry nothing of the application are left out.
+    """
+
+    by_count: int
+    steps: tuple[UnwrapStep, ...]
+    wire_format: SegmentWireFormat
+    max_total_segments: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield self._unwrap(batch)
+
+    def _unwrap(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        by = {name: batch.column(position) for position, name in enumerate(batch.schema.names[: self.by_count])}
+        payload, timestamp, sender = (batch.column(self.by_count + offset) for offset in range(3))
+        nothing = pa.nulls(batch.num_rows, pa.string())
+        state = unwrap_batch(
+            batch_of(
+                {"payload": payload, "timestamp": timestamp, "sender": sender, "send_id": nothing, "error": nothing}
+            ),
+            self.steps,
+        )
+        state = _native.arrow_unwrap_segment(state, self.wire_format, self.max_total_segments)
+        columns = dict(by)
+        for name, column in (
+            ("hash", "entire_message_hash"),
+            ("send_id", "send_id"),
+            ("payload", "payload"),
+            ("timestamp", "timestamp"),
+            ("sender", "sender"),
+            ("error", "error"),
+        ):
+            columns[f"shardwire_{name}"] = state.column(column)
+        unwrapped = batch_of(columns)
+        payload, error = state.column("payload"), state.column("error")
+        if payload.null_count + error.null_count == batch.num_rows:
+            return unwrapped
+        kept = pa.compute.or_(payload.is_valid(), error.is_valid())
+        return unwrapped.filter(kept)
+
+
+def _is_key(text: str) -> bool:
+    return re.fullmatch(r"[0-9a-fA-F]{64}", text) is not None
+
+
+@lru_cache(maxsize=16)
+def _encryption(step: Decrypt) -> ChaCha20Poly1305Encryption | AesGcmEncryption:
+    kind = _CIPHERS[step.cipher]
+    by_file = step.key_file is not None
+    encryption = kind.from_key_file(str(step.key_file)) if by_file else kind(_keys_of(str(step.key_env)))
+    return encryption if step.channel_id is None else encryption.bind(step.channel_id)
+
+
+def _keys_of(variable: str) -> list[bytes]:
+    texts = os.environ.get(variable, "").replace(",", " ").split()
+    if not texts:
+        raise ConfigError(
+            f"the environment variable {variable} of an executor holds no key: set it to the keys' digits"
+        )
+    try:
+        return [bytes.fromhex(text) for text in texts]
+    except ValueError:
+        raise ConfigError(
+            f"the environment variable {variable} of an executor holds something that is no key: "
+            "each is 64 hexadecimal digits"
+        ) from None
