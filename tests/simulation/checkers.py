@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from shardwire.segmentation import segment
 from tests.simulation.participants import Participant, Received, Sent
-from tests.simulation.run import Evidence, channel_config
+from tests.simulation.run import Evidence, channel_config, named_receiver
 from tests.simulation.wire import read_payload, send_of, wire_messages
 from tests.simulation.worlds import IDLE_MS, SYNC_MIN_INTERVAL_MS
 
@@ -130,11 +130,11 @@ def check_outcomes(evidence: Evidence) -> list[str]:
             violations.append(f"{participant.name} has {evidence.pending[participant.name]} sends pending in the end")
         for sent in participant.sent:
             if not sent.plan.ephemeral and sent.request_id is not None:
-                violations += [f"{participant.name}: {text}" for text in _check_outcome(sent, participant)]
+                violations += [f"{participant.name}: {text}" for text in _check_outcome(evidence, sent, participant)]
     return violations
 
 
-def _check_outcome(sent: Sent, participant: Participant) -> list[str]:
+def _check_outcome(evidence: Evidence, sent: Sent, participant: Participant) -> list[str]:
     violations = []
     crashed_after = participant.life > sent.life
     lives = 1 + participant.life - sent.life
@@ -145,9 +145,19 @@ def _check_outcome(sent: Sent, participant: Participant) -> list[str]:
             violations.append(f"{_describe(sent)}: {len(sent.sent)} sent events")
         if sent.delivered and (not sent.sent or sent.delivered[0][0] < sent.sent[0][0]):
             violations.append(f"{_describe(sent)}: delivered before sent")
-        if not sent.delivered:
+        if not sent.delivered and sent.at_ms >= _awaited_joins_ms(evidence, participant):
             violations.append(f"{_describe(sent)}: never delivered; errors: {sent.errors}")
     return violations
+
+
+def _awaited_joins_ms(evidence: Evidence, participant: Participant) -> int:
+    """When everyone had joined whom `delivered_when` waits for: what was sent before may never reach a late joiner."""
+    world = evidence.world
+    if world.delivered_when == "all":
+        return max(world.joins_at_ms)
+    if world.delivered_when == "one named":
+        return world.joins_at_ms[world.names.index(named_receiver(world, participant.index))]
+    return min(join_ms for index, join_ms in enumerate(world.joins_at_ms) if index != participant.index)
 
 
 def check_rate(evidence: Evidence) -> list[str]:
@@ -229,7 +239,7 @@ def _whole_in_store(evidence: Evidence) -> set[str]:
         send_id = None if message is None else send_of(message.message_id)
         if message is not None and send_id is not None:
             held[send_id].add(message.message_id)
-    segmentation = channel_config(evidence.world, None).segmentation
+    segmentation = channel_config(evidence.world, 0, None).segmentation
     parity = segmentation.enable_reed_solomon
     whole = set()
     for sent in _all_sent(evidence):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from functools import partial
 
-from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig, SyncConfig
+from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig, SdsConfig, SegmentationConfig, SyncConfig
 from shardwire.events import MessageDeliveredEvent
 from shardwire.node import STORE, MemoryNetwork, NetworkConditions, TraceRecord, run_virtual
 from tests.simulation.disk import MountedDisk
@@ -65,21 +66,26 @@ def payload_of(world: World, plan: PlannedSend) -> bytes:
     return head + random.Random(f"{world.seed}/{plan.number}").randbytes(max(0, plan.size_bytes - len(head)))
 
 
-def channel_config(world: World, persistence: MountedDisk | None) -> ChannelConfig:
-    """The configuration of every participant."""
-    delivered_when: object = {
+def named_receiver(world: World, index: int) -> str:
+    """Whom a participant waits for where `delivered_when` names one."""
+    return world.names[1 if index == 0 else 0]
+
+
+def channel_config(world: World, index: int, persistence: MountedDisk | None) -> ChannelConfig:
+    """The configuration of one participant."""
+    choices: dict[str, DeliveredWhen] = {
         "any": "any",
-        "all": max(1, world.participants - 1),
-        "one named": frozenset({world.names[0]}) if world.participants > 1 else "any",
-    }[world.delivered_when]
+        "all": world.participants - 1,
+        "one named": frozenset({named_receiver(world, index)}),
+    }
     limit = world.rate_limit
     return ChannelConfig.logos(
         segmentation=SegmentationConfig(
             segment_size_bytes=world.segment_size_bytes,
             enable_reed_solomon=world.enable_reed_solomon,
             parity_rate=world.parity_rate,
-            erasure_code=world.erasure_code,  # type: ignore[arg-type]
-            wire_format=world.wire_format,  # type: ignore[arg-type]
+            erasure_code=world.erasure_code,
+            wire_format=world.wire_format,
         ),
         sds=SdsConfig(
             persistence=persistence,
@@ -94,9 +100,9 @@ def channel_config(world: World, persistence: MountedDisk | None) -> ChannelConf
             enabled=True,
             epoch_size_ms=limit.epoch_size_ms,
             messages_per_epoch=limit.messages_per_epoch,
-            counts=limit.counts,  # type: ignore[arg-type]
+            counts=limit.counts,
         ),
-        delivered_when=delivered_when,
+        delivered_when=choices[world.delivered_when],
         redelivery="at-most-once" if world.at_most_once else "at-least-once",
     )
 
@@ -138,7 +144,7 @@ async def _simulate(world: World) -> Evidence:
                 world,
                 index,
                 network,
-                lambda disk: channel_config(world, disk),
+                partial(channel_config, world, index),
                 KEY if world.encrypted else None,
                 check_delivered,
             )

@@ -10,6 +10,8 @@ import math
 import random
 from dataclasses import dataclass, field
 
+from shardwire.config import ErasureCode, RateCounts, SegmentWireFormat
+
 FAULT_KINDS = (
     "loss",
     "duplication",
@@ -105,7 +107,7 @@ class RateLimit:
 
     epoch_size_ms: int
     messages_per_epoch: int
-    counts: str
+    counts: RateCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +125,11 @@ class World:
     reorder_delay_ms: int
     commit_delay_ms: tuple[int, int]
     # Channel.
-    preset: str
     segment_size_bytes: int
-    wire_format: str
+    wire_format: SegmentWireFormat
     enable_reed_solomon: bool
     parity_rate: float
-    erasure_code: str
+    erasure_code: ErasureCode
     encrypted: bool
     at_most_once: bool
     delivered_when: str
@@ -172,12 +173,11 @@ def make_world(seed: int) -> World:
         reorder=rng.uniform(0.1, 0.5) if "reorder" in faults else 0.0,
         reorder_delay_ms=rng.randint(100, 3_000),
         commit_delay_ms=rng.choice(((0, 0), (0, 5), (1, 40))),
-        preset="logos",
         segment_size_bytes=segment_size_bytes,
         wire_format="lip243" if rng.random() < 0.2 else "raw",
         enable_reed_solomon=rng.random() < 0.5,
         parity_rate=rng.choice((0.125, 0.25, 0.5, 1.0)),
-        erasure_code=rng.choice(("leopard", "vandermonde")),
+        erasure_code="leopard" if rng.random() < 0.5 else "vandermonde",
         encrypted=rng.random() < 0.3,
         at_most_once=rng.random() < 0.2,
         delivered_when=rng.choice(("any", "all", "one named")),
@@ -289,7 +289,8 @@ def _draw_rate_limit(
     rng: random.Random, sends: tuple[PlannedSend, ...], calm_at_ms: int, segment_size_bytes: int
 ) -> RateLimit:
     """Tight enough that sends wait, wide enough that everything has left well before the world ends."""
-    counts = rng.choice(("message", "segment"))
+    choices: tuple[RateCounts, ...] = ("message", "segment")
+    counts = rng.choice(choices)
     epoch_size_ms = rng.randint(2_000, 10_000)
     by_sender: dict[int, int] = {}
     for send in sends:
