@@ -1,0 +1,30 @@
+//! Every case under criterion: `cargo bench [-- FILTER]`.
+//!
+//! Criterion measures one candidate after the other. For ratios, which want them interleaved, run
+//! the crate's binary.
+
+use std::time::Duration;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use shardwire_benches::{erasure, keccak};
+
+fn core(criterion: &mut Criterion) {
+    for case in keccak::cases().into_iter().chain(erasure::cases()) {
+        let mut group = criterion.benchmark_group(case.name);
+        group.throughput(Throughput::Bytes(case.bytes as u64));
+        for mut candidate in case.candidates {
+            group.bench_function(candidate.name, |bencher| bencher.iter(&mut candidate.run));
+        }
+        group.finish();
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2));
+    targets = core
+}
+criterion_main!(benches);
