@@ -110,17 +110,28 @@ impl Parameters {
     /// [`ParameterError`] naming the setting, its value and what is allowed.
     pub fn new(settings: Settings) -> Result<Self, ParameterError> {
         let refuse = |field, value: String, limit: String| {
-            Err(ParameterError { field, value, limit })
+            Err(ParameterError {
+                field,
+                value,
+                limit,
+            })
         };
         let size = settings.segment_size_bytes;
         let lip243 = settings.wire_format == WireFormat::Lip243;
-        let minimum = if lip243 { LIP243_RESERVE + SHARD_ALIGNMENT } else { 1 };
+        let minimum = if lip243 {
+            LIP243_RESERVE + SHARD_ALIGNMENT
+        } else {
+            1
+        };
         if !(minimum..=1 << 30).contains(&size) {
-            let limit = format!("from {minimum} to {} under {}", 1 << 30, settings.wire_format);
+            let limit = format!(
+                "from {minimum} to {} under {}",
+                1 << 30,
+                settings.wire_format
+            );
             return refuse("segment_size_bytes", size.to_string(), limit);
         }
-        let leopard =
-            settings.enable_reed_solomon && settings.erasure_code == ErasureCode::Leopard;
+        let leopard = settings.enable_reed_solomon && settings.erasure_code == ErasureCode::Leopard;
         if leopard && !lip243 && !size.is_multiple_of(SHARD_ALIGNMENT) {
             let nearest = (size + SHARD_ALIGNMENT / 2) / SHARD_ALIGNMENT * SHARD_ALIGNMENT;
             let nearest = nearest.max(SHARD_ALIGNMENT);
@@ -133,10 +144,18 @@ impl Parameters {
         }
         if !(2..=segment::TOTAL_SEGMENTS_MAX).contains(&settings.max_total_segments) {
             let limit = "from 2 to 256".to_owned();
-            return refuse("max_total_segments", settings.max_total_segments.to_string(), limit);
+            return refuse(
+                "max_total_segments",
+                settings.max_total_segments.to_string(),
+                limit,
+            );
         }
         if settings.max_tail_candidates == 0 {
-            return refuse("max_tail_candidates", "0".to_owned(), "at least 1".to_owned());
+            return refuse(
+                "max_tail_candidates",
+                "0".to_owned(),
+                "at least 1".to_owned(),
+            );
         }
         let chunk_size_bytes = if lip243 {
             (size - LIP243_RESERVE) / SHARD_ALIGNMENT * SHARD_ALIGNMENT
@@ -150,8 +169,10 @@ impl Parameters {
             data_segment_count_max: 0,
         };
         let total = u64::from(settings.max_total_segments);
-        parameters.data_segment_count_max =
-            (1..total).rev().find(|data| parameters.fits(*data)).unwrap_or(0);
+        parameters.data_segment_count_max = (1..total)
+            .rev()
+            .find(|data| parameters.fits(*data))
+            .unwrap_or(0);
         if parameters.data_segment_count_max == 0 {
             let limit = "at least 3 where a single segment has parity".to_owned();
             return refuse("max_total_segments", total.to_string(), limit);
@@ -172,7 +193,8 @@ impl Parameters {
 
     /// The largest payload of one message. draft sends payloads of one segment unmodified.
     pub fn max_payload_bytes(&self) -> usize {
-        self.chunk_size_bytes.saturating_mul(self.data_segment_count_max as usize)
+        self.chunk_size_bytes
+            .saturating_mul(self.data_segment_count_max as usize)
     }
 
     /// How many segments a payload of `payload_length` bytes has; zero of both where draft sends
@@ -193,7 +215,10 @@ impl Parameters {
             return Ok(Counts { data: 0, parity: 0 });
         }
         let data = payload_length.div_ceil(self.chunk_size_bytes).max(1);
-        Ok(Counts { data, parity: self.parity_count(data as u64) as usize })
+        Ok(Counts {
+            data,
+            parity: self.parity_count(data as u64) as usize,
+        })
     }
 
     /// specification 002, parityRate: ceil of rate x data in millionths, capped at the number of
@@ -251,7 +276,11 @@ impl<'a> Segments<'a> {
 
     /// Number of transport messages.
     pub fn count(&self) -> usize {
-        if self.counts.data == 0 { 1 } else { self.counts.data + self.counts.parity }
+        if self.counts.data == 0 {
+            1
+        } else {
+            self.counts.data + self.counts.parity
+        }
     }
 
     /// Length of transport message `ordinal`; data segments come first.
@@ -325,7 +354,11 @@ pub fn segment<'a>(
     parameters: &Parameters,
 ) -> Result<Segments<'a>, SegmentationError> {
     let counts = admit(payload, parameters)?;
-    let hash = if counts.data == 0 { [0; HASH_LENGTH] } else { keccak256(payload) };
+    let hash = if counts.data == 0 {
+        [0; HASH_LENGTH]
+    } else {
+        keccak256(payload)
+    };
     prepare(payload, hash, counts, parameters)
 }
 
@@ -337,8 +370,10 @@ pub fn segment_many<'a>(
     payloads: &[&'a [u8]],
     parameters: &Parameters,
 ) -> Result<Vec<Segments<'a>>, SegmentationError> {
-    let counts: Vec<Counts> =
-        payloads.iter().map(|payload| admit(payload, parameters)).collect::<Result<_, _>>()?;
+    let counts: Vec<Counts> = payloads
+        .iter()
+        .map(|payload| admit(payload, parameters))
+        .collect::<Result<_, _>>()?;
     let mut hashes = vec![[0; HASH_LENGTH]; payloads.len()];
     keccak256_many(payloads, &mut hashes);
     payloads
@@ -346,7 +381,11 @@ pub fn segment_many<'a>(
         .zip(hashes)
         .zip(counts)
         .map(|((payload, hash), counts)| {
-            let hash = if counts.data == 0 { [0; HASH_LENGTH] } else { hash };
+            let hash = if counts.data == 0 {
+                [0; HASH_LENGTH]
+            } else {
+                hash
+            };
             prepare(payload, hash, counts, parameters)
         })
         .collect()
@@ -414,7 +453,10 @@ mod tests {
     }
 
     fn counts(settings: Settings, payload_length: usize) -> (usize, usize) {
-        let counts = Parameters::new(settings).unwrap().counts(payload_length).unwrap();
+        let counts = Parameters::new(settings)
+            .unwrap()
+            .counts(payload_length)
+            .unwrap();
         (counts.data, counts.parity)
     }
 
@@ -425,15 +467,27 @@ mod tests {
         assert_eq!(counts(raw, 102_400), (1, 0));
         assert_eq!(counts(raw, 102_401), (2, 1));
         assert_eq!(counts(raw, 102_400 * 9), (9, 2));
-        let single = Settings { parity_for_single_segment: true, ..raw };
+        let single = Settings {
+            parity_for_single_segment: true,
+            ..raw
+        };
         assert_eq!(counts(single, 1), (1, 1));
-        let draft = Settings { wire_format: WireFormat::Draft, ..raw };
+        let draft = Settings {
+            wire_format: WireFormat::Draft,
+            ..raw
+        };
         assert_eq!(counts(draft, 102_400), (0, 0));
         assert_eq!(counts(draft, 102_401), (2, 0));
         assert_eq!(counts(draft, 102_400 * 9), (9, 1));
-        let full = Settings { parity_rate: 1.0, ..raw };
+        let full = Settings {
+            parity_rate: 1.0,
+            ..raw
+        };
         assert_eq!(counts(full, 102_400 * 9), (9, 9));
-        let lip243 = Settings { wire_format: WireFormat::Lip243, ..full };
+        let lip243 = Settings {
+            wire_format: WireFormat::Lip243,
+            ..full
+        };
         assert_eq!(counts(lip243, 102_272 * 9), (9, 8));
     }
 
@@ -442,17 +496,29 @@ mod tests {
         let limit = |settings| Parameters::new(settings).unwrap().max_payload_bytes();
         // (224, 28) is the last pair inside Leopard's field: 225 data need 29 parity.
         assert_eq!(limit(settings()), 224 * 102_400);
-        let vandermonde = Settings { erasure_code: ErasureCode::Vandermonde, ..settings() };
+        let vandermonde = Settings {
+            erasure_code: ErasureCode::Vandermonde,
+            ..settings()
+        };
         assert_eq!(limit(vandermonde), 226 * 102_400);
-        let plain = Settings { enable_reed_solomon: false, ..settings() };
+        let plain = Settings {
+            enable_reed_solomon: false,
+            ..settings()
+        };
         assert_eq!(limit(plain), 255 * 102_400);
-        let lip243 = Settings { wire_format: WireFormat::Lip243, ..settings() };
+        let lip243 = Settings {
+            wire_format: WireFormat::Lip243,
+            ..settings()
+        };
         assert_eq!(limit(lip243), 224 * 102_272);
         let parameters = Parameters::new(settings()).unwrap();
         let (payload_bytes, limit_bytes) = (224 * 102_400 + 1, 224 * 102_400);
         assert_eq!(
             parameters.counts(payload_bytes),
-            Err(SegmentationError::PayloadTooLarge { payload_bytes, limit_bytes })
+            Err(SegmentationError::PayloadTooLarge {
+                payload_bytes,
+                limit_bytes
+            })
         );
     }
 
@@ -460,29 +526,66 @@ mod tests {
     fn refuses_settings_out_of_range() {
         let error = |settings| Parameters::new(settings).unwrap_err().to_string();
         assert_eq!(
-            error(Settings { segment_size_bytes: 1000, ..settings() }),
+            error(Settings {
+                segment_size_bytes: 1000,
+                ..settings()
+            }),
             "segment_size_bytes is 1000: it must be a multiple of 64 for leopard: the nearest is 1024"
         );
-        let lip243 = Settings { wire_format: WireFormat::Lip243, ..settings() };
-        assert!(error(Settings { segment_size_bytes: 191, ..lip243 }).contains("from 192"));
-        assert!(error(Settings { parity_rate: f64::NAN, ..settings() }).contains("parity_rate"));
-        let two = Settings { max_total_segments: 2, ..settings() };
+        let lip243 = Settings {
+            wire_format: WireFormat::Lip243,
+            ..settings()
+        };
+        assert!(
+            error(Settings {
+                segment_size_bytes: 191,
+                ..lip243
+            })
+            .contains("from 192")
+        );
+        assert!(
+            error(Settings {
+                parity_rate: f64::NAN,
+                ..settings()
+            })
+            .contains("parity_rate")
+        );
+        let two = Settings {
+            max_total_segments: 2,
+            ..settings()
+        };
         assert_eq!(Parameters::new(two).unwrap().max_payload_bytes(), 102_400);
-        let single = Settings { parity_for_single_segment: true, ..two };
+        let single = Settings {
+            parity_for_single_segment: true,
+            ..two
+        };
         assert!(error(single).contains("max_total_segments is 2"));
     }
 
     #[test]
     fn draft_refuses_a_small_payload_that_reads_as_a_segment() {
-        let draft = Settings { wire_format: WireFormat::Draft, ..settings() };
+        let draft = Settings {
+            wire_format: WireFormat::Draft,
+            ..settings()
+        };
         let parameters = Parameters::new(draft).unwrap();
         let large = vec![1; 102_401];
-        let inner = segment(&large, &parameters).unwrap().to_vecs().pop().unwrap();
+        let inner = segment(&large, &parameters)
+            .unwrap()
+            .to_vecs()
+            .pop()
+            .unwrap();
         assert!(matches!(
             segment(&inner, &parameters),
             Err(SegmentationError::ReadsAsSegment { .. })
         ));
-        assert_eq!(segment(b"", &parameters).unwrap_err(), SegmentationError::Empty);
-        assert_eq!(segment(b"hello", &parameters).unwrap().to_vecs(), [b"hello"]);
+        assert_eq!(
+            segment(b"", &parameters).unwrap_err(),
+            SegmentationError::Empty
+        );
+        assert_eq!(
+            segment(b"hello", &parameters).unwrap().to_vecs(),
+            [b"hello"]
+        );
     }
 }

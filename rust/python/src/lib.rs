@@ -1,6 +1,54 @@
-//! The Python module `shardwire._native`.
+//! The Python module `shardwire._native`: converts, releases the GIL, wraps. The list of what it
+//! holds follows `python/shardwire/_native.pyi`.
+
+#![deny(unsafe_code)]
+
+mod arrow;
+mod bloom;
+mod buffer;
+mod erasure;
+mod error;
+mod keccak;
+mod outcome;
+mod reassembler;
+mod record;
+mod sds;
+mod segmentation;
+mod waku;
 
 use pyo3::prelude::*;
 
 #[pymodule]
-mod _native {}
+mod _native {
+    use super::*;
+
+    #[pymodule_export]
+    use arrow::{
+        ArrowReconstructor, arrow_decode_sds, arrow_decode_segment, arrow_decode_waku_message,
+        arrow_keccak256, arrow_message_hash, arrow_segment, arrow_segment_rows, arrow_shard_of,
+        arrow_unwrap_sds, arrow_unwrap_segment, arrow_unwrap_waku,
+    };
+    #[pymodule_export]
+    use bloom::BloomFilter;
+    #[pymodule_export]
+    use erasure::{erasure_encode, erasure_reconstruct};
+    #[pymodule_export]
+    use keccak::{Keccak256, keccak256, keccak256_many};
+    #[pymodule_export]
+    use outcome::{PayloadReconstructed, SegmentDiscarded, SegmentStored, SetDropped};
+    #[pymodule_export]
+    use reassembler::ReassemblerCore;
+    #[pymodule_export]
+    use sds::{HistoryEntry, SdsMessage};
+    #[pymodule_export]
+    use segmentation::{SegmentHeader, SegmentationParameters, inspect_segment};
+    #[pymodule_export]
+    use segmentation::{segment_many, segment_payload};
+    #[pymodule_export]
+    use waku::{WakuMessage, message_hash, shard_of};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

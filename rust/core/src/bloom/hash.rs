@@ -39,7 +39,9 @@ fn word64(bytes: &[u8], at: usize) -> u64 {
 }
 
 fn word32(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().expect("a slice of 4 bytes")))
+    u64::from(u32::from_le_bytes(
+        bytes[at..at + 4].try_into().expect("a slice of 4 bytes"),
+    ))
 }
 
 fn shift_mix(value: u64) -> u64 {
@@ -95,7 +97,9 @@ fn farm_ends(bytes: &[u8], first: u64) -> (u64, u64, u64) {
         .rotate_right(43)
         .wrapping_add(c.rotate_right(30))
         .wrapping_add(d);
-    let z = a.wrapping_add(b.wrapping_add(K2).rotate_right(18)).wrapping_add(c);
+    let z = a
+        .wrapping_add(b.wrapping_add(K2).rotate_right(18))
+        .wrapping_add(c);
     (a, y, mix_16(y, z, factor))
 }
 
@@ -109,11 +113,19 @@ fn farm_to_64(bytes: &[u8]) -> u64 {
     let (a, y, z) = farm_ends(bytes, K2);
     let e = word64(bytes, 16).wrapping_mul(factor);
     let f = word64(bytes, 24);
-    let g = y.wrapping_add(word64(bytes, length - 32)).wrapping_mul(factor);
-    let h = z.wrapping_add(word64(bytes, length - 24)).wrapping_mul(factor);
+    let g = y
+        .wrapping_add(word64(bytes, length - 32))
+        .wrapping_mul(factor);
+    let h = z
+        .wrapping_add(word64(bytes, length - 24))
+        .wrapping_mul(factor);
     mix_16(
-        e.wrapping_add(f).rotate_right(43).wrapping_add(g.rotate_right(30)).wrapping_add(h),
-        e.wrapping_add(f.wrapping_add(a).rotate_right(18)).wrapping_add(g),
+        e.wrapping_add(f)
+            .rotate_right(43)
+            .wrapping_add(g.rotate_right(30))
+            .wrapping_add(h),
+        e.wrapping_add(f.wrapping_add(a).rotate_right(18))
+            .wrapping_add(g),
         factor,
     )
 }
@@ -130,7 +142,10 @@ struct Farm {
 impl Farm {
     fn absorb(&mut self, block: &[u8], factor: u64, scale: u64) {
         let Farm { x, y, z, v, w } = self;
-        let sum = x.wrapping_add(*y).wrapping_add(v.0).wrapping_add(word64(block, 8));
+        let sum = x
+            .wrapping_add(*y)
+            .wrapping_add(v.0)
+            .wrapping_add(word64(block, 8));
         *x = sum.rotate_right(37).wrapping_mul(factor) ^ w.1.wrapping_mul(scale);
         let sum = y.wrapping_add(v.1).wrapping_add(word64(block, 48));
         *y = sum
@@ -177,7 +192,9 @@ fn farm_long(bytes: &[u8]) -> u64 {
     state.absorb(&bytes[bytes.len() - 64..], factor, 9);
     let Farm { x, y, z, v, w } = state;
     mix_16(
-        mix_16(v.0, w.0, factor).wrapping_add(shift_mix(y).wrapping_mul(K0)).wrapping_add(z),
+        mix_16(v.0, w.0, factor)
+            .wrapping_add(shift_mix(y).wrapping_mul(K0))
+            .wrapping_add(z),
         mix_16(v.1, w.1, factor).wrapping_add(x),
         factor,
     )
@@ -198,7 +215,10 @@ mod tests {
 
     #[test]
     fn farmhash_agrees_with_nim_at_every_branch() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/nim_derived.json");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/vectors/nim_derived.json"
+        );
         let text = std::fs::read_to_string(path).expect("the vectors lie in the repository");
         let vectors: serde_json::Value = serde_json::from_str(&text).expect("they are JSON");
         let cases = vectors["hash"].as_array().expect("a list of hashes");
@@ -207,7 +227,11 @@ mod tests {
             .map(|case| {
                 let input = case["input"].as_str().expect("an input");
                 let expected = case["hash_i64"].as_str().expect("a hash");
-                assert_eq!((farmhash64(input.as_bytes()) as i64).to_string(), expected, "{input}");
+                assert_eq!(
+                    (farmhash64(input.as_bytes()) as i64).to_string(),
+                    expected,
+                    "{input}"
+                );
                 input.len()
             })
             .collect();

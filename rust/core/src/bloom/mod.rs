@@ -72,10 +72,21 @@ impl BloomFilter {
         let hash_count = (ln2 * bits_per_element).round() as u64;
         let bits = capacity.saturating_mul(bits_per_element as u64);
         if bits > BITS_MAX {
-            return Err(BloomError::TooLarge { capacity, error_rate, bits });
+            return Err(BloomError::TooLarge {
+                capacity,
+                error_rate,
+                bits,
+            });
         }
         let words = vec![0; word_count(bits)];
-        Ok(BloomFilter { wire_format, capacity, error_rate, hash_count, bit_count: bits, words })
+        Ok(BloomFilter {
+            wire_format,
+            capacity,
+            error_rate,
+            hash_count,
+            bit_count: bits,
+            words,
+        })
     }
 
     /// Hashes of each id.
@@ -113,7 +124,10 @@ impl BloomFilter {
         match self.wire_format {
             WireFormat::Spec => self.words.len() * 8,
             WireFormat::Nim => {
-                let envelope = nim::BloomFilter { words: Some(Vec::new()), ..self.envelope() };
+                let envelope = nim::BloomFilter {
+                    words: Some(Vec::new()),
+                    ..self.envelope()
+                };
                 let words = self.words.len() * 8;
                 // One byte of the empty envelope already stands for the length of the words.
                 envelope.encoded_len() + prost::length_delimiter_len(words) - 1 + words
@@ -125,10 +139,22 @@ impl BloomFilter {
     /// words in an envelope with the parameters.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self.wire_format {
-            WireFormat::Spec => self.words.iter().flat_map(|word| word.to_be_bytes()).collect(),
+            WireFormat::Spec => self
+                .words
+                .iter()
+                .flat_map(|word| word.to_be_bytes())
+                .collect(),
             WireFormat::Nim => {
-                let words = self.words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                nim::BloomFilter { words: Some(words), ..self.envelope() }.encode_to_vec()
+                let words = self
+                    .words
+                    .iter()
+                    .flat_map(|word| word.to_le_bytes())
+                    .collect();
+                nim::BloomFilter {
+                    words: Some(words),
+                    ..self.envelope()
+                }
+                .encode_to_vec()
             }
         }
     }
@@ -136,7 +162,9 @@ impl BloomFilter {
     /// Takes the content of a serialized filter of the same parameters; returns false, and changes
     /// nothing, where `bytes` are none.
     pub fn load(&mut self, bytes: &[u8]) -> bool {
-        let Some(peer) = Peer::read(bytes, self) else { return false };
+        let Some(peer) = Peer::read(bytes, self) else {
+            return false;
+        };
         if (peer.bit_count, peer.hash_count) != (self.bit_count, self.hash_count) {
             return false;
         }
@@ -159,11 +187,14 @@ impl BloomFilter {
         message_ids: impl IntoIterator<Item = &'a str>,
     ) -> Option<Vec<usize>> {
         let peer = Peer::read(bytes, self)?;
-        let held = message_ids.into_iter().enumerate().filter(|(_, message_id)| {
-            Hashes::of(message_id, self.wire_format, peer.bit_count)
-                .positions(peer.hash_count)
-                .all(|position| peer.bit(position, self.wire_format))
-        });
+        let held = message_ids
+            .into_iter()
+            .enumerate()
+            .filter(|(_, message_id)| {
+                Hashes::of(message_id, self.wire_format, peer.bit_count)
+                    .positions(peer.hash_count)
+                    .all(|position| peer.bit(position, self.wire_format))
+            });
         Some(held.map(|(position, _)| position).collect())
     }
 
@@ -257,9 +288,15 @@ mod tests {
     fn has_the_size_of_the_peers() {
         let filter = BloomFilter::new(10_000, 0.001, WireFormat::Spec).unwrap();
         assert_eq!((filter.hash_count(), filter.bit_count()), (10, 150_000));
-        assert_eq!((filter.size_bytes(), filter.to_bytes().len()), (18_752, 18_752));
+        assert_eq!(
+            (filter.size_bytes(), filter.to_bytes().len()),
+            (18_752, 18_752)
+        );
         let filter = BloomFilter::new(10_000, 0.001, WireFormat::Nim).unwrap();
-        assert_eq!((filter.size_bytes(), filter.to_bytes().len()), (18_768, 18_768));
+        assert_eq!(
+            (filter.size_bytes(), filter.to_bytes().len()),
+            (18_768, 18_768)
+        );
     }
 
     #[test]
@@ -294,6 +331,9 @@ mod tests {
         assert_eq!(new(0, 0.1), Err(BloomError::Capacity(0)));
         assert_eq!(new(1, 1.0), Err(BloomError::ErrorRate(1.0)));
         assert!(matches!(new(1, f64::NAN), Err(BloomError::ErrorRate(_))));
-        assert!(matches!(new(u64::MAX, 0.1), Err(BloomError::TooLarge { .. })));
+        assert!(matches!(
+            new(u64::MAX, 0.1),
+            Err(BloomError::TooLarge { .. })
+        ));
     }
 }

@@ -66,8 +66,9 @@ impl Completed {
     /// What was completed, with its number, and what was forgotten since the last call.
     pub fn poll(&mut self) -> (Vec<(Key, u64)>, Vec<Key>) {
         let numbered = self.order.iter().rev().map(|key| (*key, self.numbers[key]));
-        let mut completed: Vec<_> =
-            numbered.take_while(|(_, number)| *number >= self.saved).collect();
+        let mut completed: Vec<_> = numbered
+            .take_while(|(_, number)| *number >= self.saved)
+            .collect();
         completed.reverse();
         self.saved = self.next;
         (completed, std::mem::take(&mut self.forgotten))

@@ -39,11 +39,19 @@ impl Ledger {
     pub fn open(&mut self, name: Option<&str>, authenticated: bool) -> SenderId {
         // A name that is absent proves nothing.
         let authenticated = authenticated && name.is_some();
-        let identity = Identity { authenticated, name: name.map(Arc::from) };
+        let identity = Identity {
+            authenticated,
+            name: name.map(Arc::from),
+        };
         if let Some(id) = self.index.get(&identity) {
             return *id;
         }
-        let account = Account { identity: identity.clone(), bytes: 0, sets: 0, references: 0 };
+        let account = Account {
+            identity: identity.clone(),
+            bytes: 0,
+            sets: 0,
+            references: 0,
+        };
         let id = match self.free.pop() {
             Some(place) => {
                 self.accounts[place as usize] = account;

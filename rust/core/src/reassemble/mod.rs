@@ -135,7 +135,9 @@ impl Reassembler {
     }
 
     fn expiry_ms(&self, id: &SetId) -> i64 {
-        self.sets[id].updated_ms.saturating_add(self.limits.timeout_ms)
+        self.sets[id]
+            .updated_ms
+            .saturating_add(self.limits.timeout_ms)
     }
 
     /// Moves a set to the end of the order of updates.

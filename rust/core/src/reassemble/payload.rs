@@ -39,7 +39,11 @@ impl Payload {
     /// # Panics
     /// If `out` does not have exactly [`Payload::len`] bytes.
     pub fn write_to(&self, out: &mut [u8]) {
-        assert_eq!(out.len(), self.length, "the destination has the payload's length");
+        assert_eq!(
+            out.len(),
+            self.length,
+            "the destination has the payload's length"
+        );
         let mut rest = out;
         for piece in self.pieces() {
             let (destination, following) = rest.split_at_mut(piece.len());

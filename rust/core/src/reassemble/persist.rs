@@ -61,8 +61,9 @@ impl Reassembler {
     pub fn poll_persist(&mut self) -> Vec<Record> {
         let record = |change, key: Vec<u8>, value| Record { change, key, value };
         let deleted = std::mem::take(&mut self.deleted).into_iter();
-        let mut records: Vec<Record> =
-            deleted.map(|id| record(Change::DeleteSet, set_key(id), Vec::new())).collect();
+        let mut records: Vec<Record> = deleted
+            .map(|id| record(Change::DeleteSet, set_key(id), Vec::new()))
+            .collect();
         let (completed, forgotten) = self.completed.poll();
         for key in forgotten {
             records.push(record(Change::DeleteCompleted, key.to_vec(), Vec::new()));
@@ -82,7 +83,11 @@ impl Reassembler {
                 let sender = ledger.name(candidate.sender);
                 let proven = ledger.is_authenticated(candidate.sender);
                 let value = encode(set, candidate, sender, proven);
-                records.push(record(Change::PutSegment, segment_key(id, candidate), value));
+                records.push(record(
+                    Change::PutSegment,
+                    segment_key(id, candidate),
+                    value,
+                ));
                 set.candidates_mut()[place].saved = true;
             }
         }
@@ -150,9 +155,8 @@ fn encode(set: &Set, candidate: &Candidate, sender: Option<&str>, proven: bool) 
         | flag(geometry.payload_length.is_some(), HAS_PAYLOAD_LENGTH);
     let sender = sender.unwrap_or_default().as_bytes();
     let message_key = set.message_key.as_deref().unwrap_or_default();
-    let mut out = Vec::with_capacity(
-        70 + sender.len() + message_key.len() + candidate.payload.len(),
-    );
+    let mut out =
+        Vec::with_capacity(70 + sender.len() + message_key.len() + candidate.payload.len());
     out.extend([VERSION, flags]);
     out.extend(set.hash);
     out.extend(set.updated_ms.to_be_bytes());
@@ -199,7 +203,10 @@ impl<'a> Cursor<'a> {
 
 fn decode<'a>(key: &[u8], value: &'a [u8]) -> Option<Stored<'a>> {
     let mut name = Cursor(key);
-    let id = SetId { key: name.array()?, number: u32::from_be_bytes(name.array()?) };
+    let id = SetId {
+        key: name.array()?,
+        number: u32::from_be_bytes(name.array()?),
+    };
     let [class, index, _serial] = name.array()?;
     let slot = match class {
         0 => Slot::Data(index),

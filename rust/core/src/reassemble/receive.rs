@@ -29,18 +29,22 @@ impl Reassembler {
     /// evicted to make room is left to [`Reassembler::poll_dropped`].
     pub fn receive(&mut self, bytes: &[u8], receipt: &Receipt<'_>) -> Outcome {
         self.stats.received += 1;
-        self.accept(bytes, receipt).unwrap_or_else(|(reason, detail)| {
-            self.stats.count_discard(reason);
-            Outcome::Discarded { reason, detail }
-        })
+        self.accept(bytes, receipt)
+            .unwrap_or_else(|(reason, detail)| {
+                self.stats.count_discard(reason);
+                Outcome::Discarded { reason, detail }
+            })
     }
 
     fn accept(&mut self, bytes: &[u8], receipt: &Receipt<'_>) -> Result<Outcome, Refusal> {
         let settings = *self.parameters.settings();
         let limit = settings.max_total_segments;
         let received = segment::decode(bytes, settings.wire_format, limit).map_err(|error| {
-            let reason =
-                if error.is_undecodable() { Discard::Undecodable } else { Discard::Invalid };
+            let reason = if error.is_undecodable() {
+                Discard::Undecodable
+            } else {
+                Discard::Invalid
+            };
             (reason, error.to_string())
         })?;
         match received {
@@ -131,14 +135,21 @@ impl Reassembler {
         let hash = arrival.header.entire_message_hash;
         let contested = rivals.map(|held| {
             let counts = counts_of(&geometry);
-            format!("{counts} disagree with {} of set {}", counts_of(&held), prefix_of(&hash))
+            format!(
+                "{counts} disagree with {} of set {}",
+                counts_of(&held),
+                prefix_of(&hash)
+            )
         });
         if let Some(id) = place {
             self.refuse_duplicate(id, &arrival, sender)?;
             self.admit_rival(id, &arrival, sender)?;
         }
         let mut frame_bytes = arrival.frame_bytes;
-        frame_bytes += receipt.sender.map_or(0, str::len).saturating_sub(NAME_BYTES_FREE);
+        frame_bytes += receipt
+            .sender
+            .map_or(0, str::len)
+            .saturating_sub(NAME_BYTES_FREE);
         if place.is_none() {
             let key_bytes = receipt.message_key.map_or(0, <[u8]>::len);
             frame_bytes += key_bytes.saturating_sub(NAME_BYTES_FREE);
@@ -173,7 +184,10 @@ impl Reassembler {
     ) {
         let set = self.sets.get_mut(&id).expect("the set was found or made");
         let geometry = Geometry::of(&arrival.header);
-        set.geometry = set.geometry.merge(&geometry).expect("the set was chosen as compatible");
+        set.geometry = set
+            .geometry
+            .merge(&geometry)
+            .expect("the set was chosen as compatible");
         let candidate = Candidate {
             payload: Box::from(arrival.payload),
             frame_bytes,
@@ -263,7 +277,9 @@ impl Reassembler {
             }
             self.evict(id);
         }
-        let number = siblings.last().map_or(0, |(_, _, id)| id.number.wrapping_add(1));
+        let number = siblings
+            .last()
+            .map_or(0, |(_, _, id)| id.number.wrapping_add(1));
         let id = SetId { key, number };
         let set = Set::new(hash, receipt.message_key, owner, geometry);
         self.sets.insert(id, Box::new(set));
@@ -273,15 +289,22 @@ impl Reassembler {
 
     fn refuse_oversized(&self, arrival: &Arrival<'_>) -> Result<(), Refusal> {
         let oversized = |what: &str, bytes: u64, limit: u64| {
-            Err((Discard::Oversized, format!("{what} has {bytes} bytes: at most {limit}")))
+            Err((
+                Discard::Oversized,
+                format!("{what} has {bytes} bytes: at most {limit}"),
+            ))
         };
         let bytes = (arrival.payload.len() + arrival.frame_bytes) as u64;
         let limits = &self.limits;
-        let limit = limits.buffered_bytes_per_sender_max.min(limits.buffered_bytes_max);
+        let limit = limits
+            .buffered_bytes_per_sender_max
+            .min(limits.buffered_bytes_max);
         if bytes > limit {
             return oversized("the segment", bytes, limit);
         }
-        let Some(data) = arrival.header.data_segment_count.map(u64::from) else { return Ok(()) };
+        let Some(data) = arrival.header.data_segment_count.map(u64::from) else {
+            return Ok(());
+        };
         let is_short = matches!(arrival.header.slot, Slot::Data(i) if u64::from(i) + 1 == data);
         let whole = (arrival.payload.len() as u64) * data;
         if !is_short && whole > limits.buffered_bytes_max {
@@ -326,7 +349,9 @@ impl Reassembler {
         }
         let rivals = &set.candidates()[range.clone()];
         let count = |id: SenderId| rivals.iter().filter(|other| other.sender == id).count();
-        let surplus = rivals.iter().rposition(|other| count(other.sender) > 1 && !other.shared);
+        let surplus = rivals
+            .iter()
+            .rposition(|other| count(other.sender) > 1 && !other.shared);
         match surplus.filter(|_| count(sender) == 0) {
             Some(position) => {
                 let removed = set.remove(range.start + position);
@@ -336,7 +361,10 @@ impl Reassembler {
             }
             None => {
                 let slot = slot_name(arrival.header.slot);
-                Err((Discard::QuotaExceeded, format!("{slot} has {limit} candidates: at most")))
+                Err((
+                    Discard::QuotaExceeded,
+                    format!("{slot} has {limit} candidates: at most"),
+                ))
             }
         }
     }
@@ -367,7 +395,10 @@ impl Reassembler {
             return Outcome::Discarded { reason, detail };
         }
         let segments_held = set.slots_held();
-        let needed = set.geometry.data.map(|data| usize::from(data).saturating_sub(segments_held));
+        let needed = set
+            .geometry
+            .data
+            .map(|data| usize::from(data).saturating_sub(segments_held));
         Outcome::Stored {
             entire_message_hash: set.hash,
             segments_held,
@@ -409,7 +440,10 @@ impl Reassembler {
                     Slot::Data(index) => usize::from(index),
                     Slot::Parity(index) => data_segment_count + usize::from(index),
                 };
-                (ordinal, self.ledger.name(candidate.sender).map(str::to_owned))
+                (
+                    ordinal,
+                    self.ledger.name(candidate.sender).map(str::to_owned),
+                )
             })
             .collect();
         let set = self.remove_set(id).expect("the set is held");
@@ -417,8 +451,11 @@ impl Reassembler {
         self.completed.insert(id.key);
         let hash = set.hash;
         let parity_segment_count = usize::from(set.geometry.parity.unwrap_or(0));
-        let mut held: Vec<Option<Box<[u8]>>> =
-            set.into_candidates().into_iter().map(|candidate| Some(candidate.payload)).collect();
+        let mut held: Vec<Option<Box<[u8]>>> = set
+            .into_candidates()
+            .into_iter()
+            .map(|candidate| Some(candidate.payload))
+            .collect();
         let mut data_segments_recovered = Vec::new();
         let parts = found
             .parts
@@ -448,8 +485,11 @@ impl Reassembler {
 
     /// Removes what is left of a payload that is complete.
     fn forget_sets(&mut self, key: Key) {
-        let rest: Vec<SetId> =
-            self.sets.range(SetId::first(key)..=SetId::last(key)).map(|(id, _)| *id).collect();
+        let rest: Vec<SetId> = self
+            .sets
+            .range(SetId::first(key)..=SetId::last(key))
+            .map(|(id, _)| *id)
+            .collect();
         for id in rest {
             self.remove_set(id);
         }

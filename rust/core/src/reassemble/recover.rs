@@ -50,11 +50,22 @@ impl<'a> Attempt<'a> {
         if set.slots_held() < data_count {
             return None;
         }
-        let longest = set.candidates().iter().map(|candidate| candidate.payload.len()).max();
+        let longest = set
+            .candidates()
+            .iter()
+            .map(|candidate| candidate.payload.len())
+            .max();
         let whole = (longest.unwrap_or(0) * data_count) as u64;
         let price = whole + whole / DECODE_WORK_SHARE + 1024;
         let work_max = price.saturating_mul(work_budget).saturating_sub(set.work);
-        Some(Attempt { set, parameters, data_count, parity_count, work: 0, work_max })
+        Some(Attempt {
+            set,
+            parameters,
+            data_count,
+            parity_count,
+            work: 0,
+            work_max,
+        })
     }
 
     /// Whether the set's budget is spent.
@@ -89,8 +100,10 @@ impl<'a> Attempt<'a> {
 
     /// The choices to try: slots without rivals first, then one sender's segments together.
     fn selections(&self) -> Vec<Selection> {
-        let ranges: Vec<_> =
-            self.ordinals().map(|ordinal| self.set.range(self.slot(ordinal))).collect();
+        let ranges: Vec<_> = self
+            .ordinals()
+            .map(|ordinal| self.set.range(self.slot(ordinal)))
+            .collect();
         let mut selections = Vec::new();
         let mut add = |selection: Selection| {
             let enough = selection.iter().flatten().count() >= self.data_count;
@@ -98,9 +111,16 @@ impl<'a> Attempt<'a> {
                 selections.push(selection);
             }
         };
-        add(ranges.iter().map(|range| (range.len() == 1).then_some(range.start)).collect());
-        let mut senders: Vec<_> =
-            self.set.candidates().iter().map(|candidate| candidate.sender).collect();
+        add(ranges
+            .iter()
+            .map(|range| (range.len() == 1).then_some(range.start))
+            .collect());
+        let mut senders: Vec<_> = self
+            .set
+            .candidates()
+            .iter()
+            .map(|candidate| candidate.sender)
+            .collect();
         senders.sort_unstable();
         senders.dedup();
         for sender in senders {
@@ -108,19 +128,29 @@ impl<'a> Attempt<'a> {
                 let candidate: &Candidate = &self.set.candidates()[**candidate];
                 candidate.sender == sender || candidate.shared
             };
-            add(ranges.iter().map(|range| {
-                let places: Vec<usize> = range.clone().collect();
-                places.iter().find(theirs).copied()
-            }).collect());
+            add(ranges
+                .iter()
+                .map(|range| {
+                    let places: Vec<usize> = range.clone().collect();
+                    places.iter().find(theirs).copied()
+                })
+                .collect());
         }
-        add(ranges.iter().map(|range| (!range.is_empty()).then_some(range.start)).collect());
+        add(ranges
+            .iter()
+            .map(|range| (!range.is_empty()).then_some(range.start))
+            .collect());
         selections
     }
 
     fn try_selection(&mut self, selection: &Selection) -> Option<Found> {
         let data = &selection[..self.data_count];
         if data.iter().all(Option::is_some) {
-            let parts = data.iter().flatten().map(|place| Part::Held(*place)).collect();
+            let parts = data
+                .iter()
+                .flatten()
+                .map(|place| Part::Held(*place))
+                .collect();
             return self.verify(parts, None);
         }
         let configured = self.parameters.settings().erasure_code;
@@ -128,7 +158,9 @@ impl<'a> Attempt<'a> {
             ErasureCode::Leopard => ErasureCode::Vandermonde,
             ErasureCode::Vandermonde => ErasureCode::Leopard,
         };
-        [configured, other].into_iter().find_map(|code| self.decode(selection, code))
+        [configured, other]
+            .into_iter()
+            .find_map(|code| self.decode(selection, code))
     }
 
     fn bytes(&self, place: usize) -> &'a [u8] {
@@ -142,13 +174,8 @@ impl<'a> Attempt<'a> {
             .map(|place| place.map(|place| &*set.candidates()[place].payload))
             .collect();
         let shard_len = shards.iter().flatten().map(|shard| shard.len()).max()?;
-        let recovered = erasure::reconstruct(
-            code,
-            &shards,
-            self.data_count,
-            self.parity_count,
-            shard_len,
-        );
+        let recovered =
+            erasure::reconstruct(code, &shards, self.data_count, self.parity_count, shard_len);
         let recovered = recovered.ok()?;
         self.work += (shard_len * self.data_count) as u64 / DECODE_WORK_SHARE;
         let mut recovered = recovered.into_iter().peekable();
@@ -157,9 +184,9 @@ impl<'a> Attempt<'a> {
             .enumerate()
             .map(|(ordinal, place)| match place {
                 Some(place) => Some(Part::Held(*place)),
-                None => {
-                    recovered.next_if(|(index, _)| *index == ordinal).map(|r| Part::Recovered(r.1))
-                }
+                None => recovered
+                    .next_if(|(index, _)| *index == ordinal)
+                    .map(|r| Part::Recovered(r.1)),
             })
             .collect::<Option<Vec<_>>>()?;
         self.verify(parts, Some(code))
@@ -174,10 +201,13 @@ impl<'a> Attempt<'a> {
             })
             .collect();
         let absorbed = self.set.prefix.sponge().filter(|(_, count)| {
-            parts[..*count].iter().enumerate().all(|(ordinal, part)| match part {
-                Part::Held(place) => *place == self.set.range(self.slot(ordinal)).start,
-                Part::Recovered(_) => false,
-            })
+            parts[..*count]
+                .iter()
+                .enumerate()
+                .all(|(ordinal, part)| match part {
+                    Part::Held(place) => *place == self.set.range(self.slot(ordinal)).start,
+                    Part::Recovered(_) => false,
+                })
         });
         let candidates_max = self.parameters.settings().max_tail_candidates;
         let mut ends = Vec::with_capacity(2);
@@ -194,11 +224,16 @@ impl<'a> Attempt<'a> {
                 }
             }
         }
-        let length = ends.into_iter().find_map(|end| {
-            find_length(&slices, &self.set.hash, absorbed, end, &mut self.work)
-        })?;
+        let length = ends
+            .into_iter()
+            .find_map(|end| find_length(&slices, &self.set.hash, absorbed, end, &mut self.work))?;
         let bad = self.bad_candidates(&slices, length, erasure_code);
-        Some(Found { parts, length, erasure_code, bad })
+        Some(Found {
+            parts,
+            length,
+            erasure_code,
+            bad,
+        })
     }
 
     /// Candidates that differ from the verified payload's segments. Parity is only checked where
@@ -209,12 +244,14 @@ impl<'a> Attempt<'a> {
         length: usize,
         erasure_code: Option<ErasureCode>,
     ) -> Vec<usize> {
-        let doubtful = self.set.work > 0
-            || self.set.candidates().len() > self.set.slots_held();
+        let doubtful = self.set.work > 0 || self.set.candidates().len() > self.set.slots_held();
         if !doubtful {
             return Vec::new();
         }
-        let head: usize = parts[..self.data_count - 1].iter().map(|part| part.len()).sum();
+        let head: usize = parts[..self.data_count - 1]
+            .iter()
+            .map(|part| part.len())
+            .sum();
         let last = &parts[self.data_count - 1][..length - head];
         let differs = |truth: &[u8], held: &[u8], may_be_padded: bool| {
             let padding = held.get(truth.len()..).unwrap_or_default();
@@ -228,7 +265,10 @@ impl<'a> Attempt<'a> {
             let places = self.set.range(self.slot(ordinal));
             bad.extend(places.filter(|place| differs(truth, self.bytes(*place), is_last)));
         }
-        bad.extend(self.bad_parity(&[&parts[..self.data_count - 1], &[last]].concat(), erasure_code));
+        bad.extend(self.bad_parity(
+            &[&parts[..self.data_count - 1], &[last]].concat(),
+            erasure_code,
+        ));
         bad
     }
 
@@ -242,7 +282,11 @@ impl<'a> Attempt<'a> {
             None => vec![ErasureCode::Leopard, ErasureCode::Vandermonde],
         };
         // Genuine parity has the length of a full data shard; which one the longest may not be.
-        let shard_len = if data.len() > 1 { data[0].len() } else { shard_len };
+        let shard_len = if data.len() > 1 {
+            data[0].len()
+        } else {
+            shard_len
+        };
         let parities: Vec<Vec<Vec<u8>>> = codes
             .into_iter()
             .filter_map(|code| erasure::encode(code, data, self.parity_count, shard_len).ok())
@@ -252,7 +296,9 @@ impl<'a> Attempt<'a> {
         }
         places
             .filter(|place| {
-                let Slot::Parity(index) = self.set.candidates()[*place].slot else { return false };
+                let Slot::Parity(index) = self.set.candidates()[*place].slot else {
+                    return false;
+                };
                 !parities
                     .iter()
                     .any(|parity| parity[usize::from(index)] == self.bytes(*place))

@@ -50,18 +50,31 @@ impl Reassembler {
 
     /// The first limit that would be exceeded, whether only the sender's own sets may go for it,
     /// and what it says.
-    fn exceeded(&self, sender: SenderId, sets: u64, bytes: u64) -> Option<(Pressure, bool, String)> {
+    fn exceeded(
+        &self,
+        sender: SenderId,
+        sets: u64,
+        bytes: u64,
+    ) -> Option<(Pressure, bool, String)> {
         let limits = &self.limits;
         let proven = self.ledger.is_authenticated(sender);
         let (total_sets, total_bytes) = self.ledger.totals();
         let own = (self.ledger.sets(sender), self.ledger.bytes(sender));
-        let per_sender = (limits.sets_per_sender_max, limits.buffered_bytes_per_sender_max);
+        let per_sender = (
+            limits.sets_per_sender_max,
+            limits.buffered_bytes_per_sender_max,
+        );
         let whole = (limits.sets_max, limits.buffered_bytes_max);
         let mut checks = vec![("_per_sender_max", true, own, per_sender)];
         if !proven {
             let share = |limit: u64| ((limit as f64 * limits.unauthenticated_share) as u64).max(1);
             let shared = (share(whole.0), share(whole.1));
-            checks.push(("_max x unauthenticated_share", false, self.ledger.claimed(), shared));
+            checks.push((
+                "_max x unauthenticated_share",
+                false,
+                self.ledger.claimed(),
+                shared,
+            ));
         }
         checks.push(("_max", proven, (total_sets, total_bytes), whole));
         checks.into_iter().find_map(|(name, own, held, limit)| {
@@ -101,7 +114,10 @@ impl Reassembler {
                     Pressure::Sets => self.ledger.sets(set.owner),
                     Pressure::Bytes => self.ledger.bytes(set.owner),
                 };
-                let (few, old) = (std::cmp::Reverse(set.slots_held()), std::cmp::Reverse(**tick));
+                let (few, old) = (
+                    std::cmp::Reverse(set.slots_held()),
+                    std::cmp::Reverse(**tick),
+                );
                 (holding, few, old)
             })
             .map(|(_, id, _)| *id)

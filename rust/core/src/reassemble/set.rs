@@ -23,7 +23,10 @@ impl SetId {
 
     /// The last id that sets of `key` can have.
     pub fn last(key: Key) -> Self {
-        SetId { key, number: u32::MAX }
+        SetId {
+            key,
+            number: u32::MAX,
+        }
     }
 }
 
@@ -34,7 +37,9 @@ pub(super) fn key_of(message_key: Option<&[u8]>, hash: &[u8; HASH_LENGTH]) -> Ke
         None => [&[0], &hash[..]].concat(),
         Some(message_key) => [&[1], &hash[..], message_key].concat(),
     };
-    *keccak256(&key).first_chunk().expect("a digest is longer than a key")
+    *keccak256(&key)
+        .first_chunk()
+        .expect("a digest is longer than a key")
 }
 
 /// The counts that a set's segments agree on, as far as its wire has told them.
@@ -156,7 +161,9 @@ impl Set {
 
     /// The candidates of a slot, as a range of [`Set::candidates`].
     pub fn range(&self, slot: Slot) -> std::ops::Range<usize> {
-        let start = self.candidates.partition_point(|candidate| candidate.slot < slot);
+        let start = self
+            .candidates
+            .partition_point(|candidate| candidate.slot < slot);
         let count = self.candidates[start..].partition_point(|candidate| candidate.slot == slot);
         start..start + count
     }

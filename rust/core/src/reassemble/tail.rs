@@ -24,8 +24,8 @@ impl Prefix {
     /// Absorbs the first candidate of each data slot that continues the prefix.
     pub fn advance(&mut self, candidates: &[Candidate], data: Option<u16>) {
         let Some(data) = data else { return };
-        let mut position = candidates
-            .partition_point(|candidate| candidate.slot < Slot::Data(self.slots as u8));
+        let mut position =
+            candidates.partition_point(|candidate| candidate.slot < Slot::Data(self.slots as u8));
         let mut next = self.slots;
         let mut run = Vec::new();
         while next + 1 < data {
@@ -35,8 +35,10 @@ impl Prefix {
                 break;
             };
             run.push(&candidate.payload);
-            position +=
-                candidates[position..].iter().take_while(|other| other.slot == slot).count();
+            position += candidates[position..]
+                .iter()
+                .take_while(|other| other.slot == slot)
+                .count();
             next += 1;
         }
         let bytes: usize = run.iter().map(|payload| payload.len()).sum();
@@ -51,7 +53,9 @@ impl Prefix {
 
     /// The sponge and how many data segments it holds.
     pub fn sponge(&self) -> Option<(&Keccak256, usize)> {
-        self.sponge.as_deref().map(|sponge| (sponge, usize::from(self.slots)))
+        self.sponge
+            .as_deref()
+            .map(|sponge| (sponge, usize::from(self.slots)))
     }
 }
 
@@ -107,7 +111,9 @@ pub(super) fn find_length(
     if sponge.digest() == *hash {
         return Some(head_bytes + last_bytes);
     }
-    let End::Padded(candidates_max) = end else { return None };
+    let End::Padded(candidates_max) = end else {
+        return None;
+    };
     let rest = last.len() - last_bytes;
     if rest > candidates_max.saturating_sub(1) {
         // The whole segment is a likely end that the search below will not reach.
@@ -142,11 +148,20 @@ mod tests {
         for length in 1..=8 {
             let mut payload = b"head".to_vec();
             payload.extend(vec![0; length]);
-            assert_eq!(find(&[b"head", &[0; 8]], &payload, End::Padded(8)), Some(4 + length));
+            assert_eq!(
+                find(&[b"head", &[0; 8]], &payload, End::Padded(8)),
+                Some(4 + length)
+            );
         }
-        assert_eq!(find(&[b"head", b"tail\0\0"], b"headtail", End::Padded(1)), Some(8));
+        assert_eq!(
+            find(&[b"head", b"tail\0\0"], b"headtail", End::Padded(1)),
+            Some(8)
+        );
         assert_eq!(find(&[b"\0\0\0"], b"", End::Padded(3)), Some(0));
-        assert_eq!(find(&[b"head", b"tail"], b"headtail", End::Padded(9)), Some(8));
+        assert_eq!(
+            find(&[b"head", b"tail"], b"headtail", End::Padded(9)),
+            Some(8)
+        );
     }
 
     #[test]
@@ -159,7 +174,10 @@ mod tests {
 
     #[test]
     fn a_known_length_is_the_only_end() {
-        assert_eq!(find(&[b"head", b"tail\0"], b"headtail", End::Known(8)), Some(8));
+        assert_eq!(
+            find(&[b"head", b"tail\0"], b"headtail", End::Known(8)),
+            Some(8)
+        );
         assert_eq!(find(&[b"head", b"tail"], b"headtail", End::Known(9)), None);
         assert_eq!(find(&[b"head", b"tail"], b"he", End::Known(2)), None);
         assert_eq!(find(&[b"head"], b"head", End::Known(u64::MAX)), None);

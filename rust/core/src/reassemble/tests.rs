@@ -11,7 +11,11 @@ const WIRES: [WireFormat; 3] = [WireFormat::Raw, WireFormat::Draft, WireFormat::
 const CODES: [ErasureCode; 2] = [ErasureCode::Leopard, ErasureCode::Vandermonde];
 
 fn parameters(wire_format: WireFormat, erasure_code: ErasureCode) -> Parameters {
-    let reserve = if wire_format == WireFormat::Lip243 { 128 } else { 0 };
+    let reserve = if wire_format == WireFormat::Lip243 {
+        128
+    } else {
+        0
+    };
     Parameters::new(Settings {
         segment_size_bytes: 64 + reserve,
         enable_reed_solomon: true,
@@ -100,8 +104,14 @@ fn an_empty_payload_comes_back() {
     assert_eq!(reconstructed(&outcome), Some(vec![]));
     let outcome = reassembler.receive(&wire[0], &Receipt::default());
     assert_eq!(reason(&outcome), Some(Discard::AlreadyCompleted));
-    let again = Receipt { message_key: Some(b"second"), ..Receipt::default() };
-    assert_eq!(reconstructed(&reassembler.receive(&wire[0], &again)), Some(vec![]));
+    let again = Receipt {
+        message_key: Some(b"second"),
+        ..Receipt::default()
+    };
+    assert_eq!(
+        reconstructed(&reassembler.receive(&wire[0], &again)),
+        Some(vec![])
+    );
 }
 
 #[test]
@@ -119,8 +129,10 @@ fn forged_counts_do_not_shut_the_genuine_segments_out() {
     let forged = header.encode(WireFormat::Raw, b"forged");
     let mut reassembler = Reassembler::new(genuine, limits());
     reassembler.receive(&forged, &Receipt::default());
-    let outcomes: Vec<_> =
-        wire.iter().map(|bytes| reassembler.receive(bytes, &Receipt::default())).collect();
+    let outcomes: Vec<_> = wire
+        .iter()
+        .map(|bytes| reassembler.receive(bytes, &Receipt::default()))
+        .collect();
     assert_eq!(reason(&outcomes[0]), Some(Discard::CountMismatch));
     assert_eq!(outcomes.iter().find_map(reconstructed), Some(payload));
     assert_eq!(reassembler.stats().sets_held, 0);
@@ -144,14 +156,32 @@ fn partial_sets_and_completions_survive_a_restart() {
     }
     let records = reassembler.poll_persist();
     assert!(reassembler.poll_persist().is_empty());
-    let stored = |change| records.iter().filter(|record| record.change == change).count();
-    assert_eq!((stored(Change::PutSegment), stored(Change::PutCompleted)), (6, 1));
+    let stored = |change| {
+        records
+            .iter()
+            .filter(|record| record.change == change)
+            .count()
+    };
+    assert_eq!(
+        (stored(Change::PutSegment), stored(Change::PutCompleted)),
+        (6, 1)
+    );
 
     let mut restored = Reassembler::new(parameters, limits());
-    restored.restore(records.iter().map(|r| (r.change, r.key.as_slice(), r.value.as_slice())));
+    restored.restore(
+        records
+            .iter()
+            .map(|r| (r.change, r.key.as_slice(), r.value.as_slice())),
+    );
     assert_eq!(restored.next_expiry_ms(), Some(300_005));
-    assert_eq!(reason(&restored.receive(&done[0], &receipt)), Some(Discard::AlreadyCompleted));
-    assert_eq!(reason(&restored.receive(&wire[3], &receipt)), Some(Discard::Duplicate));
+    assert_eq!(
+        reason(&restored.receive(&done[0], &receipt)),
+        Some(Discard::AlreadyCompleted)
+    );
+    assert_eq!(
+        reason(&restored.receive(&wire[3], &receipt)),
+        Some(Discard::Duplicate)
+    );
     restored.receive(&wire[8], &receipt);
     restored.receive(&wire[9], &receipt);
     restored.receive(&wire[10], &receipt);
@@ -167,16 +197,28 @@ fn a_flood_of_identities_displaces_itself() {
     let payload: Vec<u8> = (0..1200u32).map(|i| (i * 11) as u8).collect();
     let wire = segment(&payload, &parameters).unwrap().to_vecs();
     let mut reassembler = Reassembler::new(parameters, limits());
-    let honest = Receipt { sender: Some("honest"), ..Receipt::default() };
+    let honest = Receipt {
+        sender: Some("honest"),
+        ..Receipt::default()
+    };
     reassembler.receive(&wire[0], &honest);
     reassembler.receive(&wire[1], &honest);
     let mut found = None;
     for id in 0..10_000u32 {
-        let forged = segment(&[id.to_be_bytes().repeat(40), vec![1]].concat(), &parameters)
-            .unwrap()
-            .to_vecs();
+        let forged = segment(
+            &[id.to_be_bytes().repeat(40), vec![1]].concat(),
+            &parameters,
+        )
+        .unwrap()
+        .to_vecs();
         let name = format!("forged-{id}");
-        reassembler.receive(&forged[0], &Receipt { sender: Some(&name), ..Receipt::default() });
+        reassembler.receive(
+            &forged[0],
+            &Receipt {
+                sender: Some(&name),
+                ..Receipt::default()
+            },
+        );
         if id % 500 == 499 {
             let next = &wire[2 + id as usize / 500];
             found = found.or(reconstructed(&reassembler.receive(next, &honest)));
@@ -191,7 +233,10 @@ fn sets_expire_by_their_last_new_segment() {
     let parameters = parameters(WireFormat::Raw, ErasureCode::Leopard);
     let wire = segment(&[9; 500], &parameters).unwrap().to_vecs();
     let mut reassembler = Reassembler::new(parameters, limits());
-    let at = |now_ms| Receipt { now_ms, ..Receipt::default() };
+    let at = |now_ms| Receipt {
+        now_ms,
+        ..Receipt::default()
+    };
     reassembler.receive(&wire[0], &at(0));
     reassembler.receive(&wire[7], &at(100));
     reassembler.receive(&wire[0], &at(200));

@@ -100,7 +100,10 @@ impl Message {
     /// The kind, or `None` where neither a Lamport timestamp nor content is there: a receiver
     /// drops such a message.
     pub fn kind(&self) -> Option<Kind> {
-        let content = self.content.as_ref().is_some_and(|content| !content.is_empty());
+        let content = self
+            .content
+            .as_ref()
+            .is_some_and(|content| !content.is_empty());
         match (self.lamport_timestamp.is_some(), content) {
             (true, true) => Some(Kind::Content),
             (true, false) => Some(Kind::Sync),

@@ -19,7 +19,9 @@ const ENTRY_RETRIEVAL_HINT: u32 = 2;
 const ENTRY_SENDER_ID: u32 = 3;
 
 pub(super) fn encode(message: &Message) -> Result<Vec<u8>, SdsEncodeError> {
-    let lamport = message.lamport_timestamp.ok_or(SdsEncodeError::NimEphemeral)?;
+    let lamport = message
+        .lamport_timestamp
+        .ok_or(SdsEncodeError::NimEphemeral)?;
     let content = message.content.as_deref().unwrap_or_default();
     let bloom_filter = message.bloom_filter.as_deref().unwrap_or_default();
     let mut out = Vec::with_capacity(content.len() + bloom_filter.len() + 256);
@@ -55,18 +57,24 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Message, SdsDecodeError> {
             CONTENT => content = Some(value.bytes(field)?),
             BLOOM_FILTER => message.bloom_filter = non_empty(value.bytes(field)?),
             SENDER_ID => message.sender_id = lossy(value.bytes(field)?),
-            REPAIR_REQUEST => message.repair_request.push(decode_entry(value.bytes(field)?)?),
+            REPAIR_REQUEST => message
+                .repair_request
+                .push(decode_entry(value.bytes(field)?)?),
             _ => {}
         }
     }
     let required = |value: Option<&[u8]>, field| {
-        value.map(<[u8]>::to_vec).ok_or(SdsDecodeError::MissingField { field })
+        value
+            .map(<[u8]>::to_vec)
+            .ok_or(SdsDecodeError::MissingField { field })
     };
     message.message_id = lossy(&required(message_id, MESSAGE_ID)?);
     message.channel_id = lossy(&required(channel_id, CHANNEL_ID)?);
     message.content = non_empty(&required(content, CONTENT)?);
     if message.lamport_timestamp.is_none() {
-        return Err(SdsDecodeError::MissingField { field: LAMPORT_TIMESTAMP });
+        return Err(SdsDecodeError::MissingField {
+            field: LAMPORT_TIMESTAMP,
+        });
     }
     message.causal_history = decode_history(&history);
     Ok(message)
@@ -78,7 +86,10 @@ fn decode_history(items: &[&[u8]]) -> Vec<HistoryEntry> {
     entries.unwrap_or_else(|_| {
         items
             .iter()
-            .map(|bytes| HistoryEntry { message_id: lossy(bytes), ..HistoryEntry::default() })
+            .map(|bytes| HistoryEntry {
+                message_id: lossy(bytes),
+                ..HistoryEntry::default()
+            })
             .collect()
     })
 }
@@ -97,8 +108,9 @@ fn decode_entry(bytes: &[u8]) -> Result<HistoryEntry, SdsDecodeError> {
             _ => {}
         }
     }
-    entry.message_id =
-        message_id.ok_or(SdsDecodeError::MissingField { field: ENTRY_MESSAGE_ID })?;
+    entry.message_id = message_id.ok_or(SdsDecodeError::MissingField {
+        field: ENTRY_MESSAGE_ID,
+    })?;
     Ok(entry)
 }
 
@@ -107,10 +119,18 @@ fn non_empty(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn put_entry(out: &mut Vec<u8>, field: u32, entry: &HistoryEntry) {
-    let hint = entry.retrieval_hint.as_deref().filter(|hint| !hint.is_empty());
-    let sender_id = entry.sender_id.as_deref().filter(|sender_id| !sender_id.is_empty());
+    let hint = entry
+        .retrieval_hint
+        .as_deref()
+        .filter(|hint| !hint.is_empty());
+    let sender_id = entry
+        .sender_id
+        .as_deref()
+        .filter(|sender_id| !sender_id.is_empty());
     let mut length = bytes_field_length(ENTRY_MESSAGE_ID, entry.message_id.len());
-    length += hint.map_or(0, |hint| bytes_field_length(ENTRY_RETRIEVAL_HINT, hint.len()));
+    length += hint.map_or(0, |hint| {
+        bytes_field_length(ENTRY_RETRIEVAL_HINT, hint.len())
+    });
     length += sender_id.map_or(0, |id| bytes_field_length(ENTRY_SENDER_ID, id.len()));
     put_length(out, field, length);
     put_bytes_field(out, ENTRY_MESSAGE_ID, entry.message_id.as_bytes());
@@ -141,7 +161,10 @@ mod tests {
         let message = Message {
             message_id: "m".into(),
             lamport_timestamp: Some(0),
-            causal_history: vec![entry("a", Some(vec![1, 2]), Some("s")), entry("b", None, None)],
+            causal_history: vec![
+                entry("a", Some(vec![1, 2]), Some("s")),
+                entry("b", None, None),
+            ],
             repair_request: vec![entry("c", None, Some("t"))],
             ..Message::default()
         };
@@ -184,6 +207,9 @@ mod tests {
     fn refuses_what_lacks_a_required_field() {
         let error = decode(b"").unwrap_err();
         assert_eq!(error, SdsDecodeError::MissingField { field: MESSAGE_ID });
-        assert_eq!(encode(&Message::default()), Err(SdsEncodeError::NimEphemeral));
+        assert_eq!(
+            encode(&Message::default()),
+            Err(SdsEncodeError::NimEphemeral)
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! The SDS wire of the specification (sds.md, Message and HistoryEntry) and of @waku/sds.
 
 use super::protobuf::{
-    Fields, ProtobufError, bytes_field_length, lossy, put_bytes_field, put_length, put_varint_field,
-    varint_length,
+    Fields, ProtobufError, bytes_field_length, lossy, put_bytes_field, put_length,
+    put_varint_field, varint_length,
 };
 use super::sds::{HistoryEntry, Message, SdsDecodeError};
 
@@ -59,9 +59,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Message, SdsDecodeError> {
             MESSAGE_ID => message.message_id = lossy(value.bytes(field)?),
             CHANNEL_ID => message.channel_id = lossy(value.bytes(field)?),
             LAMPORT_TIMESTAMP => message.lamport_timestamp = Some(value.varint(field)?),
-            CAUSAL_HISTORY => message.causal_history.push(decode_entry(value.bytes(field)?)?),
+            CAUSAL_HISTORY => message
+                .causal_history
+                .push(decode_entry(value.bytes(field)?)?),
             BLOOM_FILTER => message.bloom_filter = Some(value.bytes(field)?.to_vec()),
-            REPAIR_REQUEST => message.repair_request.push(decode_entry(value.bytes(field)?)?),
+            REPAIR_REQUEST => message
+                .repair_request
+                .push(decode_entry(value.bytes(field)?)?),
             CONTENT => message.content = Some(value.bytes(field)?.to_vec()),
             _ => {}
         }
@@ -112,8 +116,10 @@ fn entry_length(entry: &HistoryEntry) -> usize {
 
 fn encoded_length(message: &Message) -> usize {
     let texts = [&message.sender_id, &message.message_id, &message.channel_id];
-    let mut length: usize =
-        texts.iter().map(|text| bytes_field_length(SENDER_ID, text.len())).sum();
+    let mut length: usize = texts
+        .iter()
+        .map(|text| bytes_field_length(SENDER_ID, text.len()))
+        .sum();
     if let Some(lamport) = message.lamport_timestamp {
         length += 1 + varint_length(lamport);
     }
@@ -131,26 +137,32 @@ fn encoded_length(message: &Message) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use prost::Message as _;
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;
+    use prost::Message as _;
 
     use super::*;
     use crate::wire::proto::sds as proto;
 
     fn entries() -> impl Strategy<Value = Vec<HistoryEntry>> {
-        vec((".{0,6}", option::of(vec(any::<u8>(), 0..40)), option::of(".{0,6}")), 0..4).prop_map(
-            |rows| {
-                rows.into_iter()
-                    .map(|(message_id, retrieval_hint, sender_id)| HistoryEntry {
-                        message_id,
-                        retrieval_hint,
-                        sender_id,
-                    })
-                    .collect()
-            },
+        vec(
+            (
+                ".{0,6}",
+                option::of(vec(any::<u8>(), 0..40)),
+                option::of(".{0,6}"),
+            ),
+            0..4,
         )
+        .prop_map(|rows| {
+            rows.into_iter()
+                .map(|(message_id, retrieval_hint, sender_id)| HistoryEntry {
+                    message_id,
+                    retrieval_hint,
+                    sender_id,
+                })
+                .collect()
+        })
     }
 
     prop_compose! {

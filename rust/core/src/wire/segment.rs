@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::protobuf::{Fields, bytes_field_length, put_bytes_field, put_length, put_varint_field};
 pub use super::protobuf::ProtobufError;
+use super::protobuf::{Fields, bytes_field_length, put_bytes_field, put_length, put_varint_field};
 
 /// Segments of one payload, data and parity: the field of both erasure codes has 256 elements.
 pub const TOTAL_SEGMENTS_MAX: u32 = 256;
@@ -194,7 +194,12 @@ pub fn decode(
     let fields = match read_fields(bytes, wire_format) {
         Ok(fields) => fields,
         Err(_) if wire_format == WireFormat::Draft => return Ok(Received::WholeMessage(bytes)),
-        Err(source) => return Err(SegmentError::Undecodable { wire_format, source }),
+        Err(source) => {
+            return Err(SegmentError::Undecodable {
+                wire_format,
+                source,
+            });
+        }
     };
     let hash = fields.hash.unwrap_or_default();
     let Ok(entire_message_hash) = <[u8; HASH_LENGTH]>::try_from(hash) else {
@@ -206,8 +211,16 @@ pub fn decode(
     if wire_format == WireFormat::Draft && fields.payload.is_none() {
         return Ok(Received::WholeMessage(bytes));
     }
-    let header = validate(&fields, entire_message_hash, wire_format, max_total_segments)?;
-    Ok(Received::Segment(Segment { header, payload: fields.payload.unwrap_or_default() }))
+    let header = validate(
+        &fields,
+        entire_message_hash,
+        wire_format,
+        max_total_segments,
+    )?;
+    Ok(Received::Segment(Segment {
+        header,
+        payload: fields.payload.unwrap_or_default(),
+    }))
 }
 
 fn read_fields(bytes: &[u8], wire_format: WireFormat) -> Result<RawFields<'_>, ProtobufError> {
@@ -254,10 +267,17 @@ fn validate(
     // 001: segments_count >= 2 on data segments; 002: data_segment_count >= 1 on all.
     let minimum = if draft { 2 } else { 1 };
     if data < minimum && !(draft && fields.is_parity) {
-        return Err(SegmentError::DataCount { count: data, minimum });
+        return Err(SegmentError::DataCount {
+            count: data,
+            minimum,
+        });
     }
     if u64::from(data) + u64::from(parity) > u64::from(limit) {
-        return Err(SegmentError::TotalSegments { data, parity, limit });
+        return Err(SegmentError::TotalSegments {
+            data,
+            parity,
+            limit,
+        });
     }
     let (class, index, count) = if fields.is_parity {
         ("parity", fields.parity_index, parity)
@@ -265,7 +285,11 @@ fn validate(
         ("data", fields.data_index, data)
     };
     if index >= count {
-        return Err(SegmentError::Index { class, index, count });
+        return Err(SegmentError::Index {
+            class,
+            index,
+            count,
+        });
     }
     let other = if fields.is_parity {
         ("data_segment_index", fields.data_index)
@@ -275,12 +299,20 @@ fn validate(
         ("parity_segment_index", fields.parity_index)
     };
     if other.1 != 0 {
-        return Err(SegmentError::OtherClass { class, field: other.0, value: other.1 });
+        return Err(SegmentError::OtherClass {
+            class,
+            field: other.0,
+            value: other.1,
+        });
     }
     // Every number is at most 256 and every index below its count from here on.
     Ok(Header {
         entire_message_hash,
-        slot: if fields.is_parity { Slot::Parity(index as u8) } else { Slot::Data(index as u8) },
+        slot: if fields.is_parity {
+            Slot::Parity(index as u8)
+        } else {
+            Slot::Data(index as u8)
+        },
         data_segment_count: (data > 0).then_some(data as u16),
         parity_segment_count: (!draft || fields.is_parity).then_some(parity as u16),
         payload_length: (wire_format == WireFormat::Lip243).then_some(fields.payload_length),

@@ -1,6 +1,6 @@
-use prost::Message as _;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use prost::Message as _;
 
 use super::*;
 use crate::wire::proto::{segment_draft, segment_lip243, segment_raw};
@@ -8,23 +8,31 @@ use crate::wire::proto::{segment_draft, segment_lip243, segment_raw};
 const WIRES: [WireFormat; 3] = [WireFormat::Raw, WireFormat::Draft, WireFormat::Lip243];
 
 fn headers(wire_format: WireFormat) -> impl Strategy<Value = Header> {
-    (any::<[u8; 32]>(), 2u16..=200, 1u16..=56, any::<bool>(), any::<u8>(), any::<u64>()).prop_map(
-        move |(entire_message_hash, data, parity, is_parity, index, length)| {
-            let index = |count: u16| (u16::from(index) % count) as u8;
-            let draft = wire_format == WireFormat::Draft;
-            Header {
-                entire_message_hash,
-                slot: if is_parity {
-                    Slot::Parity(index(parity))
-                } else {
-                    Slot::Data(index(data))
-                },
-                data_segment_count: (!(draft && is_parity)).then_some(data),
-                parity_segment_count: (!draft || is_parity).then_some(parity),
-                payload_length: (wire_format == WireFormat::Lip243).then_some(length),
-            }
-        },
+    (
+        any::<[u8; 32]>(),
+        2u16..=200,
+        1u16..=56,
+        any::<bool>(),
+        any::<u8>(),
+        any::<u64>(),
     )
+        .prop_map(
+            move |(entire_message_hash, data, parity, is_parity, index, length)| {
+                let index = |count: u16| (u16::from(index) % count) as u8;
+                let draft = wire_format == WireFormat::Draft;
+                Header {
+                    entire_message_hash,
+                    slot: if is_parity {
+                        Slot::Parity(index(parity))
+                    } else {
+                        Slot::Data(index(data))
+                    },
+                    data_segment_count: (!(draft && is_parity)).then_some(data),
+                    parity_segment_count: (!draft || is_parity).then_some(parity),
+                    payload_length: (wire_format == WireFormat::Lip243).then_some(length),
+                }
+            },
+        )
 }
 
 fn by_prost(header: &Header, wire_format: WireFormat, payload: &[u8]) -> Vec<u8> {
@@ -173,27 +181,58 @@ fn raw_permits_no_other_combination() {
     assert_eq!(ok(raw(0, 200, 0, 56, false)), Ok(()));
     assert_eq!(
         ok(raw(0, 200, 0, 57, false)),
-        Err(SegmentError::TotalSegments { data: 200, parity: 57, limit: 256 })
+        Err(SegmentError::TotalSegments {
+            data: 200,
+            parity: 57,
+            limit: 256
+        })
     );
     assert_eq!(
         ok(raw(0, u32::MAX, 0, u32::MAX, false)),
-        Err(SegmentError::TotalSegments { data: u32::MAX, parity: u32::MAX, limit: 256 })
+        Err(SegmentError::TotalSegments {
+            data: u32::MAX,
+            parity: u32::MAX,
+            limit: 256
+        })
     );
     assert_eq!(
         ok(raw(0, 0, 0, 1, true)),
-        Err(SegmentError::DataCount { count: 0, minimum: 1 })
+        Err(SegmentError::DataCount {
+            count: 0,
+            minimum: 1
+        })
     );
     assert_eq!(
         ok(raw(3, 3, 0, 0, false)),
-        Err(SegmentError::Index { class: "data", index: 3, count: 3 })
+        Err(SegmentError::Index {
+            class: "data",
+            index: 3,
+            count: 3
+        })
     );
     assert_eq!(
         ok(raw(0, 3, 0, 0, true)),
-        Err(SegmentError::Index { class: "parity", index: 0, count: 0 })
+        Err(SegmentError::Index {
+            class: "parity",
+            index: 0,
+            count: 0
+        })
     );
-    let other = |class, field| Err(SegmentError::OtherClass { class, field, value: 1 });
-    assert_eq!(ok(raw(0, 3, 1, 2, false)), other("data", "parity_segment_index"));
-    assert_eq!(ok(raw(1, 3, 1, 2, true)), other("parity", "data_segment_index"));
+    let other = |class, field| {
+        Err(SegmentError::OtherClass {
+            class,
+            field,
+            value: 1,
+        })
+    };
+    assert_eq!(
+        ok(raw(0, 3, 1, 2, false)),
+        other("data", "parity_segment_index")
+    );
+    assert_eq!(
+        ok(raw(1, 3, 1, 2, true)),
+        other("parity", "data_segment_index")
+    );
 }
 
 #[test]
@@ -201,14 +240,39 @@ fn draft_permits_no_other_combination() {
     let ok = |bytes: Vec<u8>| decode(&bytes, WireFormat::Draft, 256).map(|_| ());
     assert_eq!(ok(draft(1, 2, 0, 0)), Ok(()));
     assert_eq!(ok(draft(0, 0, 1, 2)), Ok(()));
-    assert_eq!(ok(draft(0, 1, 0, 0)), Err(SegmentError::DataCount { count: 1, minimum: 2 }));
-    let other = |class, field, value| Err(SegmentError::OtherClass { class, field, value });
-    assert_eq!(ok(draft(0, 2, 0, 3)), other("data", "parity_segments_count", 3));
-    assert_eq!(ok(draft(0, 2, 1, 0)), other("data", "parity_segment_index", 1));
-    assert_eq!(ok(draft(1, 0, 0, 2)), other("parity", "data_segment_index", 1));
+    assert_eq!(
+        ok(draft(0, 1, 0, 0)),
+        Err(SegmentError::DataCount {
+            count: 1,
+            minimum: 2
+        })
+    );
+    let other = |class, field, value| {
+        Err(SegmentError::OtherClass {
+            class,
+            field,
+            value,
+        })
+    };
+    assert_eq!(
+        ok(draft(0, 2, 0, 3)),
+        other("data", "parity_segments_count", 3)
+    );
+    assert_eq!(
+        ok(draft(0, 2, 1, 0)),
+        other("data", "parity_segment_index", 1)
+    );
+    assert_eq!(
+        ok(draft(1, 0, 0, 2)),
+        other("parity", "data_segment_index", 1)
+    );
     assert_eq!(
         ok(draft(0, 0, 0, 0)),
-        Err(SegmentError::Index { class: "parity", index: 0, count: 0 })
+        Err(SegmentError::Index {
+            class: "parity",
+            index: 0,
+            count: 0
+        })
     );
 }
 
@@ -221,7 +285,10 @@ fn draft_reads_other_bytes_as_whole_messages() {
     let mut lacks_hash = Vec::new();
     put_bytes_field(&mut lacks_hash, 4, b"x");
     for bytes in [&b""[..], b"hello", &lacks_payload, &short_hash, &lacks_hash] {
-        assert_eq!(decode(bytes, WireFormat::Draft, 256), Ok(Received::WholeMessage(bytes)));
+        assert_eq!(
+            decode(bytes, WireFormat::Draft, 256),
+            Ok(Received::WholeMessage(bytes))
+        );
         assert!(decode(bytes, WireFormat::Raw, 256).is_err());
     }
 }
@@ -236,6 +303,12 @@ fn an_empty_payload_is_a_segment() {
         payload_length: None,
     };
     let encoded = header.encode(WireFormat::Raw, b"");
-    let expected = Segment { header, payload: b"" };
-    assert_eq!(decode(&encoded, WireFormat::Raw, 256), Ok(Received::Segment(expected)));
+    let expected = Segment {
+        header,
+        payload: b"",
+    };
+    assert_eq!(
+        decode(&encoded, WireFormat::Raw, 256),
+        Ok(Received::Segment(expected))
+    );
 }

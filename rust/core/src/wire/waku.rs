@@ -1,5 +1,6 @@
 //! Waku messages: 14/WAKU2-MESSAGE, its deterministic hash, and autosharding (RELAY-SHARDING).
 
+use prost::Message as _;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -23,6 +24,19 @@ pub enum ContentTopicError {
     /// A network has at least one shard.
     #[error("a cluster has at least one shard")]
     NoShards,
+}
+
+/// The Waku message that `bytes` are. Unknown fields are skipped, the last of a repeated one wins.
+///
+/// # Errors
+/// Where the bytes are no such message, or its content topic is not UTF-8.
+pub fn decode(bytes: &[u8]) -> Result<WakuMessage, prost::DecodeError> {
+    WakuMessage::decode(bytes)
+}
+
+/// The message on the wire.
+pub fn encode(message: &WakuMessage) -> Vec<u8> {
+    message.encode_to_vec()
 }
 
 /// The deterministic message hash of 14/WAKU2-MESSAGE: SHA-256 over the pubsub topic, the payload,
@@ -58,13 +72,18 @@ pub fn shard_of(content_topic: &str, num_shards_in_cluster: u32) -> Result<u32, 
     hasher.update(application.as_bytes());
     hasher.update(version.as_bytes());
     let digest: [u8; 32] = hasher.finalize().into();
-    let tail = digest.last_chunk::<8>().expect("a SHA-256 digest has 32 bytes");
+    let tail = digest
+        .last_chunk::<8>()
+        .expect("a SHA-256 digest has 32 bytes");
     Ok((u64::from_be_bytes(*tail) % u64::from(num_shards_in_cluster)) as u32)
 }
 
 fn application_and_version(content_topic: &str) -> Result<(&str, &str), ContentTopicError> {
-    let parts: Vec<&str> =
-        content_topic.strip_prefix('/').ok_or(ContentTopicError::Format)?.splitn(7, '/').collect();
+    let parts: Vec<&str> = content_topic
+        .strip_prefix('/')
+        .ok_or(ContentTopicError::Format)?
+        .splitn(7, '/')
+        .collect();
     let fields = match parts.len() {
         4 => &parts[..],
         5 => {
@@ -106,7 +125,10 @@ mod tests {
         assert_eq!(shard_of("/myapp/1/mytopic", 8), Err(Format));
         assert_eq!(shard_of("/0/myapp/1/mytopic/cbor/extra", 8), Err(Format));
         assert_eq!(shard_of("/ /myapp/1/mytopic/cbor", 8), Err(Generation));
-        assert_eq!(shard_of("/1/myapp/1/mytopic/cbor", 8), Err(UnknownGeneration));
+        assert_eq!(
+            shard_of("/1/myapp/1/mytopic/cbor", 8),
+            Err(UnknownGeneration)
+        );
         assert_eq!(shard_of("/0//1/mytopic/cbor", 8), Err(Empty("application")));
         assert_eq!(shard_of("/a/1/b/c", 0), Err(NoShards));
     }

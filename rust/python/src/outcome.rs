@@ -1,0 +1,240 @@
+//! The outcomes of a reassembler as frozen Python records.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use shardwire_core::erasure::ErasureCode;
+use shardwire_core::reassemble::{Dropped, Outcome, Reconstructed};
+
+use crate::record::{Field, Record, field};
+
+/// The record of one outcome.
+pub fn wrap(py: Python<'_>, outcome: Outcome) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match outcome {
+        Outcome::Stored {
+            entire_message_hash,
+            segments_held,
+            segments_needed,
+            hash_mismatch,
+        } => {
+            let entire_message_hash = PyBytes::new(py, &entire_message_hash).unbind();
+            let stored = SegmentStored {
+                entire_message_hash,
+                segments_held,
+                segments_needed,
+                hash_mismatch,
+            };
+            Bound::new(py, stored)?.into_any()
+        }
+        Outcome::Reconstructed(found) => {
+            Bound::new(py, PayloadReconstructed::new(py, &found)?)?.into_any()
+        }
+        Outcome::Discarded { reason, detail } => Bound::new(
+            py,
+            SegmentDiscarded {
+                reason: reason.name(),
+                detail,
+            },
+        )?
+        .into_any(),
+        Outcome::Dropped(dropped) => Bound::new(py, SetDropped::new(py, dropped))?.into_any(),
+    })
+}
+
+/// A segment that was kept; the payload is not complete.
+#[pyclass(frozen, get_all, module = "shardwire._native")]
+pub struct SegmentStored {
+    entire_message_hash: Py<PyBytes>,
+    segments_held: usize,
+    /// Distinct segments still missing; `None` while the number of data segments is unknown.
+    segments_needed: Option<usize>,
+    /// Whether what is held was tried and did not have the hash.
+    hash_mismatch: bool,
+}
+
+#[pymethods]
+impl SegmentStored {
+    #[classattr]
+    fn __match_args__() -> (&'static str, &'static str, &'static str) {
+        ("entire_message_hash", "segments_held", "segments_needed")
+    }
+
+    fn __eq__(&self, other: &Self, py: Python<'_>) -> PyResult<bool> {
+        self.equals(other, py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        self.repr(py)
+    }
+}
+
+impl Record for SegmentStored {
+    const NAME: &'static str = "SegmentStored";
+
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Vec<Field<'py>>> {
+        Ok(vec![
+            field(py, "entire_message_hash", self.entire_message_hash.bind(py))?,
+            field(py, "segments_held", self.segments_held)?,
+            field(py, "segments_needed", self.segments_needed)?,
+            field(py, "hash_mismatch", self.hash_mismatch)?,
+        ])
+    }
+}
+
+/// A payload that is complete and has the hash.
+#[pyclass(frozen, get_all, module = "shardwire._native")]
+pub struct PayloadReconstructed {
+    entire_message_hash: Py<PyBytes>,
+    payload: Py<PyBytes>,
+    data_segment_count: usize,
+    parity_segment_count: usize,
+    /// Indices of the data segments that came back through parity.
+    data_segments_recovered: Py<PyTuple>,
+    /// The code that decoded; `None` where no parity was needed.
+    erasure_code: Option<&'static str>,
+    /// (ordinal, sender) of segments found wrong.
+    bad_segments: Py<PyTuple>,
+}
+
+#[pymethods]
+impl PayloadReconstructed {
+    #[classattr]
+    fn __match_args__() -> (&'static str, &'static str) {
+        ("entire_message_hash", "payload")
+    }
+
+    fn __eq__(&self, other: &Self, py: Python<'_>) -> PyResult<bool> {
+        self.equals(other, py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        self.repr(py)
+    }
+}
+
+impl Record for PayloadReconstructed {
+    const NAME: &'static str = "PayloadReconstructed";
+
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Vec<Field<'py>>> {
+        Ok(vec![
+            field(py, "entire_message_hash", self.entire_message_hash.bind(py))?,
+            field(py, "payload", self.payload.bind(py))?,
+            field(py, "data_segment_count", self.data_segment_count)?,
+            field(py, "parity_segment_count", self.parity_segment_count)?,
+            field(
+                py,
+                "data_segments_recovered",
+                self.data_segments_recovered.bind(py),
+            )?,
+            field(py, "erasure_code", self.erasure_code)?,
+            field(py, "bad_segments", self.bad_segments.bind(py))?,
+        ])
+    }
+}
+
+impl PayloadReconstructed {
+    fn new(py: Python<'_>, found: &Reconstructed) -> PyResult<Self> {
+        // The pieces are copied once, straight into the `bytes` that is returned.
+        let payload = PyBytes::new_with(py, found.payload.len(), |out| {
+            found.payload.write_to(out);
+            Ok(())
+        })?;
+        Ok(PayloadReconstructed {
+            entire_message_hash: PyBytes::new(py, &found.entire_message_hash).unbind(),
+            payload: payload.unbind(),
+            data_segment_count: found.data_segment_count,
+            parity_segment_count: found.parity_segment_count,
+            data_segments_recovered: PyTuple::new(py, &found.data_segments_recovered)?.unbind(),
+            erasure_code: found.erasure_code.map(ErasureCode::as_str),
+            bad_segments: PyTuple::new(py, &found.bad_segments)?.unbind(),
+        })
+    }
+}
+
+/// A segment that was not kept.
+#[pyclass(frozen, get_all, module = "shardwire._native")]
+pub struct SegmentDiscarded {
+    reason: &'static str,
+    detail: String,
+}
+
+#[pymethods]
+impl SegmentDiscarded {
+    #[classattr]
+    fn __match_args__() -> (&'static str, &'static str) {
+        ("reason", "detail")
+    }
+
+    fn __eq__(&self, other: &Self, py: Python<'_>) -> PyResult<bool> {
+        self.equals(other, py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        self.repr(py)
+    }
+}
+
+impl Record for SegmentDiscarded {
+    const NAME: &'static str = "SegmentDiscarded";
+
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Vec<Field<'py>>> {
+        Ok(vec![
+            field(py, "reason", self.reason)?,
+            field(py, "detail", self.detail.as_str())?,
+        ])
+    }
+}
+
+/// A set that was given up.
+#[pyclass(frozen, get_all, module = "shardwire._native")]
+pub struct SetDropped {
+    entire_message_hash: Py<PyBytes>,
+    message_key: Option<Py<PyBytes>>,
+    sender: Option<String>,
+    reason: &'static str,
+}
+
+#[pymethods]
+impl SetDropped {
+    #[classattr]
+    fn __match_args__() -> (&'static str, &'static str) {
+        ("entire_message_hash", "reason")
+    }
+
+    fn __eq__(&self, other: &Self, py: Python<'_>) -> PyResult<bool> {
+        self.equals(other, py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        self.repr(py)
+    }
+}
+
+impl Record for SetDropped {
+    const NAME: &'static str = "SetDropped";
+
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Vec<Field<'py>>> {
+        Ok(vec![
+            field(py, "entire_message_hash", self.entire_message_hash.bind(py))?,
+            field(
+                py,
+                "message_key",
+                self.message_key.as_ref().map(|value| value.bind(py)),
+            )?,
+            field(py, "sender", self.sender.as_deref())?,
+            field(py, "reason", self.reason)?,
+        ])
+    }
+}
+
+impl SetDropped {
+    /// The record of a set that was given up.
+    pub fn new(py: Python<'_>, dropped: Dropped) -> Self {
+        let bytes = |bytes: &[u8]| PyBytes::new(py, bytes).unbind();
+        SetDropped {
+            entire_message_hash: bytes(&dropped.entire_message_hash),
+            message_key: dropped.message_key.as_deref().map(bytes),
+            sender: dropped.sender,
+            reason: dropped.reason.name(),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `ReassemblerCore` of `_native.pyi`: arguments in, the machine run, records out.
+
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::{PyBytes, PyDict, PyList};
+use shardwire_core::reassemble::{Change, Discard, Drop, Limits, Reassembler, Receipt};
+
+use crate::buffer::{Buffer, detached};
+use crate::outcome::{self, SetDropped};
+use crate::segmentation::SegmentationParameters;
+
+/// The state machine behind `shardwire.segmentation.Reassembler`.
+#[pyclass(module = "shardwire._native")]
+pub struct ReassemblerCore(Reassembler);
+
+#[pymethods]
+impl ReassemblerCore {
+    #[new]
+    #[pyo3(signature = (
+        parameters, *, sets_max, sets_per_sender_max, buffered_bytes_max,
+        buffered_bytes_per_sender_max, unauthenticated_share, candidates_per_slot_max,
+        completed_remembered_max, timeout_ms, work_budget
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one argument a limit, all by keyword"
+    )]
+    fn new(
+        parameters: &SegmentationParameters,
+        sets_max: u64,
+        sets_per_sender_max: u64,
+        buffered_bytes_max: u64,
+        buffered_bytes_per_sender_max: u64,
+        unauthenticated_share: f64,
+        candidates_per_slot_max: usize,
+        completed_remembered_max: usize,
+        timeout_ms: i64,
+        work_budget: u64,
+    ) -> Self {
+        let limits = Limits {
+            sets_max,
+            sets_per_sender_max,
+            buffered_bytes_max,
+            buffered_bytes_per_sender_max,
+            unauthenticated_share,
+            candidates_per_slot_max,
+            completed_remembered_max,
+            timeout_ms,
+            work_budget,
+        };
+        ReassemblerCore(Reassembler::new(parameters.inner, limits))
+    }
+
+    /// Takes one segment; every outcome is a value.
+    #[pyo3(signature = (
+        segment, *, now_ms, sender = None, authenticated = false, message_key = None
+    ))]
+    fn receive<'py>(
+        &mut self,
+        py: Python<'py>,
+        segment: Buffer<'py>,
+        now_ms: i64,
+        sender: Option<PyBackedStr>,
+        authenticated: bool,
+        message_key: Option<PyBackedBytes>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let bytes = segment.as_bytes();
+        let receipt = Receipt {
+            now_ms,
+            sender: sender.as_deref(),
+            authenticated,
+            message_key: message_key.as_deref(),
+        };
+        let outcome = detached(py, bytes.len(), || self.0.receive(bytes, &receipt));
+        outcome::wrap(py, outcome)
+    }
+
+    /// Drops the sets that got no new segment for `timeout_ms`.
+    fn expire(&mut self, py: Python<'_>, now_ms: i64) -> Vec<SetDropped> {
+        self.0
+            .expire(now_ms)
+            .into_iter()
+            .map(|dropped| SetDropped::new(py, dropped))
+            .collect()
+    }
+
+    /// Sets that `receive` evicted to make room, since the last call.
+    fn poll_dropped(&mut self, py: Python<'_>) -> Vec<SetDropped> {
+        self.0
+            .poll_dropped()
+            .into_iter()
+            .map(|dropped| SetDropped::new(py, dropped))
+            .collect()
+    }
+
+    /// When the next set expires.
+    fn next_expiry_ms(&self) -> Option<i64> {
+        self.0.next_expiry_ms()
+    }
+
+    /// Counts since the start, and what is held.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.0.stats();
+        let counts = PyDict::new(py);
+        for (name, count) in [
+            ("received", stats.received),
+            ("stored", stats.stored),
+            ("reconstructed", stats.reconstructed),
+            ("recovered", stats.recovered),
+            ("bad_segments", stats.bad_segments),
+            ("hash_mismatches", stats.hash_mismatches),
+            ("restore_ignored", stats.restore_ignored),
+            ("sets_held", stats.sets_held),
+            ("bytes_held", stats.bytes_held),
+            ("senders_held", stats.senders_held),
+            ("completed_remembered", stats.completed_remembered),
+        ] {
+            counts.set_item(name, count)?;
+        }
+        let names = Discard::ALL
+            .map(Discard::name)
+            .into_iter()
+            .zip(stats.discarded);
+        for (name, count) in names.chain(Drop::ALL.map(Drop::name).into_iter().zip(stats.dropped)) {
+            counts.set_item(name, count)?;
+        }
+        Ok(counts)
+    }
+
+    /// Changes since the last call as (op, key, value).
+    fn poll_persist<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let records = self.0.poll_persist();
+        let rows = records.iter().map(|record| {
+            let (key, value) = (
+                PyBytes::new(py, &record.key),
+                PyBytes::new(py, &record.value),
+            );
+            (record.change.name(), key, value)
+        });
+        PyList::new(py, rows.collect::<Vec<_>>())
+    }
+
+    /// Takes back what `poll_persist` gave, less what was deleted.
+    fn restore(&mut self, py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<()> {
+        let rows: Vec<(PyBackedStr, PyBackedBytes, PyBackedBytes)> = records
+            .try_iter()?
+            .map(|row| row?.extract())
+            .collect::<PyResult<_>>()?;
+        let records = rows.iter().map(|(operation, key, value)| {
+            let change = match &**operation {
+                "put_segment" => Change::PutSegment,
+                "put_completed" => Change::PutCompleted,
+                "delete_set" => Change::DeleteSet,
+                _ => Change::DeleteCompleted,
+            };
+            (change, &key[..], &value[..])
+        });
+        let records: Vec<_> = records.collect();
+        py.detach(|| self.0.restore(records));
+        Ok(())
+    }
+}
