@@ -1,0 +1,99 @@
+"""Five bugs, planted one at a time, that the checkers must find: a checker that finds nothing proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from shardwire.channel.deliveries import Deliveries
+from shardwire.channel.rate_limit import RateLimiter
+from shardwire.persistence import Changes
+from shardwire.sds.outgoing import OutgoingBuffer
+from tests.simulation.disk import MountedDisk
+
+
+@contextmanager
+def persist_skipped() -> Iterator[None]:
+    """A commit in three says that it wrote, and did not."""
+    commit = MountedDisk.commit
+    calls = 0
+
+    def skip(self: MountedDisk, channel_id: str, changes: Changes) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 3:
+            commit(self, channel_id, changes)
+
+    with patch.object(MountedDisk, "commit", skip):
+        yield
+
+
+@contextmanager
+def acknowledgement_dropped() -> Iterator[None]:
+    """One acknowledgement in three is not taken note of, and is taken for noted when it comes again."""
+    acknowledge = OutgoingBuffer.acknowledge
+    refused: set[tuple[str, str]] = set()
+    calls = 0
+
+    def drop(self: OutgoingBuffer, content: Any, by: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 3 == 0:
+            refused.add((content.message_id, by))
+        if (content.message_id, by) not in refused:
+            acknowledge(self, content, by)
+
+    with patch.object(OutgoingBuffer, "acknowledge", drop):
+        yield
+
+
+@contextmanager
+def count_doubled() -> Iterator[None]:
+    """The rate limit takes the quota for twice what it is."""
+    init = RateLimiter.__init__
+
+    def double(self: RateLimiter, *arguments: Any, **named: Any) -> None:
+        init(self, *arguments, **named)
+        self._quota *= 2
+
+    with patch.object(RateLimiter, "__init__", double):
+        yield
+
+
+@contextmanager
+def delivered_early() -> Iterator[None]:
+    """The first content that somebody acknowledges counts for the whole message."""
+    add = OutgoingBuffer.add
+
+    def need_one(self: OutgoingBuffer, send: Any, contents: Any) -> None:
+        send.contents_needed = 1
+        add(self, send, contents)
+
+    with patch.object(OutgoingBuffer, "add", need_one):
+        yield
+
+
+@contextmanager
+def order_swapped() -> Iterator[None]:
+    """A message overtakes the one that waits to be handed over before it."""
+    append = Deliveries.append
+
+    def swap(self: Deliveries, *arguments: Any, **named: Any) -> None:
+        append(self, *arguments, **named)
+        if len(self._queue) >= 2:
+            self._queue[-1], self._queue[-2] = self._queue[-2], self._queue[-1]
+
+    with patch.object(Deliveries, "append", swap):
+        yield
+
+
+# Each with the checkers of which one at least must find it.
+MUTATIONS: dict[str, tuple[Callable[[], AbstractContextManager[None]], frozenset[str]]] = {
+    "persist skipped": (persist_skipped, frozenset({"converged", "nothing twice", "outcomes", "intact", "rate"})),
+    "acknowledgement dropped": (acknowledgement_dropped, frozenset({"outcomes", "idle"})),
+    "count doubled": (count_doubled, frozenset({"rate"})),
+    "delivered early": (delivered_early, frozenset({"outcomes"})),
+    "order swapped": (order_swapped, frozenset({"causal order"})),
+}
