@@ -1,0 +1,106 @@
+"""The bloom filter of what this participant holds, and when it rides on a message."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from shardwire._native import BloomFilter
+from shardwire.config import SdsConfig
+from shardwire.sds.local_log import LocalLog
+from shardwire.sds.now import Now
+
+
+class BloomSchedule:
+    """A filter that rolls: it is rebuilt from the newest entries before its error rate degrades.
+
+    At 1.2 x capacity insertions the filter is rebuilt from the newest 0.8 x capacity entries of the log, so it never
+    holds less than that and a rebuild comes once in 0.4 x capacity messages.
+    """
+
+    __slots__ = (
+        "_capacity",
+        "_count",
+        "_filter",
+        "_interval_ms",
+        "_log",
+        "_sent_count",
+        "_waiting",
+        "base_sequence",
+        "last_ms",
+    )
+
+    def __init__(self, config: SdsConfig, log: LocalLog) -> None:
+        self._log = log
+        self._capacity = config.bloom_filter_capacity
+        self._interval_ms = config.bloom_interval_ms
+        self._filter = BloomFilter(config.bloom_filter_capacity, config.bloom_filter_error_rate, config.wire_format)
+        # Ids on their way in: they enter together, and may be taken back until then.
+        self._waiting: list[str] = []
+        self._count = 0
+        # Entries with a higher sequence are in the filter: enough to rebuild it bit by bit.
+        self.base_sequence = 0
+        self.last_ms: int | None = None
+        self._sent_count = -1
+
+    @property
+    def filter(self) -> BloomFilter:
+        """The filter of everything inserted so far."""
+        if self._waiting:
+            self._flush()
+        return self._filter
+
+    @property
+    def count(self) -> int:
+        """Ids inserted since the filter was made or rolled."""
+        return self._count + len(self._waiting)
+
+    def insert(self, message_id: str) -> None:
+        """Inserts an id whose entry was just added to the log."""
+        self._waiting.append(message_id)
+
+    def refuse(self, message_id: str) -> None:
+        """Takes back an id that was inserted since the filter was last looked at."""
+        if message_id in self._waiting:
+            self._waiting.remove(message_id)
+
+    def rebuild(self, base_sequence: int) -> None:
+        """Fills the filter with the log's entries after `base_sequence`."""
+        self.base_sequence = base_sequence
+        self._fill([entry.message_id for entry in self._log.newest_arrivals() if entry.sequence > base_sequence])
+
+    def due(self, now: Now) -> bool:
+        """Whether the next message that may carry the filter should."""
+        if self._interval_ms == 0:
+            return True
+        if self.count == 0 or self._sent_count == self.count:
+            # Nothing that a peer has not been told.
+            return False
+        return self.last_ms is None or now.monotonic_ms - self.last_ms >= self._interval_ms
+
+    def take(self, now: Now) -> bytes:
+        """The serialized filter, for the message that leaves now."""
+        self.last_ms = now.monotonic_ms
+        self._sent_count = self.count
+        return self.filter.to_bytes()
+
+    def settle(self) -> None:
+        """Lets what waits enter, before the log is stored."""
+        if self._waiting:
+            self._flush()
+
+    def _flush(self) -> None:
+        if (self._count + len(self._waiting)) * 5 < self._capacity * 6:
+            self._filter.insert_many(self._waiting)
+            self._count += len(self._waiting)
+            self._waiting.clear()
+            return
+        newest = list(islice(self._log.newest_arrivals(), max(1, self._capacity * 4 // 5)))
+        self.base_sequence = newest[-1].sequence - 1 if newest else self._log.sequence
+        self._fill([entry.message_id for entry in newest])
+        self._sent_count = -1
+
+    def _fill(self, message_ids: list[str]) -> None:
+        self._filter.clear()
+        self._filter.insert_many(message_ids)
+        self._count = len(message_ids)
+        self._waiting.clear()

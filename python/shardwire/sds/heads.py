@@ -1,0 +1,43 @@
+"""The delivered sends that no delivered send follows yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shardwire._native import HistoryEntry
+from shardwire.sds.identity import SEND_ID_LENGTH
+from shardwire.sds.local_log import LogEntry
+
+# As many participants speaking at once keep exact causal order; beyond, the oldest heads are left to the history.
+HEADS_MAX = 256
+
+
+class Heads:
+    """What a message must name so that, through it, everything delivered here before comes first everywhere.
+
+    The configured causal history alone misses what lies further back in the log and nothing else names.
+    """
+
+    __slots__ = ("_by_send", "by_key")
+
+    def __init__(self, by_send: bool) -> None:
+        self._by_send = by_send
+        self.by_key: dict[str, LogEntry] = {}
+
+    def deliver(self, entry: LogEntry, history: Iterable[HistoryEntry]) -> None:
+        """`entry` stands for a send delivered now, which follows everything its `history` names."""
+        by_key = self.by_key
+        if self._by_send:
+            for named in history:
+                by_key.pop(named.message_id[:SEND_ID_LENGTH], None)
+            by_key[entry.message_id[:SEND_ID_LENGTH]] = entry
+        else:
+            for named in history:
+                by_key.pop(named.message_id, None)
+            by_key[entry.message_id] = entry
+        if len(by_key) > HEADS_MAX:
+            del by_key[next(iter(by_key))]
+
+    def restore(self, entries: Iterable[LogEntry]) -> None:
+        for entry in entries:
+            self.deliver(entry, ())

@@ -1,0 +1,43 @@
+"""The Lamport clock of a channel (SDS, Lamport timestamps)."""
+
+from __future__ import annotations
+
+from shardwire.config import SdsWireFormat
+from shardwire.sds.now import Now
+
+# Timestamps are unsigned 64-bit on the wire; ours stop well below, so that adding one never overflows.
+LAMPORT_MAX = (1 << 63) - 1
+
+
+class LamportClock:
+    """Milliseconds under the wire "spec"; under "nim" seconds, as nim-sds counts.
+
+    A peer's timestamp moves ours at most `max_skew_ms` ahead of the epoch clock, so a forged one cannot spend the
+    range of all participants.
+    """
+
+    __slots__ = ("_max_skew", "_seconds", "timestamp")
+
+    def __init__(self, wire_format: SdsWireFormat, max_skew_ms: int, now: Now) -> None:
+        self._seconds = wire_format == "nim"
+        self._max_skew = max_skew_ms // 1000 if self._seconds else max_skew_ms
+        # nim-sds starts at 0 and takes the epoch time at its first send.
+        self.timestamp = 0 if self._seconds else max(0, now.epoch_ms)
+
+    def tick(self, now: Now) -> int:
+        """The timestamp of the message that leaves now."""
+        if self._seconds:
+            self.timestamp = min(max(now.epoch_ms // 1000, self.timestamp) + 1, LAMPORT_MAX)
+        else:
+            self.timestamp = min(max(now.epoch_ms, self.timestamp + 1), LAMPORT_MAX)
+        return self.timestamp
+
+    def capped(self, timestamp: int, now: Now) -> int:
+        """A peer's timestamp, no further ahead of us than the skew allows."""
+        here = now.epoch_ms // 1000 if self._seconds else now.epoch_ms
+        return min(timestamp, here + self._max_skew, LAMPORT_MAX)
+
+    def observe(self, timestamp: int) -> None:
+        """A content message was delivered; `timestamp` is already capped."""
+        if timestamp > self.timestamp:
+            self.timestamp = timestamp

@@ -1,0 +1,590 @@
+"""The Scalable Data Sync state machine of one channel: inputs and time in, messages and events out.
+
+It owns no clock, socket, file or thread. Its one owner serialises the calls: one input, then everything that the
+`poll_` methods give, then the next input. What `poll_persist` gives is made durable before what `poll_transmit` gave
+is handed to the network, so that whatever a message acknowledges survives a crash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import deque
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.config import DeliveredWhen, SdsConfig, SyncConfig
+from shardwire.errors import ConfigError
+from shardwire.sds.acknowledgement import Acknowledgements
+from shardwire.sds.bloom_schedule import BloomSchedule
+from shardwire.sds.heads import Heads
+from shardwire.sds.identity import (
+    MESSAGE_ID_LENGTH_MAX,
+    RETRIEVAL_HINT_BYTES_MAX,
+    SEND_ID_LENGTH,
+    SENDER_ID_LENGTH_MAX,
+    content_id,
+)
+from shardwire.sds.incoming import IncomingBuffer
+from shardwire.sds.incoming_send import IncomingSend
+from shardwire.sds.lamport import LamportClock
+from shardwire.sds.local_log import LocalLog, LogEntry
+from shardwire.sds.now import Now
+from shardwire.sds.outgoing import OutgoingBuffer, OutgoingContent, OutgoingSend
+from shardwire.sds.outputs import (
+    ContentReceived,
+    EphemeralReceived,
+    MessageDropped,
+    SdsEvent,
+    SenderIdConflict,
+    SyncReceived,
+    Transmit,
+    TransmitKind,
+)
+from shardwire.sds.participants import Participants
+from shardwire.sds.records import Records
+from shardwire.sds.repair import Originals, Repair
+from shardwire.sds.sync_timer import SyncTimer
+from shardwire.sds.transmission import Transmission
+
+ALL_KINDS: frozenset[TransmitKind] = frozenset(TransmitKind)
+_CONTENTS_PER_SEND_MAX = 65_536
+
+
+class MessageChannel:
+    """One participant's side of a channel.
+
+    Args:
+        channel_id: The channel; messages of others are ignored.
+        sender_id: This participant, unique in the channel.
+        config: Scalable Data Sync.
+        sync: Synchronisation schedule.
+        now: The moment of creation.
+        rng: The only source of randomness.
+        header_bytes_max: A message is at most this much longer than its content.
+        delivered_when: Who must hold a send before its resending stops.
+
+    Raises:
+        ConfigError: An id is empty or too long, or the header limit leaves no room for one history entry.
+    """
+
+    def __init__(
+        self,
+        channel_id: str,
+        sender_id: str,
+        config: SdsConfig,
+        sync: SyncConfig,
+        *,
+        now: Now,
+        rng: random.Random,
+        header_bytes_max: int = 24_000,
+        delivered_when: DeliveredWhen = "any",
+    ) -> None:
+        for name, value in (("channel_id", channel_id), ("sender_id", sender_id)):
+            if not 0 < len(value) <= SENDER_ID_LENGTH_MAX:
+                raise ConfigError(f"{name} has {len(value)} characters: it must have 1 to {SENDER_ID_LENGTH_MAX}")
+        self.channel_id = channel_id
+        self.sender_id = sender_id
+        self._config = config
+        self._sync = sync
+        self._wire_format = config.wire_format
+        self._events: deque[SdsEvent] = deque()
+        emit = self._events.append
+        self.log = LocalLog(config.log_messages_max, self._on_forgotten)
+        self.heads = Heads(config.message_id == "send")
+        self.originals = Originals()
+        self.lamport = LamportClock(config.wire_format, config.max_lamport_skew_ms, now)
+        self.bloom = BloomSchedule(config, self.log)
+        self.participants = Participants()
+        self.acknowledgements = Acknowledgements(
+            config.acknowledgement_timeout_ms, sync.acknowledgement_sync, delivered_when == "any", rng
+        )
+        self.sync_timer = SyncTimer(sync.sync_min_interval_ms, rng, now)
+        self.repair = Repair(config, sender_id, self._original)
+        self.outgoing = OutgoingBuffer(config, delivered_when, emit, self._on_send_finished)
+        self.incoming = IncomingBuffer(
+            config, sender_id, self.log, emit, self._on_released, self._on_missing, self.repair.on_message
+        )
+        self._now = now
+        self.transmission = Transmission(self, config, rng, header_bytes_max)
+        self.records = Records(self)
+        self._recent_ephemerals: dict[str, None] = {}
+        self._ephemeral_order: deque[str] = deque()
+
+    # --- inputs: ours ---------------------------------------------------------------------------
+
+    def send(self, send_id: str, contents: Sequence[bytes], now: Now, *, contents_needed: int) -> tuple[str, ...]:
+        """Registers and queues a send; nothing is encoded before it is dispatched.
+
+        Args:
+            send_id: 32 hex characters under the rule "send", any unused id otherwise.
+            contents: What the send is made of, data first.
+            now: The moment.
+            contents_needed: How many contents reconstruct the message.
+
+        Returns:
+            The message ids, one a content.
+
+        Raises:
+            ConfigError: An argument is out of its limits, or the send (or, under "content-sha256", one of its
+                contents) is known already.
+        """
+        self._now = now
+        if not 0 < len(contents) <= _CONTENTS_PER_SEND_MAX or not 0 < contents_needed <= len(contents):
+            raise ConfigError(
+                f"a send of {len(contents)} contents that needs {contents_needed}: "
+                f"give 1 to {_CONTENTS_PER_SEND_MAX} contents and need no more than there are"
+            )
+        if not all(contents):
+            raise ConfigError("a content is empty: on the wire it would be a sync, so give at least one byte")
+        message_ids = self._message_ids(send_id, contents)
+        if send_id in self.outgoing.sends:
+            raise ConfigError(f"send_id {send_id!r} is in use: give each send its own")
+        for message_id in message_ids:
+            if message_id in self.outgoing.by_id or message_id in self.log.entries:
+                raise ConfigError(f"message id {message_id!r} is known: a repeat is a duplicate while remembered")
+        send = OutgoingSend(send_id, self.transmission.next_send_number(), contents_needed)
+        self.outgoing.add(send, list(zip(message_ids, map(bytes, contents), strict=True)))
+        return message_ids
+
+    def _message_ids(self, send_id: str, contents: Sequence[bytes]) -> tuple[str, ...]:
+        if self._config.message_id == "content-sha256":
+            ids = tuple(hashlib.sha256(content).hexdigest() for content in contents)
+            if len(set(ids)) != len(ids):
+                raise ConfigError("two contents of one send are equal: under 'content-sha256' they would share an id")
+            return ids
+        if len(send_id) != SEND_ID_LENGTH or not all(char in "0123456789abcdef" for char in send_id):
+            raise ConfigError(f"send_id {send_id!r}: it must be {SEND_ID_LENGTH} lower-case hex characters")
+        return tuple(content_id(send_id, ordinal) for ordinal in range(len(contents)))
+
+    def send_ephemeral(self, send_id: str, content: bytes, now: Now) -> str:
+        """Queues a message without order or acknowledgement (SDS, Ephemeral Messages); returns its message id.
+
+        Raises:
+            ConfigError: The content is empty.
+        """
+        self._now = now
+        if not content:
+            raise ConfigError("an ephemeral content is empty: give at least one byte")
+        (message_id,) = self._message_ids(send_id, (content,))
+        self.transmission.ephemerals.append((send_id, message_id, bytes(content)))
+        self._remember_ephemeral(message_id)
+        return message_id
+
+    def cancel(self, send_id: str, now: Now) -> bool:
+        """Drops what was not dispatched; False when all of the send had left or it is unknown."""
+        self._now = now
+        send = self.outgoing.sends.get(send_id)
+        return send is not None and self.outgoing.cancel(send)
+
+    def handle_transmitted(self, transmit_id: int, retrieval_hint: bytes | None, now: Now) -> None:
+        """The node propagated a transmission; `retrieval_hint` is the transport hash of what it propagated."""
+        self._now = now
+        self.transmission.on_transmitted(transmit_id, retrieval_hint, now)
+
+    def handle_transmit_failed(self, transmit_id: int, now: Now) -> None:
+        """The node could not send: a first transmission goes back to the queue, a later one waits for its timer."""
+        self._now = now
+        self.transmission.on_failed(transmit_id, now)
+
+    # --- inputs: from the network ---------------------------------------------------------------
+
+    def handle_message(self, data: bytes, now: Now, retrieval_hint: bytes | None = None) -> None:
+        """Takes any bytes from the network. Never raises for what a peer sent: it becomes `MessageDropped`."""
+        self._now = now
+        message = SdsMessage.decode(data, self._wire_format)
+        if message is None:
+            return self._drop("undecodable")
+        if message.channel_id != self.channel_id:
+            return self._drop("other-channel")
+        message_id = message.message_id
+        sender_id = message.sender_id
+        if not 0 < len(message_id) <= MESSAGE_ID_LENGTH_MAX or len(sender_id) > SENDER_ID_LENGTH_MAX:
+            return self._drop("over-limit")
+        if sender_id == self.sender_id:
+            return self._on_own(message_id)
+        content = message.content
+        lamport = message.lamport_timestamp
+        if lamport is None:
+            return self._on_ephemeral(message_id, sender_id, content)
+        if content:
+            known = self.log.entries.get(message_id)
+            if known is not None:
+                return self._on_duplicate(known, sender_id, content, data, now)
+            if not self.incoming.has_room():
+                return self._drop("over-limit")
+        newcomer = self.participants.hear(sender_id, now.monotonic_ms)
+        if self._config.enable_repair:
+            self.repair.on_message(message_id)
+            for request in message.repair_request:
+                self.repair.on_request(request, now.monotonic_ms)
+        history = message.causal_history
+        self._review(message, history, sender_id)
+        if content:
+            self._on_content(message_id, sender_id, lamport, content, history, data, retrieval_hint, newcomer)
+        else:
+            self.sync_timer.on_sync_received(now)
+            self._events.append(SyncReceived(sender_id))
+            if history:
+                self.incoming.follow(None, history, sender_id, now.monotonic_ms, newcomer)
+        return None
+
+    def _review(self, message: SdsMessage, history: Sequence[HistoryEntry], sender_id: str) -> None:
+        """SDS, Review ACK Status: definitive by causal history, possible by bloom filter."""
+        outgoing = self.outgoing
+        if len(self.acknowledgements):
+            for entry in history:
+                self.acknowledgements.heard(entry.message_id)
+        if outgoing.by_id:
+            for entry in history:
+                content = outgoing.by_id.get(entry.message_id)
+                if content is not None:
+                    outgoing.acknowledge(content, sender_id)
+            if outgoing.unacknowledged:
+                bloom_filter = message.bloom_filter
+                if bloom_filter is not None:
+                    ids = outgoing.review_ids()
+                    # A filter of another size has parameters that we do not know: it says nothing.
+                    for position in self.bloom.filter.review(bloom_filter, ids) or ():
+                        outgoing.possibly_acknowledge(ids[position], sender_id)
+
+    def _on_content(
+        self,
+        message_id: str,
+        sender_id: str,
+        lamport: int,
+        content: bytes,
+        history: Sequence[HistoryEntry],
+        data: bytes,
+        retrieval_hint: bytes | None,
+        newcomer: bool,
+    ) -> None:
+        now = self._now
+        place = self.incoming.place_of(message_id)
+        send_id, ordinal = place if place else (None, None)
+        if retrieval_hint is not None and len(retrieval_hint) > RETRIEVAL_HINT_BYTES_MAX:
+            retrieval_hint = None
+        late = send_id is not None and send_id not in self.incoming.sends
+        late = late and ordinal != 0 and content_id(send_id or "", 0) in self.log.entries
+        entry = self.log.add(message_id, sender_id, self.lamport.capped(lamport, now), retrieval_hint, ordinal or 0)
+        self.bloom.insert(message_id)
+        if self._config.enable_repair:
+            self.originals.keep(message_id, bytes(data))
+        self.sync_timer.on_content_received(now)
+        if not late:
+            self.incoming.receive(entry, send_id or message_id, history, now.monotonic_ms, newcomer)
+            self._events.append(ContentReceived(message_id, sender_id, content, send_id, ordinal))
+        self.acknowledgements.received(entry, now)
+
+    def _on_duplicate(self, known: LogEntry, sender_id: str, content: bytes, data: bytes, now: Now) -> None:
+        if known.send is not None and not known.send.reconstructed:
+            original = self.originals.by_id.get(known.message_id)
+            if original is not None and original != data:
+                # Another content under the same id: one of them is forged, and only the whole can tell which.
+                place = self.incoming.place_of(known.message_id)
+                send_id, ordinal = place if place else (None, None)
+                self._events.append(ContentReceived(known.message_id, sender_id, content, send_id, ordinal))
+                return
+        # Its sender heard no acknowledgement of it, unless the network merely repeats itself.
+        said_lately = now.monotonic_ms - known.spoken_ms < self._config.acknowledgement_timeout_ms // 2
+        if not (known.spoken_ms and said_lately) and known.message_id not in self.acknowledgements:
+            for entry in self._siblings(known):
+                self.acknowledgements.received(entry, now)
+        self._drop("duplicate")
+
+    def _siblings(self, known: LogEntry) -> list[LogEntry]:
+        """All that is held of the send: the message that acknowledged `known` and got lost named them too."""
+        if known.send is not None:
+            return known.send.contents
+        place = self.incoming.place_of(known.message_id)
+        if place is None:
+            return [known]
+        entries = self.log.entries
+        held = {known.message_id: known}
+        for ordinal in range(_CONTENTS_PER_SEND_MAX):
+            entry = entries.get(content_id(place[0], ordinal))
+            if entry is None:
+                break
+            held[entry.message_id] = entry
+        return list(held.values())
+
+    def _on_ephemeral(self, message_id: str, sender_id: str, content: bytes | None) -> None:
+        if not content:
+            return self._drop("undecodable")
+        if message_id in self._recent_ephemerals:
+            return self._drop("duplicate")
+        self._remember_ephemeral(message_id)
+        self._events.append(EphemeralReceived(message_id, sender_id, content))
+        return None
+
+    def _on_own(self, message_id: str) -> None:
+        ours = (
+            message_id in self.outgoing.by_id
+            or message_id in self.log.entries
+            or message_id in self._recent_ephemerals
+            or self.transmission.is_own_sync(message_id)
+        )
+        if ours:
+            return self._drop("own")
+        self._events.append(SenderIdConflict(message_id))
+        return None
+
+    def _drop(self, reason: str) -> None:
+        self._events.append(MessageDropped(reason))
+
+    def _remember_ephemeral(self, message_id: str) -> None:
+        self._recent_ephemerals[message_id] = None
+        self._ephemeral_order.append(message_id)
+        if len(self._ephemeral_order) > self._config.outgoing_buffer_messages_max:
+            self._recent_ephemerals.pop(self._ephemeral_order.popleft(), None)
+
+    # --- inputs: from the channel, about contents it was handed ----------------------------------
+
+    def handle_content_placed(
+        self,
+        message_id: str,
+        sender_id: str,
+        send_id: str,
+        ordinal: int | None,
+        content_count: int | None,
+        contents_needed: int | None,
+        now: Now,
+    ) -> None:
+        """Says to which send a received content belongs and how large that is; None where the wire does not say.
+
+        Not needed for a content that is its whole send under the rule "send".
+        """
+        self._now = now
+        entry = self.log.entries.get(message_id)
+        if entry is not None:
+            self.incoming.place(entry, send_id, ordinal, content_count, contents_needed, now.monotonic_ms)
+
+    def handle_send_reconstructed(
+        self,
+        sender_id: str,
+        send_id: str,
+        content_count: int,
+        now: Now,
+        *,
+        inferred_message_ids: Sequence[str] = (),
+    ) -> None:
+        """The channel has the message: every content counts as received, and the send is released in causal order.
+
+        Under the rule "send" all `content_count` ids are known; `inferred_message_ids` names those of contents
+        recovered under another rule.
+        """
+        self._now = now
+        send = self.incoming.find(sender_id, send_id)
+        if send is None or send.reconstructed:
+            return
+        if content_count > len(send.contents) or inferred_message_ids:
+            self._infer(send, min(content_count, _CONTENTS_PER_SEND_MAX), inferred_message_ids)
+        self.incoming.reconstructed(send)
+
+    def _infer(self, send: IncomingSend, content_count: int, inferred: Sequence[str]) -> None:
+        ids: Iterable[tuple[int, str]] = enumerate(inferred)
+        if self._config.message_id == "send" and send.key == send.send_id:
+            ids = ((ordinal, content_id(send.key, ordinal)) for ordinal in range(content_count))
+        for ordinal, message_id in ids:
+            if message_id not in self.log.entries:
+                entry = self.log.add(message_id, send.sender_id, 0, None, ordinal)
+                self.bloom.insert(message_id)
+                self.incoming.infer(send, entry)
+                self.acknowledgements.received(entry, self._now)
+
+    def handle_content_refused(self, message_id: str, now: Now) -> None:
+        """The reassembler had no room: the content counts as never received, so that it is not acknowledged.
+
+        Valid only before anything was polled since its receipt.
+        """
+        self._now = now
+        entry = self.log.entries.get(message_id)
+        if entry is None or entry.send is None:
+            return
+        self.incoming.refuse(entry)
+        self.acknowledgements.forget(message_id)
+        self.originals.forget(message_id)
+        self.bloom.refuse(message_id)
+        self.log.refuse(entry)
+
+    def handle_content_unusable(self, message_id: str, now: Now) -> None:
+        """The content is no part of any message: it counts as delivered, so that histories naming it close."""
+        self._now = now
+        entry = self.log.entries.get(message_id)
+        if entry is None or entry.send is None:
+            return
+        send = entry.send
+        if len(send.contents) > 1 or send.reconstructed:
+            # Its siblings still make a message; it stays held with them.
+            return
+        self.incoming.abandon(send)
+        self.acknowledgements.send_delivered([entry])
+
+    def handle_send_abandoned(self, sender_id: str, send_id: str, now: Now) -> None:
+        """The channel gave up reassembling a send: what follows it no longer waits, its late contents are ignored."""
+        self._now = now
+        send = self.incoming.find(sender_id, send_id)
+        if send is not None and send.contents and not send.reconstructed:
+            self.incoming.abandon(send)
+            self.acknowledgements.send_delivered(send.contents)
+
+    def handle_irretrievable(self, message_ids: Iterable[str], now: Now) -> None:
+        """The store does not have these. Only what is older than this participant's first receipt is lost by it."""
+        self._now = now
+        self.incoming.on_irretrievable(message_ids)
+
+    def handle_timeout(self, now: Now) -> None:
+        """Does what is due; early and late calls are harmless."""
+        self._now = now
+        self.outgoing.on_timeout(now.monotonic_ms)
+        self.incoming.on_timeout(now.monotonic_ms)
+
+    # --- reactions ------------------------------------------------------------------------------
+
+    def _on_released(self, send: IncomingSend) -> None:
+        newest = send.contents[0]
+        for entry in send.contents:
+            entry.send = None
+            if (entry.lamport, entry.message_id) > (newest.lamport, newest.message_id):
+                newest = entry
+        self.lamport.observe(newest.lamport)
+        self.log.deliver(newest)
+        self.heads.deliver(newest, send.history)
+        for entry in send.contents:
+            self.log.touch(entry)
+        self.acknowledgements.send_delivered(send.contents)
+
+    def _on_missing(self, entry: HistoryEntry) -> None:
+        self.repair.on_missing(entry, self._now.monotonic_ms)
+
+    def _on_send_finished(self, content: OutgoingContent) -> None:
+        if not content.in_flight:
+            self.on_content_left(content)
+
+    def on_content_left(self, content: OutgoingContent) -> None:
+        """A content of a finished send: its bytes are kept for repair only."""
+        if content.wire is not None:
+            if self._config.enable_repair:
+                self.originals.keep(content.message_id, content.wire)
+            content.wire = None
+
+    def _on_forgotten(self, message_id: str) -> None:
+        self.originals.forget(message_id)
+        self.acknowledgements.forget(message_id)
+
+    def _original(self, message_id: str) -> bytes | None:
+        content = self.outgoing.by_id.get(message_id)
+        if content is not None and content.wire is not None:
+            return content.wire
+        return self.originals.by_id.get(message_id)
+
+    # --- outputs --------------------------------------------------------------------------------
+
+    def poll_transmit(self, now: Now, kinds: Container[TransmitKind] = ALL_KINDS) -> Transmit | None:
+        """The next message of an allowed kind, encoded now; None when nothing is due.
+
+        Order: sync, repair, ephemeral, retransmission, then first and further contents in turn.
+        """
+        self._now = now
+        return self.transmission.poll(now, kinds)
+
+    def poll_event(self) -> SdsEvent | None:
+        return self._events.popleft() if self._events else None
+
+    def poll_persist(self) -> dict[tuple[str, bytes], bytes | None]:
+        """Records that changed since the last call; None deletes."""
+        return self.records.poll()
+
+    def poll_timeout(self) -> int | None:
+        """Monotonic ms of the next moment at which `handle_timeout` or `poll_transmit` has work; None for never."""
+        deadlines = [
+            self.outgoing.next_deadline(),
+            self.incoming.next_deadline(),
+            self.acknowledgements.due_ms,
+            self.sync_timer.due_ms,
+        ]
+        if self._config.enable_repair:
+            deadlines += [self.repair.requests.next_ms(), self.repair.answers.next_ms()]
+        return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
+
+    # --- views ----------------------------------------------------------------------------------
+
+    def waiting(self) -> dict[TransmitKind, int]:
+        """How many messages of each kind could leave, leaving aside syncs."""
+        return self.transmission.waiting()
+
+    @property
+    def queued_bytes(self) -> int:
+        """Content bytes that wait for their first dispatch."""
+        return self.outgoing.queued_bytes
+
+    def has_room(self) -> bool:
+        """Whether the outgoing buffer is below `outgoing_buffer_messages_max`."""
+        return self.outgoing.has_room()
+
+    def missing(self) -> tuple[HistoryEntry, ...]:
+        """What histories name and is not here, the longest known first."""
+        return self.incoming.missing.entries()
+
+    def participants_heard(self, now: Now) -> tuple[str, ...]:
+        """Members: senders heard within `participant_ttl_ms`."""
+        return self.participants.within(now.monotonic_ms, self._sync.participant_ttl_ms)
+
+    def pending_sends(self) -> tuple[str, ...]:
+        """Sends of ours that are neither delivered nor given up."""
+        return tuple(send.send_id for send in self.outgoing.sends.values() if not send.finished)
+
+    @property
+    def lamport_timestamp(self) -> int:
+        return self.lamport.timestamp
+
+    def stats(self) -> dict[str, int]:
+        """Sizes of what is held."""
+        return {
+            "log": len(self.log.entries),
+            "outgoing_queued": self.outgoing.queued_contents,
+            "outgoing_queued_bytes": self.outgoing.queued_bytes,
+            "outgoing_unacknowledged": len(self.outgoing.unacknowledged),
+            "incoming_sends": len(self.incoming.sends),
+            "incoming_contents": self.incoming.contents_held,
+            "missing": len(self.incoming.missing.by_id),
+            "lost": len(self.incoming.lost),
+            "unsaid_acknowledgements": len(self.acknowledgements),
+            "repair_requests": len(self.repair.requests.by_id),
+            "repair_answers": len(self.repair.answers.by_id),
+            "participants": len(self.participants.heard_ms),
+        }
+
+    # --- restore --------------------------------------------------------------------------------
+
+    @classmethod
+    def restore(
+        cls,
+        records: Mapping[tuple[str, bytes], bytes],
+        channel_id: str,
+        sender_id: str,
+        config: SdsConfig,
+        sync: SyncConfig,
+        *,
+        now: Now,
+        rng: random.Random,
+        header_bytes_max: int = 24_000,
+        delivered_when: DeliveredWhen = "any",
+    ) -> MessageChannel:
+        """The machine that `records` (all that `poll_persist` ever gave, later over earlier) describe.
+
+        Lamport goes on above everything sent; timers restart from `now`. Records that cannot be read are passed
+        over. Raises as the constructor does.
+        """
+        machine = cls(
+            channel_id,
+            sender_id,
+            config,
+            sync,
+            now=now,
+            rng=rng,
+            header_bytes_max=header_bytes_max,
+            delivered_when=delivered_when,
+        )
+        machine.records.restore(records, now)
+        return machine

@@ -1,0 +1,82 @@
+"""Dependencies that are named and not here."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from shardwire._native import HistoryEntry
+
+if TYPE_CHECKING:
+    from shardwire.sds.incoming_send import IncomingSend
+
+
+class MissingMessage:
+    """One message id that a history named.
+
+    Attributes:
+        entry: As it was named, with the best hint and sender known.
+        send: The send it belongs to.
+        named_by: The participant whose message named it first; its share of the table pays for it.
+    """
+
+    __slots__ = ("entry", "named_by", "send")
+
+    def __init__(self, entry: HistoryEntry, send: IncomingSend, named_by: str) -> None:
+        self.entry = entry
+        self.send = send
+        self.named_by = named_by
+
+
+class MissingMessages:
+    """A bounded table. When it is full, a participant that holds more than its share loses its own oldest entry;
+    otherwise the oldest of all goes.
+    """
+
+    __slots__ = ("_by_participant", "_messages_max", "by_id", "changed")
+
+    def __init__(self, messages_max: int) -> None:
+        self._messages_max = messages_max
+        self.by_id: OrderedDict[str, MissingMessage] = OrderedDict()
+        self._by_participant: dict[str, OrderedDict[str, None]] = {}
+        # For poll_persist: ids whose stored form changed.
+        self.changed: dict[str, None] = {}
+
+    def add(self, entry: HistoryEntry, send: IncomingSend, named_by: str) -> MissingMessage | None:
+        """Tracks `entry`; returns the message that had to go for it, if any."""
+        evicted = self._make_room(named_by) if len(self.by_id) >= self._messages_max else None
+        message = MissingMessage(entry, send, named_by)
+        self.by_id[entry.message_id] = message
+        self._by_participant.setdefault(named_by, OrderedDict())[entry.message_id] = None
+        self.changed[entry.message_id] = None
+        return evicted
+
+    def learn(self, message: MissingMessage, entry: HistoryEntry) -> None:
+        """Another history names it too: the newest hint stands, and a sender once known."""
+        known = message.entry
+        hint = entry.retrieval_hint or known.retrieval_hint
+        sender = known.sender_id or entry.sender_id
+        if hint != known.retrieval_hint or sender != known.sender_id:
+            message.entry = HistoryEntry(known.message_id, hint, sender)
+            self.changed[known.message_id] = None
+
+    def remove(self, message_id: str) -> MissingMessage | None:
+        """It came, or is no longer waited for."""
+        message = self.by_id.pop(message_id, None)
+        if message is None:
+            return None
+        share = self._by_participant[message.named_by]
+        del share[message_id]
+        if not share:
+            del self._by_participant[message.named_by]
+        self.changed[message_id] = None
+        return message
+
+    def entries(self) -> tuple[HistoryEntry, ...]:
+        return tuple(message.entry for message in self.by_id.values())
+
+    def _make_room(self, named_by: str) -> MissingMessage | None:
+        share = self._by_participant.get(named_by)
+        if share and len(share) * len(self._by_participant) > self._messages_max:
+            return self.remove(next(iter(share)))
+        return self.remove(next(iter(self.by_id)))

@@ -1,0 +1,299 @@
+"""The stored form of a machine: records by kind and key, written as they change and read back after a restart.
+
+Every value begins with a version byte. Kinds: `sds.state` (counters), `sds.log` (one received, sent or recovered
+content), `sds.message` (original bytes for repair), `sds.unsaid` (not yet acknowledged), `sds.send`, `sds.content`
+and `sds.outgoing` (a send, the bytes and the state of one of its contents), `sds.incoming`, `sds.missing`,
+`sds.lost`, `sds.request`, `sds.answer`, `sds.participant`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from struct import Struct
+from struct import error as StructError
+from typing import TYPE_CHECKING, Any
+
+from shardwire._native import HistoryEntry
+from shardwire.sds.encoding import pack, unpack
+from shardwire.sds.local_log import LogEntry
+from shardwire.sds.now import Now
+
+if TYPE_CHECKING:
+    from shardwire.sds.message_channel import MessageChannel
+
+Name = tuple[str, bytes]
+
+VERSION = 1
+_VERSION_BYTE = bytes((VERSION,))
+_STATE = Struct("<BQQQQ")
+# version, flags, lamport, sequence, ordinal, lengths of sender, hint and the key of the send it waits in
+_LOG = Struct("<BBQQHHHH")
+_ORDERED, _HINT = 1, 2
+_UNSAID = Struct("<BQ")
+
+
+def key_of(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def text_of(key: bytes) -> str:
+    return key.decode("utf-8", "surrogatepass")
+
+
+def entry_fields(entry: HistoryEntry) -> tuple[str, bytes | None, str | None]:
+    return (entry.message_id, entry.retrieval_hint, entry.sender_id)
+
+
+def encode_log(entry: LogEntry) -> bytes:
+    sender = key_of(entry.sender_id)
+    hint = entry.retrieval_hint
+    waits = key_of(entry.send.key) if entry.send is not None else b""
+    flags = (_ORDERED if entry.ordered else 0) | (_HINT if hint is not None else 0)
+    head = _LOG.pack(
+        VERSION, flags, entry.lamport, entry.sequence, entry.ordinal, len(sender), len(hint or b""), len(waits)
+    )
+    return head + sender + (hint or b"") + waits
+
+
+def decode_log(message_id: str, data: bytes) -> tuple[LogEntry, str]:
+    """(entry, key of the send it waits in or "").
+
+    Raises:
+        ValueError: The bytes are no record of this version.
+    """
+    version, flags, lamport, sequence, ordinal, sender, hint, waits = _LOG.unpack_from(data)
+    at = _LOG.size
+    if version != VERSION or len(data) != at + sender + hint + waits:
+        raise ValueError("no log record")
+    entry = LogEntry(
+        message_id,
+        text_of(data[at : at + sender]),
+        lamport,
+        data[at + sender : at + sender + hint] if flags & _HINT else None,
+        sequence,
+        ordinal,
+    )
+    entry.ordered = bool(flags & _ORDERED)
+    return entry, text_of(data[at + sender + hint :])
+
+
+class Records:
+    """Gathers what changed in every part of the machine."""
+
+    def __init__(self, machine: MessageChannel) -> None:
+        self._machine = machine
+        self._state = b""
+        self._unsaid_count = 0
+        # What is stored now, of the kinds whose records may vanish before they were ever written.
+        self._stored: dict[str, set[str]] = {
+            kind: set() for kind in ("sds.incoming", "sds.missing", "sds.unsaid", "sds.request", "sds.answer")
+        }
+        self.unreadable = 0
+
+    def poll(self) -> dict[Name, bytes | None]:
+        """Everything that changed since the last call."""
+        machine = self._machine
+        out: dict[Name, bytes | None] = {}
+        machine.bloom.settle()
+        state = self._encode_state()
+        if state != self._state:
+            self._state = state
+            out["sds.state", b""] = state
+        log = machine.log
+        if log.forgotten:
+            for message_id in log.forgotten:
+                out["sds.log", key_of(message_id)] = None
+            log.forgotten.clear()
+        if log.changed:
+            for message_id, entry in log.changed.items():
+                out["sds.log", key_of(message_id)] = encode_log(entry)
+            log.changed.clear()
+        if machine.originals.changed:
+            by_id = machine.originals.by_id
+            for message_id in machine.originals.changed:
+                out["sds.message", key_of(message_id)] = by_id.get(message_id)
+            machine.originals.changed.clear()
+        if machine.acknowledgements.changed:
+            self._poll_unsaid(out)
+        self._poll_outgoing(out)
+        self._poll_incoming(out)
+        self._poll_repair(out)
+        if machine.participants.changed:
+            for sender_id, heard in machine.participants.changed.items():
+                out["sds.participant", key_of(sender_id)] = _VERSION_BYTE if heard else None
+            machine.participants.changed.clear()
+        return out
+
+    def _encode_state(self) -> bytes:
+        machine = self._machine
+        transmission = machine.transmission
+        return (
+            _STATE.pack(
+                VERSION,
+                machine.lamport.timestamp,
+                machine.bloom.base_sequence,
+                transmission.sync_count,
+                transmission.send_count,
+            )
+            + transmission.nonce.encode()
+            + b"\0".join(key_of(entry.message_id) for entry in machine.heads.by_key.values())
+        )
+
+    def _put(self, out: dict[Name, bytes | None], kind: str, name: str, value: bytes | None) -> None:
+        """A record that may have come and gone between two calls: then there is nothing to delete."""
+        stored = self._stored[kind]
+        if value is not None:
+            stored.add(name)
+            out[kind, key_of(name)] = value
+        elif name in stored:
+            stored.discard(name)
+            out[kind, key_of(name)] = None
+
+    def _poll_unsaid(self, out: dict[Name, bytes | None]) -> None:
+        changed = self._machine.acknowledgements.changed
+        for message_id, unsaid in changed.items():
+            self._unsaid_count += 1
+            self._put(out, "sds.unsaid", message_id, _UNSAID.pack(VERSION, self._unsaid_count) if unsaid else None)
+        changed.clear()
+
+    def _poll_outgoing(self, out: dict[Name, bytes | None]) -> None:
+        outgoing = self._machine.outgoing
+        for message_id, data in outgoing.new_contents.items():
+            out["sds.content", key_of(message_id)] = data
+        outgoing.new_contents.clear()
+        for send_id in outgoing.changed_sends:
+            send = outgoing.sends.get(send_id)
+            out["sds.send", key_of(send_id)] = (
+                None
+                if send is None
+                else _VERSION_BYTE
+                + pack(
+                    (
+                        send.number,
+                        len(send.contents),
+                        send.contents_needed,
+                        send.dispatched,
+                        send.finished,
+                        send.given_up,
+                        None if send.history is None else tuple(map(entry_fields, send.history)),
+                        send.bloom_filter if not send.finished else None,
+                        send.header_left,
+                        tuple((name, held) for name, held in send.acknowledged.items()),
+                        tuple(send.complete),
+                    )
+                )
+            )
+        outgoing.changed_sends.clear()
+        for message_id in outgoing.changed_contents:
+            content = outgoing.by_id.get(message_id)
+            key = key_of(message_id)
+            if content is None:
+                out["sds.outgoing", key] = None
+                out["sds.content", key] = None
+                continue
+            if content.send.finished and not content.in_flight and content.lamport:
+                out["sds.content", key] = None
+            out["sds.outgoing", key] = _VERSION_BYTE + pack(
+                (
+                    content.send.send_id,
+                    content.ordinal,
+                    content.lamport,
+                    content.attempts,
+                    content.queued,
+                    content.carries_bloom,
+                    content.retrieval_hint,
+                    tuple(map(entry_fields, content.requests)),
+                    tuple(sorted(content.possible or ())),
+                )
+            )
+        outgoing.changed_contents.clear()
+
+    def _poll_incoming(self, out: dict[Name, bytes | None]) -> None:
+        incoming = self._machine.incoming
+        for key in incoming.changed:
+            send = incoming.sends.get(key)
+            value = None
+            if send is not None:
+                flags = send.reconstructed | send.lost << 1 | send.from_before << 2 | send.siblings_reported << 3
+                value = _VERSION_BYTE + pack(
+                    (
+                        send.send_id,
+                        send.sender_id,
+                        send.content_count,
+                        send.contents_needed,
+                        flags,
+                        tuple(send.waits_for or ()),
+                        tuple(entry.message_id for entry in send.history),
+                    )
+                )
+            self._put(out, "sds.incoming", key, value)
+        incoming.changed.clear()
+        for message_id in incoming.missing.changed:
+            message = incoming.missing.by_id.get(message_id)
+            value = None
+            if message is not None:
+                value = _VERSION_BYTE + pack((*entry_fields(message.entry), message.send.key, message.named_by))
+            self._put(out, "sds.missing", message_id, value)
+        incoming.missing.changed.clear()
+        for key, lost in incoming.lost_changed.items():
+            out["sds.lost", key_of(key)] = _VERSION_BYTE if lost else None
+        incoming.lost_changed.clear()
+
+    def _poll_repair(self, out: dict[Name, bytes | None]) -> None:
+        repair = self._machine.repair
+        for kind, buffer in (("sds.request", repair.requests), ("sds.answer", repair.answers)):
+            for message_id in buffer.changed:
+                known = buffer.by_id.get(message_id)
+                value = None if known is None else _VERSION_BYTE + pack(entry_fields(known[1]))
+                self._put(out, kind, message_id, value)
+            buffer.changed.clear()
+
+    # --- restore --------------------------------------------------------------------------------
+
+    def restore(self, records: Mapping[Name, bytes], now: Now) -> None:
+        """Fills a new machine; a record that cannot be read is counted and passed over."""
+        from shardwire.sds.restore import restore
+
+        kinds: dict[str, list[tuple[str, bytes]]] = {}
+        for (kind, key), value in records.items():
+            kinds.setdefault(kind, []).append((text_of(key), value))
+        for kind, stored in self._stored.items():
+            stored.update(name for name, _ in kinds.get(kind, ()))
+        restore(self._machine, self, kinds, now)
+        self._state = self._encode_state()
+
+    def read_state(self, data: bytes) -> tuple[int, int, int, int, str, list[str]]:
+        version, lamport, base, syncs, sends = _STATE.unpack_from(data)
+        if version != VERSION:
+            raise ValueError("no state record")
+        rest = data[_STATE.size :]
+        return lamport, base, syncs, sends, rest[:16].decode(), [text_of(key) for key in rest[16:].split(b"\0")]
+
+    def read_unsaid(self, data: bytes) -> int:
+        version, order = _UNSAID.unpack(data)
+        if version != VERSION:
+            raise ValueError("no unsaid record")
+        self._unsaid_count = max(self._unsaid_count, order)
+        return int(order)
+
+    def attempt(self, read: Callable[..., Any], *arguments: object) -> Any:
+        """What `read` makes of a record, or None where that cannot be read."""
+        try:
+            return read(*arguments)
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError, StructError):
+            self.unreadable += 1
+            return None
+
+
+def read_fields(data: bytes, count: int) -> tuple[Any, ...]:
+    """The fields of a versioned record.
+
+    Raises:
+        ValueError: Another version, or another number of fields.
+    """
+    if data[:1] != _VERSION_BYTE:
+        raise ValueError("unknown version")
+    fields = unpack(data[1:])
+    if not isinstance(fields, tuple) or len(fields) != count:
+        raise ValueError("other fields")
+    return fields

@@ -1,0 +1,179 @@
+"""SDS-R: asking the channel for missing messages, and answering for others (SDS, SDS-Repair)."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import insort
+from collections import OrderedDict
+from collections.abc import Callable
+
+from shardwire._native import HistoryEntry
+from shardwire.config import SdsConfig
+from shardwire.sds.identity import entry_bytes
+
+# SDS-R: a message carries at most three requests; a repair buffer holds at most 1,000 entries.
+REQUESTS_PER_MESSAGE_MAX = 3
+REPAIR_BUFFER_MAX = 1_000
+# Original messages kept to answer with, over all of them.
+ORIGINAL_BYTES_MAX = 32 << 20
+
+
+def repair_hash(text: str) -> int:
+    """The first eight bytes of SHA-256, big-endian, as @waku/sds computes it."""
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+
+
+def request_offset_ms(participant: str, message_id: str, t_min_ms: int, t_max_ms: int) -> int:
+    """T_req - now."""
+    return repair_hash(participant + message_id) % (t_max_ms - t_min_ms) + t_min_ms
+
+
+def response_offset_ms(participant: str, sender_id: str, message_id: str, t_max_ms: int) -> int:
+    """T_resp - now: 0 for the original sender."""
+    if participant == sender_id:
+        return 0
+    return (repair_hash(participant) ^ repair_hash(sender_id)) * repair_hash(message_id) % t_max_ms
+
+
+def in_response_group(participant: str, sender_id: str, message_id: str, groups: int) -> bool:
+    """Whether `participant` answers for a message of `sender_id`; nobody does where the sender is unknown."""
+    if not sender_id:
+        return False
+    if groups <= 1 or participant == sender_id:
+        return True
+    return repair_hash(participant + message_id) % groups == repair_hash(sender_id + message_id) % groups
+
+
+class RepairBuffer:
+    """Entries by id, each with a moment; when full, the one with the latest moment goes."""
+
+    __slots__ = ("_order", "by_id", "changed")
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, tuple[int, HistoryEntry]] = {}
+        self._order: list[tuple[int, str]] = []
+        # For poll_persist.
+        self.changed: dict[str, None] = {}
+
+    def put(self, entry: HistoryEntry, at_ms: int) -> None:
+        """Adds `entry`, or moves it to another moment."""
+        message_id = entry.message_id
+        self.remove(message_id)
+        self.by_id[message_id] = (at_ms, entry)
+        insort(self._order, (at_ms, message_id))
+        self.changed[message_id] = None
+        if len(self._order) > REPAIR_BUFFER_MAX:
+            self.remove(self._order[-1][1])
+
+    def remove(self, message_id: str) -> None:
+        known = self.by_id.pop(message_id, None)
+        if known is not None:
+            self._order.remove((known[0], message_id))
+            self.changed[message_id] = None
+
+    def next_ms(self) -> int | None:
+        return self._order[0][0] if self._order else None
+
+    def due(self, monotonic_ms: int, count: int) -> list[HistoryEntry]:
+        """Up to `count` entries whose moment has come, the earliest first."""
+        return [self.by_id[message_id][1] for at_ms, message_id in self._order[:count] if at_ms <= monotonic_ms]
+
+
+class Originals:
+    """Messages as they came or left, to answer repair requests with; the oldest go first."""
+
+    __slots__ = ("_bytes", "by_id", "changed")
+
+    def __init__(self) -> None:
+        self.by_id: OrderedDict[str, bytes] = OrderedDict()
+        self._bytes = 0
+        self.changed: dict[str, None] = {}
+
+    def keep(self, message_id: str, data: bytes) -> None:
+        if message_id in self.by_id or len(data) > ORIGINAL_BYTES_MAX:
+            return
+        self.by_id[message_id] = data
+        self._bytes += len(data)
+        self.changed[message_id] = None
+        while self._bytes > ORIGINAL_BYTES_MAX:
+            oldest, dropped = self.by_id.popitem(last=False)
+            self._bytes -= len(dropped)
+            self.changed[oldest] = None
+
+    def forget(self, message_id: str) -> None:
+        dropped = self.by_id.pop(message_id, None)
+        if dropped is not None:
+            self._bytes -= len(dropped)
+            self.changed[message_id] = None
+
+
+class Repair:
+    """The outgoing repair buffer (what we ask for) and the incoming one (what we answer).
+
+    A request that another participant makes first is put off, not forgotten, and one that found no answer is made
+    again after T_max: both implementations in the field ask once at most.
+    """
+
+    __slots__ = ("_config", "_me", "_original", "answers", "requests")
+
+    def __init__(self, config: SdsConfig, sender_id: str, original: Callable[[str], bytes | None]) -> None:
+        self._config = config
+        self._me = sender_id
+        self._original = original
+        self.requests = RepairBuffer()
+        self.answers = RepairBuffer()
+
+    def on_missing(self, entry: HistoryEntry, monotonic_ms: int) -> None:
+        """Asks for `entry` at T_req unless it comes before."""
+        if self._config.enable_repair and entry.message_id not in self.requests.by_id:
+            self.requests.put(entry, monotonic_ms + self._offset_ms(entry.message_id))
+
+    def on_message(self, message_id: str) -> None:
+        """The message was heard: neither asked for nor answered any more."""
+        if message_id in self.requests.by_id:
+            self.requests.remove(message_id)
+        if message_id in self.answers.by_id:
+            self.answers.remove(message_id)
+
+    def on_request(self, entry: HistoryEntry, monotonic_ms: int) -> None:
+        """Another participant asks for `entry`."""
+        if not self._config.enable_repair:
+            return
+        message_id = entry.message_id
+        if message_id in self.requests.by_id:
+            self._put_off(self.requests.by_id[message_id][1], monotonic_ms)
+            return
+        sender_id = entry.sender_id or ""
+        if message_id in self.answers.by_id or self._original(message_id) is None:
+            return
+        if in_response_group(self._me, sender_id, message_id, self._config.repair_groups):
+            offset_ms = response_offset_ms(self._me, sender_id, message_id, self._config.repair_t_max_ms)
+            self.answers.put(entry, monotonic_ms + offset_ms)
+
+    def take_requests(self, monotonic_ms: int, budget_bytes: int) -> list[HistoryEntry]:
+        """Requests that ride on the message that leaves now; each is made again later if nothing comes."""
+        taken: list[HistoryEntry] = []
+        for entry in self.requests.due(monotonic_ms, REQUESTS_PER_MESSAGE_MAX):
+            budget_bytes -= entry_bytes(entry)
+            if budget_bytes < 0:
+                break
+            taken.append(entry)
+            self._put_off(entry, monotonic_ms)
+        return taken
+
+    def take_answer(self, monotonic_ms: int) -> tuple[str, bytes] | None:
+        """The next answer that is due, as the original bytes."""
+        while due := self.answers.due(monotonic_ms, 1):
+            message_id = due[0].message_id
+            self.answers.remove(message_id)
+            data = self._original(message_id)
+            if data is not None:
+                return message_id, data
+        return None
+
+    def _put_off(self, entry: HistoryEntry, monotonic_ms: int) -> None:
+        wait_ms = self._config.repair_t_max_ms + self._offset_ms(entry.message_id)
+        self.requests.put(entry, monotonic_ms + wait_ms)
+
+    def _offset_ms(self, message_id: str) -> int:
+        return request_offset_ms(self._me, message_id, self._config.repair_t_min_ms, self._config.repair_t_max_ms)

@@ -1,0 +1,168 @@
+"""Builds a machine's parts from its stored records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shardwire._native import HistoryEntry
+from shardwire.sds.incoming_send import IncomingSend
+from shardwire.sds.local_log import LogEntry
+from shardwire.sds.now import Now
+from shardwire.sds.outgoing import OutgoingContent, OutgoingSend
+from shardwire.sds.records import Records, decode_log, read_fields
+
+if TYPE_CHECKING:
+    from shardwire.sds.message_channel import MessageChannel
+
+Kinds = dict[str, list[tuple[str, bytes]]]
+
+
+def restore(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
+    """Fills `machine`, which is new, from records grouped by kind."""
+    waits = _restore_log(machine, records, kinds)
+    _restore_state(machine, records, kinds)
+    _restore_incoming(machine, records, kinds, waits, now)
+    _restore_unsaid(machine, records, kinds, now)
+    _restore_outgoing(machine, records, kinds, now)
+    for name, _ in kinds.get("sds.participant", ()):
+        machine.participants.hear(name, now.monotonic_ms)
+    machine.participants.changed.clear()
+    _restore_repair(machine, records, kinds, now)
+
+
+def _restore_log(machine: MessageChannel, records: Records, kinds: Kinds) -> dict[str, list[LogEntry]]:
+    entries: list[LogEntry] = []
+    waits: dict[str, list[LogEntry]] = {}
+    for message_id, data in kinds.get("sds.log", ()):
+        read = records.attempt(decode_log, message_id, data)
+        if read is not None:
+            entry, key = read
+            entries.append(entry)
+            if key:
+                waits.setdefault(key, []).append(entry)
+    entries.sort(key=lambda entry: entry.sequence)
+    machine.log.take_back(entries)
+    originals = dict(kinds.get("sds.message", ()))
+    for entry in entries:
+        if entry.message_id in originals:
+            machine.originals.keep(entry.message_id, originals[entry.message_id])
+    machine.originals.changed.clear()
+    return waits
+
+
+def _restore_state(machine: MessageChannel, records: Records, kinds: Kinds) -> None:
+    base = 0
+    for _, data in kinds.get("sds.state", ()):
+        state = records.attempt(records.read_state, data)
+        if state is not None:
+            lamport, base, syncs, sends, nonce, heads = state
+            transmission = machine.transmission
+            machine.lamport.timestamp = max(machine.lamport.timestamp if lamport == 0 else 0, lamport)
+            transmission.sync_count = syncs
+            transmission.send_count = sends
+            transmission.nonce = nonce
+            machine.heads.restore(machine.log.entries[name] for name in heads if name in machine.log.entries)
+    machine.bloom.rebuild(base)
+
+
+def _restore_incoming(
+    machine: MessageChannel, records: Records, kinds: Kinds, waits: dict[str, list[LogEntry]], now: Now
+) -> None:
+    incoming = machine.incoming
+    causes: dict[str, Any] = {}
+    stored = dict(kinds.get("sds.incoming", ()))
+    for key in dict.fromkeys((*stored, *waits)):
+        fields = records.attempt(read_fields, stored[key], 7) if key in stored else None
+        contents = sorted(waits.get(key, ()), key=lambda entry: entry.sequence)
+        send = IncomingSend(key, contents[0].sender_id if contents else "", now.monotonic_ms)
+        if fields is not None:
+            send.send_id, send.sender_id, send.content_count, send.contents_needed, flags, causes[key], names = fields
+            send.history = tuple(map(HistoryEntry, names))
+            send.reconstructed, send.lost = bool(flags & 1), bool(flags & 2)
+            send.from_before, send.siblings_reported = bool(flags & 4), bool(flags & 8)
+        send.contents = contents
+        for entry in contents:
+            entry.send = send
+        incoming.take_back(send)
+    for message_id, data in sorted(kinds.get("sds.missing", ())):
+        fields = records.attempt(read_fields, data, 5)
+        if fields is not None and (named := incoming.sends.get(fields[3])) is not None:
+            incoming.take_back_missing(HistoryEntry(message_id, fields[1], fields[2]), named, fields[4])
+    for key, _ in kinds.get("sds.lost", ()):
+        incoming.take_back_lost(key)
+    incoming.resume(causes, now.monotonic_ms)
+    incoming.changed.clear()
+    incoming.lost_changed.clear()
+    incoming.missing.changed.clear()
+
+
+def _restore_unsaid(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
+    unsaid: list[tuple[int, str]] = []
+    for message_id, data in kinds.get("sds.unsaid", ()):
+        order = records.attempt(records.read_unsaid, data)
+        if order is not None and message_id in machine.log.entries:
+            unsaid.append((order, message_id))
+    for _, message_id in sorted(unsaid):
+        machine.acknowledgements.restore(machine.log.entries[message_id], now)
+
+
+def _restore_outgoing(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
+    sends: dict[str, tuple[OutgoingSend, int]] = {}
+    for send_id, data in kinds.get("sds.send", ()):
+        fields = records.attempt(read_fields, data, 11)
+        if fields is not None:
+            sends[send_id] = (_send_of(send_id, fields), fields[1])
+    bodies = dict(kinds.get("sds.content", ()))
+    for message_id, data in kinds.get("sds.outgoing", ()):
+        fields = records.attempt(read_fields, data, 9)
+        if fields is not None and fields[0] in sends:
+            send = sends[fields[0]][0]
+            send.contents.append(_content_of(send, message_id, fields, bodies.get(message_id)))
+    for send, content_count in sorted(sends.values(), key=lambda pair: pair[0].number):
+        send.contents.sort(key=lambda content: content.ordinal)
+        whole = [content.ordinal for content in send.contents] == list(range(content_count))
+        kept = all(content.content is not None for content in send.contents if content.queued or not send.finished)
+        if not whole or not kept:
+            records.unreadable += 1
+            continue
+        for content in send.contents:
+            if content.lamport and content.content is not None:
+                content.wire = machine.transmission.encode(
+                    content, send.bloom_filter if content.carries_bloom else None
+                )
+                content.content = None
+        machine.outgoing.take_back(send, now.monotonic_ms)
+
+
+def _send_of(send_id: str, fields: tuple[Any, ...]) -> OutgoingSend:
+    send = OutgoingSend(send_id, fields[0], fields[2])
+    send.dispatched, send.finished, send.given_up = fields[3], bool(fields[4]), bool(fields[5])
+    if fields[6] is not None:
+        send.history = tuple(HistoryEntry(*entry) for entry in fields[6])
+    send.bloom_filter = fields[7]
+    send.header_left = fields[8]
+    send.acknowledged = dict(fields[9])
+    send.complete = dict.fromkeys(fields[10])
+    return send
+
+
+def _content_of(send: OutgoingSend, message_id: str, fields: tuple[Any, ...], body: bytes | None) -> OutgoingContent:
+    content = OutgoingContent(send, fields[1], message_id, b"")
+    content.content = body
+    content.lamport, content.attempts = fields[2], fields[3]
+    content.queued, content.carries_bloom = bool(fields[4]), bool(fields[5])
+    content.retrieval_hint = fields[6]
+    content.requests = [HistoryEntry(*entry) for entry in fields[7]]
+    content.possible = set(fields[8]) or None
+    return content
+
+
+def _restore_repair(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
+    repair = machine.repair
+    for kind, resume in (("sds.request", repair.on_missing), ("sds.answer", repair.on_request)):
+        for _, data in sorted(kinds.get(kind, ())):
+            fields = records.attempt(read_fields, data, 3)
+            if fields is not None:
+                resume(HistoryEntry(*fields), now.monotonic_ms)
+    repair.requests.changed.clear()
+    repair.answers.changed.clear()

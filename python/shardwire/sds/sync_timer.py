@@ -1,0 +1,65 @@
+"""When a periodic sync is due (specification 004, Synchronisation messages)."""
+
+from __future__ import annotations
+
+import random
+
+from shardwire.sds.now import Now
+
+AFTER_START = 1.0
+AFTER_CONTENT_SENT = 1.0
+AFTER_SYNC_RECEIVED = 1.0
+AFTER_CONTENT_RECEIVED = 0.5
+AFTER_FAILURE = 2.0
+
+
+class SyncTimer:
+    """The schedule is shared by the channel: whoever speaks moves everyone's next sync.
+
+    While no content passes, syncs keep at least `sync_min_interval_ms` between them.
+    """
+
+    __slots__ = ("_content_since_sync", "_interval_ms", "_last_sync_ms", "_rng", "due_ms")
+
+    def __init__(self, sync_min_interval_ms: int, rng: random.Random, now: Now) -> None:
+        self._interval_ms = sync_min_interval_ms
+        self._rng = rng
+        self._last_sync_ms: int | None = None
+        self._content_since_sync = False
+        self.due_ms: int | None = None
+        self._schedule(now, AFTER_START)
+
+    def on_content_sent(self, now: Now) -> None:
+        self._content_since_sync = True
+        self._schedule(now, AFTER_CONTENT_SENT)
+
+    def on_content_received(self, now: Now) -> None:
+        self._content_since_sync = True
+        self._schedule(now, AFTER_CONTENT_RECEIVED)
+
+    def on_sync_received(self, now: Now) -> None:
+        self._sync_passed(now, AFTER_SYNC_RECEIVED)
+
+    def on_sync_sent(self, now: Now) -> None:
+        self._sync_passed(now, AFTER_START)
+
+    def on_sync_failed(self, now: Now) -> None:
+        self._schedule(now, AFTER_FAILURE)
+
+    def on_nothing_to_say(self, now: Now) -> None:
+        """An empty sync is not sent; the schedule goes on."""
+        self._schedule(now, AFTER_START)
+
+    def _sync_passed(self, now: Now, multiplier: float) -> None:
+        self._last_sync_ms = now.monotonic_ms
+        self._content_since_sync = False
+        self._schedule(now, multiplier)
+
+    def _schedule(self, now: Now, multiplier: float) -> None:
+        if self._interval_ms == 0:
+            return
+        wait_ms = round(self._rng.random() * self._interval_ms * multiplier)
+        if self._last_sync_ms is not None and not self._content_since_sync:
+            # The random part comes on top, so that participants do not fall due together.
+            wait_ms += max(0, self._last_sync_ms + self._interval_ms - now.monotonic_ms)
+        self.due_ms = now.monotonic_ms + wait_ms

@@ -1,0 +1,301 @@
+"""What leaves: composes causal history, filter and requests within the header limit, and encodes at the last moment."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Container, Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.config import SdsConfig
+from shardwire.errors import ConfigError
+from shardwire.sds.identity import ENTRY_FRAME_BYTES, MESSAGE_ID_LENGTH_MAX, encoded_length, entry_bytes
+from shardwire.sds.local_log import LogEntry
+from shardwire.sds.now import Now
+from shardwire.sds.outgoing import OutgoingContent, OutgoingSend
+from shardwire.sds.outputs import Transmit, TransmitKind
+
+if TYPE_CHECKING:
+    from shardwire.sds.message_channel import MessageChannel
+
+# Tags, lengths and scalars of one message, at most.
+_MESSAGE_FRAME_BYTES = 48
+
+
+class InFlight:
+    """A transmission that has no answer yet, with what its failure must undo."""
+
+    __slots__ = ("content", "kind", "said")
+
+    def __init__(self, kind: TransmitKind, content: OutgoingContent | None, said: Sequence[LogEntry]) -> None:
+        self.kind = kind
+        self.content = content
+        self.said = said
+
+
+class Transmission:
+    """Encodes and counts what leaves one machine."""
+
+    def __init__(self, machine: MessageChannel, config: SdsConfig, rng: random.Random, header_bytes_max: int) -> None:
+        self._machine = machine
+        self._config = config
+        self._rng = rng
+        base = (
+            _MESSAGE_FRAME_BYTES
+            + encoded_length(machine.sender_id)
+            + encoded_length(machine.channel_id)
+            + (64 if config.message_id == "content-sha256" else 38)
+        )
+        needed = base + ENTRY_FRAME_BYTES + 4 * MESSAGE_ID_LENGTH_MAX
+        if header_bytes_max < needed:
+            raise ConfigError(f"header_bytes_max is {header_bytes_max}: these ids need at least {needed}")
+        self._header_budget = header_bytes_max - base
+        self.ephemerals: deque[tuple[str, str, bytes]] = deque()
+        self._in_flight: dict[int, InFlight] = {}
+        self._transmit_count = 0
+        # Counted on over a restart: ids of our syncs begin with the nonce, so that an echo is known as ours.
+        self.nonce = f"{rng.getrandbits(64):016x}"
+        self.sync_count = 0
+        self.send_count = 0
+
+    def next_send_number(self) -> int:
+        self.send_count += 1
+        return self.send_count
+
+    def is_own_sync(self, message_id: str) -> bool:
+        return message_id.startswith(f"sync-{self.nonce}-")
+
+    def waiting(self) -> dict[TransmitKind, int]:
+        outgoing = self._machine.outgoing
+        fresh = sum(1 for send in outgoing.fresh if send.queue)
+        return {
+            TransmitKind.EPHEMERAL: len(self.ephemerals),
+            TransmitKind.REPAIR: len(self._machine.repair.answers.by_id),
+            TransmitKind.RETRANSMISSION: len(outgoing.due),
+            TransmitKind.FIRST: fresh,
+            TransmitKind.FURTHER: outgoing.queued_contents - fresh,
+        }
+
+    # --- polling --------------------------------------------------------------------------------
+
+    def poll(self, now: Now, kinds: Container[TransmitKind]) -> Transmit | None:
+        machine = self._machine
+        if TransmitKind.SYNC in kinds and (sync := self._poll_sync(now)) is not None:
+            return sync
+        if TransmitKind.REPAIR in kinds and machine.repair.answers.by_id:
+            answer = machine.repair.take_answer(now.monotonic_ms)
+            if answer is not None:
+                return self._leave(TransmitKind.REPAIR, answer[0], answer[1])
+        if TransmitKind.EPHEMERAL in kinds and self.ephemerals:
+            return self._ephemeral()
+        outgoing = machine.outgoing
+        if TransmitKind.RETRANSMISSION in kinds and outgoing.due:
+            content = outgoing.next_due()
+            if content is not None and content.wire is not None:
+                outgoing.on_dispatched(content, now.monotonic_ms)
+                return self._leave_content(TransmitKind.RETRANSMISSION, content, content.wire)
+        first = TransmitKind.FIRST in kinds
+        further = TransmitKind.FURTHER in kinds
+        if not (first or further) or not outgoing.queued_contents:
+            return None
+        content = outgoing.next_queued(first, further, now.monotonic_ms)
+        if content is None:
+            return None
+        kind = TransmitKind.FURTHER if content.send.dispatched else TransmitKind.FIRST
+        wire = content.wire if content.wire is not None else self._encode_content(content, now)
+        outgoing.on_dispatched(content, now.monotonic_ms)
+        return self._leave_content(kind, content, wire)
+
+    def _leave(self, kind: TransmitKind, message_id: str, payload: bytes, said: Sequence[LogEntry] = ()) -> Transmit:
+        self._transmit_count += 1
+        self._in_flight[self._transmit_count] = InFlight(kind, None, said)
+        return Transmit(self._transmit_count, kind, message_id, payload)
+
+    def _leave_content(self, kind: TransmitKind, content: OutgoingContent, wire: bytes) -> Transmit:
+        self._transmit_count += 1
+        content.in_flight = self._transmit_count
+        self._in_flight[self._transmit_count] = InFlight(kind, content, [])
+        return Transmit(
+            self._transmit_count,
+            kind,
+            content.message_id,
+            wire,
+            content.send.send_id,
+            content.ordinal,
+            content.attempts,
+        )
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def on_transmitted(self, transmit_id: int, retrieval_hint: bytes | None, now: Now) -> None:
+        flight = self._in_flight.pop(transmit_id, None)
+        if flight is None or flight.content is None:
+            return
+        content = flight.content
+        machine = self._machine
+        if content.in_flight == transmit_id:
+            content.in_flight = 0
+        machine.outgoing.on_propagated(content, retrieval_hint, now.monotonic_ms)
+        if content.send.finished:
+            machine.on_content_left(content)
+        if retrieval_hint is not None:
+            # The hint is the newest propagated hash: a store has that one last.
+            entry = machine.log.entries.get(content.message_id)
+            if entry is not None:
+                entry.retrieval_hint = retrieval_hint
+                machine.log.touch(entry)
+
+    def on_failed(self, transmit_id: int, now: Now) -> None:
+        flight = self._in_flight.pop(transmit_id, None)
+        if flight is None:
+            return
+        machine = self._machine
+        if flight.kind is TransmitKind.SYNC:
+            machine.sync_timer.on_sync_failed(now)
+            for entry in flight.said:
+                if machine.log.entries.get(entry.message_id) is entry:
+                    machine.acknowledgements.received(entry, now)
+        elif flight.content is not None:
+            flight.content.in_flight = 0
+            if flight.kind is not TransmitKind.RETRANSMISSION:
+                machine.outgoing.put_back(flight.content)
+
+    # --- composing ------------------------------------------------------------------------------
+
+    def _compose_history(self, budget: int, sync: bool) -> tuple[tuple[HistoryEntry, ...], list[LogEntry], int]:
+        """(entries, oldest first; what they acknowledge; bytes left of `budget`).
+
+        The configured causal history comes first in claim and last in place. Then, as ids alone, the heads, which
+        make a content follow all that was delivered here before it, and what was received since we last spoke.
+        """
+        machine = self._machine
+        acknowledgements = machine.acknowledgements
+        causal: list[HistoryEntry] = []
+        said: list[LogEntry] = []
+        named: set[str] = set()
+        for held in reversed(machine.log.newest(self._config.causal_history_size)):
+            entry = HistoryEntry(held.message_id, held.retrieval_hint, held.sender_id)
+            budget -= entry_bytes(entry)
+            if budget < 0:
+                budget += entry_bytes(entry)
+                break
+            causal.append(entry)
+            said.append(held)
+            named.add(held.message_id)
+        causal.reverse()
+        further: list[HistoryEntry] = []
+        sources: list[Iterable[LogEntry]] = [acknowledgements.delivered.values()]
+        if sync:
+            sources.append(acknowledgements.incomplete.values())
+        else:
+            sources.insert(0, machine.heads.by_key.values())
+        for held in chain(*sources):
+            if held.message_id in named:
+                continue
+            budget -= ENTRY_FRAME_BYTES + encoded_length(held.message_id)
+            if budget < 0:
+                budget += ENTRY_FRAME_BYTES + encoded_length(held.message_id)
+                break
+            named.add(held.message_id)
+            further.append(HistoryEntry(held.message_id))
+            said.append(held)
+        return (*further, *causal), said, budget
+
+    def _bloom_filter(self, budget: int, now: Now) -> bytes | None:
+        bloom = self._machine.bloom
+        if bloom.filter.size_bytes + 8 > budget or not bloom.due(now):
+            return None
+        return bloom.take(now)
+
+    def _encode_content(self, content: OutgoingContent, now: Now) -> bytes:
+        machine = self._machine
+        send = content.send
+        if send.history is None:
+            self._fix_history(send, now)
+        every = self._config.bloom_interval_ms == 0
+        bloom_filter = send.bloom_filter if every or not send.queue else None
+        content.lamport = machine.lamport.tick(now)
+        content.requests = machine.repair.take_requests(now.monotonic_ms, send.header_left)
+        wire = self.encode(content, bloom_filter)
+        content.carries_bloom = bloom_filter is not None
+        content.wire = wire
+        content.content = None
+        entry = machine.log.add(content.message_id, machine.sender_id, content.lamport, None, content.ordinal)
+        machine.bloom.insert(content.message_id)
+        send.dispatched += 1
+        if send.dispatched == len(send.contents):
+            # Named from now on: what is under way for long would hold up what follows it at every receiver.
+            machine.log.deliver(entry)
+            machine.heads.deliver(entry, send.history or ())
+        machine.outgoing.changed_sends[send.send_id] = None
+        machine.sync_timer.on_content_sent(now)
+        return wire
+
+    def encode(self, content: OutgoingContent, bloom_filter: bytes | None) -> bytes:
+        """The message of `content`: the same bytes whenever it is called with the same parts."""
+        machine = self._machine
+        return SdsMessage(
+            sender_id=machine.sender_id,
+            message_id=content.message_id,
+            channel_id=machine.channel_id,
+            lamport_timestamp=content.lamport,
+            causal_history=content.send.history or (),
+            bloom_filter=bloom_filter,
+            repair_request=content.requests,
+            content=content.content,
+        ).encode(self._config.wire_format)
+
+    def _fix_history(self, send: OutgoingSend, now: Now) -> None:
+        """All contents of a send carry the same history and filter, so that none depends on a sibling."""
+        send.history, said, left = self._compose_history(self._header_budget, sync=False)
+        send.bloom_filter = self._bloom_filter(left, now)
+        if send.bloom_filter is not None:
+            left -= len(send.bloom_filter) + 8
+        send.header_left = left
+        self._machine.acknowledgements.said(said, now)
+
+    def _poll_sync(self, now: Now) -> Transmit | None:
+        machine = self._machine
+        acknowledgements = machine.acknowledgements
+        at_ms = now.monotonic_ms
+        acknowledge = acknowledgements.due_ms is not None and acknowledgements.due_ms <= at_ms
+        periodic = machine.sync_timer.due_ms is not None and machine.sync_timer.due_ms <= at_ms
+        requests_ms = machine.repair.requests.next_ms()
+        if not acknowledge and not periodic and (requests_ms is None or requests_ms > at_ms):
+            return None
+        requests = machine.repair.take_requests(at_ms, self._header_budget)
+        left = self._header_budget - sum(map(entry_bytes, requests))
+        history, said, left = self._compose_history(left, sync=True)
+        if not history and not requests:
+            machine.sync_timer.on_nothing_to_say(now)
+            return None
+        message_id = self.new_sync_id()
+        payload = SdsMessage(
+            sender_id=machine.sender_id,
+            message_id=message_id,
+            channel_id=machine.channel_id,
+            lamport_timestamp=machine.lamport.tick(now),
+            causal_history=history,
+            bloom_filter=self._bloom_filter(left, now),
+            repair_request=requests,
+            content=b"" if self._config.wire_format == "nim" else None,
+        ).encode(self._config.wire_format)
+        acknowledgements.said(said, now)
+        machine.sync_timer.on_sync_sent(now)
+        return self._leave(TransmitKind.SYNC, message_id, payload, said)
+
+    def new_sync_id(self) -> str:
+        self.sync_count += 1
+        return f"sync-{self.nonce}-{self.sync_count:x}"
+
+    def _ephemeral(self) -> Transmit:
+        send_id, message_id, content = self.ephemerals.popleft()
+        machine = self._machine
+        payload = SdsMessage(
+            sender_id=machine.sender_id, message_id=message_id, channel_id=machine.channel_id, content=content
+        ).encode(self._config.wire_format)
+        self._transmit_count += 1
+        self._in_flight[self._transmit_count] = InFlight(TransmitKind.EPHEMERAL, None, [])
+        return Transmit(self._transmit_count, TransmitKind.EPHEMERAL, message_id, payload, send_id, 0)

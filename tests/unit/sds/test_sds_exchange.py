@@ -1,0 +1,178 @@
+"""Machines among themselves: everything arrives, in causal order, once, and no more is said than needed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from sds_exchange import LOGOS, Exchange, Party, at, quiet_sync
+
+from shardwire.sds import (
+    ContentAcknowledged,
+    DependencyLost,
+    MissingDetected,
+    SendAcknowledged,
+    SendGivenUp,
+    TransmitKind,
+)
+
+
+def parties(*names: str, **arguments: object) -> list[Party]:
+    return [Party(name, **arguments) for name in names]  # type: ignore[arg-type]
+
+
+def test_a_message_arrives_and_is_acknowledged_in_time() -> None:
+    alice, bob = parties("alice", "bob", sync=quiet_sync())
+    exchange = Exchange([alice, bob])
+    send_id = alice.send("hello", at(0))
+    exchange.run(4_000)
+    assert bob.delivered == ["hello"]
+    assert alice.of(ContentAcknowledged) == [ContentAcknowledged(send_id, 0, f"{send_id}.0", "bob")]
+    assert alice.of(SendAcknowledged) == [SendAcknowledged(send_id, "bob")]
+    assert alice.machine.pending_sends() == ()
+    assert bob.count(TransmitKind.SYNC) == 1
+
+
+def test_nothing_is_retransmitted_without_loss_and_a_burst_takes_one_acknowledgement() -> None:
+    alice, bob = parties("alice", "bob", sync=quiet_sync())
+    exchange = Exchange([alice, bob])
+    for number in range(50):
+        alice.send(f"m{number}", at(0))
+    exchange.run(60_000)
+    assert bob.delivered == [f"m{number}" for number in range(50)]
+    assert alice.count(TransmitKind.RETRANSMISSION) == 0
+    assert bob.count(TransmitKind.SYNC) == 1
+    assert len(alice.of(SendAcknowledged)) == 50
+
+
+@pytest.mark.parametrize("size", [3, 12])
+def test_a_group_does_not_answer_in_chorus(size: int) -> None:
+    group = parties("alice", *(f"p{number}" for number in range(size)), sync=quiet_sync())
+    exchange = Exchange(group, delay_ms=(1, 3))
+    group[0].send("hello", at(0))
+    exchange.run(60_000)
+    syncs = sum(party.count(TransmitKind.SYNC) for party in group)
+    assert 1 <= syncs <= 3
+
+
+def test_idle_channel_is_quiet() -> None:
+    group = parties("alice", "bob", "carol")
+    exchange = Exchange(group, delay_ms=(1, 3))
+    group[0].send("hello", at(0))
+    exchange.run(60_000)
+    before = exchange.messages_sent
+    exchange.run(60_000 + 600_000)
+    assert exchange.messages_sent - before <= 600_000 // 30_000
+    silent = parties("alice", "bob", sync=quiet_sync())
+    exchange = Exchange(silent)
+    silent[0].send("hello", at(0))
+    exchange.run(10_000)
+    before = exchange.messages_sent
+    exchange.run(3_600_000)
+    assert exchange.messages_sent == before
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_everything_arrives_once_and_in_causal_order_through_loss(seed: int) -> None:
+    rng = random.Random(seed)
+    names = ["alice", "bob", "carol"]
+    # Enough attempts that none of some hundred round trips at 36 % failure runs out of them.
+    sds = replace(LOGOS.sds, max_retransmissions=12)
+    group = [Party(name, seed=seed, sds=sds, delivered_when=2) for name in names]
+    exchange = Exchange(group, seed=seed, loss=0.2, duplicate=0.05, delay_ms=(5, 400))
+    causes: dict[str, set[str]] = {}
+    said: dict[str, str] = {}
+    for step in range(60):
+        party = rng.choice(group)
+        text = f"m{step}"
+        needed, count = rng.choice([(1, 1), (1, 1), (4, 6), (3, 3)])
+        # What its sender said and saw before is what the application may answer to.
+        causes[text] = set(party.delivered) | {known for known, by in said.items() if by == party.name}
+        said[text] = party.name
+        party.send(text, at(exchange.now_ms), needed, count)
+        exchange.run(exchange.now_ms + rng.randint(0, 800))
+    exchange.run(exchange.now_ms + 900_000)
+    for party in group:
+        own = {text for text, by in said.items() if by == party.name}
+        assert len(party.delivered) == len(set(party.delivered))
+        assert set(party.delivered) == set(causes) - own
+        assert not party.of(DependencyLost)
+        place = {text: index for index, text in enumerate(party.delivered)}
+        for text in party.delivered:
+            late = [cause for cause in causes[text] if cause in place and place[cause] > place[text]]
+            assert late == [], f"{text} came before {late}"
+        assert not party.of(SendGivenUp)
+        assert party.machine.pending_sends() == ()
+        stats = party.machine.stats()
+        assert stats["incoming_sends"] == stats["missing"] == stats["outgoing_unacknowledged"] == 0
+
+
+def test_k_of_n_closes_the_gap_without_a_word() -> None:
+    alice, bob = parties("alice", "bob", sync=quiet_sync())
+    # Of ten data and five parity contents five data contents are lost for good.
+    exchange = Exchange([alice, bob], lose=lambda name, transmit: name == "bob" and transmit.ordinal in {0, 3, 4, 7, 9})
+    send_id = alice.send("large", at(0), needed=10, count=15)
+    exchange.run(600_000)
+    assert bob.delivered == ["large"]
+    assert alice.count(TransmitKind.RETRANSMISSION) == 0
+    assert not bob.of(MissingDetected)
+    assert bob.machine.missing() == ()
+    assert alice.of(SendAcknowledged) == [SendAcknowledged(send_id, "bob")]
+    assert {event.ordinal for event in alice.of(ContentAcknowledged)} == set(range(15))
+    exchange.lose = None
+    # A message that follows names the send by whatever content; nothing is asked for.
+    alice.send("after", at(exchange.now_ms))
+    exchange.run(exchange.now_ms + 10_000)
+    assert bob.delivered == ["large", "after"]
+    assert not bob.of(MissingDetected)
+
+
+def test_a_gap_beyond_parity_is_asked_for_once_the_send_is_quiet() -> None:
+    alice, bob = parties("alice", "bob", sync=quiet_sync(), sds=replace(LOGOS.sds, max_retransmissions=0))
+    exchange = Exchange([alice, bob], lose=lambda name, transmit: transmit.ordinal in {0, 1})
+    alice.send("large", at(0), needed=3, count=4)
+    exchange.run(4_900)
+    assert not bob.of(MissingDetected)
+    exchange.run(6_000)
+    (missing,) = bob.of(MissingDetected)
+    assert [entry.message_id[-2:] for entry in missing.entries] == [".0", ".1"]
+    assert {entry.sender_id for entry in missing.entries} == {"alice"}
+
+
+def test_resending_stops_at_the_limit_and_is_told() -> None:
+    alice, bob = parties("alice", "bob", sync=quiet_sync())
+    exchange = Exchange([alice, bob], lose=lambda name, transmit: True)
+    send_id = alice.send("hello", at(0))
+    exchange.run(3_600_000)
+    assert alice.count(TransmitKind.RETRANSMISSION) == 5
+    assert alice.of(SendGivenUp) == [SendGivenUp(send_id, (0,))]
+    payloads = {transmit.payload for transmit in alice.transmitted if transmit.ordinal == 0}
+    assert len(payloads) == 1
+
+
+def test_acknowledgement_after_giving_up_still_counts() -> None:
+    alice, bob = parties("alice", "bob", sync=quiet_sync())
+    exchange = Exchange([alice, bob], lose=lambda name, transmit: name == "alice")
+    send_id = alice.send("hello", at(0))
+    exchange.run(600_000)
+    assert len(alice.of(SendGivenUp)) == 1
+    exchange.lose = None
+    bob.send("late answer", at(exchange.now_ms))
+    exchange.run(exchange.now_ms + 5_000)
+    assert alice.of(SendAcknowledged) == [SendAcknowledged(send_id, "bob")]
+
+
+def test_quorum_of_names_is_waited_for() -> None:
+    alice, bob, carol = parties("alice", "bob", "carol", sync=quiet_sync(), delivered_when=frozenset({"carol"}))
+    blocked = True
+    exchange = Exchange([alice, bob, carol], lose=lambda name, transmit: blocked and name == "carol")
+    send_id = alice.send("hello", at(0))
+    exchange.run(4_000)
+    assert alice.of(SendAcknowledged) == [SendAcknowledged(send_id, "bob")]
+    assert alice.machine.pending_sends() == (send_id,)
+    blocked = False
+    exchange.run(60_000)
+    assert carol.delivered == ["hello"]
+    assert alice.machine.pending_sends() == ()
+    assert alice.count(TransmitKind.RETRANSMISSION) == 1
