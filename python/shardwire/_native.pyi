@@ -5,7 +5,7 @@ in place, everything else is copied first. The GIL is released above 4 KiB.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, final
+from typing import Any, Literal, Self, final
 
 from typing_extensions import Buffer
 
@@ -23,7 +23,7 @@ def keccak256_many(buffers: Any, /) -> Any:
 
 @final
 class Keccak256:
-    def __init__(self, data: Buffer = b"") -> None: ...
+    def __new__(cls, data: Buffer | None = None) -> Self: ...
     def update(self, data: Buffer, /) -> None: ...
     def digest(self) -> bytes: ...
     def copy(self) -> Keccak256: ...
@@ -42,8 +42,8 @@ def erasure_reconstruct(
 class SegmentationParameters:
     """The validated form of SegmentationConfig: raises ConfigError naming field, value and limit."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         *,
         segment_size_bytes: int,
         enable_reed_solomon: bool,
@@ -53,7 +53,7 @@ class SegmentationParameters:
         wire_format: SegmentWireFormat,
         max_total_segments: int,
         max_tail_candidates: int,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def chunk_size_bytes(self) -> int:
         """Payload bytes in one data segment: segment_size_bytes, or what lip243's serialized bound leaves."""
@@ -104,7 +104,14 @@ class SegmentStored:
     def segments_held(self) -> int: ...
     @property
     def segments_needed(self) -> int | None:
-        """Distinct segments still missing; None while a draft set has only parity and k is unknown."""
+        """Distinct segments still missing, at least 1 after a failed attempt; None while a draft set has only parity
+        and k is unknown."""
+    @property
+    def hash_mismatch(self) -> bool:
+        """Whether what is held was tried and did not have the hash."""
+    @property
+    def hash_mismatch(self) -> bool:
+        """Whether what is held was tried and did not have the hash."""
 
 @final
 class PayloadReconstructed:
@@ -157,8 +164,8 @@ ReceiveOutcome = SegmentStored | PayloadReconstructed | SegmentDiscarded | SetDr
 class ReassemblerCore:
     """The state machine behind shardwire.segmentation.Reassembler. One owner; no I/O; time is an argument."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         parameters: SegmentationParameters,
         *,
         sets_max: int,
@@ -170,7 +177,7 @@ class ReassemblerCore:
         completed_remembered_max: int,
         timeout_ms: int,
         work_budget: int,
-    ) -> None: ...
+    ) -> Self: ...
     def receive(
         self,
         segment: Buffer,
@@ -187,7 +194,8 @@ class ReassemblerCore:
     def stats(self) -> dict[str, int]: ...
     def poll_persist(self) -> list[tuple[str, bytes, bytes]]:
         """Changes since the last call as (op, key, value): op is "put_segment", "delete_set", "put_completed",
-        "delete_completed". Values are opaque; applying one twice is harmless."""
+        "delete_completed". A set's key is the first 20 bytes of its segments' keys. Values are opaque; applying one
+        twice is harmless."""
     def restore(self, records: Iterable[tuple[str, bytes, bytes]]) -> None:
         """Takes back what `poll_persist` gave, minus what was deleted. Unreadable records are ignored and counted."""
 
@@ -198,32 +206,32 @@ class HistoryEntry:
     """One entry of a causal history or a repair request. Hashable, equal by value."""
 
     __match_args__ = ("message_id", "retrieval_hint", "sender_id")
-    def __init__(self, message_id: str, retrieval_hint: bytes | None = None, sender_id: str | None = None) -> None: ...
+    def __new__(cls, message_id: str, retrieval_hint: bytes | None = None, sender_id: str | None = None) -> Self: ...
     @property
     def message_id(self) -> str: ...
     @property
     def retrieval_hint(self) -> bytes | None: ...
     @property
     def sender_id(self) -> str | None: ...
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
 @final
 class SdsMessage:
     """One SDS message. Kind: content, sync or ephemeral, by presence of lamport_timestamp and content."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         *,
         sender_id: str,
         message_id: str,
         channel_id: str,
         lamport_timestamp: int | None = None,
-        causal_history: Sequence[HistoryEntry] = (),
+        causal_history: Sequence[HistoryEntry] = ...,
         bloom_filter: Buffer | None = None,
-        repair_request: Sequence[HistoryEntry] = (),
+        repair_request: Sequence[HistoryEntry] = ...,
         content: Buffer | None = None,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def kind(self) -> Literal["content", "sync", "ephemeral"] | None:
         """None: neither a lamport timestamp nor content; receivers drop it."""
@@ -247,15 +255,15 @@ class SdsMessage:
     @staticmethod
     def decode(data: Buffer, wire_format: SdsWireFormat = "spec") -> SdsMessage | None:
         """None where the bytes are no SDS message. Invalid UTF-8 becomes U+FFFD."""
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
 
 @final
 class BloomFilter:
     """The SDS bloom filter, byte-exact with @waku/sds ("spec") or nim-sds ("nim")."""
 
-    def __init__(
-        self, capacity: int = 10_000, error_rate: float = 0.001, wire_format: SdsWireFormat = "spec"
-    ) -> None: ...
+    def __new__(
+        cls, capacity: int = 10_000, error_rate: float = 0.001, wire_format: SdsWireFormat = "spec"
+    ) -> Self: ...
     @property
     def hash_count(self) -> int: ...
     @property
@@ -279,8 +287,8 @@ class BloomFilter:
 class WakuMessage:
     """14/WAKU2-MESSAGE. `timestamp_ns` is signed nanoseconds since the Unix epoch."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         *,
         payload: Buffer,
         content_topic: str,
@@ -289,7 +297,7 @@ class WakuMessage:
         meta: Buffer | None = None,
         rate_limit_proof: Buffer | None = None,
         ephemeral: bool | None = None,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def payload(self) -> bytes: ...
     @property
@@ -355,8 +363,8 @@ def arrow_unwrap_segment(state: Any, wire_format: SegmentWireFormat, max_total_s
 class ArrowReconstructor:
     """Messages from batches of segments sorted by message; see shardwire.spark.reconstruct."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         parameters: SegmentationParameters,
         *,
         by_count: int,
@@ -364,7 +372,7 @@ class ArrowReconstructor:
         candidates_per_slot_max: int,
         held_bytes_max: int,
         work_budget: int,
-    ) -> None: ...
+    ) -> Self: ...
     def push(self, batch: Any) -> list[Any]:
         """Takes in the `by` columns, hash, send_id, payload, timestamp, sender, error; returns finished messages."""
     def finish(self) -> list[Any]: ...
