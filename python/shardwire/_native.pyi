@@ -109,9 +109,6 @@ class SegmentStored:
     @property
     def hash_mismatch(self) -> bool:
         """Whether what is held was tried and did not have the hash."""
-    @property
-    def hash_mismatch(self) -> bool:
-        """Whether what is held was tried and did not have the hash."""
 
 @final
 class PayloadReconstructed:
