@@ -9,9 +9,46 @@ from typing import Any, Literal, Self, final
 
 from typing_extensions import Buffer
 
-ErasureCode = Literal["leopard", "vandermonde"]
-SegmentWireFormat = Literal["raw", "draft", "lip243"]
-SdsWireFormat = Literal["spec", "nim"]
+__all__ = [
+    "ArrowReconstructor",
+    "BloomFilter",
+    "HistoryEntry",
+    "Keccak256",
+    "PayloadReconstructed",
+    "ReassemblerCore",
+    "SdsMessage",
+    "SegmentDiscarded",
+    "SegmentHeader",
+    "SegmentStored",
+    "SegmentationParameters",
+    "SetDropped",
+    "WakuMessage",
+    "__version__",
+    "arrow_decode_sds",
+    "arrow_decode_segment",
+    "arrow_decode_waku_message",
+    "arrow_keccak256",
+    "arrow_message_hash",
+    "arrow_segment",
+    "arrow_segment_rows",
+    "arrow_shard_of",
+    "arrow_unwrap_sds",
+    "arrow_unwrap_segment",
+    "arrow_unwrap_waku",
+    "erasure_encode",
+    "erasure_reconstruct",
+    "inspect_segment",
+    "keccak256",
+    "keccak256_many",
+    "message_hash",
+    "segment",
+    "segment_many",
+    "shard_of",
+]
+
+_ErasureCode = Literal["leopard", "vandermonde"]
+_SegmentWireFormat = Literal["raw", "draft", "lip243"]
+_SdsWireFormat = Literal["spec", "nim"]
 
 __version__: str
 
@@ -30,9 +67,9 @@ class Keccak256:
 
 # --- Reed-Solomon -------------------------------------------------------------------------------
 
-def erasure_encode(data_shards: Sequence[Buffer], parity_count: int, erasure_code: ErasureCode) -> list[bytes]: ...
+def erasure_encode(data_shards: Sequence[Buffer], parity_count: int, erasure_code: _ErasureCode) -> list[bytes]: ...
 def erasure_reconstruct(
-    shards: Sequence[Buffer | None], data_count: int, parity_count: int, erasure_code: ErasureCode
+    shards: Sequence[Buffer | None], data_count: int, parity_count: int, erasure_code: _ErasureCode
 ) -> list[bytes]:
     """All data shards, in order. Raises NotEnoughShardsError, ConfigError."""
 
@@ -49,8 +86,8 @@ class SegmentationParameters:
         enable_reed_solomon: bool,
         parity_rate: float,
         parity_for_single_segment: bool,
-        erasure_code: ErasureCode,
-        wire_format: SegmentWireFormat,
+        erasure_code: _ErasureCode,
+        wire_format: _SegmentWireFormat,
         max_total_segments: int,
         max_tail_candidates: int,
     ) -> Self: ...
@@ -67,7 +104,7 @@ class SegmentHeader:
     """What one segment says of itself; `None` where its wire does not say it."""
 
     @property
-    def wire_format(self) -> SegmentWireFormat: ...
+    def wire_format(self) -> _SegmentWireFormat: ...
     @property
     def entire_message_hash(self) -> bytes: ...
     @property
@@ -91,7 +128,7 @@ class SegmentHeader:
 def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]: ...
 def segment_many(payloads: Iterable[Buffer], parameters: SegmentationParameters) -> list[list[bytes]]: ...
 def inspect_segment(
-    segment: Buffer, wire_format: SegmentWireFormat, max_total_segments: int = 256
+    segment: Buffer, wire_format: _SegmentWireFormat, max_total_segments: int = 256
 ) -> SegmentHeader | None:
     """The validated header; None where `draft` reads the bytes as a whole message. Raises InvalidSegmentError only."""
 
@@ -125,7 +162,7 @@ class PayloadReconstructed:
     def data_segments_recovered(self) -> tuple[int, ...]:
         """Indices of the data segments that came back through parity."""
     @property
-    def erasure_code(self) -> ErasureCode | None:
+    def erasure_code(self) -> _ErasureCode | None:
         """The code that decoded; None where no parity was needed."""
     @property
     def bad_segments(self) -> tuple[tuple[int, str | None], ...]:
@@ -155,7 +192,7 @@ class SetDropped:
     @property
     def reason(self) -> Literal["Expired", "Evicted", "HashMismatch"]: ...
 
-ReceiveOutcome = SegmentStored | PayloadReconstructed | SegmentDiscarded | SetDropped
+_ReceiveOutcome = SegmentStored | PayloadReconstructed | SegmentDiscarded | SetDropped
 
 @final
 class ReassemblerCore:
@@ -183,7 +220,7 @@ class ReassemblerCore:
         sender: str | None = None,
         authenticated: bool = False,
         message_key: bytes | None = None,
-    ) -> ReceiveOutcome: ...
+    ) -> _ReceiveOutcome: ...
     def expire(self, now_ms: int) -> list[SetDropped]: ...
     def poll_dropped(self) -> list[SetDropped]:
         """Sets that `receive` evicted to make room, since the last call."""
@@ -248,9 +285,9 @@ class SdsMessage:
     def repair_request(self) -> tuple[HistoryEntry, ...]: ...
     @property
     def content(self) -> bytes | None: ...
-    def encode(self, wire_format: SdsWireFormat = "spec") -> bytes: ...
+    def encode(self, wire_format: _SdsWireFormat = "spec") -> bytes: ...
     @staticmethod
-    def decode(data: Buffer, wire_format: SdsWireFormat = "spec") -> SdsMessage | None:
+    def decode(data: Buffer, wire_format: _SdsWireFormat = "spec") -> SdsMessage | None:
         """None where the bytes are no SDS message. Invalid UTF-8 becomes U+FFFD."""
     def __eq__(self, other: object, /) -> bool: ...
 
@@ -259,7 +296,7 @@ class BloomFilter:
     """The SDS bloom filter, byte-exact with @waku/sds ("spec") or nim-sds ("nim")."""
 
     def __new__(
-        cls, capacity: int = 10_000, error_rate: float = 0.001, wire_format: SdsWireFormat = "spec"
+        cls, capacity: int = 10_000, error_rate: float = 0.001, wire_format: _SdsWireFormat = "spec"
     ) -> Self: ...
     @property
     def hash_count(self) -> int: ...
@@ -329,11 +366,11 @@ def arrow_keccak256(data: Any) -> Any:
     """Keccak-256 of every row, as binary."""
 
 def arrow_decode_segment(
-    data: Any, wire_format: SegmentWireFormat, max_total_segments: int, include_payload: bool
+    data: Any, wire_format: _SegmentWireFormat, max_total_segments: int, include_payload: bool
 ) -> Any:
     """A struct a row: entire_message_hash, is_parity, indices and counts, lengths, segment_payload, error."""
 
-def arrow_decode_sds(data: Any, wire_format: SdsWireFormat) -> Any:
+def arrow_decode_sds(data: Any, wire_format: _SdsWireFormat) -> Any:
     """A struct a row: the message's fields, kind, send_id, segment_ordinal, error."""
 
 def arrow_decode_waku_message(data: Any) -> Any:
@@ -350,10 +387,10 @@ def arrow_segment_rows(payload: Any, parameters: SegmentationParameters) -> Any:
 def arrow_unwrap_waku(state: Any) -> Any:
     """A record batch of payload, timestamp, sender, send_id and error, with the Waku messages taken off."""
 
-def arrow_unwrap_sds(state: Any, wire_format: SdsWireFormat) -> Any:
+def arrow_unwrap_sds(state: Any, wire_format: _SdsWireFormat) -> Any:
     """The same, with the SDS messages taken off; a message without content has neither payload nor error."""
 
-def arrow_unwrap_segment(state: Any, wire_format: SegmentWireFormat, max_total_segments: int) -> Any:
+def arrow_unwrap_segment(state: Any, wire_format: _SegmentWireFormat, max_total_segments: int) -> Any:
     """The same with entire_message_hash, and without the payloads that are no segments."""
 
 @final

@@ -1,0 +1,125 @@
+"""Segments to payload: the native state machine, with the log that the specification asks for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from shardwire._native import ReassemblerCore, SegmentDiscarded, SegmentStored, SetDropped
+from shardwire.config import SegmentationConfig
+from shardwire.segmentation.outcomes import ReceiveOutcome
+from shardwire.segmentation.parameters import native_parameters
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+logger = logging.getLogger(__name__)
+
+# Bytes of a hash that a log shows.
+_PREFIX_BYTES = 4
+
+
+class Reassembler:
+    """Gathers segments until a payload is complete, within `ReassemblyLimits`.
+
+    It has one owner, reads no clock and does no I/O. After each `receive`, the sets that were evicted for it wait in
+    `poll_dropped`, what has to be saved in `poll_persist`.
+    """
+
+    def __init__(self, config: SegmentationConfig | None = None) -> None:
+        """Makes an empty reassembler.
+
+        Args:
+            config: The wire, the code tried first and the limits; the default configuration where it is None.
+
+        Raises:
+            ConfigError: The settings do not go together.
+        """
+        config = SegmentationConfig() if config is None else config
+        limits = config.limits
+        self._core = ReassemblerCore(
+            native_parameters(config),
+            sets_max=limits.sets_max,
+            sets_per_sender_max=limits.sets_per_sender_max,
+            buffered_bytes_max=limits.buffered_bytes_max,
+            buffered_bytes_per_sender_max=limits.buffered_bytes_per_sender_max,
+            unauthenticated_share=limits.unauthenticated_share,
+            candidates_per_slot_max=limits.candidates_per_slot_max,
+            completed_remembered_max=limits.completed_remembered_max,
+            timeout_ms=limits.timeout_ms,
+            work_budget=limits.work_budget,
+        )
+
+    def receive(
+        self,
+        segment: Buffer,
+        *,
+        now_ms: int,
+        sender: str | None = None,
+        authenticated: bool = False,
+        message_key: bytes | None = None,
+    ) -> ReceiveOutcome:
+        """Takes one transport message (specification 002, Receiving).
+
+        Args:
+            segment: The bytes as they came; whatever they contain, nothing is raised for it.
+            now_ms: The caller's clock in milliseconds.
+            sender: Who sent it, as far as known: quotas are kept by sender.
+            authenticated: Whether that identity is proven; such a sender can only evict its own sets.
+            message_key: Tells two sends of the same payload apart; sets without one may mix senders.
+
+        Returns:
+            `SegmentStored`, `PayloadReconstructed`, `SegmentDiscarded` or `SetDropped`.
+        """
+        outcome = self._core.receive(
+            segment, now_ms=now_ms, sender=sender, authenticated=authenticated, message_key=message_key
+        )
+        if isinstance(outcome, SegmentDiscarded):
+            if outcome.reason in ("Invalid", "Undecodable"):
+                logger.warning("discarded a segment of sender %r as invalid: %s", sender, outcome.detail)
+        elif isinstance(outcome, SetDropped):
+            _log_mismatch(outcome.entire_message_hash, sender, "the set is dropped")
+        elif isinstance(outcome, SegmentStored) and outcome.hash_mismatch:
+            _log_mismatch(outcome.entire_message_hash, sender, "more segments are awaited")
+        return outcome
+
+    def expire(self, now_ms: int) -> list[SetDropped]:
+        """Drops the sets that got no new segment for `timeout_ms` and gives their bytes back to the quotas."""
+        return self._core.expire(now_ms)
+
+    def next_expiry_ms(self) -> int | None:
+        """When `expire` will next drop a set; None while none is held."""
+        return self._core.next_expiry_ms()
+
+    def poll_dropped(self) -> list[SetDropped]:
+        """The sets that `receive` evicted to make room, since the last call."""
+        return self._core.poll_dropped()
+
+    def stats(self) -> dict[str, int]:
+        """Counts of segments and sets since the start, by outcome and reason, and what is held now."""
+        return self._core.stats()
+
+    def poll_persist(self) -> list[tuple[str, bytes, bytes]]:
+        """Changes since the last call as (operation, key, value), for the caller to save.
+
+        The operations are "put_segment", "delete_set", "put_completed" and "delete_completed". The key of a set is the
+        first 20 bytes of the keys of its segments. Applying a change twice is harmless.
+        """
+        return self._core.poll_persist()
+
+    def restore(self, records: Iterable[tuple[str, bytes, bytes]]) -> None:
+        """Takes back what `poll_persist` gave, less what was deleted since, before anything is received.
+
+        Records that cannot be read, or that exceed the limits, are ignored and counted as `restore_ignored`.
+        """
+        self._core.restore(records)
+
+
+def _log_mismatch(entire_message_hash: bytes, sender: str | None, consequence: str) -> None:
+    logger.warning(
+        "payload %s does not have its hash, last segment by sender %r: %s",
+        entire_message_hash[:_PREFIX_BYTES].hex(),
+        sender,
+        consequence,
+    )
