@@ -7,7 +7,6 @@ what the commit made true. So whatever leaves a channel speaks only of what is d
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,10 +18,11 @@ from shardwire.channel.incoming import Incoming
 from shardwire.channel.outgoing import Outcome, OutgoingSends
 from shardwire.channel.rate_limit import RateLimiter
 from shardwire.channel.records import Records
+from shardwire.channel.submissions import Submission, Submissions
 from shardwire.channel.timeline import SegmentObservation, Timeline
 from shardwire.channel.transmissions import Transmissions
 from shardwire.config import ChannelConfig
-from shardwire.errors import PersistenceError, QueueFullError, ShardwireError
+from shardwire.errors import PersistenceError, ShardwireError
 from shardwire.events import (
     ChannelEvent,
     ChunkErrorEvent,
@@ -47,39 +47,9 @@ from shardwire.sds.outputs import (
     SendGivenUp,
     SendReleased,
     Transmit,
-    TransmitKind,
 )
 
 logger = logging.getLogger(__name__)
-
-Settled = Callable[[Exception | None], None]
-
-
-@dataclass(slots=True)
-class Submission:
-    """A segmented message on its way into the channel.
-
-    Attributes:
-        send_id: Its send.
-        request_id: What `send` returns.
-        message_id: Hex Keccak-256 of the payload.
-        contents: The segments.
-        data_count: How many of them hold data.
-        settled: Called once: with None when the message is durable, with an error where it is refused.
-        withdrawn: Set when the caller no longer wants it.
-    """
-
-    send_id: str
-    request_id: str
-    message_id: str
-    contents: list[bytes] = field(repr=False)
-    data_count: int
-    settled: Settled
-    withdrawn: bool = False
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(map(len, self.contents))
 
 
 @dataclass(slots=True)
@@ -137,8 +107,7 @@ class Engine:
         self._sender_id = sender_id
         self.active = False
         self.may_hand_over: Callable[[], bool] = lambda: False
-        self._waiting_for_room: deque[Submission] = deque()
-        self._accepted: list[Submission] = []
+        self.submissions = Submissions(machine, outgoing, config.rate_limit.queue_bytes_max)
         self._authenticated_sender: str | None = None
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
         self._missing: list[HistoryEntry] = []
@@ -149,67 +118,18 @@ class Engine:
 
     def submit(self, submission: Submission, now: Now) -> None:
         """Registers a message, now or when the outgoing buffer has room."""
-        if submission.withdrawn:
-            return
-        queued_bytes = self.queued_bytes + submission.size_bytes
-        limit = self._config.rate_limit.queue_bytes_max
-        if queued_bytes > limit:
-            submission.settled(
-                QueueFullError(
-                    f"the queue would hold {queued_bytes} bytes, RateLimitConfig.queue_bytes_max is {limit}: wait for "
-                    "messages to leave, or raise the limit"
-                )
-            )
-            return
-        self._waiting_for_room.append(submission)
-        self._register_waiting(now)
-
-    def _register_waiting(self, now: Now) -> None:
-        while self._waiting_for_room and self.machine.has_room():
-            submission = self._waiting_for_room.popleft()
-            if not submission.withdrawn:
-                self._register(submission, now)
-
-    def _register(self, submission: Submission, now: Now) -> None:
-        if submission.send_id in self.outgoing:
-            # The id rule cannot tell this message from one that is remembered: it shares that one's fate.
-            self.outgoing.attach(submission.send_id, submission.request_id)
-        else:
-            self.outgoing.register(
-                submission.send_id, submission.request_id, submission.message_id,
-                submission.data_count, len(submission.contents),
-            )
-            try:
-                self.machine.send(submission.send_id, submission.contents, now, contents_needed=submission.data_count)
-            except ShardwireError as error:
-                self.outgoing.withdraw(submission.send_id)
-                submission.settled(error)
-                return
-        self._accepted.append(submission)
-        self.count("sends")
+        self.submissions.submit(submission, now)
 
     def withdraw(self, submission: Submission, now: Now) -> None:
         """The caller of `send` was cancelled: nothing more of the message leaves."""
-        submission.withdrawn = True
-        if submission.send_id in self.outgoing:
-            self.cancel(submission.request_id, now)
+        self.submissions.withdraw(submission, now)
+        self._settle(now)
 
     def cancel(self, request_id: str, now: Now) -> bool:
         """Drops what of a send was not dispatched; False where all of it had left or it is not known."""
-        for submission in self._waiting_for_room:
-            if submission.request_id == request_id and not submission.withdrawn:
-                submission.withdrawn = True
-                return True
-        send_id = self.outgoing.send_id_of(request_id)
-        record = self.outgoing.record(send_id) if send_id is not None else None
-        if send_id is None or record is None:
-            return False
-        # A send that another request shares goes on for that one.
-        if len(record.request_ids) > 1 or not self.machine.cancel(send_id, now):
-            return False
-        self.outgoing.withdraw(send_id)
+        cancelled = self.submissions.cancel(request_id, now)
         self._settle(now)
-        return True
+        return cancelled
 
     def send_ephemeral(self, send_id: str, request_id: str, message_id: str, content: bytes, now: Now) -> None:
         reason = self.limiter.ephemeral_drop_reason(now.epoch_ms)
@@ -267,7 +187,7 @@ class Engine:
 
     def collect(self, now: Now) -> Collected:
         """Polls transmits as far as the rate limit and the node allow, then everything that must become durable."""
-        self._register_waiting(now)
+        self.submissions.register_waiting(now)
         transmits = self.transmissions.poll(now) if self.active else []
         delivery = self.deliveries.begin() if self.may_hand_over() else None
         self._settle(now)
@@ -276,9 +196,9 @@ class Engine:
         self._events += ((event, None) for event in self.transmissions.poll_events())
         self._events += ((IrretrievableMessageEvent(entry), None) for entry in self.incoming.poll_given_up())
         collected = Collected(
-            self.collect_changes(), self._accepted, self._events, transmits, self._missing, delivery
+            self.collect_changes(), self.submissions.poll_accepted(), self._events, transmits, self._missing, delivery
         )
-        self._accepted, self._events, self._missing = [], [], []
+        self._events, self._missing = [], []
         return collected
 
     def collect_changes(self) -> Changes:
@@ -311,13 +231,13 @@ class Engine:
 
     def on_closed(self, error: ShardwireError) -> None:
         """Refuses what still waits for room in the outgoing buffer."""
-        while self._waiting_for_room:
-            self._waiting_for_room.popleft().settled(error)
+        self.submissions.refuse_waiting(error)
 
     def refuse(self, request_id: str, message_id: str, error: str) -> None:
         """A message that can never be sent (004, Irrecoverable errors), said by events."""
         self._events.append((ChunkErrorEvent(message_id, request_id, ChunkInfo((0,), 1), error), None))
         self._events.append((MessageSendErrorEvent(request_id, message_id, error, "dispatch"), None))
+
     def next_wake_ms(self, now: Now) -> int | None:
         """Monotonic time at which something falls due without any input."""
         if not self.active:
@@ -373,21 +293,11 @@ class Engine:
 
     # --- views ---
 
-    @property
-    def queued_bytes(self) -> int:
-        return self.machine.queued_bytes + sum(entry.size_bytes for entry in self._waiting_for_room)
-
-    @property
-    def queued_messages(self) -> int:
-        waiting = self.machine.waiting()
-        queued = waiting[TransmitKind.FIRST] + waiting[TransmitKind.FURTHER]
-        return queued + len(self._waiting_for_room)
-
     def is_busy(self) -> bool:
         """Whether anything of ours is unfinished, or anything received is not acknowledged."""
         return (
             self.outgoing.has_pending()
-            or self.queued_messages > 0
+            or self.submissions.queued_messages > 0
             or len(self.transmissions) > 0
             or self.machine.acknowledgements.due_ms is not None
         )
@@ -395,6 +305,7 @@ class Engine:
     def stats(self) -> dict[str, int]:
         return {
             **self.counts,
+            **self.submissions.counts,
             **self.incoming.stats(),
             **self.machine.stats(),
             **self.transmissions.counts,
@@ -412,7 +323,13 @@ class Engine:
         record = self.outgoing.record(event.send_id)
         self._timeline.note(
             SegmentObservation(
-                "acknowledged", event.send_id, event.ordinal, event.by, now.epoch_ms, 0,
-                record.data_count if record else None, record.content_count if record else None,
+                "acknowledged",
+                event.send_id,
+                event.ordinal,
+                event.by,
+                now.epoch_ms,
+                0,
+                record.data_count if record else None,
+                record.content_count if record else None,
             )
         )

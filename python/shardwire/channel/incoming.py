@@ -86,6 +86,7 @@ class Incoming:
         try:
             header = inspect(event.content, wire_format=self._segmentation.wire_format)
         except InvalidSegmentError as error:
+            logger.warning("discarded a segment of sender %r as invalid: %s", event.sender_id, error)
             self._discard(event, "Invalid", str(error), now)
             return
         if header is None:
@@ -151,7 +152,9 @@ class Incoming:
         if outcome.bad_segments:
             logger.warning(
                 "message %s of sender %r: %d false segments were set aside",
-                _prefix(outcome.entire_message_hash), event.sender_id, len(outcome.bad_segments),
+                _prefix(outcome.entire_message_hash),
+                event.sender_id,
+                len(outcome.bad_segments),
             )
         self._keep(event.sender_id, send_id, outcome.payload, outcome.entire_message_hash)
         inferred = self._inferred_ids(outcome, header) if self._infer_content_ids and recovered else ()
@@ -223,14 +226,18 @@ class Incoming:
         self._partial.pop(payload_key(sender_id, send_id), None)
         logger.warning(
             "partial message %s of sender %r was dropped: %s",
-            _prefix(dropped.entire_message_hash), sender_id, dropped.reason,
+            _prefix(dropped.entire_message_hash),
+            sender_id,
+            dropped.reason,
         )
         self._machine.handle_send_abandoned(sender_id, send_id, now)
         self._given_up.append(HistoryEntry(dropped.entire_message_hash.hex(), None, sender_id))
 
     def _discard(self, event: ContentReceived, reason: str, detail: str, now: Now) -> None:
         self.counts["segments_discarded"] += 1
-        logger.warning("content %s of sender %r discarded: %s (%s)", event.message_id, event.sender_id, reason, detail)
+        # What the reassembler itself found invalid it has logged.
+        if reason in ("Oversized", "CountMismatch"):
+            logger.warning("discarded content %s of sender %r: %s", event.message_id, event.sender_id, detail)
         self._machine.handle_content_unusable(event.message_id, now)
 
     def _note(
@@ -246,8 +253,13 @@ class Incoming:
         if self._timeline:
             self._timeline.note(
                 SegmentObservation(
-                    stage, send_id, ordinal, sender_id, now.epoch_ms,
-                    data_count=data_count, content_count=content_count,
+                    stage,
+                    send_id,
+                    ordinal,
+                    sender_id,
+                    now.epoch_ms,
+                    data_count=data_count,
+                    content_count=content_count,
                 )
             )
 
@@ -261,9 +273,7 @@ class Incoming:
         changes.update(self._segment_records.translate(self._reassembler.poll_persist()))
         return changes
 
-    def restore(
-        self, records: Mapping[RecordName, bytes], payloads: dict[bytes, bytes], queued: set[bytes]
-    ) -> None:
+    def restore(self, records: Mapping[RecordName, bytes], payloads: dict[bytes, bytes], queued: set[bytes]) -> None:
         """Takes back partial sets, and the `PAYLOAD` records of messages that no delivery in `queued` holds."""
         self._reassembler.restore(self._segment_records.restore(records))
         for key, payload in payloads.items():

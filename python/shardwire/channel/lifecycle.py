@@ -109,8 +109,19 @@ async def create_reliable_channel(
             identity = {(IDENTITY, b""): IdentityRecord(sender_id).encode()}
             await writer.commit(Changes({**identity}))
         session = _assemble(
-            node, channel_id, content_topic, sender_id, encryption, config, clock, rng, budget, records, stored,
-            writer, own_persistence,
+            node,
+            channel_id,
+            content_topic,
+            sender_id,
+            encryption,
+            config,
+            clock,
+            rng,
+            budget,
+            records,
+            stored,
+            writer,
+            own_persistence,
         )
     except BaseException:
         await writer.close(own_persistence)
@@ -200,8 +211,12 @@ def _assemble(
     subscriptions = Subscriptions()
     # Segments of a peer whose node carries larger messages are read at their full size.
     incoming = Incoming(
-        machine, Reassembler(config.segmentation), config.segmentation,
-        infer_content_ids=config.sds.message_id == "content-sha256", timeline=timeline, now=now,
+        machine,
+        Reassembler(config.segmentation),
+        config.segmentation,
+        infer_content_ids=config.sds.message_id == "content-sha256",
+        timeline=timeline,
+        now=now,
     )
     outgoing = OutgoingSends(config.delivered_when, subscriptions.wants)
     outgoing.restore(stored.sends)
@@ -217,9 +232,20 @@ def _assemble(
     engine = Engine(config, machine, incoming, outgoing, deliveries, limiter, timeline, sender_id)
     session = Session(
         Parts(
-            node, channel_id, content_topic, sender_id, encryption,
-            replace(config, segmentation=budget.segmentation), clock, rng, engine,
-            ChannelSegmenter(budget.segmentation), subscriptions, timeline, writer, own_persistence,
+            node,
+            channel_id,
+            content_topic,
+            sender_id,
+            encryption,
+            replace(config, segmentation=budget.segmentation),
+            clock,
+            rng,
+            engine,
+            ChannelSegmenter(budget.segmentation),
+            subscriptions,
+            timeline,
+            writer,
+            own_persistence,
             stored.last_seen_ns,
         )
     )
@@ -240,12 +266,25 @@ def _make_machine(
     sds_records = {name: value for name, value in records.items() if name[0].startswith("sds.")}
     if not sds_records:
         return MessageChannel(
-            channel_id, sender_id, config.sds, config.sync, now=now, rng=rng,
-            header_bytes_max=budget.header_bytes_max, delivered_when=config.delivered_when,
+            channel_id,
+            sender_id,
+            config.sds,
+            config.sync,
+            now=now,
+            rng=rng,
+            header_bytes_max=budget.header_bytes_max,
+            delivered_when=config.delivered_when,
         )
     return MessageChannel.restore(
-        sds_records, channel_id, sender_id, config.sds, config.sync, now=now, rng=rng,
-        header_bytes_max=budget.header_bytes_max, delivered_when=config.delivered_when,
+        sds_records,
+        channel_id,
+        sender_id,
+        config.sds,
+        config.sync,
+        now=now,
+        rng=rng,
+        header_bytes_max=budget.header_bytes_max,
+        delivered_when=config.delivered_when,
     )
 
 

@@ -1,7 +1,8 @@
 """How many messages may still leave in this epoch (specifications 003 and 004, Rate limit management).
 
-Owns the count of the epoch. Epochs are floor(unix time / epoch size), as RLN counts them; the number only grows, so a
-clock that steps back finds the epoch it left still open and as full as it was.
+Owns the count of the epoch. Epochs are floor(unix time / epoch size), as RLN counts them; the number only grows. A
+clock that steps back into an epoch that was left finds it closed: what was counted there is no longer known, and a
+proof for one message too many reveals the key that made it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,14 @@ class RateLimiter:
 
     @property
     def resets_at_ms(self) -> int:
+        """Unix time at which the next epoch begins."""
         return (self._epoch + 1) * self._config.epoch_size_ms
+
+    def reopens_at_ms(self, epoch_ms: int) -> int:
+        """Unix time from which more may leave, where nothing may now: earlier than the next epoch for a clock that
+        stands in one that was left."""
+        start_ms = self._epoch * self._config.epoch_size_ms
+        return start_ms if epoch_ms < start_ms and self._used < self._quota else self.resets_at_ms
 
     def advance(self, epoch_ms: int) -> bool:
         """Opens the epoch of `epoch_ms` unless that or a later one is open already; True where one was opened."""
@@ -90,11 +98,11 @@ class RateLimiter:
         """The kinds of which one more may leave now."""
         if not self.enabled:
             return ALL_KINDS
-        self.advance(epoch_ms)
-        if self._used < self._quota - self._reserve:
+        left = self._left(epoch_ms)
+        if left > self._reserve:
             return ALL_KINDS
         free = _FREE_WHEN_MESSAGES_COUNT if self._config.counts == "message" else frozenset()
-        return free | {TransmitKind.SYNC} if self._used < self._quota else free
+        return free | {TransmitKind.SYNC} if left else free
 
     def count(self, kind: TransmitKind) -> None:
         """Counts one envelope of `kind` that is about to leave."""
@@ -107,11 +115,16 @@ class RateLimiter:
         """Why an ephemeral message may not leave now; None where it may (004, Ephemeral messages)."""
         if not self.enabled:
             return None
-        self.advance(epoch_ms)
-        if self._used >= self._quota:
+        left = self._left(epoch_ms)
+        if not left:
             return "rate_limit_reached"
         near = self._used >= self._config.ephemeral_drop_threshold * self._quota
-        return "rate_limit_approached" if near or self._used >= self._quota - self._reserve else None
+        return "rate_limit_approached" if near or left <= self._reserve else None
+
+    def _left(self, epoch_ms: int) -> int:
+        """Messages of the quota that are left at this time."""
+        self.advance(epoch_ms)
+        return self._quota - self._used if epoch_ms // self._config.epoch_size_ms == self._epoch else 0
 
     def poll_persist(self) -> Records:
         """The count, where it changed since the last call."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from shardwire.channel.engine import Submission
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
+from shardwire.channel.submissions import Submission
 from shardwire.channel.subscriptions import Callback, EventIterator, Unsubscribe
 from shardwire.channel.timeline import Observer
 from shardwire.config import ChannelConfig
@@ -135,9 +135,7 @@ class ReliableChannel:
         if content is None:
             session.refuse(request_id, message_id, "the message is empty, which the draft segment wire cannot carry")
             return request_id
-        session.driver.post(
-            lambda now: session.engine.send_ephemeral(request_id, request_id, message_id, content, now)
-        )
+        session.driver.post(lambda now: session.engine.send_ephemeral(request_id, request_id, message_id, content, now))
         return request_id
 
     async def delivered(self, request_id: str, timeout_ms: int = DELIVERED_TIMEOUT_MS) -> frozenset[str]:
@@ -304,5 +302,3 @@ def _settler(future: asyncio.Future[None]) -> Callable[[Exception | None], None]
             future.set_exception(error)
 
     return settle
-
-

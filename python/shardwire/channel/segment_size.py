@@ -21,6 +21,9 @@ RATE_LIMIT_PROOF_BYTES = 384
 LEOPARD_ALIGNMENT_BYTES = 64
 # Ids, hint and tags of one history entry, beside the sender id it names.
 _HISTORY_ENTRY_BYTES = 36 + 36 + 32 + 12
+# The frame of a message with its own id (at most 112 bytes), and an entry that names the longest id a peer may use:
+# 256 characters of up to 4 bytes, and 14 bytes around them.
+_IDS_AND_ONE_ENTRY_BYTES = 112 + 14 + 4 * 256
 # What a burst of received messages may take of a header so that one message acknowledges it.
 _ACKNOWLEDGEMENTS_BYTES = 8_000
 _CIPHER_PROBE_BYTES = 1_024
@@ -129,9 +132,8 @@ def divide_message(
 
 
 def _least_header_bytes(channel_id: str, sender_id: str) -> int:
-    """Ids, a Lamport timestamp and one history entry, without which nothing is ever acknowledged."""
-    ids = len(channel_id.encode()) + 2 * len(sender_id.encode())
-    return ids + 2 * _HISTORY_ENTRY_BYTES + 32
+    """What SDS needs for ids and one history entry, without which nothing is ever acknowledged."""
+    return len(channel_id.encode()) + len(sender_id.encode()) + _IDS_AND_ONE_ENTRY_BYTES
 
 
 def _wanted_header_bytes(config: ChannelConfig, channel_id: str, sender_id: str) -> int:

@@ -90,12 +90,24 @@ class Session:
             parts.node, parts.content_topic, meta, parts.encryption, self._on_dispatch_outcome
         )
         self._reception = Reception(
-            parts.content_topic, meta, parts.encryption, self._dispatcher, self._take, self._on_connection,
+            parts.content_topic,
+            meta,
+            parts.encryption,
+            self._dispatcher,
+            self._take,
+            self._on_connection,
             parts.engine.count,
         )
         self._retrieval = Retrieval(
-            parts.node, parts.channel_id, parts.content_topic, parts.config.sync, parts.config.sds.wire_format,
-            parts.clock, self._reception.ingest, parts.engine.machine.missing, self._on_irretrievable,
+            parts.node,
+            parts.channel_id,
+            parts.content_topic,
+            parts.config.sync,
+            parts.config.sds.wire_format,
+            parts.clock,
+            self._reception.ingest,
+            parts.engine.machine.missing,
+            self._on_irretrievable,
             parts.last_seen_ns,
         )
         self._progress = asyncio.Event()
@@ -140,7 +152,9 @@ class Session:
 
     def rate_limit_status(self) -> RateLimitStatus:
         engine = self.engine
-        return engine.limiter.status(self._clock.epoch_ms(), engine.queued_messages, engine.queued_bytes)
+        return engine.limiter.status(
+            self._clock.epoch_ms(), engine.submissions.queued_messages, engine.submissions.queued_bytes
+        )
 
     def stats(self) -> dict[str, int]:
         engine = self.engine

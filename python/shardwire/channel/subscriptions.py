@@ -209,8 +209,7 @@ class Subscriptions:
         while True:
             while self._announcements:
                 event, done = self._announcements.popleft()
-                for iterator in self._living_iterators():
-                    iterator.put(event, None)
+                self._put_to_iterators(event, None)
                 await self._call_back(event)
                 if done is not None:
                     done()
@@ -236,14 +235,26 @@ class Subscriptions:
         while not self.wants(type(event)):
             self._somebody.clear()
             await self._somebody.wait()
-        taken: list[asyncio.Future[None]] = []
-        for iterator in self._living_iterators():
-            future = loop.create_future()
-            taken.append(future)
-            iterator.put(event, partial(_resolve, future))
+        taken = self._put_to_iterators(event, loop)
         await self._call_back(event)
         for future in taken:
             await future
+
+    def _put_to_iterators(
+        self, event: ChannelEvent, loop: asyncio.AbstractEventLoop | None
+    ) -> list[asyncio.Future[None]]:
+        """Queues an event for every iterator; with a loop, gives a future each that says when it is dealt with.
+
+        A function of its own, so that no frame that waits keeps an iterator alive which its reader has left.
+        """
+        taken: list[asyncio.Future[None]] = []
+        for iterator in self._living_iterators():
+            if loop is None:
+                iterator.put(event, None)
+            else:
+                taken.append(loop.create_future())
+                iterator.put(event, partial(_resolve, taken[-1]))
+        return taken
 
     def end(self) -> None:
         """Ends every iterator once it has given what it holds, and the announcements once they are made."""

@@ -168,7 +168,7 @@ class Transmissions:
         if self._paused_until_ms > now.monotonic_ms:
             due.append(self._paused_until_ms)
         if self._held_kinds(now):
-            due.append(now.monotonic_ms + max(1, self._limiter.resets_at_ms - now.epoch_ms))
+            due.append(now.monotonic_ms + max(1, self._limiter.reopens_at_ms(now.epoch_ms) - now.epoch_ms))
         machine_ms = self._machine.poll_timeout()
         if machine_ms is not None:
             # What is overdue now waits for the rate limit, the node or a free place, not for the clock.
@@ -212,8 +212,14 @@ class Transmissions:
         record = self._outgoing.record(transmit.send_id)
         self._timeline.note(
             SegmentObservation(
-                stage, transmit.send_id, transmit.ordinal, self._sender_id, now.epoch_ms, transmit.attempt,
-                record.data_count if record else None, record.content_count if record else None,
+                stage,
+                transmit.send_id,
+                transmit.ordinal,
+                self._sender_id,
+                now.epoch_ms,
+                transmit.attempt,
+                record.data_count if record else None,
+                record.content_count if record else None,
             )
         )
 

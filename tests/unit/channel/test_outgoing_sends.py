@@ -38,7 +38,9 @@ def test_chunk_events_are_cumulative_and_name_data_segments_only() -> None:
     propagate(sends)
     told = events(sends)
     assert [event.chunk_info.chunks for event in told if isinstance(event, ChunkSendingEvent)] == [
-        (0,), (0, 1), (0, 1, 2),
+        (0,),
+        (0, 1),
+        (0, 1, 2),
     ]
     assert [event.chunk_info.chunks for event in told if isinstance(event, ChunkSentEvent)] == [(0,), (0, 1), (0, 1, 2)]
     assert {event.chunk_info.total_chunks for event in told if isinstance(event, ChunkSentEvent)} == {3}
@@ -49,7 +51,11 @@ def test_acknowledged_progress_follows_the_specified_example() -> None:
     for ordinal in (0, 1, 3, 2, 4):
         sends.on_acknowledged("s", ordinal, "bob")
     assert [event.chunk_info.chunks for event in events(sends) if isinstance(event, ChunkAcknowledgedEvent)] == [
-        (0,), (0, 1), (0, 1, 3), (0, 1, 2, 3), (0, 1, 2, 3, 4),
+        (0,),
+        (0, 1),
+        (0, 1, 3),
+        (0, 1, 2, 3),
+        (0, 1, 2, 3, 4),
     ]
 
 

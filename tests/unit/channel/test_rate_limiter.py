@@ -14,9 +14,7 @@ from shardwire.config import RateLimitConfig
 from shardwire.sds.outputs import TransmitKind
 
 EPOCH_MS = 10_000
-CONFIG = RateLimitConfig(
-    enabled=True, epoch_size_ms=EPOCH_MS, messages_per_epoch=10, counts="segment", ack_reserve=0.0
-)
+CONFIG = RateLimitConfig(enabled=True, epoch_size_ms=EPOCH_MS, messages_per_epoch=10, counts="segment", ack_reserve=0.0)
 
 
 def stored(limiter: RateLimiter) -> RateRecord:
@@ -48,6 +46,15 @@ def test_a_clock_that_steps_back_never_reopens_an_epoch() -> None:
     assert limiter.allowed_kinds(29_999) == frozenset()
     assert spend(limiter, TransmitKind.FIRST, 30_000) == 10
     assert limiter.allowed_kinds(25_000) == frozenset()
+
+
+def test_an_epoch_that_was_left_stays_closed_though_the_open_one_has_room() -> None:
+    limiter = RateLimiter(CONFIG)
+    assert limiter.allowed_kinds(25_000) == ALL_KINDS
+    assert limiter.allowed_kinds(15_000) == frozenset()
+    assert limiter.ephemeral_drop_reason(15_000) == "rate_limit_reached"
+    assert limiter.reopens_at_ms(15_000) == 20_000
+    assert limiter.allowed_kinds(20_000) == ALL_KINDS
 
 
 def test_messages_count_once_and_their_further_segments_are_free() -> None:
@@ -120,7 +127,11 @@ def test_status_names_the_numbers() -> None:
     limiter.count(TransmitKind.FIRST)
     status = limiter.status(12_000, queued=4, queued_bytes=400)
     assert (status.used, status.total, status.resets_at_ms, status.queued, status.queued_bytes) == (
-        1, 10, 20_000, 4, 400,
+        1,
+        10,
+        20_000,
+        4,
+        400,
     )
 
 

@@ -56,7 +56,11 @@ def test_a_stated_overhead_must_be_a_count(stated: object) -> None:
 
 def test_the_configured_size_is_kept_on_a_waku_node() -> None:
     budget = divide_message(
-        ChannelConfig.logos(), max_message_size_bytes=150_000, content_topic=TOPIC, channel_id="c", sender_id="alice",
+        ChannelConfig.logos(),
+        max_message_size_bytes=150_000,
+        content_topic=TOPIC,
+        channel_id="c",
+        sender_id="alice",
         cipher_bytes=33,
     )
     assert budget.segmentation.segment_size_bytes == 102_400
@@ -83,7 +87,7 @@ def test_a_node_that_is_too_small_is_refused_with_the_size_it_needs() -> None:
 
 
 @given(
-    max_message_size_bytes=st.integers(1_500, 200_000),
+    max_message_size_bytes=st.integers(2_500, 200_000),
     wire_format=st.sampled_from(["raw", "draft", "lip243"]),
     segment_size_bytes=st.integers(3, 1_700).map(lambda count: 64 * count),
     reed_solomon=st.booleans(),
@@ -110,8 +114,12 @@ def test_the_largest_sds_message_fits_the_node(
         envelope_meta=bytes(meta_bytes) or None,
     )
     budget = divide_message(
-        config, max_message_size_bytes=max_message_size_bytes, content_topic=TOPIC, channel_id="channel",
-        sender_id=sender_id, cipher_bytes=cipher_bytes,
+        config,
+        max_message_size_bytes=max_message_size_bytes,
+        content_topic=TOPIC,
+        channel_id="channel",
+        sender_id=sender_id,
+        cipher_bytes=cipher_bytes,
     )
     size = budget.segmentation.segment_size_bytes
     assert size <= segment_size_bytes

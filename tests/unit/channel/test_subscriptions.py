@@ -101,7 +101,8 @@ def test_a_callback_that_raises_is_reported_and_stops_nothing(caplog: pytest.Log
     run(scenario)
     assert heard[0] == SENT
     assert [type(event.error) for event in heard[1:] if isinstance(event, CallbackErrorEvent)] == [
-        ValueError, asyncio.CancelledError,
+        ValueError,
+        asyncio.CancelledError,
     ]
     assert "secret" not in caplog.text
     assert "ValueError" in caplog.text

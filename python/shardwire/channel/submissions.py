@@ -1,0 +1,140 @@
+"""Messages on their way into the channel: refused, waiting for room in the outgoing buffer, or registered with SDS."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shardwire.channel.outgoing import OutgoingSends
+from shardwire.errors import QueueFullError, ShardwireError
+from shardwire.sds import MessageChannel, Now
+from shardwire.sds.outputs import TransmitKind
+
+Settled = Callable[[Exception | None], None]
+
+
+@dataclass(slots=True)
+class Submission:
+    """A segmented message on its way into the channel.
+
+    Attributes:
+        send_id: Its send.
+        request_id: What `send` returns.
+        message_id: Hex Keccak-256 of the payload.
+        contents: The segments.
+        data_count: How many of them hold data.
+        settled: Called once: with None when the message is durable, with an error where it is refused.
+        withdrawn: Set when the caller no longer wants it.
+    """
+
+    send_id: str
+    request_id: str
+    message_id: str
+    contents: list[bytes] = field(repr=False)
+    data_count: int
+    settled: Settled
+    withdrawn: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.contents))
+
+
+class Submissions:
+    """The way in.
+
+    Args:
+        machine: Where messages are registered.
+        outgoing: Told about every one that is.
+        queue_bytes_max: Bytes that may wait to leave.
+    """
+
+    def __init__(self, machine: MessageChannel, outgoing: OutgoingSends, queue_bytes_max: int) -> None:
+        self._machine = machine
+        self._outgoing = outgoing
+        self._queue_bytes_max = queue_bytes_max
+        self._waiting: deque[Submission] = deque()
+        self._accepted: list[Submission] = []
+        self.counts: dict[str, int] = {"sends": 0}
+
+    @property
+    def queued_messages(self) -> int:
+        """Contents that were never dispatched, and messages that wait for room."""
+        waiting = self._machine.waiting()
+        return waiting[TransmitKind.FIRST] + waiting[TransmitKind.FURTHER] + len(self._waiting)
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._machine.queued_bytes + sum(entry.size_bytes for entry in self._waiting)
+
+    def submit(self, submission: Submission, now: Now) -> None:
+        """Registers a message, now or when the outgoing buffer has room."""
+        if submission.withdrawn:
+            return
+        queued_bytes = self.queued_bytes + submission.size_bytes
+        if queued_bytes > self._queue_bytes_max:
+            submission.settled(
+                QueueFullError(
+                    f"the queue would hold {queued_bytes} bytes, RateLimitConfig.queue_bytes_max is "
+                    f"{self._queue_bytes_max}: wait for messages to leave, or raise the limit"
+                )
+            )
+            return
+        self._waiting.append(submission)
+        self.register_waiting(now)
+
+    def register_waiting(self, now: Now) -> None:
+        """Registers what waits, for as long as there is room."""
+        while self._waiting and self._machine.has_room():
+            submission = self._waiting.popleft()
+            if not submission.withdrawn:
+                self._register(submission, now)
+
+    def _register(self, submission: Submission, now: Now) -> None:
+        send_id = submission.send_id
+        if send_id in self._outgoing:
+            # The id rule cannot tell this message from one that is remembered: it shares that one's fate.
+            self._outgoing.attach(send_id, submission.request_id)
+        else:
+            try:
+                self._machine.send(send_id, submission.contents, now, contents_needed=submission.data_count)
+            except ShardwireError as error:
+                submission.settled(error)
+                return
+            self._outgoing.register(
+                send_id, submission.request_id, submission.message_id, submission.data_count, len(submission.contents)
+            )
+        self._accepted.append(submission)
+        self.counts["sends"] += 1
+
+    def withdraw(self, submission: Submission, now: Now) -> None:
+        """The caller of `send` was cancelled: nothing more of the message leaves."""
+        submission.withdrawn = True
+        self.cancel(submission.request_id, now)
+
+    def cancel(self, request_id: str, now: Now) -> bool:
+        """Drops what of a send was not dispatched; False where all of it had left or it is not known."""
+        for submission in self._waiting:
+            if submission.request_id == request_id and not submission.withdrawn:
+                submission.withdrawn = True
+                return True
+        send_id = self._outgoing.send_id_of(request_id)
+        record = self._outgoing.record(send_id) if send_id is not None else None
+        if send_id is None or record is None:
+            return False
+        # A send that another request shares goes on for that one.
+        if len(record.request_ids) > 1 or not self._machine.cancel(send_id, now):
+            return False
+        self._outgoing.withdraw(send_id)
+        return True
+
+    def refuse_waiting(self, error: Exception) -> None:
+        """Refuses what still waits for room."""
+        while self._waiting:
+            self._waiting.popleft().settled(error)
+
+    def poll_accepted(self) -> list[Submission]:
+        """What was registered since the last call: durable with the next commit."""
+        accepted, self._accepted = self._accepted, []
+        return accepted

@@ -1,0 +1,106 @@
+"""A small world for channels: a network in virtual time and channels on it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
+from shardwire.config import ChannelConfig
+from shardwire.encryption.protocol import Encryption
+from shardwire.events import ChannelEvent, MessageReceivedEvent
+from shardwire.node import MemoryNetwork, MemoryNode, MessageEnvelope, NetworkConditions, NodeConfig, run_virtual
+
+TOPIC = "/shardwire/1/test/proto"
+CHANNEL = "channel"
+
+
+class World:
+    """A memory network, and the channels made on it, which are closed at the end."""
+
+    def __init__(self, conditions: NetworkConditions | None = None, seed: int = 7) -> None:
+        self.network = MemoryNetwork(conditions or NetworkConditions(), seed=seed)
+        self.nodes: dict[str, MemoryNode] = {}
+        self.channels: dict[str, ReliableChannel] = {}
+        self.received: dict[str, list[MessageReceivedEvent]] = {}
+        self.events: dict[str, list[ChannelEvent]] = {}
+        self._seed = seed
+
+    async def node(self, name: str, config: NodeConfig | None = None) -> MemoryNode:
+        if name not in self.nodes:
+            self.nodes[name] = self.network.create_node(name, config or NodeConfig())
+            await self.nodes[name].start()
+        return self.nodes[name]
+
+    async def join(
+        self,
+        name: str,
+        config: ChannelConfig | None = None,
+        *,
+        encryption: Encryption | None = None,
+        node: str | None = None,
+        channel_id: str = CHANNEL,
+        listen: bool = True,
+        node_config: NodeConfig | None = None,
+    ) -> ReliableChannel:
+        """A channel of `name`, which records its received messages and its events."""
+        memory_node = await self.node(node or name, node_config)
+        rng = random.Random(f"{self._seed} {name} {len(self.channels)}")
+        channel = await create_reliable_channel(memory_node, channel_id, TOPIC, name, encryption, config, rng=rng)
+        self.channels[name if channel_id == CHANNEL else f"{name}/{channel_id}"] = channel
+        if listen:
+            self.listen(name, channel)
+        return channel
+
+    def listen(self, name: str, channel: ReliableChannel) -> None:
+        received = self.received.setdefault(name, [])
+        events = self.events.setdefault(name, [])
+        channel.on_message_received(received.append)
+        channel.on(ChannelEvent, events.append)
+
+    def messages(self, name: str) -> list[bytes]:
+        return [event.message for event in self.received.get(name, [])]
+
+    def of(self, name: str, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events.get(name, []) if isinstance(event, kind)]
+
+    def sent_by(self, name: str) -> int:
+        return sum(1 for record in self.network.trace if record.sender == name)
+
+    def lose(self, sender: str, receiver: str, positions: set[int]) -> None:
+        """Makes `receiver` lose the envelopes that `sender` sends next at these positions, counted from 0."""
+        count = 0
+
+        def choose(envelope: MessageEnvelope) -> None:
+            nonlocal count
+            self.nodes[receiver].conditions = NetworkConditions(loss=1.0) if count in positions else None
+            count += 1
+
+        self.nodes[sender].send_fault = choose
+
+    async def close(self) -> None:
+        for channel in self.channels.values():
+            await close_channel(channel)
+        for node in self.nodes.values():
+            await node.stop()
+
+
+def run_world(
+    scenario: Callable[[World], Awaitable[None]],
+    conditions: NetworkConditions | None = None,
+    *,
+    seed: int = 7,
+    limit_ms: int = 3_600_000,
+) -> World:
+    """Runs a scenario in virtual time and gives its world back for inspection."""
+
+    async def main() -> World:
+        world = World(conditions, seed)
+        try:
+            await scenario(world)
+        finally:
+            await world.close()
+        return world
+
+    return run_virtual(main(), limit_ms=limit_ms)
