@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from shardwire.cli import segment_files
 from shardwire.cli.app import one_line, run
 
 
@@ -46,8 +48,8 @@ def test_file_that_cannot_be_read(
         (("segment",), "Missing argument"),
         (("segment", "a"), "Missing option"),
         (("nothing",), "nothing"),
-        (("segment", "a", "-o", "b", "-p", "2"), "2"),
-        (("segment", "a", "-o", "b", "-s", "many"), "many"),
+        (("segment", "a", "-o", "b", "-p", "2"), "--parity-rate"),
+        (("segment", "a", "-o", "b", "-s", "many"), "valid integer"),
         (("segment", "a", "-o", "b", "-w", "morse"), "morse"),
         (("--nothing",), "--nothing"),
     ],
@@ -63,6 +65,13 @@ def test_segment_size_that_leopard_cannot_code(tmp_path: Path, capsys: pytest.Ca
     code, error = say(capsys, "segment", str(tmp_path / "a"), "-o", str(tmp_path / "b"), "-s", "1000")
     assert code == 1
     assert "the nearest is 1024" in error
+
+
+def test_empty_file_has_no_form_under_draft(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a").touch()
+    code, error = say(capsys, "segment", str(tmp_path / "a"), "-o", str(tmp_path / "b"), "-w", "draft")
+    assert code == 1
+    assert "use wire_format raw" in error
 
 
 def test_file_that_does_not_fit_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,6 +109,27 @@ def test_errors_become_one_line() -> None:
     assert one_line(ValueError("two\n  lines")) == "two lines"
     assert one_line(KeyError()) == "KeyError"
     assert one_line(FileNotFoundError(2, "No such file or directory", "a.bin")) == "a.bin: No such file or directory"
+
+
+def test_defects_and_interruptions_are_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def raising(error: BaseException) -> Callable[..., None]:
+        def describe(*arguments: object) -> None:
+            raise error
+
+        return describe
+
+    monkeypatch.setattr(segment_files, "describe_segment", raising(RuntimeError("two\nlines")))
+    code, line = say(capsys, "inspect", "a")
+    assert code == 1
+    assert "a defect of shardwire, please report it: RuntimeError: two lines" in line
+    monkeypatch.setenv("SHARDWIRE_TRACEBACK", "1")
+    assert run(["inspect", "a"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+    monkeypatch.delenv("SHARDWIRE_TRACEBACK")
+    monkeypatch.setattr(segment_files, "describe_segment", raising(KeyboardInterrupt()))
+    assert say(capsys, "inspect", "a") == (130, "shardwire: interrupted\n")
 
 
 @pytest.mark.parametrize("command", [[], ["demo"], ["segment"], ["reassemble"], ["inspect"]])

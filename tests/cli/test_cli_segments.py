@@ -42,9 +42,10 @@ def test_file_survives_the_loss_of_as_many_segments_as_there_is_parity(
     assert f"{len(parity)} recovered through parity ({code})" in said
 
 
-@pytest.mark.parametrize("size", [0, 1, 1024, 1025])
-@pytest.mark.parametrize("wire", ["raw", "draft"])
-def test_small_files(tmp_path: Path, size: int, wire: str) -> None:
+@pytest.mark.parametrize(
+    ("wire", "size"), [(wire, size) for wire in ("raw", "draft", "lip243") for size in (1, 1024, 1025)] + [("raw", 0)]
+)
+def test_small_files(tmp_path: Path, wire: str, size: int) -> None:
     payload = payload_file(tmp_path, size)
     segments, rebuilt = tmp_path / "segments", tmp_path / "rebuilt.bin"
     assert run(["segment", str(payload), "-o", str(segments), "-s", "1024", "-w", wire]) == 0

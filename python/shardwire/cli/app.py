@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +17,10 @@ from shardwire.config import SegmentationConfig
 from shardwire.errors import ShardwireError
 
 EXIT_FAILED = 1
+EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+# Set to anything, it shows where an error came from.
+TRACEBACK_VARIABLE = "SHARDWIRE_TRACEBACK"
 
 app = typer.Typer(
     name="shardwire",
@@ -128,8 +133,25 @@ def one_line(error: BaseException) -> str:
     return " ".join(text.split())
 
 
+def explain(error: BaseException) -> tuple[int, str]:
+    """The exit code of an error and the line that tells it; an empty line where it has been told."""
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return EXIT_INTERRUPTED, "interrupted"
+    if isinstance(error, ShardwireError | OSError):
+        return EXIT_FAILED, one_line(error)
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("shardwire"):
+        return EXIT_FAILED, f"this command needs {error.name.partition('.')[0]}: pip install 'shardwire[cli,spark]'"
+    # Wrong usage: the class comes from the click that typer brings along, so it is told by its members.
+    tell_usage = getattr(error, "format_message", None)
+    if tell_usage is not None:
+        message = one_line(ValueError(tell_usage()))
+        return getattr(error, "exit_code", EXIT_USAGE), f"{message} (see 'shardwire --help')" if message else ""
+    defect = f"a defect of shardwire, please report it: {type(error).__name__}: {one_line(error)}"
+    return EXIT_FAILED, f"{defect} ({TRACEBACK_VARIABLE}=1 shows where)"
+
+
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command line; never raises but for a defect of shardwire itself.
+    """Runs one command line. Whatever goes wrong becomes one line on the standard error stream.
 
     Args:
         arguments: What follows the program's name.
@@ -139,24 +161,11 @@ def run(arguments: Sequence[str]) -> int:
     """
     try:
         outcome: Any = app(args=list(arguments), prog_name="shardwire", standalone_mode=False)
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing == "shardwire":
-            raise
-        print(f"shardwire: this command needs {missing}: pip install 'shardwire[cli,spark]'", file=sys.stderr)
-        return EXIT_FAILED
-    except (ShardwireError, OSError) as error:
-        print(f"shardwire: {one_line(error)}", file=sys.stderr)
-        return EXIT_FAILED
-    except (KeyboardInterrupt, typer.Abort):
-        print("shardwire: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    except Exception as error:
-        # Wrong usage: the class comes from the click that typer brings along, so it is told by its members.
-        if not hasattr(error, "format_message"):
-            raise
-        message = one_line(ValueError(error.format_message()))
-        if message:
-            print(f"shardwire: {message} (see 'shardwire --help')", file=sys.stderr)
-        return int(getattr(error, "exit_code", 2))
+    except (Exception, KeyboardInterrupt) as error:
+        if os.environ.get(TRACEBACK_VARIABLE):
+            traceback.print_exception(error)
+        code, line = explain(error)
+        if line:
+            print(f"shardwire: {line}", file=sys.stderr)
+        return code
     return outcome if isinstance(outcome, int) else 0

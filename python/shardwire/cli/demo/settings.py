@@ -6,10 +6,10 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from shardwire._native import SegmentationParameters
 from shardwire.config import ChannelConfig, RateLimitConfig, SegmentationConfig
 from shardwire.errors import PayloadTooLargeError, ShardwireError
 from shardwire.node import NetworkConditions
+from shardwire.segmentation.parameters import native_parameters
 
 CHANNEL_ID = "shardwire-demo"
 CONTENT_TOPIC = "/shardwire/1/demo/proto"
@@ -89,19 +89,6 @@ def plan_demo(file_bytes: int) -> DemoPlan:
         ),
     )
     return DemoPlan(config, data_segments, parity_segments)
-
-
-def native_parameters(config: SegmentationConfig) -> SegmentationParameters:
-    return SegmentationParameters(
-        segment_size_bytes=config.segment_size_bytes,
-        enable_reed_solomon=config.enable_reed_solomon,
-        parity_rate=config.parity_rate,
-        parity_for_single_segment=config.parity_for_single_segment,
-        erasure_code=config.erasure_code,
-        wire_format=config.wire_format,
-        max_total_segments=config.max_total_segments,
-        max_tail_candidates=config.max_tail_candidates or config.segment_size_bytes,
-    )
 
 
 def _segmentation(segment_size_bytes: int) -> SegmentationConfig:
