@@ -144,8 +144,7 @@ impl Group {
                     self.note_error("a segment of another message stands under this key");
                     return;
                 }
-                let start = found.payload.as_ptr() as usize - bytes.as_ptr() as usize;
-                let payload = start..start + found.payload.len();
+                let payload = range_within(bytes, found.payload);
                 self.keep(arrival, found.header, payload, sender, limits);
             }
             Ok(Received::WholeMessage(_)) => self.keep_whole(arrival, bytes, sender, limits),
@@ -362,6 +361,15 @@ impl Candidate {
     fn lies_in(&self, column: &Arc<BinaryColumn>) -> bool {
         matches!(&self.held, Held::Row(held, _) if Arc::ptr_eq(held, column))
     }
+}
+
+/// Where `part`, a slice of `whole`, lies in it. An empty part may point anywhere.
+fn range_within(whole: &[u8], part: &[u8]) -> Range<usize> {
+    if part.is_empty() {
+        return 0..0;
+    }
+    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+    start..start + part.len()
 }
 
 fn most_frequent(values: impl Iterator<Item = u16>) -> Option<u16> {

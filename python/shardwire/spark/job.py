@@ -1,0 +1,115 @@
+"""What the `spark_jobs` scripts share: the configuration as options, progress, the summary, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Self, TextIO
+
+from shardwire.config import SegmentationConfig
+from shardwire.errors import ShardwireError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXIT_FAILED = 2
+_PROGRESS_INTERVAL_S = 1.0
+
+
+def add_config_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that make a `SegmentationConfig`, with its defaults."""
+    defaults = SegmentationConfig()
+    group = parser.add_argument_group("segmentation")
+    group.add_argument("--segment-size-bytes", type=int, default=defaults.segment_size_bytes, help="%(default)s")
+    group.add_argument("--parity-rate", type=float, help="parity segments per data segment; none where it is not given")
+    group.add_argument(
+        "--erasure-code", choices=("leopard", "vandermonde"), default=defaults.erasure_code, help="%(default)s"
+    )
+    group.add_argument(
+        "--wire-format", choices=("raw", "draft", "lip243"), default=defaults.wire_format, help="%(default)s"
+    )
+
+
+def config_of(options: argparse.Namespace) -> SegmentationConfig:
+    """The configuration that the options describe.
+
+    Raises:
+        ConfigError: A value is out of its limits.
+    """
+    return SegmentationConfig(
+        segment_size_bytes=options.segment_size_bytes,
+        enable_reed_solomon=options.parity_rate is not None,
+        parity_rate=SegmentationConfig().parity_rate if options.parity_rate is None else options.parity_rate,
+        erasure_code=options.erasure_code,
+        wire_format=options.wire_format,
+    )
+
+
+def run_job(job: Callable[[], int]) -> int:
+    """The job's exit code; an error is one line on stderr and exit code 2."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return job()
+    except ShardwireError as error:
+        reason = str(error)
+    except PySparkException as error:
+        # Spark's messages go on for pages of Java; what happened stands in the first line.
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    sys.stderr.write(f"error: {reason}\n")
+    return EXIT_FAILED
+
+
+def print_table(title: str, values: Mapping[str, object]) -> None:
+    """Prints the summary at the end of a job to stdout."""
+    width = max(map(len, values))
+    lines = [title, *(f"  {name:<{width}}  {_grouped(value):>15}" for name, value in values.items())]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+class Progress:
+    """Says once a second on a terminal, or once a stage elsewhere, how many tasks are done."""
+
+    def __init__(self, spark: SparkSession, stream: TextIO | None = None) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._stream = stream or sys.stderr
+        self._is_terminal = self._stream.isatty()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="shardwire-progress", daemon=True)
+        self._said: str | None = None
+
+    def __enter__(self) -> Self:
+        self._started = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        seconds = time.monotonic() - self._started
+        end = "\r\x1b[K" if self._is_terminal else ""
+        self._stream.write(f"{end}done in {seconds:.1f} s\n")
+        self._stream.flush()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_PROGRESS_INTERVAL_S):
+            for stage in self._tracker.getActiveStageIds():
+                info = self._tracker.getStageInfo(stage)
+                if info is not None:
+                    self._say(stage, info.numCompletedTasks, info.numTasks)
+
+    def _say(self, stage: int, completed: int, total: int) -> None:
+        if self._is_terminal:
+            self._stream.write(f"\r\x1b[Kstage {stage}: {completed} of {total} tasks")
+        elif (text := f"stage {stage}: {total} tasks") != self._said:
+            self._said = text
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+
+def _grouped(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,197 @@
+"""Column functions: equal to the plain Python functions, null in null out, hostile bytes give an error."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from spark.rows import CONFIG, payload_of
+
+from shardwire import ConfigError, SegmentationConfig, _native, keccak256, keccak256_many
+from shardwire.segmentation import segment
+from shardwire.spark import functions as sw
+from shardwire.spark import pandas_functions as pandas_sw
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEND_ID = "0123456789abcdef0123456789abcdef"
+SDS = _native.SdsMessage(
+    sender_id="alice",
+    message_id=f"{SEND_ID}.7",
+    channel_id="room",
+    lamport_timestamp=1_700_000_000_000,
+    causal_history=[_native.HistoryEntry("before", b"\x01\x02", "bob"), _native.HistoryEntry("first")],
+    repair_request=[_native.HistoryEntry("gone")],
+    bloom_filter=b"\x00" * 8,
+    content=b"content",
+)
+WAKU = _native.WakuMessage(
+    payload=b"payload", content_topic="/app/1/name/proto", timestamp_ns=1_700_000_000_000_000_001, meta=b"m"
+)
+NOISE = [random.Random(3).randbytes(length) for length in (1, 7, 300)]
+
+LAYOUTS = [pa.binary(), pa.large_binary(), pa.binary_view()]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_keccak256_of_every_layout(layout: pa.DataType) -> None:
+    data = [b"", None, b"abc", bytes(1_000_000), *NOISE]
+    digests = sw.keccak256_array(pa.array(data, type=layout)).to_pylist()
+    assert digests == [None if item is None else keccak256(item) for item in data]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_keccak256_of_a_slice_and_of_many_rows(layout: pa.DataType) -> None:
+    data = [payload_of(number, number % 400) for number in range(3_000)]
+    array = pa.array(data, type=layout).slice(17)
+    assert sw.keccak256_array(array).to_pylist() == keccak256_many(data[17:])
+
+
+@pytest.mark.parametrize("wire_format", ["raw", "draft", "lip243"])
+def test_decode_segment_equals_inspect(wire_format: Any) -> None:
+    config = SegmentationConfig(
+        segment_size_bytes=640, enable_reed_solomon=True, parity_rate=0.5, wire_format=wire_format
+    )
+    parts = segment(payload_of(1, 3_000), config)
+    decoded = _native.arrow_decode_segment(pa.array(parts), wire_format, 256, True).to_pylist()
+    for part, row in zip(parts, decoded, strict=True):
+        header = _native.inspect_segment(part, wire_format)
+        assert header is not None
+        assert row == {name: getattr(header, name, None) for name in row}
+        assert row["error"] is None
+
+
+def test_decode_segment_of_hostile_bytes() -> None:
+    rows: list[bytes | None] = [None, b"", *NOISE, segment(b"good", CONFIG)[0]]
+    decoded = _native.arrow_decode_segment(pa.array(rows, type=pa.binary()), "raw", 256, True).to_pylist()
+    assert decoded[0] is None
+    assert all(row["error"] and row["entire_message_hash"] is None for row in decoded[1:-1])
+    assert decoded[-1]["segment_payload"] == b"good"
+
+
+def test_decode_sds_gives_every_field() -> None:
+    ephemeral = _native.SdsMessage(sender_id="a", message_id="x", channel_id="room", content=b"now")
+    sync = _native.SdsMessage(sender_id="a", message_id="s", channel_id="room", lamport_timestamp=5)
+    rows = [SDS.encode(), ephemeral.encode(), sync.encode(), None, b"\xff" * 9]
+    content, now, synced, nothing, hostile = _native.arrow_decode_sds(pa.array(rows), "spec").to_pylist()
+    assert content == {
+        "sender_id": "alice",
+        "message_id": f"{SEND_ID}.7",
+        "channel_id": "room",
+        "kind": "content",
+        "lamport_timestamp": 1_700_000_000_000,
+        "causal_history": [
+            {"message_id": "before", "retrieval_hint": b"\x01\x02", "sender_id": "bob"},
+            {"message_id": "first", "retrieval_hint": None, "sender_id": None},
+        ],
+        "repair_request": [{"message_id": "gone", "retrieval_hint": None, "sender_id": None}],
+        "bloom_filter": b"\x00" * 8,
+        "content": b"content",
+        "send_id": SEND_ID,
+        "segment_ordinal": 7,
+        "error": None,
+    }
+    assert (now["kind"], now["send_id"], now["lamport_timestamp"]) == ("ephemeral", None, None)
+    assert (synced["kind"], synced["content"]) == ("sync", None)
+    assert nothing is None
+    assert hostile["error"]
+    assert hostile["message_id"] is None
+
+
+def test_a_lamport_timestamp_beyond_63_bits_is_an_error() -> None:
+    message = _native.SdsMessage(
+        sender_id="a", message_id="x", channel_id="room", lamport_timestamp=2**64 - 1, content=b"c"
+    )
+    [row] = _native.arrow_decode_sds(pa.array([message.encode()]), "spec").to_pylist()
+    assert row["lamport_timestamp"] is None
+    assert "63 bits" in row["error"]
+    assert row["content"] == b"c"
+
+
+def test_decode_waku_message() -> None:
+    rows = [WAKU.encode(), None, b"\x0a\xff"]
+    message, nothing, hostile = _native.arrow_decode_waku_message(pa.array(rows)).to_pylist()
+    assert message["payload"] == b"payload"
+    assert message["timestamp"] == 1_700_000_000_000_000_001
+    assert (message["meta"], message["ephemeral"], message["version"]) == (b"m", None, None)
+    assert nothing is None
+    assert hostile["payload"] is None
+    assert hostile["error"]
+
+
+def test_functions_on_a_cluster(spark: SparkSession) -> None:
+    parts = segment(payload_of(2, 2_000), CONFIG)
+    rows = [(part, SDS.encode(), WAKU.encode(), "/toychat/2/huilong/proto", b"m", 5) for part in parts]
+    rows += [(None,) * 6, (b"\xff", b"\xff", b"\xff", "no topic", None, None)]  # type: ignore[list-item]
+    df = spark.createDataFrame(
+        rows, "part binary, sds binary, waku binary, topic string, meta binary, time bigint"
+    ).repartition(3)
+    for module in (sw, pandas_sw):
+        found = df.select(
+            "part",
+            "topic",
+            "meta",
+            "time",
+            module.keccak256("part").alias("keccak256"),
+            module.decode_segment("part").alias("segment"),
+            module.decode_sds("sds").alias("sds"),
+            module.decode_waku_message("waku").alias("waku"),
+            module.message_hash("topic", "part", "topic", "meta", "time").alias("hash"),
+            module.message_hash("topic", "part", "topic").alias("bare_hash"),
+            module.shard_of("topic", 8).alias("shard"),
+            module.segment("part", SegmentationConfig(segment_size_bytes=64)).alias("segments"),
+        ).collect()
+        assert len(found) == len(rows)
+        for row in found:
+            if row["part"] is None:
+                assert row["keccak256"] is row["hash"] is row["shard"] is row["segments"] is None
+                continue
+            data = bytes(row["part"])
+            assert row["keccak256"] == keccak256(data)
+            assert row["segments"] == segment(data, SegmentationConfig(segment_size_bytes=64))
+            topic = row["topic"]
+            assert row["bare_hash"] == _native.message_hash(pubsub_topic=topic, payload=data, content_topic=topic)
+            if topic == "no topic":
+                assert row["shard"] is None
+                assert row["segment"]["error"]
+                assert row["sds"]["error"]
+                assert row["waku"]["error"]
+                continue
+            assert row["hash"] == _native.message_hash(
+                pubsub_topic=topic, payload=data, content_topic=topic, meta=b"m", timestamp_ns=5
+            )
+            assert row["shard"] == 3
+            assert row["segment"]["entire_message_hash"] == keccak256(payload_of(2, 2_000))
+            assert row["sds"]["causal_history"][0]["retrieval_hint"] == b"\x01\x02"
+            assert row["waku"]["payload"] == b"payload"
+
+
+def test_functions_in_sql(spark: SparkSession) -> None:
+    from shardwire.spark import register
+
+    register(spark)
+    spark.createDataFrame([(segment(b"in SQL", CONFIG)[0],)], "part binary").createOrReplaceTempView("parts")
+    [row] = spark.sql(
+        "select keccak256(decode_segment(part).segment_payload) h, decode_segment(part).entire_message_hash w, "
+        "shard_of('/toychat/2/huilong/proto') s, size(segment(part)) n from parts"
+    ).collect()
+    assert row["h"] == row["w"] == keccak256(b"in SQL")
+    assert (row["s"], row["n"]) == (3, 1)
+
+
+def test_a_payload_that_does_not_fit_fails_the_query(spark: SparkSession) -> None:
+    df = spark.createDataFrame([(bytes(100_000),)], "payload binary")
+    with pytest.raises(Exception, match=r"PayloadTooLargeError.*100000 bytes"):
+        df.select(sw.segment("payload", SegmentationConfig(segment_size_bytes=64))).collect()
+
+
+def test_wrong_options_are_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="'raw', 'draft', 'lip243'"):
+        sw.decode_segment("payload", "waku")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="'spec', 'nim'"):
+        sw.decode_sds("payload", "raw")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="num_shards_in_cluster is 0"):
+        sw.shard_of("topic", 0)
