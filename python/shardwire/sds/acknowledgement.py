@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
@@ -67,12 +68,16 @@ class Acknowledgements:
             if incomplete.pop(entry.message_id, None) is not None:
                 self.delivered[entry.message_id] = entry
 
-    def heard(self, message_id: str) -> None:
-        """Another participant acknowledged the same content."""
-        if self._suppress and (message_id in self.delivered or message_id in self.incomplete):
-            self._heard.add(message_id)
-            if len(self._heard) == len(self.delivered) + len(self.incomplete):
-                self.due_ms = None
+    def heard(self, message_ids: Iterable[str]) -> None:
+        """Another participant acknowledged these."""
+        if not self._suppress:
+            return
+        delivered, incomplete = self.delivered, self.incomplete
+        for message_id in message_ids:
+            if message_id in delivered or message_id in incomplete:
+                self._heard.add(message_id)
+        if len(self._heard) == len(delivered) + len(incomplete):
+            self.due_ms = None
 
     def forget(self, message_id: str) -> None:
         """The content left the log."""

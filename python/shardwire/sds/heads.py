@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shardwire._native import HistoryEntry
 from shardwire.sds.identity import SEND_ID_LENGTH
 from shardwire.sds.local_log import LogEntry
 
@@ -24,16 +23,16 @@ class Heads:
         self._by_send = by_send
         self.by_key: dict[str, LogEntry] = {}
 
-    def deliver(self, entry: LogEntry, history: Iterable[HistoryEntry]) -> None:
+    def deliver(self, entry: LogEntry, history: Iterable[str]) -> None:
         """`entry` stands for a send delivered now, which follows everything its `history` names."""
         by_key = self.by_key
         if self._by_send:
             for named in history:
-                by_key.pop(named.message_id[:SEND_ID_LENGTH], None)
+                by_key.pop(named[:SEND_ID_LENGTH], None)
             by_key[entry.message_id[:SEND_ID_LENGTH]] = entry
         else:
             for named in history:
-                by_key.pop(named.message_id, None)
+                by_key.pop(named, None)
             by_key[entry.message_id] = entry
         if len(by_key) > HEADS_MAX:
             del by_key[next(iter(by_key))]

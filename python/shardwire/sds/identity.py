@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
 from shardwire._native import HistoryEntry
+from shardwire.config import MessageIdRule
+from shardwire.errors import ConfigError
 
 # Longer ids and hints are no ids of any known peer (hex of 32 bytes, or 32 hex characters and a place): what carries
 # them is dropped, so that no peer decides how much memory an entry takes.
@@ -12,6 +17,7 @@ RETRIEVAL_HINT_BYTES_MAX = 256
 
 SEND_ID_LENGTH = 32
 _PLACE_DIGITS_MAX = 4
+_HEX = frozenset("0123456789abcdef")
 # Tags and lengths around the strings of one history entry, at most.
 ENTRY_FRAME_BYTES = 14
 
@@ -19,6 +25,22 @@ ENTRY_FRAME_BYTES = 14
 def content_id(send_id: str, ordinal: int) -> str:
     """The message id of one content of a send under the rule "send"."""
     return f"{send_id}.{ordinal}"
+
+
+def message_ids_of(rule: MessageIdRule, send_id: str, contents: Sequence[bytes]) -> tuple[str, ...]:
+    """The message ids of a send's contents under the configured rule.
+
+    Raises:
+        ConfigError: The send id has not the form that the rule wants, or two contents would share an id.
+    """
+    if rule == "content-sha256":
+        ids = tuple(hashlib.sha256(content).hexdigest() for content in contents)
+        if len(set(ids)) != len(ids):
+            raise ConfigError("two contents of one send are equal: under 'content-sha256' they would share an id")
+        return ids
+    if len(send_id) != SEND_ID_LENGTH or not set(send_id) <= _HEX:
+        raise ConfigError(f"send_id {send_id!r}: it must be {SEND_ID_LENGTH} lower-case hex characters")
+    return tuple(content_id(send_id, ordinal) for ordinal in range(len(contents)))
 
 
 def split_content_id(message_id: str) -> tuple[str, int] | None:

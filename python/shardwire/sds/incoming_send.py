@@ -4,62 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardwire._native import HistoryEntry
 from shardwire.sds.local_log import LogEntry
 
 
 class IncomingSend:
     """A send that is not delivered: named only, incomplete, or waiting for the sends it follows.
 
+    One is made for every message received, and most live for one call: what is rarely set is a class attribute.
+
     Attributes:
         key: The send id that its message ids carry; the message id where they carry none.
         send_id: As the channel calls it.
         sender_id: Who sent it; "" while it is only named.
-        history: The causal history its contents carry.
         contents: What is held of it.
+        history: Ids that its contents' causal history names.
+        news_ms: When it was named first or a content of it came last.
         content_count: How many contents it announces; None while unknown.
         reconstructed: Whether the channel has its message.
-        waits_for: Sends that must be released first.
+        waits_for: Sends that must be released first, by key.
         dependents: Sends that wait for this one.
         missing: Its message ids that are tracked as missing.
-        from_before: Whether it may be older than this participant's first receipt.
         lost: Whether it was declared lost: nothing waits for it any more.
-        news_ms: When it was named first or a content of it came last.
+        from_before: Whether it may be older than this participant's first receipt.
+        siblings_reported: Whether its gaps were told after it fell quiet.
+        deadline_ms: When it is looked at again; None for never.
     """
 
-    __slots__ = (
-        "content_count",
-        "contents",
-        "contents_needed",
-        "deadline_ms",
-        "dependents",
-        "from_before",
-        "history",
-        "key",
-        "lost",
-        "missing",
-        "news_ms",
-        "reconstructed",
-        "send_id",
-        "sender_id",
-        "siblings_reported",
-        "waits_for",
-    )
+    content_count: int | None = None
+    contents_needed: int | None = None
+    reconstructed = False
+    waits_for: dict[str, IncomingSend] | None = None
+    dependents: list[IncomingSend] | None = None
+    missing: dict[str, None] | None = None
+    lost = False
+    from_before = False
+    siblings_reported = False
+    deadline_ms: int | None = None
+    history: Sequence[str] = ()
 
-    def __init__(self, key: str, sender_id: str, news_ms: int) -> None:
+    def __init__(self, key: str, send_id: str, sender_id: str, news_ms: int) -> None:
         self.key = key
-        self.send_id = key
+        self.send_id = send_id
         self.sender_id = sender_id
-        self.history: Sequence[HistoryEntry] = ()
-        self.contents: list[LogEntry] = []
-        self.content_count: int | None = None
-        self.contents_needed: int | None = None
-        self.reconstructed = False
-        self.waits_for: dict[str, IncomingSend] | None = None
-        self.dependents: list[IncomingSend] | None = None
-        self.missing: dict[str, None] | None = None
-        self.lost = False
-        self.from_before = False
-        self.siblings_reported = False
         self.news_ms = news_ms
-        self.deadline_ms: int | None = None
+        self.contents: list[LogEntry] = []

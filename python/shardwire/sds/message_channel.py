@@ -7,41 +7,35 @@ is handed to the network, so that whatever a message acknowledges survives a cra
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from shardwire._native import HistoryEntry, SdsMessage
+from shardwire._native import HistoryEntry
 from shardwire.config import DeliveredWhen, SdsConfig, SyncConfig
 from shardwire.errors import ConfigError
 from shardwire.sds.acknowledgement import Acknowledgements
 from shardwire.sds.bloom_schedule import BloomSchedule
 from shardwire.sds.heads import Heads
 from shardwire.sds.identity import (
-    MESSAGE_ID_LENGTH_MAX,
-    RETRIEVAL_HINT_BYTES_MAX,
-    SEND_ID_LENGTH,
     SENDER_ID_LENGTH_MAX,
     content_id,
+    message_ids_of,
 )
 from shardwire.sds.incoming import IncomingBuffer
 from shardwire.sds.incoming_send import IncomingSend
 from shardwire.sds.lamport import LamportClock
-from shardwire.sds.local_log import LocalLog, LogEntry
+from shardwire.sds.local_log import LocalLog
 from shardwire.sds.now import Now
-from shardwire.sds.outgoing import OutgoingBuffer, OutgoingContent, OutgoingSend
+from shardwire.sds.outgoing import OutgoingBuffer
+from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
 from shardwire.sds.outputs import (
-    ContentReceived,
-    EphemeralReceived,
-    MessageDropped,
     SdsEvent,
-    SenderIdConflict,
-    SyncReceived,
     Transmit,
     TransmitKind,
 )
 from shardwire.sds.participants import Participants
+from shardwire.sds.reception import Reception
 from shardwire.sds.records import Records
 from shardwire.sds.repair import Originals, Repair
 from shardwire.sds.sync_timer import SyncTimer
@@ -89,7 +83,7 @@ class MessageChannel:
         self._sync = sync
         self._wire_format = config.wire_format
         self._events: deque[SdsEvent] = deque()
-        emit = self._events.append
+        self.emit = emit = self._events.append
         self.log = LocalLog(config.log_messages_max, self._on_forgotten)
         self.heads = Heads(config.message_id == "send")
         self.originals = Originals()
@@ -103,13 +97,12 @@ class MessageChannel:
         self.repair = Repair(config, sender_id, self._original)
         self.outgoing = OutgoingBuffer(config, delivered_when, emit, self._on_send_finished)
         self.incoming = IncomingBuffer(
-            config, sender_id, self.log, emit, self._on_released, self._on_missing, self.repair.on_message
+            config, sender_id, self.log, emit, self._on_released, self.repair.on_missing, self.repair.on_found
         )
         self._now = now
         self.transmission = Transmission(self, config, rng, header_bytes_max)
         self.records = Records(self)
-        self._recent_ephemerals: dict[str, None] = {}
-        self._ephemeral_order: deque[str] = deque()
+        self._reception = Reception(self, config)
 
     # --- inputs: ours ---------------------------------------------------------------------------
 
@@ -137,7 +130,7 @@ class MessageChannel:
             )
         if not all(contents):
             raise ConfigError("a content is empty: on the wire it would be a sync, so give at least one byte")
-        message_ids = self._message_ids(send_id, contents)
+        message_ids = message_ids_of(self._config.message_id, send_id, contents)
         if send_id in self.outgoing.sends:
             raise ConfigError(f"send_id {send_id!r} is in use: give each send its own")
         for message_id in message_ids:
@@ -146,16 +139,6 @@ class MessageChannel:
         send = OutgoingSend(send_id, self.transmission.next_send_number(), contents_needed)
         self.outgoing.add(send, list(zip(message_ids, map(bytes, contents), strict=True)))
         return message_ids
-
-    def _message_ids(self, send_id: str, contents: Sequence[bytes]) -> tuple[str, ...]:
-        if self._config.message_id == "content-sha256":
-            ids = tuple(hashlib.sha256(content).hexdigest() for content in contents)
-            if len(set(ids)) != len(ids):
-                raise ConfigError("two contents of one send are equal: under 'content-sha256' they would share an id")
-            return ids
-        if len(send_id) != SEND_ID_LENGTH or not all(char in "0123456789abcdef" for char in send_id):
-            raise ConfigError(f"send_id {send_id!r}: it must be {SEND_ID_LENGTH} lower-case hex characters")
-        return tuple(content_id(send_id, ordinal) for ordinal in range(len(contents)))
 
     def send_ephemeral(self, send_id: str, content: bytes, now: Now) -> str:
         """Queues a message without order or acknowledgement (SDS, Ephemeral Messages); returns its message id.
@@ -166,9 +149,9 @@ class MessageChannel:
         self._now = now
         if not content:
             raise ConfigError("an ephemeral content is empty: give at least one byte")
-        (message_id,) = self._message_ids(send_id, (content,))
+        (message_id,) = message_ids_of(self._config.message_id, send_id, (content,))
         self.transmission.ephemerals.append((send_id, message_id, bytes(content)))
-        self._remember_ephemeral(message_id)
+        self._reception.remember_ephemeral(message_id)
         return message_id
 
     def cancel(self, send_id: str, now: Now) -> bool:
@@ -192,151 +175,7 @@ class MessageChannel:
     def handle_message(self, data: bytes, now: Now, retrieval_hint: bytes | None = None) -> None:
         """Takes any bytes from the network. Never raises for what a peer sent: it becomes `MessageDropped`."""
         self._now = now
-        message = SdsMessage.decode(data, self._wire_format)
-        if message is None:
-            return self._drop("undecodable")
-        if message.channel_id != self.channel_id:
-            return self._drop("other-channel")
-        message_id = message.message_id
-        sender_id = message.sender_id
-        if not 0 < len(message_id) <= MESSAGE_ID_LENGTH_MAX or len(sender_id) > SENDER_ID_LENGTH_MAX:
-            return self._drop("over-limit")
-        if sender_id == self.sender_id:
-            return self._on_own(message_id)
-        content = message.content
-        lamport = message.lamport_timestamp
-        if lamport is None:
-            return self._on_ephemeral(message_id, sender_id, content)
-        if content:
-            known = self.log.entries.get(message_id)
-            if known is not None:
-                return self._on_duplicate(known, sender_id, content, data, now)
-            if not self.incoming.has_room():
-                return self._drop("over-limit")
-        newcomer = self.participants.hear(sender_id, now.monotonic_ms)
-        if self._config.enable_repair:
-            self.repair.on_message(message_id)
-            for request in message.repair_request:
-                self.repair.on_request(request, now.monotonic_ms)
-        history = message.causal_history
-        self._review(message, history, sender_id)
-        if content:
-            self._on_content(message_id, sender_id, lamport, content, history, data, retrieval_hint, newcomer)
-        else:
-            self.sync_timer.on_sync_received(now)
-            self._events.append(SyncReceived(sender_id))
-            if history:
-                self.incoming.follow(None, history, sender_id, now.monotonic_ms, newcomer)
-        return None
-
-    def _review(self, message: SdsMessage, history: Sequence[HistoryEntry], sender_id: str) -> None:
-        """SDS, Review ACK Status: definitive by causal history, possible by bloom filter."""
-        outgoing = self.outgoing
-        if len(self.acknowledgements):
-            for entry in history:
-                self.acknowledgements.heard(entry.message_id)
-        if outgoing.by_id:
-            for entry in history:
-                content = outgoing.by_id.get(entry.message_id)
-                if content is not None:
-                    outgoing.acknowledge(content, sender_id)
-            if outgoing.unacknowledged:
-                bloom_filter = message.bloom_filter
-                if bloom_filter is not None:
-                    ids = outgoing.review_ids()
-                    # A filter of another size has parameters that we do not know: it says nothing.
-                    for position in self.bloom.filter.review(bloom_filter, ids) or ():
-                        outgoing.possibly_acknowledge(ids[position], sender_id)
-
-    def _on_content(
-        self,
-        message_id: str,
-        sender_id: str,
-        lamport: int,
-        content: bytes,
-        history: Sequence[HistoryEntry],
-        data: bytes,
-        retrieval_hint: bytes | None,
-        newcomer: bool,
-    ) -> None:
-        now = self._now
-        place = self.incoming.place_of(message_id)
-        send_id, ordinal = place if place else (None, None)
-        if retrieval_hint is not None and len(retrieval_hint) > RETRIEVAL_HINT_BYTES_MAX:
-            retrieval_hint = None
-        late = send_id is not None and send_id not in self.incoming.sends
-        late = late and ordinal != 0 and content_id(send_id or "", 0) in self.log.entries
-        entry = self.log.add(message_id, sender_id, self.lamport.capped(lamport, now), retrieval_hint, ordinal or 0)
-        self.bloom.insert(message_id)
-        if self._config.enable_repair:
-            self.originals.keep(message_id, bytes(data))
-        self.sync_timer.on_content_received(now)
-        if not late:
-            self.incoming.receive(entry, send_id or message_id, history, now.monotonic_ms, newcomer)
-            self._events.append(ContentReceived(message_id, sender_id, content, send_id, ordinal))
-        self.acknowledgements.received(entry, now)
-
-    def _on_duplicate(self, known: LogEntry, sender_id: str, content: bytes, data: bytes, now: Now) -> None:
-        if known.send is not None and not known.send.reconstructed:
-            original = self.originals.by_id.get(known.message_id)
-            if original is not None and original != data:
-                # Another content under the same id: one of them is forged, and only the whole can tell which.
-                place = self.incoming.place_of(known.message_id)
-                send_id, ordinal = place if place else (None, None)
-                self._events.append(ContentReceived(known.message_id, sender_id, content, send_id, ordinal))
-                return
-        # Its sender heard no acknowledgement of it, unless the network merely repeats itself.
-        said_lately = now.monotonic_ms - known.spoken_ms < self._config.acknowledgement_timeout_ms // 2
-        if not (known.spoken_ms and said_lately) and known.message_id not in self.acknowledgements:
-            for entry in self._siblings(known):
-                self.acknowledgements.received(entry, now)
-        self._drop("duplicate")
-
-    def _siblings(self, known: LogEntry) -> list[LogEntry]:
-        """All that is held of the send: the message that acknowledged `known` and got lost named them too."""
-        if known.send is not None:
-            return known.send.contents
-        place = self.incoming.place_of(known.message_id)
-        if place is None:
-            return [known]
-        entries = self.log.entries
-        held = {known.message_id: known}
-        for ordinal in range(_CONTENTS_PER_SEND_MAX):
-            entry = entries.get(content_id(place[0], ordinal))
-            if entry is None:
-                break
-            held[entry.message_id] = entry
-        return list(held.values())
-
-    def _on_ephemeral(self, message_id: str, sender_id: str, content: bytes | None) -> None:
-        if not content:
-            return self._drop("undecodable")
-        if message_id in self._recent_ephemerals:
-            return self._drop("duplicate")
-        self._remember_ephemeral(message_id)
-        self._events.append(EphemeralReceived(message_id, sender_id, content))
-        return None
-
-    def _on_own(self, message_id: str) -> None:
-        ours = (
-            message_id in self.outgoing.by_id
-            or message_id in self.log.entries
-            or message_id in self._recent_ephemerals
-            or self.transmission.is_own_sync(message_id)
-        )
-        if ours:
-            return self._drop("own")
-        self._events.append(SenderIdConflict(message_id))
-        return None
-
-    def _drop(self, reason: str) -> None:
-        self._events.append(MessageDropped(reason))
-
-    def _remember_ephemeral(self, message_id: str) -> None:
-        self._recent_ephemerals[message_id] = None
-        self._ephemeral_order.append(message_id)
-        if len(self._ephemeral_order) > self._config.outgoing_buffer_messages_max:
-            self._recent_ephemerals.pop(self._ephemeral_order.popleft(), None)
+        self._reception.handle(data, now, retrieval_hint)
 
     # --- inputs: from the channel, about contents it was handed ----------------------------------
 
@@ -379,7 +218,7 @@ class MessageChannel:
             return
         if content_count > len(send.contents) or inferred_message_ids:
             self._infer(send, min(content_count, _CONTENTS_PER_SEND_MAX), inferred_message_ids)
-        self.incoming.reconstructed(send)
+        self.incoming.reconstructed(send, now.monotonic_ms)
 
     def _infer(self, send: IncomingSend, content_count: int, inferred: Sequence[str]) -> None:
         ids: Iterable[tuple[int, str]] = enumerate(inferred)
@@ -431,11 +270,12 @@ class MessageChannel:
     def handle_irretrievable(self, message_ids: Iterable[str], now: Now) -> None:
         """The store does not have these. Only what is older than this participant's first receipt is lost by it."""
         self._now = now
-        self.incoming.on_irretrievable(message_ids)
+        self.incoming.gaps.on_irretrievable(message_ids)
 
     def handle_timeout(self, now: Now) -> None:
         """Does what is due; early and late calls are harmless."""
         self._now = now
+        self.repair.settle(now.monotonic_ms)
         self.outgoing.on_timeout(now.monotonic_ms)
         self.incoming.on_timeout(now.monotonic_ms)
 
@@ -453,9 +293,6 @@ class MessageChannel:
         for entry in send.contents:
             self.log.touch(entry)
         self.acknowledgements.send_delivered(send.contents)
-
-    def _on_missing(self, entry: HistoryEntry) -> None:
-        self.repair.on_missing(entry, self._now.monotonic_ms)
 
     def _on_send_finished(self, content: OutgoingContent) -> None:
         if not content.in_flight:
@@ -504,7 +341,7 @@ class MessageChannel:
             self.sync_timer.due_ms,
         ]
         if self._config.enable_repair:
-            deadlines += [self.repair.requests.next_ms(), self.repair.answers.next_ms()]
+            deadlines += [self.repair.next_request_ms(), self.repair.answers.next_ms()]
         return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
     # --- views ----------------------------------------------------------------------------------
@@ -516,7 +353,7 @@ class MessageChannel:
     @property
     def queued_bytes(self) -> int:
         """Content bytes that wait for their first dispatch."""
-        return self.outgoing.queued_bytes
+        return self.outgoing.queue.bytes
 
     def has_room(self) -> bool:
         """Whether the outgoing buffer is below `outgoing_buffer_messages_max`."""
@@ -524,7 +361,7 @@ class MessageChannel:
 
     def missing(self) -> tuple[HistoryEntry, ...]:
         """What histories name and is not here, the longest known first."""
-        return self.incoming.missing.entries()
+        return self.incoming.gaps.missing.entries()
 
     def participants_heard(self, now: Now) -> tuple[str, ...]:
         """Members: senders heard within `participant_ttl_ms`."""
@@ -540,17 +377,18 @@ class MessageChannel:
 
     def stats(self) -> dict[str, int]:
         """Sizes of what is held."""
+        outgoing, incoming = self.outgoing, self.incoming
         return {
             "log": len(self.log.entries),
-            "outgoing_queued": self.outgoing.queued_contents,
-            "outgoing_queued_bytes": self.outgoing.queued_bytes,
-            "outgoing_unacknowledged": len(self.outgoing.unacknowledged),
-            "incoming_sends": len(self.incoming.sends),
-            "incoming_contents": self.incoming.contents_held,
-            "missing": len(self.incoming.missing.by_id),
-            "lost": len(self.incoming.lost),
+            "outgoing_queued": outgoing.queue.contents,
+            "outgoing_queued_bytes": outgoing.queue.bytes,
+            "outgoing_unacknowledged": len(outgoing.unacknowledged),
+            "incoming_sends": len(incoming.sends),
+            "incoming_contents": incoming.contents_held,
+            "missing": len(incoming.gaps.missing.by_id),
+            "lost": len(incoming.gaps.lost),
             "unsaid_acknowledgements": len(self.acknowledgements),
-            "repair_requests": len(self.repair.requests.by_id),
+            "repair_requests": self.repair.requests_held,
             "repair_answers": len(self.repair.answers.by_id),
             "participants": len(self.participants.heard_ms),
         }

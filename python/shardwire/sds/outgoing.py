@@ -1,4 +1,4 @@
-"""Sends of this participant: the queue before dispatch, the outgoing buffer after it, and who acknowledged what."""
+"""The outgoing buffer: dispatched contents until they are acknowledged, their timers, and who acknowledged what."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
-from shardwire._native import HistoryEntry
 from shardwire.config import DeliveredWhen, SdsConfig
+from shardwire.sds.dispatch_queue import DispatchQueue
+from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend, resend_period_ms
 from shardwire.sds.outputs import (
     ContentAcknowledged,
     ContentPossiblyAcknowledged,
@@ -20,116 +21,10 @@ from shardwire.sds.outputs import (
 FINISHED_CONTENTS_MAX = 4_096
 # Participants whose acknowledgements one send keeps.
 PARTICIPANTS_PER_SEND_MAX = 1_000
-# The back-off between retransmissions: the period grows by half each time, up to eight times the first.
-_BACK_OFF_LIMIT = 8
-
-
-def resend_period_ms(acknowledgement_timeout_ms: int, attempts: int) -> int:
-    """How long a content that was sent again `attempts` times waits for its acknowledgement."""
-    # Beyond the limit the power is not needed, and it would grow without bound.
-    growth = min(int(1.5 ** min(attempts, 16) * 16), _BACK_OFF_LIMIT * 16)
-    return acknowledgement_timeout_ms * growth // 16
-
-
-class OutgoingContent:
-    """One content of a send of ours.
-
-    Attributes:
-        content: Its bytes until they are encoded.
-        wire: The encoded message once it left first; every retransmission is these bytes.
-        queued: Whether it waits for its first dispatch.
-        attempts: Retransmissions so far.
-        resend_ms: When it is sent again; None while queued, in a retransmission, or no longer tracked.
-        carries_bloom: Whether the send's filter rides on it.
-        requests: Repair requests that ride on it.
-        possible: Participants whose bloom filter held it.
-        in_flight: The transmission that has no answer yet; 0 for none.
-    """
-
-    __slots__ = (
-        "attempts",
-        "carries_bloom",
-        "content",
-        "in_flight",
-        "lamport",
-        "message_id",
-        "ordinal",
-        "possible",
-        "queued",
-        "requests",
-        "resend_ms",
-        "retrieval_hint",
-        "send",
-        "wire",
-    )
-
-    def __init__(self, send: OutgoingSend, ordinal: int, message_id: str, content: bytes) -> None:
-        self.send = send
-        self.ordinal = ordinal
-        self.message_id = message_id
-        self.content: bytes | None = content
-        self.wire: bytes | None = None
-        self.queued = True
-        self.lamport = 0
-        self.carries_bloom = False
-        self.requests: list[HistoryEntry] = []
-        self.retrieval_hint: bytes | None = None
-        self.attempts = 0
-        self.resend_ms: int | None = None
-        self.possible: set[str] | None = None
-        self.in_flight = 0
-
-
-class OutgoingSend:
-    """A group of contents that make one message.
-
-    Attributes:
-        history: Causal history that all its contents carry, fixed at its first dispatch.
-        bloom_filter: The filter that its last content carries, fixed then too; None for none.
-        acknowledged: For each participant the set of acknowledged ordinals, as bits.
-        complete: Participants that can reconstruct the message.
-        dispatched: Contents that left.
-        first_ms: When the first one left.
-        finished: Delivered to the quorum, given up or cancelled: no longer resent.
-    """
-
-    __slots__ = (
-        "acknowledged",
-        "bloom_filter",
-        "complete",
-        "contents",
-        "contents_needed",
-        "dispatched",
-        "finished",
-        "first_ms",
-        "given_up",
-        "header_left",
-        "history",
-        "number",
-        "queue",
-        "send_id",
-    )
-
-    def __init__(self, send_id: str, number: int, contents_needed: int) -> None:
-        self.send_id = send_id
-        self.number = number
-        self.contents_needed = contents_needed
-        self.contents: list[OutgoingContent] = []
-        self.queue: deque[OutgoingContent] = deque()
-        self.history: tuple[HistoryEntry, ...] | None = None
-        self.bloom_filter: bytes | None = None
-        self.acknowledged: dict[str, int] = {}
-        self.complete: dict[str, None] = {}
-        self.dispatched = 0
-        self.first_ms = 0
-        self.finished = False
-        self.given_up = False
-        # Header bytes that repair requests may still take.
-        self.header_left = 0
 
 
 class OutgoingBuffer:
-    """Dispatched, unacknowledged contents, with their timers; sends that wait for dispatch."""
+    """Sends of this participant by id, the queue before dispatch, and what is unacknowledged after it."""
 
     def __init__(
         self,
@@ -150,16 +45,12 @@ class OutgoingBuffer:
         self.by_id: dict[str, OutgoingContent] = {}
         self.unacknowledged: dict[str, OutgoingContent] = {}
         self._review_ids: list[str] | None = []
-        self.fresh: deque[OutgoingSend] = deque()
-        self.started: deque[OutgoingSend] = deque()
-        self._turn_started = True
+        self.queue = DispatchQueue(config.acknowledgement_timeout_ms)
         self._finished: deque[OutgoingSend] = deque()
         self._finished_contents = 0
         self._timers: list[tuple[int, int, OutgoingContent]] = []
         self._timer_count = 0
         self.due: deque[OutgoingContent] = deque()
-        self.queued_bytes = 0
-        self.queued_contents = 0
         # For poll_persist.
         self.changed_sends: dict[str, None] = {}
         self.changed_contents: dict[str, None] = {}
@@ -172,85 +63,30 @@ class OutgoingBuffer:
         for ordinal, (message_id, data) in enumerate(contents):
             content = OutgoingContent(send, ordinal, message_id, data)
             send.contents.append(content)
-            send.queue.append(content)
             self.by_id[message_id] = content
             self.changed_contents[message_id] = None
             self.new_contents[message_id] = data
-            self.queued_bytes += len(data)
-        self.queued_contents += len(send.contents)
         self.sends[send.send_id] = send
         self.changed_sends[send.send_id] = None
-        self.fresh.append(send)
+        self.queue.add(send)
 
     def has_room(self) -> bool:
         return len(self.unacknowledged) < self._messages_max
 
-    def next_queued(self, first: bool, further: bool, monotonic_ms: int) -> OutgoingContent | None:
-        """The content to dispatch next, taken from the queue.
-
-        A send goes out whole while it is young, so that what follows it can name it; one that has been under way for
-        longer than the acknowledgement timeout shares its turns with sends that have not begun.
-        """
-        if not self.has_room():
-            return None
-        started = self._clean(self.started) if further else None
-        fresh = self._clean(self.fresh) if first else None
-        if started is not None and fresh is not None:
-            young = monotonic_ms - started.first_ms < self._timeout_ms
-            if young or self._turn_started:
-                self._turn_started = young
-                fresh = None
-            else:
-                self._turn_started = True
-                started = None
-        send = fresh or started
-        if send is None:
-            return None
-        content = send.queue.popleft()
-        content.queued = False
-        self.queued_contents -= 1
-        self.queued_bytes -= len(content.content or content.wire or b"")
-        if fresh is not None:
-            self.fresh.popleft()
-            send.first_ms = monotonic_ms
-            if send.queue:
-                self.started.append(send)
-        elif not send.queue:
-            self.started.popleft()
-        elif monotonic_ms - send.first_ms >= self._timeout_ms:
-            self.started.rotate(-1)
-        return content
-
-    def _clean(self, queue: deque[OutgoingSend]) -> OutgoingSend | None:
-        while queue:
-            if queue[0].queue:
-                return queue[0]
-            queue.popleft()
-        return None
-
     def put_back(self, content: OutgoingContent) -> None:
-        """The first transmission of `content` failed: it waits at the head of its send's queue."""
+        """The first transmission of `content` failed."""
         send = content.send
-        if self.sends.get(send.send_id) is not send:
-            return
-        self._untrack(content)
-        waiting = bool(send.queue)
-        send.queue.appendleft(content)
-        content.queued = True
-        self.changed_contents[content.message_id] = None
-        self.queued_contents += 1
-        self.queued_bytes += len(content.wire or b"")
-        if not waiting:
-            self.started.appendleft(send)
+        if self.sends.get(send.send_id) is send and not content.queued:
+            self._untrack(content)
+            self.queue.put_back(content)
+            self.changed_contents[content.message_id] = None
 
     def cancel(self, send: OutgoingSend) -> bool:
         """Drops what was not dispatched and stops resending the rest; False when all of it had left."""
         if not send.queue:
             return False
-        for content in send.queue:
-            self.queued_contents -= 1
-            self.queued_bytes -= len(content.content or content.wire or b"")
-        send.queue.clear()
+        self.queue.clear(send)
+        send.finished = True
         self._forget(send)
         return True
 
@@ -417,15 +253,9 @@ class OutgoingBuffer:
         self.sends[send.send_id] = send
         for content in send.contents:
             self.by_id[content.message_id] = content
-            if content.queued:
-                send.queue.append(content)
-                self.queued_contents += 1
-                self.queued_bytes += len(content.content or content.wire or b"")
-            elif not send.finished:
+            if not content.queued and not send.finished:
                 self.on_dispatched(content, monotonic_ms)
-        if send.queue:
-            send.first_ms = monotonic_ms
-            (self.started if send.dispatched else self.fresh).append(send)
+        self.queue.take_back(send, monotonic_ms)
         if send.finished:
             self._finished.append(send)
             self._finished_contents += len(send.contents)

@@ -3,7 +3,7 @@
 Every value begins with a version byte. Kinds: `sds.state` (counters), `sds.log` (one received, sent or recovered
 content), `sds.message` (original bytes for repair), `sds.unsaid` (not yet acknowledged), `sds.send`, `sds.content`
 and `sds.outgoing` (a send, the bytes and the state of one of its contents), `sds.incoming`, `sds.missing`,
-`sds.lost`, `sds.request`, `sds.answer`, `sds.participant`.
+`sds.lost`, `sds.answer`, `sds.participant`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Records:
         self._unsaid_count = 0
         # What is stored now, of the kinds whose records may vanish before they were ever written.
         self._stored: dict[str, set[str]] = {
-            kind: set() for kind in ("sds.incoming", "sds.missing", "sds.unsaid", "sds.request", "sds.answer")
+            kind: set() for kind in ("sds.incoming", "sds.missing", "sds.unsaid", "sds.answer")
         }
         self.unreadable = 0
 
@@ -223,30 +223,31 @@ class Records:
                         send.contents_needed,
                         flags,
                         tuple(send.waits_for or ()),
-                        tuple(entry.message_id for entry in send.history),
+                        tuple(send.history),
                     )
                 )
             self._put(out, "sds.incoming", key, value)
         incoming.changed.clear()
-        for message_id in incoming.missing.changed:
-            message = incoming.missing.by_id.get(message_id)
+        missing = incoming.gaps.missing
+        for message_id in missing.changed:
+            message = missing.by_id.get(message_id)
             value = None
             if message is not None:
                 value = _VERSION_BYTE + pack((*entry_fields(message.entry), message.send.key, message.named_by))
             self._put(out, "sds.missing", message_id, value)
-        incoming.missing.changed.clear()
-        for key, lost in incoming.lost_changed.items():
+        missing.changed.clear()
+        for key, lost in incoming.gaps.lost_changed.items():
             out["sds.lost", key_of(key)] = _VERSION_BYTE if lost else None
-        incoming.lost_changed.clear()
+        incoming.gaps.lost_changed.clear()
 
     def _poll_repair(self, out: dict[Name, bytes | None]) -> None:
         repair = self._machine.repair
-        for kind, buffer in (("sds.request", repair.requests), ("sds.answer", repair.answers)):
-            for message_id in buffer.changed:
-                known = buffer.by_id.get(message_id)
-                value = None if known is None else _VERSION_BYTE + pack(entry_fields(known[1]))
-                self._put(out, kind, message_id, value)
-            buffer.changed.clear()
+        for message_id in repair.answers.changed:
+            known = repair.answers.by_id.get(message_id)
+            value = None if known is None else _VERSION_BYTE + pack(entry_fields(known[1]))
+            self._put(out, "sds.answer", message_id, value)
+        repair.answers.changed.clear()
+        repair.requests.changed.clear()
 
     # --- restore --------------------------------------------------------------------------------
 

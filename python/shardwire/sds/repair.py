@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -68,7 +68,7 @@ class RepairBuffer:
     def remove(self, message_id: str) -> None:
         known = self.by_id.pop(message_id, None)
         if known is not None:
-            self._order.remove((known[0], message_id))
+            del self._order[bisect_left(self._order, (known[0], message_id))]
             self.changed[message_id] = None
 
     def next_ms(self) -> int | None:
@@ -114,32 +114,60 @@ class Repair:
     again after T_max: both implementations in the field ask once at most.
     """
 
-    __slots__ = ("_config", "_me", "_original", "answers", "requests")
+    __slots__ = ("_config", "_me", "_original", "_upcoming", "answers", "requests")
 
     def __init__(self, config: SdsConfig, sender_id: str, original: Callable[[str], bytes | None]) -> None:
         self._config = config
         self._me = sender_id
         self._original = original
+        # Missing for less than T_min: most of them come before anything need be computed. In order of time.
+        self._upcoming: OrderedDict[str, tuple[int, HistoryEntry]] = OrderedDict()
         self.requests = RepairBuffer()
         self.answers = RepairBuffer()
 
     def on_missing(self, entry: HistoryEntry, monotonic_ms: int) -> None:
         """Asks for `entry` at T_req unless it comes before."""
         if self._config.enable_repair and entry.message_id not in self.requests.by_id:
-            self.requests.put(entry, monotonic_ms + self._offset_ms(entry.message_id))
+            self._upcoming.setdefault(entry.message_id, (monotonic_ms, entry))
+
+    @property
+    def requests_held(self) -> int:
+        """Missing messages that are or will be asked for."""
+        return len(self.requests.by_id) + len(self._upcoming)
+
+    def on_found(self, message_id: str) -> None:
+        """It came, or is no longer waited for."""
+        if self._upcoming.pop(message_id, None) is None:
+            self.requests.remove(message_id)
 
     def on_message(self, message_id: str) -> None:
-        """The message was heard: neither asked for nor answered any more."""
-        if message_id in self.requests.by_id:
-            self.requests.remove(message_id)
-        if message_id in self.answers.by_id:
-            self.answers.remove(message_id)
+        """The message was heard, from whomever: it need not be answered any more."""
+        self.answers.remove(message_id)
+
+    def settle(self, monotonic_ms: int) -> None:
+        """Gives those that have been missing for T_min their T_req."""
+        while self._upcoming:
+            since_ms, entry = next(iter(self._upcoming.values()))
+            if since_ms + self._config.repair_t_min_ms > monotonic_ms:
+                return
+            del self._upcoming[entry.message_id]
+            self.requests.put(entry, since_ms + self._offset_ms(entry.message_id))
+
+    def next_request_ms(self) -> int | None:
+        """When a request may be due: at the earliest T_req, or when one must be given."""
+        requests_ms = self.requests.next_ms()
+        if not self._upcoming:
+            return requests_ms
+        upcoming_ms = next(iter(self._upcoming.values()))[0] + self._config.repair_t_min_ms
+        return upcoming_ms if requests_ms is None else min(requests_ms, upcoming_ms)
 
     def on_request(self, entry: HistoryEntry, monotonic_ms: int) -> None:
         """Another participant asks for `entry`."""
         if not self._config.enable_repair:
             return
         message_id = entry.message_id
+        if message_id in self._upcoming:
+            return
         if message_id in self.requests.by_id:
             self._put_off(self.requests.by_id[message_id][1], monotonic_ms)
             return
@@ -152,6 +180,7 @@ class Repair:
 
     def take_requests(self, monotonic_ms: int, budget_bytes: int) -> list[HistoryEntry]:
         """Requests that ride on the message that leaves now; each is made again later if nothing comes."""
+        self.settle(monotonic_ms)
         taken: list[HistoryEntry] = []
         for entry in self.requests.due(monotonic_ms, REQUESTS_PER_MESSAGE_MAX):
             budget_bytes -= entry_bytes(entry)

@@ -8,7 +8,7 @@ from shardwire._native import HistoryEntry
 from shardwire.sds.incoming_send import IncomingSend
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
-from shardwire.sds.outgoing import OutgoingContent, OutgoingSend
+from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
 from shardwire.sds.records import Records, decode_log, read_fields
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ def _restore_incoming(
     for key in dict.fromkeys((*stored, *waits)):
         fields = records.attempt(read_fields, stored[key], 7) if key in stored else None
         contents = sorted(waits.get(key, ()), key=lambda entry: entry.sequence)
-        send = IncomingSend(key, contents[0].sender_id if contents else "", now.monotonic_ms)
+        send = IncomingSend(key, key, contents[0].sender_id if contents else "", now.monotonic_ms)
         if fields is not None:
             send.send_id, send.sender_id, send.content_count, send.contents_needed, flags, causes[key], names = fields
-            send.history = tuple(map(HistoryEntry, names))
+            send.history = names
             send.reconstructed, send.lost = bool(flags & 1), bool(flags & 2)
             send.from_before, send.siblings_reported = bool(flags & 4), bool(flags & 8)
         send.contents = contents
@@ -87,13 +87,14 @@ def _restore_incoming(
     for message_id, data in sorted(kinds.get("sds.missing", ())):
         fields = records.attempt(read_fields, data, 5)
         if fields is not None and (named := incoming.sends.get(fields[3])) is not None:
-            incoming.take_back_missing(HistoryEntry(message_id, fields[1], fields[2]), named, fields[4])
+            missing = HistoryEntry(message_id, fields[1], fields[2])
+            incoming.gaps.take_back_missing(missing, named, fields[4], now.monotonic_ms)
     for key, _ in kinds.get("sds.lost", ()):
-        incoming.take_back_lost(key)
+        incoming.gaps.remember_lost(key)
     incoming.resume(causes, now.monotonic_ms)
     incoming.changed.clear()
-    incoming.lost_changed.clear()
-    incoming.missing.changed.clear()
+    incoming.gaps.lost_changed.clear()
+    incoming.gaps.missing.changed.clear()
 
 
 def _restore_unsaid(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
@@ -158,11 +159,8 @@ def _content_of(send: OutgoingSend, message_id: str, fields: tuple[Any, ...], bo
 
 
 def _restore_repair(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
-    repair = machine.repair
-    for kind, resume in (("sds.request", repair.on_missing), ("sds.answer", repair.on_request)):
-        for _, data in sorted(kinds.get(kind, ())):
-            fields = records.attempt(read_fields, data, 3)
-            if fields is not None:
-                resume(HistoryEntry(*fields), now.monotonic_ms)
-    repair.requests.changed.clear()
-    repair.answers.changed.clear()
+    for _, data in sorted(kinds.get("sds.answer", ())):
+        fields = records.attempt(read_fields, data, 3)
+        if fields is not None:
+            machine.repair.on_request(HistoryEntry(*fields), now.monotonic_ms)
+    machine.repair.answers.changed.clear()

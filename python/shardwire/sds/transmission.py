@@ -14,7 +14,7 @@ from shardwire.errors import ConfigError
 from shardwire.sds.identity import ENTRY_FRAME_BYTES, MESSAGE_ID_LENGTH_MAX, encoded_length, entry_bytes
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
-from shardwire.sds.outgoing import OutgoingContent, OutgoingSend
+from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ class Transmission:
 
     def waiting(self) -> dict[TransmitKind, int]:
         outgoing = self._machine.outgoing
-        fresh = sum(1 for send in outgoing.fresh if send.queue)
+        fresh = sum(1 for send in outgoing.queue.fresh if send.queue)
         return {
             TransmitKind.EPHEMERAL: len(self.ephemerals),
             TransmitKind.REPAIR: len(self._machine.repair.answers.by_id),
             TransmitKind.RETRANSMISSION: len(outgoing.due),
             TransmitKind.FIRST: fresh,
-            TransmitKind.FURTHER: outgoing.queued_contents - fresh,
+            TransmitKind.FURTHER: outgoing.queue.contents - fresh,
         }
 
     # --- polling --------------------------------------------------------------------------------
@@ -98,9 +98,9 @@ class Transmission:
                 return self._leave_content(TransmitKind.RETRANSMISSION, content, content.wire)
         first = TransmitKind.FIRST in kinds
         further = TransmitKind.FURTHER in kinds
-        if not (first or further) or not outgoing.queued_contents:
+        if not (first or further) or not outgoing.queue.contents or not outgoing.has_room():
             return None
-        content = outgoing.next_queued(first, further, now.monotonic_ms)
+        content = outgoing.queue.next(first, further, now.monotonic_ms)
         if content is None:
             return None
         kind = TransmitKind.FURTHER if content.send.dispatched else TransmitKind.FIRST
@@ -228,7 +228,7 @@ class Transmission:
         if send.dispatched == len(send.contents):
             # Named from now on: what is under way for long would hold up what follows it at every receiver.
             machine.log.deliver(entry)
-            machine.heads.deliver(entry, send.history or ())
+            machine.heads.deliver(entry, [named.message_id for named in send.history or ()])
         machine.outgoing.changed_sends[send.send_id] = None
         machine.sync_timer.on_content_sent(now)
         return wire
@@ -262,10 +262,12 @@ class Transmission:
         at_ms = now.monotonic_ms
         acknowledge = acknowledgements.due_ms is not None and acknowledgements.due_ms <= at_ms
         periodic = machine.sync_timer.due_ms is not None and machine.sync_timer.due_ms <= at_ms
-        requests_ms = machine.repair.requests.next_ms()
+        requests_ms = machine.repair.next_request_ms()
         if not acknowledge and not periodic and (requests_ms is None or requests_ms > at_ms):
             return None
         requests = machine.repair.take_requests(at_ms, self._header_budget)
+        if not (acknowledge or periodic or requests):
+            return None
         left = self._header_budget - sum(map(entry_bytes, requests))
         history, said, left = self._compose_history(left, sync=True)
         if not history and not requests:

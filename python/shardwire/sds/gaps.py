@@ -1,0 +1,316 @@
+"""What histories name and is not here: detected, waited for, and at last declared lost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from shardwire._native import HistoryEntry
+from shardwire.config import SdsConfig
+from shardwire.sds.identity import (
+    MESSAGE_ID_LENGTH_MAX,
+    RETRIEVAL_HINT_BYTES_MAX,
+    SENDER_ID_LENGTH_MAX,
+    content_id,
+)
+from shardwire.sds.incoming_send import IncomingSend
+from shardwire.sds.local_log import LocalLog
+from shardwire.sds.missing import MissingMessage, MissingMessages
+from shardwire.sds.outgoing_send import resend_period_ms
+from shardwire.sds.outputs import DependencyLost, MissingDetected, SdsEvent
+
+if TYPE_CHECKING:
+    from shardwire.sds.incoming import IncomingBuffer
+
+# Unknown entries of one history that are tracked; the newest stand last, so the last ones count.
+UNKNOWN_PER_MESSAGE_MAX = 1_000
+
+
+class Gaps:
+    """The missing messages of the incoming buffer and their timers.
+
+    A send that is only named is missing at once. The gaps of a send of which something is held are not: parity may
+    close them. They are told once the send has been quiet for the acknowledgement timeout.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_by_send",
+        "_deadline_count",
+        "_deadlines",
+        "_emit",
+        "_log",
+        "_lost_max",
+        "_lost_ms",
+        "_lost_order",
+        "_me",
+        "_newcomer_lost_ms",
+        "_on_found",
+        "_on_missing",
+        "_quiet_ms",
+        "lost",
+        "lost_changed",
+        "missing",
+    )
+
+    def __init__(
+        self,
+        config: SdsConfig,
+        sender_id: str,
+        buffer: IncomingBuffer,
+        log: LocalLog,
+        emit: Callable[[SdsEvent], None],
+        on_missing: Callable[[HistoryEntry, int], None],
+        on_found: Callable[[str], None],
+    ) -> None:
+        self._buffer = buffer
+        self._log = log
+        self._me = sender_id
+        self._emit = emit
+        self._on_missing = on_missing
+        self._on_found = on_found
+        self._by_send = config.message_id == "send"
+        self._quiet_ms = config.acknowledgement_timeout_ms
+        self._lost_ms = config.timeout_for_lost_messages_ms
+        # What is named before anything else was heard of its sender may be older than this participant. It is waited
+        # for while a sender that lost it lately would send it again, and no longer than a repair takes.
+        retries_ms = sum(
+            resend_period_ms(config.acknowledgement_timeout_ms, attempts)
+            for attempts in range(min(config.max_retransmissions, 100) + 1)
+        )
+        self._newcomer_lost_ms = min(self._lost_ms or (1 << 62), retries_ms, 2 * config.repair_t_max_ms)
+        self._lost_max = config.missing_messages_max
+        self.missing = MissingMessages(config.missing_messages_max)
+        # Keys of sends that were declared lost while only named: what names them again does not wait again.
+        self.lost: dict[str, None] = {}
+        self._lost_order: deque[str] = deque()
+        self._deadlines: list[tuple[int, int, IncomingSend]] = []
+        self._deadline_count = 0
+        # For poll_persist.
+        self.lost_changed: dict[str, bool] = {}
+
+    # --- named ----------------------------------------------------------------------------------
+
+    def on_unknown(
+        self,
+        send: IncomingSend | None,
+        unknown: list[HistoryEntry],
+        named_by: str,
+        monotonic_ms: int,
+        newcomer: bool,
+    ) -> None:
+        """A history names these and the log has none of them."""
+        detected: list[HistoryEntry] = []
+        for entry in unknown[-UNKNOWN_PER_MESSAGE_MAX:]:
+            cause = self._cause(send, entry, named_by, monotonic_ms, newcomer, detected)
+            if cause is not None and send is not None:
+                self._buffer.wait(send, cause)
+        if detected:
+            self._emit(MissingDetected(tuple(detected)))
+
+    def _cause(
+        self,
+        send: IncomingSend | None,
+        entry: HistoryEntry,
+        named_by: str,
+        monotonic_ms: int,
+        newcomer: bool,
+        detected: list[HistoryEntry],
+    ) -> IncomingSend | None:
+        """The undelivered send that `entry` stands for; None where nothing must wait for it."""
+        message_id = entry.message_id
+        known = self.missing.by_id.get(message_id)
+        if known is not None:
+            self.missing.learn(known, _bounded(entry))
+            return known.send
+        if entry.sender_id == self._me or not 0 < len(message_id) <= MESSAGE_ID_LENGTH_MAX:
+            return None
+        place = self._buffer.place_of(message_id)
+        key = place[0] if place else message_id
+        if (send is not None and key == send.key) or key in self.lost:
+            return None
+        cause = self._buffer.sends.get(key)
+        if cause is None:
+            if place and content_id(key, 0) in self._log.entries:
+                # Any content of a delivered send stands for it, also one that was never received here.
+                return None
+            cause = self._buffer.sends[key] = IncomingSend(key, key, "", monotonic_ms)
+            self._buffer.changed[key] = None
+            cause.from_before = newcomer
+            lost_ms = self._newcomer_lost_ms if newcomer else self._lost_ms
+            if lost_ms:
+                self._set_deadline(cause, monotonic_ms + lost_ms)
+        elif cause.contents:
+            if cause.deadline_ms is None and not cause.reconstructed:
+                self.watch(cause, monotonic_ms)
+            return cause
+        entry = _bounded(entry)
+        self._track(cause, entry, named_by, monotonic_ms)
+        detected.append(entry)
+        return cause
+
+    def on_received(self, send: IncomingSend, message_id: str) -> None:
+        """A content came of a send that has missing messages."""
+        if send.contents:
+            self._untrack(message_id)
+            return
+        # The send speaks for itself now: its gaps are its siblings' and wait for the quiet rule.
+        self.forget_missing(send)
+        send.deadline_ms = None
+
+    def watch(self, send: IncomingSend, monotonic_ms: int) -> None:
+        """Looks at an incomplete send again once it has been quiet for long."""
+        self._set_deadline(send, monotonic_ms + self._quiet_ms)
+
+    def on_irretrievable(self, message_ids: Iterable[str]) -> None:
+        """The store does not have these: one from before this participant's first receipt is lost at once."""
+        for message_id in message_ids:
+            message = self.missing.by_id.get(message_id)
+            if message is None or not message.send.from_before or message.send.contents:
+                continue
+            if len(message.send.missing or ()) == 1:
+                self._declare_lost(message.send)
+            else:
+                self._untrack(message_id)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def next_deadline(self) -> int | None:
+        """The next moment `on_timeout` has work; passes over what is done."""
+        deadlines = self._deadlines
+        sends = self._buffer.sends
+        while deadlines:
+            at_ms, _, send = deadlines[0]
+            if send.deadline_ms == at_ms and not send.reconstructed and sends.get(send.key) is send:
+                return at_ms
+            heappop(deadlines)
+        return None
+
+    def on_timeout(self, monotonic_ms: int) -> None:
+        while (at_ms := self.next_deadline()) is not None and at_ms <= monotonic_ms:
+            _, _, send = heappop(self._deadlines)
+            send.deadline_ms = None
+            if send.contents:
+                self._check_quiet(send, monotonic_ms)
+            else:
+                self._declare_lost(send)
+
+    def _check_quiet(self, send: IncomingSend, monotonic_ms: int) -> None:
+        quiet_at_ms = send.news_ms + self._quiet_ms
+        if monotonic_ms < quiet_at_ms:
+            self._set_deadline(send, quiet_at_ms)
+            return
+        if not send.siblings_reported:
+            send.siblings_reported = True
+            self._report_siblings(send, monotonic_ms)
+        lost_at_ms = send.news_ms + self._lost_ms
+        if self._lost_ms == 0 or send.lost:
+            return
+        if monotonic_ms < lost_at_ms:
+            self._set_deadline(send, lost_at_ms)
+        else:
+            self._declare_lost(send)
+
+    def _report_siblings(self, send: IncomingSend, monotonic_ms: int) -> None:
+        if send.content_count is None or not self._by_send or send.key != send.send_id:
+            return
+        held = {entry.ordinal for entry in send.contents}
+        detected: list[HistoryEntry] = []
+        for ordinal in range(send.content_count):
+            message_id = content_id(send.key, ordinal)
+            if ordinal not in held and message_id not in self.missing.by_id:
+                entry = HistoryEntry(message_id, None, send.sender_id)
+                self._track(send, entry, send.sender_id, monotonic_ms)
+                detected.append(entry)
+        if detected:
+            self._emit(MissingDetected(tuple(detected)))
+
+    def _set_deadline(self, send: IncomingSend, at_ms: int) -> None:
+        send.deadline_ms = at_ms
+        self._deadline_count += 1
+        heappush(self._deadlines, (at_ms, self._deadline_count, send))
+        sends = self._buffer.sends
+        if len(self._deadlines) > 4 * len(sends) + 64:
+            self._deadlines = [
+                timer
+                for timer in self._deadlines
+                if timer[2].deadline_ms == timer[0] and sends.get(timer[2].key) is timer[2]
+            ]
+            heapify(self._deadlines)
+
+    # --- lost -----------------------------------------------------------------------------------
+
+    def _declare_lost(self, send: IncomingSend) -> None:
+        by_id = self.missing.by_id
+        entries = [by_id[message_id].entry for message_id in send.missing or () if message_id in by_id]
+        for entry in entries or (HistoryEntry(send.key, None, send.sender_id or None),):
+            self._emit(DependencyLost(entry))
+        self._buffer.drop(send)
+
+    def remember_lost(self, key: str) -> None:
+        self.lost[key] = None
+        self.lost_changed[key] = True
+        self._lost_order.append(key)
+        if len(self._lost_order) > self._lost_max:
+            forgotten = self._lost_order.popleft()
+            self.lost.pop(forgotten, None)
+            self.lost_changed[forgotten] = False
+
+    # --- the table ------------------------------------------------------------------------------
+
+    def _track(self, send: IncomingSend, entry: HistoryEntry, named_by: str, monotonic_ms: int) -> None:
+        evicted = self.missing.add(entry, send, named_by)
+        if send.missing is None:
+            send.missing = {}
+        send.missing[entry.message_id] = None
+        self._on_missing(entry, monotonic_ms)
+        if evicted is not None:
+            self._evict(evicted)
+
+    def _evict(self, message: MissingMessage) -> None:
+        send = message.send
+        message_id = message.entry.message_id
+        self._on_found(message_id)
+        if send.missing is not None:
+            send.missing.pop(message_id, None)
+        if not send.missing and not send.contents and self._buffer.sends.get(send.key) is send:
+            self._emit(DependencyLost(message.entry))
+            self._buffer.drop(send)
+
+    def _untrack(self, message_id: str) -> None:
+        message = self.missing.remove(message_id)
+        if message is not None:
+            self._on_found(message_id)
+            if message.send.missing is not None:
+                message.send.missing.pop(message_id, None)
+
+    def forget_missing(self, send: IncomingSend) -> None:
+        """Nothing of `send` is asked for any more."""
+        for message_id in send.missing or ():
+            if self.missing.remove(message_id) is not None:
+                self._on_found(message_id)
+        send.missing = None
+
+    # --- restore --------------------------------------------------------------------------------
+
+    def take_back_missing(self, entry: HistoryEntry, send: IncomingSend, named_by: str, monotonic_ms: int) -> None:
+        if entry.message_id not in self.missing.by_id:
+            self._track(send, entry, named_by, monotonic_ms)
+
+    def resume(self, send: IncomingSend, monotonic_ms: int) -> None:
+        """Starts the timer of a restored send that is not reconstructed."""
+        lost_ms = self._newcomer_lost_ms if send.from_before else self._lost_ms
+        if send.contents:
+            self.watch(send, monotonic_ms)
+        elif lost_ms:
+            self._set_deadline(send, monotonic_ms + lost_ms)
+
+
+def _bounded(entry: HistoryEntry) -> HistoryEntry:
+    """`entry` without a hint or sender that is too long to be one."""
+    hint, sender_id = entry.retrieval_hint, entry.sender_id
+    if (hint is not None and len(hint) > RETRIEVAL_HINT_BYTES_MAX) or len(sender_id or "") > SENDER_ID_LENGTH_MAX:
+        return HistoryEntry(entry.message_id)
+    return entry

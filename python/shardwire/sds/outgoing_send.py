@@ -1,0 +1,116 @@
+"""A send of this participant and its contents."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from shardwire._native import HistoryEntry
+
+# The back-off between retransmissions: the period grows by half each time, up to eight times the first.
+_BACK_OFF_LIMIT = 8
+
+
+def resend_period_ms(acknowledgement_timeout_ms: int, attempts: int) -> int:
+    """How long a content that was sent again `attempts` times waits for its acknowledgement."""
+    # Beyond the limit the power is not needed, and it would grow without bound.
+    growth = min(int(1.5 ** min(attempts, 16) * 16), _BACK_OFF_LIMIT * 16)
+    return acknowledgement_timeout_ms * growth // 16
+
+
+class OutgoingContent:
+    """One content of a send of ours.
+
+    Attributes:
+        content: Its bytes until they are encoded.
+        wire: The encoded message once it left first; every retransmission is these bytes.
+        queued: Whether it waits for its first dispatch.
+        attempts: Retransmissions so far.
+        resend_ms: When it is sent again; None while queued, in a retransmission, or no longer tracked.
+        carries_bloom: Whether the send's filter rides on it.
+        requests: Repair requests that ride on it.
+        possible: Participants whose bloom filter held it.
+        in_flight: The transmission that has no answer yet; 0 for none.
+    """
+
+    __slots__ = (
+        "attempts",
+        "carries_bloom",
+        "content",
+        "in_flight",
+        "lamport",
+        "message_id",
+        "ordinal",
+        "possible",
+        "queued",
+        "requests",
+        "resend_ms",
+        "retrieval_hint",
+        "send",
+        "size_bytes",
+        "wire",
+    )
+
+    def __init__(self, send: OutgoingSend, ordinal: int, message_id: str, content: bytes) -> None:
+        self.send = send
+        self.ordinal = ordinal
+        self.message_id = message_id
+        self.content: bytes | None = content
+        self.size_bytes = len(content)
+        self.wire: bytes | None = None
+        self.queued = True
+        self.lamport = 0
+        self.carries_bloom = False
+        self.requests: list[HistoryEntry] = []
+        self.retrieval_hint: bytes | None = None
+        self.attempts = 0
+        self.resend_ms: int | None = None
+        self.possible: set[str] | None = None
+        self.in_flight = 0
+
+
+class OutgoingSend:
+    """A group of contents that make one message.
+
+    Attributes:
+        history: Causal history that all its contents carry, fixed at its first dispatch.
+        bloom_filter: The filter that its last content carries, fixed then too; None for none.
+        acknowledged: For each participant the set of acknowledged ordinals, as bits.
+        complete: Participants that can reconstruct the message.
+        dispatched: Contents that left.
+        first_ms: When the first one left.
+        finished: Delivered to the quorum, given up or cancelled: no longer resent.
+    """
+
+    __slots__ = (
+        "acknowledged",
+        "bloom_filter",
+        "complete",
+        "contents",
+        "contents_needed",
+        "dispatched",
+        "finished",
+        "first_ms",
+        "given_up",
+        "header_left",
+        "history",
+        "number",
+        "queue",
+        "send_id",
+    )
+
+    def __init__(self, send_id: str, number: int, contents_needed: int) -> None:
+        self.send_id = send_id
+        self.number = number
+        self.contents_needed = contents_needed
+        self.contents: list[OutgoingContent] = []
+        self.queue: deque[OutgoingContent] = deque()
+        self.history: tuple[HistoryEntry, ...] | None = None
+        self.bloom_filter: bytes | None = None
+        self.acknowledged: dict[str, int] = {}
+        self.complete: dict[str, None] = {}
+        self.dispatched = 0
+        self.first_ms = 0
+        self.finished = False
+        self.given_up = False
+        # Header bytes that repair requests may still take.
+        self.header_left = 0

@@ -1,0 +1,227 @@
+"""What comes from the network: decoded, judged, and spread over the parts of the machine."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.config import SdsConfig
+from shardwire.sds.identity import (
+    MESSAGE_ID_LENGTH_MAX,
+    RETRIEVAL_HINT_BYTES_MAX,
+    SENDER_ID_LENGTH_MAX,
+    content_id,
+)
+from shardwire.sds.local_log import LogEntry
+from shardwire.sds.now import Now
+from shardwire.sds.outputs import ContentReceived, EphemeralReceived, MessageDropped, SenderIdConflict, SyncReceived
+
+if TYPE_CHECKING:
+    from shardwire.sds.message_channel import MessageChannel
+
+_SIBLINGS_MAX = 65_536
+
+
+class Reception:
+    """Handles received messages; everything a peer can say ends as state or as an event, never as an exception."""
+
+    __slots__ = (
+        "_acknowledgements",
+        "_bloom",
+        "_channel_id",
+        "_emit",
+        "_entries",
+        "_ephemeral_order",
+        "_incoming",
+        "_lamport",
+        "_log",
+        "_machine",
+        "_originals",
+        "_outgoing",
+        "_participants",
+        "_recent_ephemerals",
+        "_recent_max",
+        "_repair",
+        "_repairs",
+        "_said_lately_ms",
+        "_sender_id",
+        "_sync_timer",
+        "_wire_format",
+    )
+
+    def __init__(self, machine: MessageChannel, config: SdsConfig) -> None:
+        self._machine = machine
+        self._channel_id = machine.channel_id
+        self._sender_id = machine.sender_id
+        self._wire_format = config.wire_format
+        self._repairs = config.enable_repair
+        self._said_lately_ms = config.acknowledgement_timeout_ms // 2
+        self._recent_max = config.outgoing_buffer_messages_max
+        self._emit = machine.emit
+        self._log = machine.log
+        self._entries = machine.log.entries
+        self._lamport = machine.lamport
+        self._bloom = machine.bloom
+        self._originals = machine.originals
+        self._participants = machine.participants
+        self._acknowledgements = machine.acknowledgements
+        self._sync_timer = machine.sync_timer
+        self._repair = machine.repair
+        self._outgoing = machine.outgoing
+        self._incoming = machine.incoming
+        self._recent_ephemerals: dict[str, None] = {}
+        self._ephemeral_order: deque[str] = deque()
+
+    def handle(self, data: bytes, now: Now, retrieval_hint: bytes | None) -> None:
+        message = SdsMessage.decode(data, self._wire_format)
+        if message is None:
+            return self._drop("undecodable")
+        if message.channel_id != self._channel_id:
+            return self._drop("other-channel")
+        message_id = message.message_id
+        sender_id = message.sender_id
+        if not 0 < len(message_id) <= MESSAGE_ID_LENGTH_MAX or len(sender_id) > SENDER_ID_LENGTH_MAX:
+            return self._drop("over-limit")
+        if sender_id == self._sender_id:
+            return self._on_own(message_id)
+        content = message.content
+        lamport = message.lamport_timestamp
+        if lamport is None:
+            return self._on_ephemeral(message_id, sender_id, content)
+        if content:
+            known = self._entries.get(message_id)
+            if known is not None:
+                return self._on_duplicate(known, sender_id, content, data, now)
+            if not self._incoming.has_room():
+                return self._drop("over-limit")
+        newcomer = self._participants.hear(sender_id, now.monotonic_ms)
+        history = message.causal_history
+        history_ids = [entry.message_id for entry in history]
+        if self._repairs:
+            if self._repair.answers.by_id:
+                self._repair.on_message(message_id)
+            for request in message.repair_request:
+                self._repair.on_request(request, now.monotonic_ms)
+        if self._acknowledgements:
+            self._acknowledgements.heard(history_ids)
+        if self._outgoing.by_id:
+            self._review(message, history_ids, sender_id)
+        if content:
+            self._on_content(
+                message_id, sender_id, lamport, content, history, history_ids, data, retrieval_hint, newcomer, now
+            )
+        else:
+            self._sync_timer.on_sync_received(now)
+            self._emit(SyncReceived(sender_id))
+            self._incoming.follow(None, history, history_ids, sender_id, now.monotonic_ms, newcomer)
+        return None
+
+    def _review(self, message: SdsMessage, history_ids: list[str], sender_id: str) -> None:
+        """SDS, Review ACK Status: definitive by causal history, possible by bloom filter."""
+        outgoing = self._outgoing
+        by_id = outgoing.by_id
+        for message_id in history_ids:
+            content = by_id.get(message_id)
+            if content is not None:
+                outgoing.acknowledge(content, sender_id)
+        if outgoing.unacknowledged:
+            bloom_filter = message.bloom_filter
+            if bloom_filter is not None:
+                ids = outgoing.review_ids()
+                # A filter of another size has parameters that we do not know: it says nothing.
+                for position in self._bloom.filter.review(bloom_filter, ids) or ():
+                    outgoing.possibly_acknowledge(ids[position], sender_id)
+
+    def _on_content(
+        self,
+        message_id: str,
+        sender_id: str,
+        lamport: int,
+        content: bytes,
+        history: Sequence[HistoryEntry],
+        history_ids: list[str],
+        data: bytes,
+        retrieval_hint: bytes | None,
+        newcomer: bool,
+        now: Now,
+    ) -> None:
+        incoming = self._incoming
+        place = incoming.place_of(message_id)
+        send_id, ordinal = place if place is not None else (None, None)
+        if retrieval_hint is not None and len(retrieval_hint) > RETRIEVAL_HINT_BYTES_MAX:
+            retrieval_hint = None
+        # A content of a send that is delivered already, and that nobody could infer when it was.
+        late = ordinal and send_id not in incoming.sends and content_id(send_id or "", 0) in self._entries
+        entry = self._log.add(message_id, sender_id, self._lamport.capped(lamport, now), retrieval_hint, ordinal or 0)
+        self._bloom.insert(message_id)
+        if self._repairs:
+            self._originals.keep(message_id, data)
+        self._sync_timer.on_content_received(now)
+        if not late:
+            incoming.receive(entry, send_id or message_id, history, history_ids, now.monotonic_ms, newcomer)
+            self._emit(ContentReceived(message_id, sender_id, content, send_id, ordinal))
+        self._acknowledgements.received(entry, now)
+
+    def _on_duplicate(self, known: LogEntry, sender_id: str, content: bytes, data: bytes, now: Now) -> None:
+        if known.send is not None and not known.send.reconstructed:
+            original = self._originals.by_id.get(known.message_id)
+            if original is not None and original != data:
+                # Another content under the same id: one of them is forged, and only the whole can tell which.
+                send_id, ordinal = self._incoming.place_of(known.message_id) or (None, None)
+                self._emit(ContentReceived(known.message_id, sender_id, content, send_id, ordinal))
+                return
+        # Its sender heard no acknowledgement of it, unless the network merely repeats itself.
+        said_lately = known.spoken_ms and now.monotonic_ms - known.spoken_ms < self._said_lately_ms
+        if not said_lately and known.sender_id != self._sender_id and known.message_id not in self._acknowledgements:
+            for entry in self._siblings(known):
+                self._acknowledgements.received(entry, now)
+        self._drop("duplicate")
+
+    def _siblings(self, known: LogEntry) -> list[LogEntry]:
+        """All that is held of the send: the message that acknowledged `known` and got lost named them too."""
+        if known.send is not None:
+            return known.send.contents
+        place = self._incoming.place_of(known.message_id)
+        if place is None:
+            return [known]
+        held = {known.message_id: known}
+        for ordinal in range(_SIBLINGS_MAX):
+            entry = self._entries.get(content_id(place[0], ordinal))
+            if entry is None:
+                break
+            held[entry.message_id] = entry
+        return list(held.values())
+
+    def _on_ephemeral(self, message_id: str, sender_id: str, content: bytes | None) -> None:
+        if not content:
+            return self._drop("undecodable")
+        if message_id in self._recent_ephemerals:
+            return self._drop("duplicate")
+        self.remember_ephemeral(message_id)
+        self._emit(EphemeralReceived(message_id, sender_id, content))
+        return None
+
+    def remember_ephemeral(self, message_id: str) -> None:
+        """An ephemeral message was heard or sent: its echo is not news. Not kept over a restart."""
+        self._recent_ephemerals[message_id] = None
+        self._ephemeral_order.append(message_id)
+        if len(self._ephemeral_order) > self._recent_max:
+            self._recent_ephemerals.pop(self._ephemeral_order.popleft(), None)
+
+    def _on_own(self, message_id: str) -> None:
+        """SDS: own messages are ignored, except that one we never sent shows a second user of our id."""
+        ours = (
+            message_id in self._outgoing.by_id
+            or message_id in self._entries
+            or message_id in self._recent_ephemerals
+            or self._machine.transmission.is_own_sync(message_id)
+        )
+        if ours:
+            return self._drop("own")
+        self._emit(SenderIdConflict(message_id))
+        return None
+
+    def _drop(self, reason: str) -> None:
+        self._emit(MessageDropped(reason))
