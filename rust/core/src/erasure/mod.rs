@@ -8,14 +8,15 @@ mod field;
 mod geometry;
 mod kernel;
 mod leopard_ff16;
+mod plan;
 mod vandermonde_portable;
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::cpu::InstructionSet;
 pub use error::ErasureError;
 use geometry::Geometry;
+use plan::Method;
 
 /// A field of 256 elements has points for this many shards.
 const SHARDS_MAX: usize = 256;
@@ -125,11 +126,16 @@ pub fn encode(
     }
     check_shard_len(code, shard_len)?;
     check_lengths(data.iter().map(|shard| Some(shard.len())), shard_len)?;
-    if is_left_to_crate(code) {
-        return Ok(vandermonde_portable::encode(data, parity_count, shard_len));
-    }
-    let matrix = Geometry::new(code, data.len(), parity_count).encoding_matrix();
-    Ok(kernel::multiply(&matrix, data, shard_len))
+    Ok(
+        match plan::encoding(code, parity_count, kernel::selected().set) {
+            Method::Matrix => {
+                let matrix = Geometry::new(code, data.len(), parity_count).encoding_matrix();
+                kernel::multiply(&matrix, data, shard_len)
+            }
+            Method::Transform => kernel::transform(data, parity_count, shard_len),
+            Method::Crate => vandermonde_portable::encode(data, parity_count, shard_len),
+        },
+    )
 }
 
 /// Writes the parity shards of `data` over `parity`, whose shards have `shard_len` bytes each.
@@ -159,15 +165,19 @@ pub fn encode_into(
             });
         }
     }
-    if is_left_to_crate(code) {
-        let encoded = vandermonde_portable::encode(data, parity.len(), shard_len);
-        for (shard, encoded) in parity.iter_mut().zip(encoded) {
-            shard.copy_from_slice(&encoded);
+    match plan::encoding(code, parity.len(), kernel::selected().set) {
+        Method::Matrix => {
+            let matrix = Geometry::new(code, data.len(), parity.len()).encoding_matrix();
+            kernel::multiply_into(&matrix, data, parity);
         }
-        return Ok(());
+        Method::Transform => kernel::transform_into(data, parity),
+        Method::Crate => {
+            let encoded = vandermonde_portable::encode(data, parity.len(), shard_len);
+            for (shard, encoded) in parity.iter_mut().zip(encoded) {
+                shard.copy_from_slice(&encoded);
+            }
+        }
     }
-    let matrix = Geometry::new(code, data.len(), parity.len()).encoding_matrix();
-    kernel::multiply_into(&matrix, data, parity);
     Ok(())
 }
 
@@ -214,7 +224,7 @@ pub fn reconstruct(
     if total_of(code, data_count, parity_count) > SHARDS_MAX {
         return leopard_ff16::reconstruct(shards, data_count, &lost, shard_len);
     }
-    if is_left_to_crate(code) {
+    if plan::decoding(code, kernel::selected().set) == Method::Crate {
         return Ok(vandermonde_portable::reconstruct(
             shards, data_count, &lost, shard_len,
         ));
@@ -229,11 +239,6 @@ pub fn reconstruct(
     let matrix = Geometry::new(code, data_count, parity_count).matrix(&sources, &lost);
     let recovered = kernel::multiply(&matrix, &bytes, shard_len);
     Ok(lost.into_iter().zip(recovered).collect())
-}
-
-/// Whether `reed-solomon-erasure` codes: `vandermonde` where nothing above portable is allowed.
-fn is_left_to_crate(code: ErasureCode) -> bool {
-    code == ErasureCode::Vandermonde && kernel::selected().set == InstructionSet::Portable
 }
 
 /// What the shards count as against a field's size: Leopard's parity points fill a power of two.

@@ -4,7 +4,9 @@
 //! and the oracle of every other one; vector paths stand beside it and are chosen at run time.
 
 mod kernel;
+#[cfg(target_arch = "x86_64")]
 mod many;
+#[cfg(target_arch = "x86_64")]
 mod permutation;
 mod sponge;
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! Owns the choice of kernel and the order in which bytes are visited. A kernel multiplies a panel:
 //! a few output rows over a few input shards and a block of columns, with the sums in registers.
 
+mod butterfly;
+mod fft;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod panel;
@@ -19,6 +21,7 @@ use std::sync::OnceLock;
 
 use super::geometry::Matrix;
 use crate::cpu::{self, InstructionSet};
+use butterfly::Unit;
 use panel::{GROUP_MAX, Panel, Source};
 
 /// Bytes of each shard visited before the next rows and shards: a group of inputs stays in cache
@@ -49,6 +52,8 @@ pub(crate) struct Kernel {
     rows: usize,
     /// Multiplies a panel. The machine must have `set` and the panel's pointers must be good.
     multiply: unsafe fn(&Panel<'_>),
+    /// Transforms a unit, under the same conditions.
+    transform: unsafe fn(&Unit<'_>),
 }
 
 /// Every kernel that this machine can run, least first.
@@ -83,26 +88,49 @@ pub(crate) fn selected() -> Kernel {
 /// There is an input for each column of the matrix. One that is shorter than `shard_len` counts as
 /// padded with zeros; none is longer.
 pub(crate) fn multiply(matrix: &Matrix, inputs: &[&[u8]], shard_len: usize) -> Vec<Vec<u8>> {
-    let mut outputs: Vec<Vec<u8>> = (0..matrix.rows)
-        .map(|_| Vec::with_capacity(shard_len))
-        .collect();
-    let mut spare: Vec<&mut [MaybeUninit<u8>]> = outputs
-        .iter_mut()
-        .map(|output| &mut output.spare_capacity_mut()[..shard_len])
-        .collect();
-    selected().run(matrix, inputs, &mut spare);
-    for output in &mut outputs {
-        // SAFETY: `run` wrote all `shard_len` bytes of the spare capacity it was given.
-        unsafe { output.set_len(shard_len) };
-    }
-    outputs
+    fresh(matrix.rows, shard_len, |outputs| {
+        selected().run(matrix, inputs, outputs)
+    })
 }
 
 /// The product of `matrix` and `inputs` over `outputs`, as [`multiply`].
 pub(crate) fn multiply_into(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
-    let mut outputs: Vec<&mut [MaybeUninit<u8>]> =
-        outputs.iter_mut().map(|output| as_uninit(output)).collect();
+    let mut outputs: Vec<_> = outputs.iter_mut().map(|output| as_uninit(output)).collect();
     selected().run(matrix, inputs, &mut outputs);
+}
+
+/// Leopard's parity of `inputs` by transforms: `parity_count`, at least two, fresh shards.
+///
+/// Inputs may be short, as for [`multiply`]; `shard_len` is a multiple of 64.
+pub(crate) fn transform(inputs: &[&[u8]], parity_count: usize, shard_len: usize) -> Vec<Vec<u8>> {
+    fresh(parity_count, shard_len, |outputs| {
+        selected().run_fft(inputs, outputs)
+    })
+}
+
+/// Leopard's parity of `inputs` over `outputs`, as [`transform`].
+pub(crate) fn transform_into(inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
+    let mut outputs: Vec<_> = outputs.iter_mut().map(|output| as_uninit(output)).collect();
+    selected().run_fft(inputs, &mut outputs);
+}
+
+/// Fresh shards that `write` writes in full; they are not zeroed before.
+fn fresh(
+    count: usize,
+    shard_len: usize,
+    write: impl FnOnce(&mut [&mut [MaybeUninit<u8>]]),
+) -> Vec<Vec<u8>> {
+    let mut shards: Vec<Vec<u8>> = (0..count).map(|_| Vec::with_capacity(shard_len)).collect();
+    let mut spare: Vec<&mut [MaybeUninit<u8>]> = shards
+        .iter_mut()
+        .map(|shard| &mut shard.spare_capacity_mut()[..shard_len])
+        .collect();
+    write(&mut spare);
+    for shard in &mut shards {
+        // SAFETY: `write` wrote all `shard_len` bytes of the spare capacity it was given.
+        unsafe { shard.set_len(shard_len) };
+    }
+    shards
 }
 
 /// Bytes to be written over; whoever gets them only writes initialised ones.

@@ -3,6 +3,7 @@
 use std::arch::aarch64::*;
 
 use super::Kernel;
+use super::butterfly::{self, Unit};
 use super::panel::{self, Panel, Vector};
 use crate::cpu::InstructionSet;
 use crate::erasure::field::{Field, Nibbles};
@@ -13,6 +14,7 @@ pub(super) const KERNEL: Kernel = Kernel {
     step: 32,
     rows: 4,
     multiply,
+    transform,
 };
 
 #[derive(Clone, Copy)]
@@ -48,6 +50,12 @@ impl Vector for Quad {
     }
 
     #[inline(always)]
+    unsafe fn xor(self, other: Self) -> Self {
+        // SAFETY: NEON is part of the target's baseline.
+        Self(unsafe { veorq_u8(self.0, other.0) })
+    }
+
+    #[inline(always)]
     unsafe fn factor(self) -> [uint8x16_t; 2] {
         // SAFETY: NEON is part of the target's baseline.
         unsafe { [vandq_u8(self.0, vdupq_n_u8(15)), vshrq_n_u8::<4>(self.0)] }
@@ -72,6 +80,20 @@ unsafe fn multiply(panel: &Panel<'_>) {
             2 => panel::multiply::<Quad, 2, 2>(panel),
             3 => panel::multiply::<Quad, 3, 2>(panel),
             _ => panel::multiply::<Quad, 4, 2>(panel),
+        }
+    }
+}
+
+unsafe fn transform(unit: &Unit<'_>) {
+    // SAFETY: the caller vouches for the unit; NEON is part of the target's baseline.
+    unsafe {
+        match (unit.layers, unit.inverse) {
+            (1, false) => butterfly::transform::<Quad, 2, false>(unit),
+            (1, true) => butterfly::transform::<Quad, 2, true>(unit),
+            (2, false) => butterfly::transform::<Quad, 4, false>(unit),
+            (2, true) => butterfly::transform::<Quad, 4, true>(unit),
+            (_, false) => butterfly::transform::<Quad, 8, false>(unit),
+            (_, true) => butterfly::transform::<Quad, 8, true>(unit),
         }
     }
 }

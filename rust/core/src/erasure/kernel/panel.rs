@@ -43,6 +43,7 @@ pub(super) trait Vector: Copy {
     unsafe fn zero() -> Self;
     unsafe fn load(bytes: *const u8) -> Self;
     unsafe fn store(self, bytes: *mut u8);
+    unsafe fn xor(self, other: Self) -> Self;
     unsafe fn factor(self) -> Self::Factor;
     /// `self + constant * factor`.
     unsafe fn add_product(self, factor: Self::Factor, constant: &Self::Constant) -> Self;

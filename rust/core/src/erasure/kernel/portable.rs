@@ -1,6 +1,7 @@
 //! Any machine: a product is a sum of constants, one for each bit of the factor.
 
 use super::Kernel;
+use super::butterfly::{self, Unit};
 use super::panel::{self, Panel, Vector};
 use crate::cpu::InstructionSet;
 use crate::erasure::field::Field;
@@ -10,6 +11,7 @@ pub(super) const KERNEL: Kernel = Kernel {
     step: Words::LEN,
     rows: 4,
     multiply,
+    transform,
 };
 
 /// 32 bytes in four words, which compilers put into vector registers where there are any.
@@ -49,6 +51,11 @@ impl Vector for Words {
     }
 
     #[inline(always)]
+    unsafe fn xor(self, other: Self) -> Self {
+        Self(std::array::from_fn(|index| self.0[index] ^ other.0[index]))
+    }
+
+    #[inline(always)]
     unsafe fn factor(self) -> [[u64; 4]; 8] {
         std::array::from_fn(|bit| {
             self.0.map(|word| {
@@ -78,6 +85,20 @@ unsafe fn multiply(panel: &Panel<'_>) {
             2 => panel::multiply::<Words, 2, 1>(panel),
             3 => panel::multiply::<Words, 3, 1>(panel),
             _ => panel::multiply::<Words, 4, 1>(panel),
+        }
+    }
+}
+
+unsafe fn transform(unit: &Unit<'_>) {
+    // SAFETY: the caller vouches for the unit; no instruction set is needed.
+    unsafe {
+        match (unit.layers, unit.inverse) {
+            (1, false) => butterfly::transform::<Words, 2, false>(unit),
+            (1, true) => butterfly::transform::<Words, 2, true>(unit),
+            (2, false) => butterfly::transform::<Words, 4, false>(unit),
+            (2, true) => butterfly::transform::<Words, 4, true>(unit),
+            (_, false) => butterfly::transform::<Words, 8, false>(unit),
+            (_, true) => butterfly::transform::<Words, 8, true>(unit),
         }
     }
 }

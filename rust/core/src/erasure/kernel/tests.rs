@@ -160,3 +160,35 @@ fn nothing_outside_the_shards_is_touched() {
         }
     }
 }
+
+#[test]
+fn the_transform_equals_the_matrix() {
+    let shards: Vec<Vec<u8>> = (0..224).map(|seed| noise(9 * 64 * 64, seed)).collect();
+    for (k, m, shard_len) in [
+        (2, 2, 64),
+        (3, 2, 9 * 64),
+        (3, 3, 64),
+        (5, 4, 4096),
+        (64, 8, 4160),
+        (20, 13, 9 * 4096),
+        (16, 16, 192),
+        (64, 32, 5 * 1024),
+        (100, 50, 64),
+        (128, 128, 2112),
+        (224, 28, 64),
+    ] {
+        let matrix = Geometry::new(ErasureCode::Leopard, k, m).encoding_matrix();
+        let inputs: Vec<&[u8]> = shards[..k]
+            .iter()
+            .enumerate()
+            .map(|(index, shard)| &shard[..shard_len - (index % 5 / 4) * (index * 31 % shard_len)])
+            .collect();
+        let expected = definition(&matrix, &inputs, shard_len);
+        for kernel in supported() {
+            let mut outputs = vec![vec![0; shard_len]; m];
+            let mut targets: Vec<_> = outputs.iter_mut().map(|out| as_uninit(out)).collect();
+            kernel.run_fft(&inputs, &mut targets);
+            assert_eq!(outputs, expected, "{:?} ({k}, {m})", kernel.set);
+        }
+    }
+}

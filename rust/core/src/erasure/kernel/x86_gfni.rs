@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Kernel;
+use super::butterfly::{self, Unit};
 use super::panel::{self, Panel, Vector};
 use crate::cpu::InstructionSet;
 use crate::erasure::field::Field;
@@ -14,12 +15,14 @@ pub(super) fn supported() -> impl Iterator<Item = Kernel> {
         step: 64,
         rows: 4,
         multiply: multiply_gfni256,
+        transform: transform_gfni256,
     };
     let wide = Kernel {
         set: InstructionSet::Gfni512,
         step: 128,
         rows: 8,
         multiply: multiply_gfni512,
+        transform: transform_gfni512,
     };
     let gfni = is_x86_feature_detected!("gfni");
     let has_narrow = gfni && is_x86_feature_detected!("avx2");
@@ -60,6 +63,12 @@ impl Vector for Ymm {
     unsafe fn store(self, bytes: *mut u8) {
         // SAFETY: the caller vouches for AVX2 and `LEN` bytes; the store needs no alignment.
         unsafe { _mm256_storeu_si256(bytes.cast(), self.0) };
+    }
+
+    #[inline(always)]
+    unsafe fn xor(self, other: Self) -> Self {
+        // SAFETY: the caller vouches for AVX2.
+        Self(unsafe { _mm256_xor_si256(self.0, other.0) })
     }
 
     #[inline(always)]
@@ -110,6 +119,12 @@ impl Vector for Zmm {
     }
 
     #[inline(always)]
+    unsafe fn xor(self, other: Self) -> Self {
+        // SAFETY: the caller vouches for AVX-512F.
+        Self(unsafe { _mm512_xor_si512(self.0, other.0) })
+    }
+
+    #[inline(always)]
     unsafe fn factor(self) -> __m512i {
         self.0
     }
@@ -151,6 +166,36 @@ unsafe fn multiply_gfni512(panel: &Panel<'_>) {
             6 => panel::multiply::<Zmm, 6, 2>(panel),
             7 => panel::multiply::<Zmm, 7, 2>(panel),
             _ => panel::multiply::<Zmm, 8, 2>(panel),
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,gfni")]
+unsafe fn transform_gfni256(unit: &Unit<'_>) {
+    // SAFETY: the caller vouches for the unit, AVX2 and GFNI.
+    unsafe {
+        match (unit.layers, unit.inverse) {
+            (1, false) => butterfly::transform::<Ymm, 2, false>(unit),
+            (1, true) => butterfly::transform::<Ymm, 2, true>(unit),
+            (2, false) => butterfly::transform::<Ymm, 4, false>(unit),
+            (2, true) => butterfly::transform::<Ymm, 4, true>(unit),
+            (_, false) => butterfly::transform::<Ymm, 8, false>(unit),
+            (_, true) => butterfly::transform::<Ymm, 8, true>(unit),
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,gfni")]
+unsafe fn transform_gfni512(unit: &Unit<'_>) {
+    // SAFETY: the caller vouches for the unit, AVX-512F, AVX-512BW and GFNI.
+    unsafe {
+        match (unit.layers, unit.inverse) {
+            (1, false) => butterfly::transform::<Zmm, 2, false>(unit),
+            (1, true) => butterfly::transform::<Zmm, 2, true>(unit),
+            (2, false) => butterfly::transform::<Zmm, 4, false>(unit),
+            (2, true) => butterfly::transform::<Zmm, 4, true>(unit),
+            (_, false) => butterfly::transform::<Zmm, 8, false>(unit),
+            (_, true) => butterfly::transform::<Zmm, 8, true>(unit),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Kernel;
+use super::butterfly::{self, Unit};
 use super::panel::{self, Panel, Vector};
 use crate::cpu::InstructionSet;
 use crate::erasure::field::{Field, Nibbles};
@@ -14,12 +15,14 @@ pub(super) fn supported() -> impl Iterator<Item = Kernel> {
         step: 32,
         rows: 4,
         multiply: multiply_ssse3,
+        transform: transform_ssse3,
     };
     let avx2 = Kernel {
         set: InstructionSet::Avx2,
         step: 64,
         rows: 4,
         multiply: multiply_avx2,
+        transform: transform_avx2,
     };
     let ssse3 = is_x86_feature_detected!("ssse3").then_some(ssse3);
     ssse3
@@ -57,6 +60,12 @@ impl Vector for Xmm {
     unsafe fn store(self, bytes: *mut u8) {
         // SAFETY: the caller vouches for `LEN` bytes; the store needs no alignment.
         unsafe { _mm_storeu_si128(bytes.cast(), self.0) };
+    }
+
+    #[inline(always)]
+    unsafe fn xor(self, other: Self) -> Self {
+        // SAFETY: SSE2 is part of the target's baseline.
+        Self(unsafe { _mm_xor_si128(self.0, other.0) })
     }
 
     #[inline(always)]
@@ -114,6 +123,12 @@ impl Vector for Ymm {
     }
 
     #[inline(always)]
+    unsafe fn xor(self, other: Self) -> Self {
+        // SAFETY: the caller vouches for AVX2.
+        Self(unsafe { _mm256_xor_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
     unsafe fn factor(self) -> [__m256i; 2] {
         // SAFETY: the caller vouches for AVX2.
         unsafe {
@@ -162,6 +177,36 @@ unsafe fn multiply_avx2(panel: &Panel<'_>) {
             2 => panel::multiply::<Ymm, 2, 2>(panel),
             3 => panel::multiply::<Ymm, 3, 2>(panel),
             _ => panel::multiply::<Ymm, 4, 2>(panel),
+        }
+    }
+}
+
+#[target_feature(enable = "ssse3")]
+unsafe fn transform_ssse3(unit: &Unit<'_>) {
+    // SAFETY: the caller vouches for the unit and SSSE3.
+    unsafe {
+        match (unit.layers, unit.inverse) {
+            (1, false) => butterfly::transform::<Xmm, 2, false>(unit),
+            (1, true) => butterfly::transform::<Xmm, 2, true>(unit),
+            (2, false) => butterfly::transform::<Xmm, 4, false>(unit),
+            (2, true) => butterfly::transform::<Xmm, 4, true>(unit),
+            (_, false) => butterfly::transform::<Xmm, 8, false>(unit),
+            (_, true) => butterfly::transform::<Xmm, 8, true>(unit),
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn transform_avx2(unit: &Unit<'_>) {
+    // SAFETY: the caller vouches for the unit and AVX2.
+    unsafe {
+        match (unit.layers, unit.inverse) {
+            (1, false) => butterfly::transform::<Ymm, 2, false>(unit),
+            (1, true) => butterfly::transform::<Ymm, 2, true>(unit),
+            (2, false) => butterfly::transform::<Ymm, 4, false>(unit),
+            (2, true) => butterfly::transform::<Ymm, 4, true>(unit),
+            (_, false) => butterfly::transform::<Ymm, 8, false>(unit),
+            (_, true) => butterfly::transform::<Ymm, 8, true>(unit),
         }
     }
 }
