@@ -42,8 +42,13 @@ def test_demo_sends_archives_and_reconstructs(tmp_path: Path) -> None:
     assert table.schema.field("timestamp").type == pa.int64()
     assert table.column_names == ["content_topic", "timestamp", "payload", "meta", "message_hash"]
     assert payload[:64] not in b"".join(table["payload"].to_pylist())
+    assert "Exception" not in (tmp_path / "output" / "spark.log").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file.bin", "output"]
-    assert sorted(path.name for path in (tmp_path / "output").iterdir()) == ["archive.parquet", "demo.png"]
+    assert sorted(path.name for path in (tmp_path / "output").iterdir()) == [
+        "archive.parquet",
+        "demo.png",
+        "spark.log",
+    ]
 
 
 def test_archive_has_a_row_a_message_and_writes_the_rest_at_its_end(tmp_path: Path) -> None:

@@ -168,4 +168,7 @@ def run(arguments: Sequence[str]) -> int:
         if line:
             print(f"shardwire: {line}", file=sys.stderr)
         return code
+    if outcome == EXIT_INTERRUPTED:
+        # typer itself turns an interruption into this code.
+        print("shardwire: interrupted", file=sys.stderr)
     return outcome if isinstance(outcome, int) else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from shardwire.channel import ReliableChannel, SegmentObservation, close_channel, create_reliable_channel
+from shardwire.channel.timeline import SegmentStage
 from shardwire.cli.demo.archive import ParquetArchive
 from shardwire.cli.demo.progress import LiveBars
 from shardwire.cli.demo.settings import (
@@ -24,8 +24,9 @@ from shardwire.cli.demo.settings import (
     SENDER,
     DemoPlan,
 )
+from shardwire.cli.demo.transmissions import Transmission, segment_transmissions
 from shardwire.config import ChannelConfig
-from shardwire.encryption import Encryption
+from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.errors import ShardwireError
 from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSendErrorEvent, MessageSentEvent
 from shardwire.node import MemoryNetwork, MessageReceived
@@ -42,49 +43,55 @@ class LiveResult:
 
     Attributes:
         request_id: The send.
+        transmissions: Every time that a segment left the sender, and who got it.
         observations: By participant, what its channel saw, in order.
         received: By receiver, the payload that its application was given.
         sent_at_ms: Unix time of the event `sent`; None where it did not come.
         delivered_at_ms: Unix time of the event `delivered`; None where it did not come.
         delivered_to: Who the event `delivered` names.
         began_at_ms: Unix time at which the send began.
-        network_losses: By receiver, envelopes that the network lost on the way to it.
         archived_rows: Messages that the passive listener archived.
         seconds: Wall time.
     """
 
     request_id: str = ""
+    transmissions: tuple[Transmission, ...] = ()
     observations: dict[str, list[SegmentObservation]] = field(default_factory=dict)
     received: dict[str, bytes] = field(default_factory=dict)
     sent_at_ms: int | None = None
     delivered_at_ms: int | None = None
     delivered_to: frozenset[str] = frozenset()
     began_at_ms: int = 0
-    network_losses: dict[str, int] = field(default_factory=dict)
     archived_rows: int = 0
     seconds: float = 0.0
 
-    def ordinals(self, participant: str, stage: str) -> set[int]:
+    def segments(self, participant: str, stage: SegmentStage) -> set[int]:
         """Segments of the send that `participant`'s channel saw at a stage."""
         return {seen.ordinal for seen in self.observations.get(participant, []) if seen.stage == stage}
 
-    @property
-    def epochs_crossed(self) -> int:
-        """Boundaries of rate-limit epochs between the first and the last dispatch."""
-        epochs = {
-            seen.at_ms // EPOCH_SIZE_MS for seen in self.observations.get(SENDER, []) if seen.stage == "dispatched"
-        }
-        return max(epochs) - min(epochs) if epochs else 0
+    def arrived(self, name: str) -> set[int]:
+        """Segments of the send that the network brought to a node."""
+        return {one.ordinal for one in self.transmissions if name in one.arrived}
+
+    def lost(self, name: str) -> int:
+        """Transmissions of segments that the network lost on the way to a node."""
+        return sum(name not in one.arrived for one in self.transmissions)
 
     @property
     def retransmissions(self) -> int:
-        return sum(1 for seen in self.observations.get(SENDER, []) if seen.stage == "dispatched" and seen.attempt > 0)
+        return sum(one.attempt > 0 for one in self.transmissions)
+
+    @property
+    def epochs_crossed(self) -> int:
+        """Boundaries of rate-limit epochs between the first and the last segment that left."""
+        epochs = [one.at_ms // EPOCH_SIZE_MS for one in self.transmissions]
+        return max(epochs) - min(epochs) if epochs else 0
 
 
 async def run_live(
     payload: bytes,
     plan: DemoPlan,
-    encryption: Encryption,
+    encryption: ChaCha20Poly1305Encryption,
     *,
     archive: Path,
     state: Path,
@@ -108,7 +115,7 @@ async def run_live(
     result = LiveResult()
     started = time.monotonic()
     # No store: whatever the network loses comes back through parity or is sent again.
-    network = MemoryNetwork(CONDITIONS, seed=seed, store=False)
+    network = MemoryNetwork(CONDITIONS, seed=seed, store=False, trace_payloads=True)
     async with (
         _listening(network, archive, bars) as listener_archive,
         _participants(network, plan.config, encryption, state) as channels,
@@ -119,17 +126,14 @@ async def run_live(
         await _send(channels, payload, result)
         await asyncio.sleep(DRAIN_MS / 1_000)
     result.archived_rows = listener_archive.rows_written
-    lost = Counter(
-        outcome.receiver for record in network.trace for outcome in record.outcomes if outcome.outcome == "lost"
-    )
-    result.network_losses = dict(lost)
+    result.transmissions = segment_transmissions(network.trace, encryption, result.request_id)
     result.seconds = time.monotonic() - started
     return result
 
 
 @asynccontextmanager
 async def _participants(
-    network: MemoryNetwork, config: ChannelConfig, encryption: Encryption, state: Path
+    network: MemoryNetwork, config: ChannelConfig, encryption: ChaCha20Poly1305Encryption, state: Path
 ) -> AsyncIterator[dict[str, ReliableChannel]]:
     """A started node, a database and a channel for each participant."""
     async with AsyncExitStack() as stack:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardwire.cli.demo.live import LiveResult
-from shardwire.cli.demo.settings import CONDITIONS, EPOCH_SIZE_MS, RECEIVERS, SENDER, DemoPlan
+from shardwire.cli.demo.settings import CONDITIONS, EPOCH_SIZE_MS, LISTENER, RECEIVERS, SENDER, DemoPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,62 +17,21 @@ ARCHIVE_PANEL = "passive listener, then Spark"
 
 ARRIVED_COLOUR = "#3b6fb6"
 LOST_COLOUR = "#d1495b"
+LOST_AGAIN_COLOUR = "#8c5a00"
 RETRANSMITTED_COLOUR = "#ef8a17"
 RECOVERED_COLOUR = "#1b998b"
 ACKNOWLEDGED_COLOUR = "#6c757d"
 WAIT_COLOUR = "#d9dee5"
 PARITY_COLOUR = "#f5f1e6"
 RECOVERED_PATH_COLOUR = "#bfe3dc"
-# Transmissions of one segment are further apart than this, and a timestamp is closer to its dispatch.
-SAME_TRANSMISSION_MS = 1_000
-
-# Segment -> Unix times in ms of its transmissions that were heard.
-Heard = Mapping[int, Collection[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One transmission of a segment to one receiver.
-
-    Attributes:
-        ordinal: The segment.
-        at_ms: When it left.
-        attempt: 0 the first time, then the number of the retransmission.
-        arrived: Whether the receiver got it.
-    """
-
-    ordinal: int
-    at_ms: int
-    attempt: int
-    arrived: bool
-
-
-def attempts(live: LiveResult, receiver: str) -> list[Attempt]:
-    """What became of every transmission on its way to `receiver`.
-
-    A receiver reports the first arrival of a segment. Every transmission before the one that brought it was lost;
-    whether a later one arrives is of no consequence, and it counts as arrived.
-    """
-    arrival_ms = {seen.ordinal: seen.at_ms for seen in live.observations[receiver] if seen.stage == "received"}
-    sent: dict[int, list[tuple[int, int]]] = {}
-    for seen in live.observations[SENDER]:
-        if seen.stage == "dispatched":
-            sent.setdefault(seen.ordinal, []).append((seen.at_ms, seen.attempt))
-    fates = []
-    for ordinal, times in sent.items():
-        arrived_ms = arrival_ms.get(ordinal)
-        bringing_ms = None if arrived_ms is None else max((at for at, _ in times if at <= arrived_ms), default=0)
-        fates += [Attempt(ordinal, at, number, bringing_ms is not None and at >= bringing_ms) for at, number in times]
-    return fates
-
-
-def draw_picture(live: LiveResult, plan: DemoPlan, heard: Heard, payload_bytes: int, output: Path) -> None:
+def draw_picture(live: LiveResult, plan: DemoPlan, payload_bytes: int, output: Path) -> None:
     """Writes the picture as PNG.
 
     Args:
         live: The run.
         plan: How the file was sent.
-        heard: What the passive listener archived.
         payload_bytes: Size of the file.
         output: The PNG file.
     """
@@ -83,15 +41,15 @@ def draw_picture(live: LiveResult, plan: DemoPlan, heard: Heard, payload_bytes: 
 
     figure = Figure(figsize=(15, 8.6), dpi=120, facecolor="white")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, len(RECEIVERS) + 1, sharey=True, sharex=True)
-    end_s = max(_seconds(live, [seen.at_ms for seen in live.observations[SENDER]]), default=1.0) * 1.04 + 0.2
+    axes = figure.subplots(1, len(RECEIVERS) + 1, sharey=True)
+    end_s = max(_seconds(live, (seen.at_ms for seen in live.observations[SENDER])), default=1.0) * 1.04 + 0.2
     for panel, receiver in zip(axes, RECEIVERS, strict=False):
-        recovered = len(live.ordinals(receiver, "recovered"))
+        recovered = len(live.segments(receiver, "recovered"))
         _draw_frame(panel, live, plan, end_s, f"{receiver}: {recovered} data segments recovered through parity")
         _draw_participant(panel, live, receiver)
-    missing = plan.missing_data(heard)
+    missing = plan.missing_data(live.arrived(LISTENER))
     _draw_frame(axes[-1], live, plan, end_s, f"{ARCHIVE_PANEL}: {len(missing)} recovered")
-    _draw_archive(axes[-1], live, heard, missing, end_s)
+    _draw_archive(axes[-1], live, missing, end_s)
     axes[0].set_ylabel("segment", fontsize=11)
     counts = f"{plan.data_segment_count} data and {plan.parity_segment_count} parity segments"
     title = (
@@ -127,15 +85,17 @@ def _draw_frame(panel: Axes, live: LiveResult, plan: DemoPlan, end_s: float, tit
     panel.tick_params(length=3, labelsize=9.5)
 
 
-def _draw_attempts(panel: Axes, live: LiveResult, fates: list[Attempt]) -> None:
+def _draw_transmissions(panel: Axes, live: LiveResult, receiver: str) -> None:
     groups = (
         (False, True, "o", 13, ARRIVED_COLOUR, "sent, arrived"),
         (False, False, "x", 20, LOST_COLOUR, "sent, lost"),
         (True, True, ">", 24, RETRANSMITTED_COLOUR, "retransmitted, arrived"),
-        (True, False, "x", 20, "#8c5a00", "retransmitted, lost"),
+        (True, False, "x", 20, LOST_AGAIN_COLOUR, "retransmitted, lost"),
     )
     for again, arrived, marker, size, colour, label in groups:
-        group = [one for one in fates if (one.attempt > 0) == again and one.arrived == arrived]
+        group = [
+            one for one in live.transmissions if (one.attempt > 0) == again and (receiver in one.arrived) == arrived
+        ]
         panel.scatter(
             _seconds(live, (one.at_ms for one in group)),
             [one.ordinal for one in group],
@@ -149,8 +109,7 @@ def _draw_attempts(panel: Axes, live: LiveResult, fates: list[Attempt]) -> None:
 
 
 def _draw_participant(panel: Axes, live: LiveResult, receiver: str) -> None:
-    fates = attempts(live, receiver)
-    first_ms = {one.ordinal: one.at_ms for one in fates if not one.attempt}
+    first_ms = {one.ordinal: one.at_ms for one in live.transmissions if not one.attempt}
     recovered_ms = {one.ordinal: one.at_ms for one in live.observations[receiver] if one.stage == "recovered"}
     acknowledged_ms: dict[int, int] = {}
     for seen in live.observations[SENDER]:
@@ -166,7 +125,7 @@ def _draw_participant(panel: Axes, live: LiveResult, receiver: str) -> None:
             linewidth=width,
             zorder=2,
         )
-    _draw_attempts(panel, live, fates)
+    _draw_transmissions(panel, live, receiver)
     panel.scatter(
         _seconds(live, recovered_ms.values()),
         list(recovered_ms),
@@ -189,19 +148,11 @@ def _draw_participant(panel: Axes, live: LiveResult, receiver: str) -> None:
     )
 
 
-def _draw_archive(panel: Axes, live: LiveResult, heard: Heard, missing: list[int], end_s: float) -> None:
-    fates = [
-        Attempt(
-            seen.ordinal,
-            seen.at_ms,
-            seen.attempt,
-            any(abs(at_ms - seen.at_ms) < SAME_TRANSMISSION_MS for at_ms in heard.get(seen.ordinal, ())),
-        )
-        for seen in live.observations[SENDER]
-        if seen.stage == "dispatched"
-    ]
-    _draw_attempts(panel, live, fates)
-    at_s = end_s * 0.93
-    panel.axvline(at_s, color=RECOVERED_PATH_COLOUR, linewidth=9, zorder=1)
+def _draw_archive(panel: Axes, live: LiveResult, missing: list[int], end_s: float) -> None:
+    _draw_transmissions(panel, live, LISTENER)
+    # Spark begins when the archive is complete: a place of its own, beyond the time axis.
+    at_s = end_s * 1.05
+    panel.set_xlim(panel.get_xlim()[0], end_s * 1.1)
+    panel.axvspan(end_s, end_s * 1.1, color=RECOVERED_PATH_COLOUR, linewidth=0, zorder=1)
     panel.text(at_s, -2.2, "Spark", fontsize=8.5, color=RECOVERED_COLOUR, ha="center", va="bottom", clip_on=False)
     panel.scatter([at_s] * len(missing), missing, marker="D", s=24, color=RECOVERED_COLOUR, linewidths=0, zorder=5)

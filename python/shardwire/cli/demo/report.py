@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from rich.table import Table
 
 from shardwire import keccak256
@@ -15,38 +13,36 @@ from shardwire.cli.demo.spark_check import SparkMessage, SparkResult
 def summary_table(live: LiveResult, spark: SparkResult, plan: DemoPlan, payload_hash: bytes) -> Table:
     """One row for each place that rebuilt the message."""
     table = Table(title="What came out", title_justify="left", title_style="bold")
-    table.add_column("where")
-    table.add_column("status")
-    for heading in ("data segments", "arrived", "lost on the way", "through parity"):
-        table.add_column(heading, justify="right")
-    table.add_column("Keccak-256")
+    table.add_column("where", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for heading in ("data", "parity", "arrived", "recovered"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("Keccak-256", no_wrap=True)
     for name in RECEIVERS:
         received = live.received.get(name)
         table.add_row(
             name,
             "missing" if received is None else "received",
             str(plan.data_segment_count),
-            str(len(live.ordinals(name, "received"))),
-            str(live.network_losses.get(name, 0)),
-            str(len(live.ordinals(name, "recovered"))),
+            str(plan.parity_segment_count),
+            str(len(live.arrived(name))),
+            str(len(live.segments(name, "recovered"))),
             _compared(None if received is None else keccak256(received), payload_hash),
         )
     for message in spark.messages:
         table.add_row(
-            "Spark, from the archive",
+            "Spark",
             message.status,
             str(message.data_segment_count),
+            str(message.parity_segment_count),
             str(message.segments_received),
-            str(live.network_losses.get(LISTENER, 0)),
             str(message.data_segments_recovered),
             _compared(message.keccak256, payload_hash),
         )
     return table
 
 
-def broken_promises(
-    live: LiveResult, spark: SparkResult, plan: DemoPlan, heard: Collection[int], payload: bytes
-) -> list[str]:
+def broken_promises(live: LiveResult, spark: SparkResult, plan: DemoPlan, payload: bytes) -> list[str]:
     """What did not hold, one phrase each; empty where the demo shows what it claims."""
     broken = [
         f"{name} did not receive the file byte for byte" for name in RECEIVERS if live.received.get(name) != payload
@@ -55,17 +51,17 @@ def broken_promises(
         broken.append("the event sent did not come")
     if live.delivered_at_ms is None or not live.delivered_to.issuperset(RECEIVERS):
         broken.append("the event delivered did not name both receivers")
-    if not any(live.ordinals(name, "recovered") for name in RECEIVERS):
+    if not any(live.segments(name, "recovered") for name in RECEIVERS):
         broken.append("no data segment came back through parity in the channel")
     if live.epochs_crossed < 1:
         broken.append("the send crossed no epoch of the rate limit")
-    acknowledged = live.ordinals(SENDER, "acknowledged")
+    acknowledged = live.segments(SENDER, "acknowledged")
     if not acknowledged.issuperset(range(plan.data_segment_count)):
         broken.append("not every data segment was acknowledged")
-    return broken + _broken_on_spark(spark, plan, heard, payload)
+    return broken + _broken_on_spark(spark, live, plan, payload)
 
 
-def _broken_on_spark(spark: SparkResult, plan: DemoPlan, heard: Collection[int], payload: bytes) -> list[str]:
+def _broken_on_spark(spark: SparkResult, live: LiveResult, plan: DemoPlan, payload: bytes) -> list[str]:
     if len(spark.messages) != 1:
         return [f"Spark found {len(spark.messages)} messages in the archive, not 1"]
     [message] = spark.messages
@@ -74,7 +70,7 @@ def _broken_on_spark(spark: SparkResult, plan: DemoPlan, heard: Collection[int],
         broken.append(f"Spark did not reconstruct the file: {message.status}")
     elif message.status != "recovered" or not message.data_segments_recovered:
         broken.append("no data segment came back through parity in Spark")
-    elif message.data_segments_recovered != len(plan.missing_data(heard)):
+    elif message.data_segments_recovered != len(plan.missing_data(live.arrived(LISTENER))):
         broken.append("Spark recovered other data segments than the archive lacks")
     return broken
 
@@ -86,4 +82,4 @@ def _is_whole(message: SparkMessage, payload: bytes) -> bool:
 def _compared(found: bytes | None, expected: bytes) -> str:
     if found is None:
         return "[red]none"
-    return f"[green]{found.hex()[:16]}… equal" if found == expected else f"[red]{found.hex()[:16]}… differs"
+    return f"[green]{found.hex()[:12]}… equal" if found == expected else f"[red]{found.hex()[:12]}… differs"

@@ -29,11 +29,12 @@ from shardwire.cli.demo.settings import (
     plan_demo,
 )
 from shardwire.cli.demo.source import Source, load_source
-from shardwire.cli.demo.spark_check import heard_segments, reconstruct_on_spark
+from shardwire.cli.demo.spark_check import reconstruct_on_spark
 from shardwire.encryption import ChaCha20Poly1305Encryption
 
 ARCHIVE = "archive.parquet"
 PICTURE = "demo.png"
+SPARK_LOG = "spark.log"
 
 
 def run_demo(file: Path | None, output: Path, seed: int) -> int:
@@ -53,7 +54,7 @@ def run_demo(file: Path | None, output: Path, seed: int) -> int:
         OSError: A file cannot be read or written.
     """
     started = time.monotonic()
-    console = Console()
+    console = Console(soft_wrap=True)
     source = load_source(file)
     plan = plan_demo(len(source.payload))
     payload_hash = keccak256(source.payload)
@@ -72,16 +73,16 @@ def run_demo(file: Path | None, output: Path, seed: int) -> int:
                 run_live(source.payload, plan, encryption, archive=archive, state=Path(private), seed=seed, bars=bars)
             )
         _report_live(console, live)
-        console.print(f"\nSpark reconstructs {archive} on two executors …")
-        spark = reconstruct_on_spark(archive, key_file, plan.config.segmentation)
-        heard = heard_segments(archive, encryption, live.request_id)
+        with console.status(f"Spark reconstructs the file from {archive} on two executors"):
+            spark = reconstruct_on_spark(archive, key_file, plan.config.segmentation, output / SPARK_LOG)
     console.print(summary_table(live, spark, plan, payload_hash))
-    draw_picture(live, plan, heard, len(source.payload), output / PICTURE)
+    draw_picture(live, plan, len(source.payload), output / PICTURE)
     console.print(
-        f"live {live.seconds:.1f} s, Spark {spark.seconds:.1f} s of which the job {spark.job_seconds:.1f} s, "
-        f"all {time.monotonic() - started:.1f} s; timeline of the segments in {output / PICTURE}"
+        f"Live part {live.seconds:.1f} s, Spark {spark.seconds:.1f} s (its job {spark.job_seconds:.1f} s), "
+        f"all {time.monotonic() - started:.1f} s. Timeline of the segments: {output / PICTURE}",
+        highlight=False,
     )
-    broken = broken_promises(live, spark, plan, heard, source.payload)
+    broken = broken_promises(live, spark, plan, source.payload)
     for phrase in broken:
         console.print(f"[red]failed:[/red] {phrase}")
     if not broken:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
-from shardwire._native import SdsMessage
 from shardwire.cli.demo.settings import CHANNEL_ID
 from shardwire.config import SegmentationConfig
-from shardwire.encryption import ChaCha20Poly1305Encryption
-from shardwire.errors import DecryptionError
+from shardwire.errors import ShardwireError
 from shardwire.spark import decrypt, reconstruct
 from shardwire.spark import functions as sw
 from shardwire.spark.session import local_cluster_session
+
+STANDARD_ERROR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +57,29 @@ class SparkResult:
     job_seconds: float
 
 
-def reconstruct_on_spark(archive: Path, key_file: Path, segmentation: SegmentationConfig) -> SparkResult:
+def reconstruct_on_spark(archive: Path, key_file: Path, segmentation: SegmentationConfig, log: Path) -> SparkResult:
     """Decrypts, decodes and reconstructs the archive on a local cluster of two executor processes.
 
     The key is read by the executors from `key_file`; the plan holds its path. Payloads stay on the executors.
 
+    Args:
+        archive: Directory of Parquet files.
+        key_file: The channel's key.
+        segmentation: How the file was segmented.
+        log: Gets what Java writes to its standard error stream.
+
     Raises:
         ConfigError: There is no Java that Spark can run on.
+        ShardwireError: The job failed; the log says more.
     """
+    with _standard_error_in(log):
+        try:
+            return _reconstruct(archive, key_file, segmentation)
+        except (PySparkException, Py4JError) as error:
+            raise ShardwireError(f"Spark failed: {str(error).partition(chr(10))[0]}; {log} says more") from None
+
+
+def _reconstruct(archive: Path, key_file: Path, segmentation: SegmentationConfig) -> SparkResult:
     started = time.monotonic()
     spark = local_cluster_session("shardwire-demo", workers=2, cores=1, memory_mib=1024)
     try:
@@ -82,19 +101,15 @@ def reconstruct_on_spark(archive: Path, key_file: Path, segmentation: Segmentati
     return SparkResult(found, time.monotonic() - started, finished - job_started)
 
 
-def heard_segments(archive: Path, encryption: ChaCha20Poly1305Encryption, send_id: str) -> Mapping[int, list[int]]:
-    """Which segments of a send the archive holds: segment -> Unix times in ms of its transmissions."""
-    bound = encryption.bind(CHANNEL_ID)
-    heard: dict[int, list[int]] = {}
-    for row in pq.read_table(archive, columns=["timestamp", "payload"]).to_pylist():
-        try:
-            message = SdsMessage.decode(bound.decrypt(row["payload"]))
-        except DecryptionError:
-            continue
-        if message is None:
-            continue
-        # The default rule of message ids: the send and the place in it.
-        named, _, ordinal = message.message_id.partition(".")
-        if named == send_id and ordinal.isdigit():
-            heard.setdefault(int(ordinal), []).append(row["timestamp"] // 1_000_000)
-    return heard
+@contextmanager
+def _standard_error_in(log: Path) -> Iterator[None]:
+    """Points this process's standard error stream at a file: the Java process inherits it when it starts."""
+    sys.stderr.flush()
+    saved = os.dup(STANDARD_ERROR)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), STANDARD_ERROR)
+        yield
+    finally:
+        os.dup2(saved, STANDARD_ERROR)
+        os.close(saved)
