@@ -16,6 +16,7 @@ SENDER_ID_LENGTH_MAX = 256
 RETRIEVAL_HINT_BYTES_MAX = 256
 
 SEND_ID_LENGTH = 32
+CONTENTS_PER_SEND_MAX = 65_536
 _PLACE_DIGITS_MAX = 4
 _HEX = frozenset("0123456789abcdef")
 # Tags and lengths around the strings of one history entry, at most.

@@ -18,8 +18,8 @@ from shardwire.sds.acknowledgement import Acknowledgements
 from shardwire.sds.bloom_schedule import BloomSchedule
 from shardwire.sds.heads import Heads
 from shardwire.sds.identity import (
+    CONTENTS_PER_SEND_MAX,
     SENDER_ID_LENGTH_MAX,
-    content_id,
     message_ids_of,
 )
 from shardwire.sds.incoming import IncomingBuffer
@@ -28,7 +28,7 @@ from shardwire.sds.lamport import LamportClock
 from shardwire.sds.local_log import LocalLog
 from shardwire.sds.now import Now
 from shardwire.sds.outgoing import OutgoingBuffer
-from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
+from shardwire.sds.outgoing_send import OutgoingSend
 from shardwire.sds.outputs import (
     SdsEvent,
     Transmit,
@@ -37,12 +37,11 @@ from shardwire.sds.outputs import (
 from shardwire.sds.participants import Participants
 from shardwire.sds.reception import Reception
 from shardwire.sds.records import Records
-from shardwire.sds.repair import Originals, Repair
+from shardwire.sds.repair import Repair
 from shardwire.sds.sync_timer import SyncTimer
 from shardwire.sds.transmission import Transmission
 
 ALL_KINDS: frozenset[TransmitKind] = frozenset(TransmitKind)
-_CONTENTS_PER_SEND_MAX = 65_536
 
 
 class MessageChannel:
@@ -81,12 +80,10 @@ class MessageChannel:
         self.sender_id = sender_id
         self._config = config
         self._sync = sync
-        self._wire_format = config.wire_format
         self._events: deque[SdsEvent] = deque()
         self.emit = emit = self._events.append
         self.log = LocalLog(config.log_messages_max, self._on_forgotten)
         self.heads = Heads(config.message_id == "send")
-        self.originals = Originals()
         self.lamport = LamportClock(config.wire_format, config.max_lamport_skew_ms, now)
         self.bloom = BloomSchedule(config, self.log)
         self.participants = Participants()
@@ -94,12 +91,12 @@ class MessageChannel:
             config.acknowledgement_timeout_ms, sync.acknowledgement_sync, delivered_when == "any", rng
         )
         self.sync_timer = SyncTimer(sync.sync_min_interval_ms, rng, now)
-        self.repair = Repair(config, sender_id, self._original)
-        self.outgoing = OutgoingBuffer(config, delivered_when, emit, self._on_send_finished)
+        self.repair = Repair(config, sender_id)
+        self.outgoing = OutgoingBuffer(config, delivered_when, emit, self.repair.on_send_finished)
+        self.repair.own = self.outgoing.by_id
         self.incoming = IncomingBuffer(
             config, sender_id, self.log, emit, self._on_released, self.repair.on_missing, self.repair.on_found
         )
-        self._now = now
         self.transmission = Transmission(self, config, rng, header_bytes_max)
         self.records = Records(self)
         self._reception = Reception(self, config)
@@ -122,11 +119,10 @@ class MessageChannel:
             ConfigError: An argument is out of its limits, or the send (or, under "content-sha256", one of its
                 contents) is known already.
         """
-        self._now = now
-        if not 0 < len(contents) <= _CONTENTS_PER_SEND_MAX or not 0 < contents_needed <= len(contents):
+        if not 0 < len(contents) <= CONTENTS_PER_SEND_MAX or not 0 < contents_needed <= len(contents):
             raise ConfigError(
                 f"a send of {len(contents)} contents that needs {contents_needed}: "
-                f"give 1 to {_CONTENTS_PER_SEND_MAX} contents and need no more than there are"
+                f"give 1 to {CONTENTS_PER_SEND_MAX} contents and need no more than there are"
             )
         if not all(contents):
             raise ConfigError("a content is empty: on the wire it would be a sync, so give at least one byte")
@@ -146,7 +142,6 @@ class MessageChannel:
         Raises:
             ConfigError: The content is empty.
         """
-        self._now = now
         if not content:
             raise ConfigError("an ephemeral content is empty: give at least one byte")
         (message_id,) = message_ids_of(self._config.message_id, send_id, (content,))
@@ -156,25 +151,21 @@ class MessageChannel:
 
     def cancel(self, send_id: str, now: Now) -> bool:
         """Drops what was not dispatched; False when all of the send had left or it is unknown."""
-        self._now = now
         send = self.outgoing.sends.get(send_id)
         return send is not None and self.outgoing.cancel(send)
 
     def handle_transmitted(self, transmit_id: int, retrieval_hint: bytes | None, now: Now) -> None:
         """The node propagated a transmission; `retrieval_hint` is the transport hash of what it propagated."""
-        self._now = now
         self.transmission.on_transmitted(transmit_id, retrieval_hint, now)
 
     def handle_transmit_failed(self, transmit_id: int, now: Now) -> None:
         """The node could not send: a first transmission goes back to the queue, a later one waits for its timer."""
-        self._now = now
         self.transmission.on_failed(transmit_id, now)
 
     # --- inputs: from the network ---------------------------------------------------------------
 
     def handle_message(self, data: bytes, now: Now, retrieval_hint: bytes | None = None) -> None:
         """Takes any bytes from the network. Never raises for what a peer sent: it becomes `MessageDropped`."""
-        self._now = now
         self._reception.handle(data, now, retrieval_hint)
 
     # --- inputs: from the channel, about contents it was handed ----------------------------------
@@ -193,7 +184,6 @@ class MessageChannel:
 
         Not needed for a content that is its whole send under the rule "send".
         """
-        self._now = now
         entry = self.log.entries.get(message_id)
         if entry is not None:
             self.incoming.place(entry, send_id, ordinal, content_count, contents_needed, now.monotonic_ms)
@@ -212,43 +202,29 @@ class MessageChannel:
         Under the rule "send" all `content_count` ids are known; `inferred_message_ids` names those of contents
         recovered under another rule.
         """
-        self._now = now
         send = self.incoming.find(sender_id, send_id)
         if send is None or send.reconstructed:
             return
         if content_count > len(send.contents) or inferred_message_ids:
-            self._infer(send, min(content_count, _CONTENTS_PER_SEND_MAX), inferred_message_ids)
+            self._reception.infer(send, min(content_count, CONTENTS_PER_SEND_MAX), inferred_message_ids, now)
         self.incoming.reconstructed(send, now.monotonic_ms)
-
-    def _infer(self, send: IncomingSend, content_count: int, inferred: Sequence[str]) -> None:
-        ids: Iterable[tuple[int, str]] = enumerate(inferred)
-        if self._config.message_id == "send" and send.key == send.send_id:
-            ids = ((ordinal, content_id(send.key, ordinal)) for ordinal in range(content_count))
-        for ordinal, message_id in ids:
-            if message_id not in self.log.entries:
-                entry = self.log.add(message_id, send.sender_id, 0, None, ordinal)
-                self.bloom.insert(message_id)
-                self.incoming.infer(send, entry)
-                self.acknowledgements.received(entry, self._now)
 
     def handle_content_refused(self, message_id: str, now: Now) -> None:
         """The reassembler had no room: the content counts as never received, so that it is not acknowledged.
 
         Valid only before anything was polled since its receipt.
         """
-        self._now = now
         entry = self.log.entries.get(message_id)
         if entry is None or entry.send is None:
             return
         self.incoming.refuse(entry)
         self.acknowledgements.forget(message_id)
-        self.originals.forget(message_id)
+        self.repair.originals.forget(message_id)
         self.bloom.refuse(message_id)
         self.log.refuse(entry)
 
     def handle_content_unusable(self, message_id: str, now: Now) -> None:
         """The content is no part of any message: it counts as delivered, so that histories naming it close."""
-        self._now = now
         entry = self.log.entries.get(message_id)
         if entry is None or entry.send is None:
             return
@@ -261,7 +237,6 @@ class MessageChannel:
 
     def handle_send_abandoned(self, sender_id: str, send_id: str, now: Now) -> None:
         """The channel gave up reassembling a send: what follows it no longer waits, its late contents are ignored."""
-        self._now = now
         send = self.incoming.find(sender_id, send_id)
         if send is not None and send.contents and not send.reconstructed:
             self.incoming.abandon(send)
@@ -269,12 +244,10 @@ class MessageChannel:
 
     def handle_irretrievable(self, message_ids: Iterable[str], now: Now) -> None:
         """The store does not have these. Only what is older than this participant's first receipt is lost by it."""
-        self._now = now
         self.incoming.gaps.on_irretrievable(message_ids)
 
     def handle_timeout(self, now: Now) -> None:
         """Does what is due; early and late calls are harmless."""
-        self._now = now
         self.repair.settle(now.monotonic_ms)
         self.outgoing.on_timeout(now.monotonic_ms)
         self.incoming.on_timeout(now.monotonic_ms)
@@ -294,26 +267,9 @@ class MessageChannel:
             self.log.touch(entry)
         self.acknowledgements.send_delivered(send.contents)
 
-    def _on_send_finished(self, content: OutgoingContent) -> None:
-        if not content.in_flight:
-            self.on_content_left(content)
-
-    def on_content_left(self, content: OutgoingContent) -> None:
-        """A content of a finished send: its bytes are kept for repair only."""
-        if content.wire is not None:
-            if self._config.enable_repair:
-                self.originals.keep(content.message_id, content.wire)
-            content.wire = None
-
     def _on_forgotten(self, message_id: str) -> None:
-        self.originals.forget(message_id)
+        self.repair.originals.forget(message_id)
         self.acknowledgements.forget(message_id)
-
-    def _original(self, message_id: str) -> bytes | None:
-        content = self.outgoing.by_id.get(message_id)
-        if content is not None and content.wire is not None:
-            return content.wire
-        return self.originals.by_id.get(message_id)
 
     # --- outputs --------------------------------------------------------------------------------
 
@@ -322,7 +278,6 @@ class MessageChannel:
 
         Order: sync, repair, ephemeral, retransmission, then first and further contents in turn.
         """
-        self._now = now
         return self.transmission.poll(now, kinds)
 
     def poll_event(self) -> SdsEvent | None:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.config import SdsConfig
 from shardwire.sds.identity import (
+    CONTENTS_PER_SEND_MAX,
     MESSAGE_ID_LENGTH_MAX,
     RETRIEVAL_HINT_BYTES_MAX,
     SENDER_ID_LENGTH_MAX,
     content_id,
 )
+from shardwire.sds.incoming_send import IncomingSend
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
 from shardwire.sds.outputs import ContentReceived, EphemeralReceived, MessageDropped, SenderIdConflict, SyncReceived
 
 if TYPE_CHECKING:
     from shardwire.sds.message_channel import MessageChannel
-
-_SIBLINGS_MAX = 65_536
 
 
 class Reception:
@@ -30,6 +30,7 @@ class Reception:
     __slots__ = (
         "_acknowledgements",
         "_bloom",
+        "_by_send",
         "_channel_id",
         "_emit",
         "_entries",
@@ -55,6 +56,7 @@ class Reception:
         self._machine = machine
         self._channel_id = machine.channel_id
         self._sender_id = machine.sender_id
+        self._by_send = config.message_id == "send"
         self._wire_format = config.wire_format
         self._repairs = config.enable_repair
         self._said_lately_ms = config.acknowledgement_timeout_ms // 2
@@ -64,7 +66,7 @@ class Reception:
         self._entries = machine.log.entries
         self._lamport = machine.lamport
         self._bloom = machine.bloom
-        self._originals = machine.originals
+        self._originals = machine.repair.originals
         self._participants = machine.participants
         self._acknowledgements = machine.acknowledgements
         self._sync_timer = machine.sync_timer
@@ -164,6 +166,18 @@ class Reception:
             self._emit(ContentReceived(message_id, sender_id, content, send_id, ordinal))
         self._acknowledgements.received(entry, now)
 
+    def infer(self, send: IncomingSend, content_count: int, inferred: Sequence[str], now: Now) -> None:
+        """The contents of a reconstructed send that never came count as received all the same."""
+        ids: Iterable[tuple[int, str]] = enumerate(inferred)
+        if self._by_send and send.key == send.send_id:
+            ids = ((ordinal, content_id(send.key, ordinal)) for ordinal in range(content_count))
+        for ordinal, message_id in ids:
+            if message_id not in self._entries:
+                entry = self._log.add(message_id, send.sender_id, 0, None, ordinal)
+                self._bloom.insert(message_id)
+                self._incoming.infer(send, entry)
+                self._acknowledgements.received(entry, now)
+
     def _on_duplicate(self, known: LogEntry, sender_id: str, content: bytes, data: bytes, now: Now) -> None:
         if known.send is not None and not known.send.reconstructed:
             original = self._originals.by_id.get(known.message_id)
@@ -187,7 +201,7 @@ class Reception:
         if place is None:
             return [known]
         held = {known.message_id: known}
-        for ordinal in range(_SIBLINGS_MAX):
+        for ordinal in range(CONTENTS_PER_SEND_MAX):
             entry = self._entries.get(content_id(place[0], ordinal))
             if entry is None:
                 break

@@ -108,11 +108,11 @@ class Records:
             for message_id, entry in log.changed.items():
                 out["sds.log", key_of(message_id)] = encode_log(entry)
             log.changed.clear()
-        if machine.originals.changed:
-            by_id = machine.originals.by_id
-            for message_id in machine.originals.changed:
+        if machine.repair.originals.changed:
+            by_id = machine.repair.originals.by_id
+            for message_id in machine.repair.originals.changed:
                 out["sds.message", key_of(message_id)] = by_id.get(message_id)
-            machine.originals.changed.clear()
+            machine.repair.originals.changed.clear()
         if machine.acknowledgements.changed:
             self._poll_unsaid(out)
         self._poll_outgoing(out)

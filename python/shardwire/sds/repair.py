@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from shardwire._native import HistoryEntry
 from shardwire.config import SdsConfig
 from shardwire.sds.identity import entry_bytes
+from shardwire.sds.outgoing_send import OutgoingContent
 
 # SDS-R: a message carries at most three requests; a repair buffer holds at most 1,000 entries.
 REQUESTS_PER_MESSAGE_MAX = 3
@@ -114,12 +115,14 @@ class Repair:
     again after T_max: both implementations in the field ask once at most.
     """
 
-    __slots__ = ("_config", "_me", "_original", "_upcoming", "answers", "requests")
+    __slots__ = ("_config", "_me", "_upcoming", "answers", "originals", "own", "requests")
 
-    def __init__(self, config: SdsConfig, sender_id: str, original: Callable[[str], bytes | None]) -> None:
+    def __init__(self, config: SdsConfig, sender_id: str) -> None:
         self._config = config
         self._me = sender_id
-        self._original = original
+        self.originals = Originals()
+        # Contents of ours that are not finished yet keep their bytes themselves.
+        self.own: Mapping[str, OutgoingContent] = {}
         # Missing for less than T_min: most of them come before anything need be computed. In order of time.
         self._upcoming: OrderedDict[str, tuple[int, HistoryEntry]] = OrderedDict()
         self.requests = RepairBuffer()
@@ -199,6 +202,19 @@ class Repair:
             if data is not None:
                 return message_id, data
         return None
+
+    def _original(self, message_id: str) -> bytes | None:
+        content = self.own.get(message_id)
+        if content is not None and content.wire is not None:
+            return content.wire
+        return self.originals.by_id.get(message_id)
+
+    def on_send_finished(self, content: OutgoingContent) -> None:
+        """A content of a send that is no longer resent: its bytes are kept for repair only."""
+        if content.wire is not None and not content.in_flight:
+            if self._config.enable_repair:
+                self.originals.keep(content.message_id, content.wire)
+            content.wire = None
 
     def _put_off(self, entry: HistoryEntry, monotonic_ms: int) -> None:
         wait_ms = self._config.repair_t_max_ms + self._offset_ms(entry.message_id)

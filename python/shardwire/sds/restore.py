@@ -45,8 +45,8 @@ def _restore_log(machine: MessageChannel, records: Records, kinds: Kinds) -> dic
     originals = dict(kinds.get("sds.message", ()))
     for entry in entries:
         if entry.message_id in originals:
-            machine.originals.keep(entry.message_id, originals[entry.message_id])
-    machine.originals.changed.clear()
+            machine.repair.originals.keep(entry.message_id, originals[entry.message_id])
+    machine.repair.originals.changed.clear()
     return waits
 
 

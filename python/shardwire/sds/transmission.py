@@ -139,7 +139,7 @@ class Transmission:
             content.in_flight = 0
         machine.outgoing.on_propagated(content, retrieval_hint, now.monotonic_ms)
         if content.send.finished:
-            machine.on_content_left(content)
+            machine.repair.on_send_finished(content)
         if retrieval_hint is not None:
             # The hint is the newest propagated hash: a store has that one last.
             entry = machine.log.entries.get(content.message_id)
