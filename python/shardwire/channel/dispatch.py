@@ -44,7 +44,14 @@ class DispatchFailed:
     irrecoverable: bool
 
 
-DispatchOutcome = Propagated | DispatchFailed
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A transmit was not handed to the node, since the epoch that it counts in was over."""
+
+    transmit: Transmit
+
+
+DispatchOutcome = Propagated | DispatchFailed | Late
 
 
 def is_irrecoverable(error: str) -> bool:
@@ -62,6 +69,7 @@ class Dispatcher:
         content_topic: Topic of every envelope.
         meta: Marker of every envelope; empty for none.
         encryption: Applied to everything that leaves; None for none.
+        may_leave: Asked at the last moment; a transmit that may not is reported as `Late`.
         report: Told the outcome of every transmit, once.
     """
 
@@ -71,12 +79,14 @@ class Dispatcher:
         content_topic: str,
         meta: bytes,
         encryption: Encryption | None,
+        may_leave: Callable[[Transmit], bool],
         report: Callable[[DispatchOutcome], None],
     ) -> None:
         self._node = node
         self._content_topic = content_topic
         self._meta = meta
         self._encryption = encryption
+        self._may_leave = may_leave
         self._report = report
         self._queue: deque[Transmit] = deque()
         self._wake = asyncio.Event()
@@ -130,6 +140,9 @@ class Dispatcher:
             # Nothing leaves in the clear. The error may quote what it could not encrypt: only its type is told.
             logger.error("encryption of message %s failed: %s", transmit.message_id, type(error).__name__)
             self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", True))
+            return
+        if not self._may_leave(transmit):
+            self._report(Late(transmit))
             return
         ephemeral = transmit.kind is TransmitKind.EPHEMERAL
         envelope = MessageEnvelope(self._content_topic, payload, ephemeral, self._meta)

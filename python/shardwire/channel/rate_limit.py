@@ -8,6 +8,7 @@ proof for one message too many reveals the key that made it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardwire.channel.records import RATE, RateRecord, Records
@@ -46,6 +47,10 @@ class RateLimiter:
     Args:
         config: The limit.
         stored: What `poll_persist` gave last, for a channel that is resumed.
+
+    Attributes:
+        in_flight: How many counted messages a node holds of which nobody knows yet when they leave: they count in the
+            next epoch too, should it begin meanwhile.
     """
 
     def __init__(self, config: RateLimitConfig, stored: RateRecord | None = None) -> None:
@@ -56,6 +61,7 @@ class RateLimiter:
         self._epoch = 0
         self._used = 0
         self._changed = False
+        self.in_flight: Callable[[], int] = lambda: 0
         if stored is not None:
             # With another epoch size the stored count is carried into the last epoch that the old one touched.
             last_ms = (stored.epoch + 1) * stored.epoch_size_ms - 1
@@ -87,11 +93,12 @@ class RateLimiter:
 
     def advance(self, epoch_ms: int) -> bool:
         """Opens the epoch of `epoch_ms` unless that or a later one is open already; True where one was opened."""
-        epoch = epoch_ms // self._config.epoch_size_ms
+        epoch = self.epoch_of(epoch_ms)
         if epoch <= self._epoch:
             return False
         self._epoch = epoch
-        self._used = 0
+        self._used = min(self.in_flight(), self._quota)
+        self._changed = self._changed or self._used > 0
         return True
 
     def allowed_kinds(self, epoch_ms: int) -> frozenset[TransmitKind]:
@@ -104,12 +111,18 @@ class RateLimiter:
         free = _FREE_WHEN_MESSAGES_COUNT if self._config.counts == "message" else frozenset()
         return free | {TransmitKind.SYNC} if left else free
 
+    def counts(self, kind: TransmitKind) -> bool:
+        """Whether an envelope of `kind` takes a place of the quota."""
+        return self.enabled and (self._config.counts == "segment" or kind not in _FREE_WHEN_MESSAGES_COUNT)
+
     def count(self, kind: TransmitKind) -> None:
         """Counts one envelope of `kind` that is about to leave."""
-        if not self.enabled or (self._config.counts == "message" and kind in _FREE_WHEN_MESSAGES_COUNT):
-            return
-        self._used += 1
-        self._changed = True
+        if self.counts(kind):
+            self._used += 1
+            self._changed = True
+
+    def epoch_of(self, epoch_ms: int) -> int:
+        return epoch_ms // self._config.epoch_size_ms
 
     def ephemeral_drop_reason(self, epoch_ms: int) -> EphemeralDropReason | None:
         """Why an ephemeral message may not leave now; None where it may (004, Ephemeral messages)."""
@@ -124,7 +137,7 @@ class RateLimiter:
     def _left(self, epoch_ms: int) -> int:
         """Messages of the quota that are left at this time."""
         self.advance(epoch_ms)
-        return self._quota - self._used if epoch_ms // self._config.epoch_size_ms == self._epoch else 0
+        return self._quota - self._used if self.epoch_of(epoch_ms) == self._epoch else 0
 
     def poll_persist(self) -> Records:
         """The count, where it changed since the last call."""

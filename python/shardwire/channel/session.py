@@ -31,6 +31,7 @@ from shardwire.node.clock import Clock
 from shardwire.node.protocol import ConnectionState, Node
 from shardwire.persistence.protocol import Persistence
 from shardwire.sds import Now
+from shardwire.sds.outputs import Transmit
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class Session:
         )
         meta = parts.config.envelope_meta or b""
         self._dispatcher = Dispatcher(
-            parts.node, parts.content_topic, meta, parts.encryption, self._on_dispatch_outcome
+            parts.node, parts.content_topic, meta, parts.encryption, self._may_leave, self._on_dispatch_outcome
         )
         self._reception = Reception(
             parts.content_topic,
@@ -352,6 +353,9 @@ class Session:
             # A message of a peer ends no channel.
             logger.exception("a received message raised %s", type(error).__name__)
             self.engine.count("dropped_by_error")
+
+    def _may_leave(self, transmit: Transmit) -> bool:
+        return self.engine.transmissions.may_leave(transmit, self._clock.epoch_ms())
 
     def _on_dispatch_outcome(self, outcome: DispatchOutcome) -> None:
         self.driver.post(lambda now: self.engine.on_dispatch_outcome(outcome, now))

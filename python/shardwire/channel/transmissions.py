@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import islice
 
-from shardwire.channel.dispatch import DispatchFailed, DispatchOutcome, Propagated
+from shardwire.channel.dispatch import DispatchFailed, DispatchOutcome, Late, Propagated
 from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter
@@ -26,6 +28,15 @@ DISPATCH_PAUSE_MS_MIN = 500
 DISPATCH_PAUSE_MS_MAX = 30_000
 # How soon to look again at what is overdue but held back by something that sends no signal.
 OVERDUE_RECHECK_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A transmit that was handed out: when, and in which epoch it counts."""
+
+    transmit: Transmit
+    since_ms: int
+    epoch: int
 
 
 class Transmissions:
@@ -62,8 +73,9 @@ class Transmissions:
         self._sender_id = sender_id
         self._failures_max = failures_max
         self.online = True
-        # Transmit id -> the transmit and when it was handed out, oldest first.
-        self._in_flight: OrderedDict[int, tuple[Transmit, int]] = OrderedDict()
+        # Transmit id -> what was handed out, oldest first.
+        self._in_flight: OrderedDict[int, _Flight] = OrderedDict()
+        limiter.in_flight = self._counted_in_flight
         self._paused_until_ms = 0
         self._failures_in_row = 0
         # Failed dispatches in a row of sends that have some.
@@ -89,11 +101,22 @@ class Transmissions:
                 break
             self._limiter.count(transmit.kind)
             self._count(f"dispatched_{transmit.kind.value}")
-            self._in_flight[transmit.transmit_id] = (transmit, now.monotonic_ms)
+            epoch = self._limiter.epoch_of(now.epoch_ms)
+            self._in_flight[transmit.transmit_id] = _Flight(transmit, now.monotonic_ms, epoch)
             transmits.append(transmit)
             if transmit.send_id is not None and transmit.ordinal is not None:
                 self._outgoing.on_dispatched(transmit.send_id, transmit.ordinal)
         return transmits
+
+    def may_leave(self, transmit: Transmit, epoch_ms: int) -> bool:
+        """Whether a transmit still counts in the epoch that it would leave in: committing may have taken long."""
+        flight = self._in_flight.get(transmit.transmit_id)
+        if flight is None:
+            return False
+        return not self._limiter.counts(transmit.kind) or flight.epoch == self._limiter.epoch_of(epoch_ms)
+
+    def _counted_in_flight(self) -> int:
+        return sum(self._limiter.counts(flight.transmit.kind) for flight in self._in_flight.values())
 
     def on_outcome(self, outcome: DispatchOutcome, now: Now) -> None:
         """The node said what became of a transmit; one that nobody waits for any longer is passed over."""
@@ -101,8 +124,16 @@ class Transmissions:
             return
         if isinstance(outcome, Propagated):
             self._on_propagated(outcome, now)
+        elif isinstance(outcome, Late):
+            self._on_late(outcome.transmit, now)
         else:
             self._on_failed(outcome, now)
+
+    def _on_late(self, transmit: Transmit, now: Now) -> None:
+        """Not a failure: it is offered, and counted, again; an ephemeral message, which has one try, is dropped."""
+        self._machine.handle_transmit_failed(transmit.transmit_id, now)
+        if transmit.kind is TransmitKind.EPHEMERAL and transmit.send_id is not None:
+            self._ephemerals.on_dropped(transmit.send_id, "rate_limit_approached")
 
     def _on_propagated(self, outcome: Propagated, now: Now) -> None:
         transmit = outcome.transmit
@@ -146,11 +177,11 @@ class Transmissions:
     def handle_time(self, now: Now) -> None:
         """Gives up waiting for a node that does not answer."""
         while self._in_flight:
-            transmit, since_ms = next(iter(self._in_flight.values()))
-            if since_ms + PROPAGATION_TIMEOUT_MS > now.monotonic_ms:
+            flight = next(iter(self._in_flight.values()))
+            if flight.since_ms + PROPAGATION_TIMEOUT_MS > now.monotonic_ms:
                 return
             error = f"the node said nothing of it for {PROPAGATION_TIMEOUT_MS} ms"
-            self.on_outcome(DispatchFailed(transmit, error, False), now)
+            self.on_outcome(DispatchFailed(flight.transmit, error, False), now)
 
     def take_back(self, transmits: list[Transmit], now: Now) -> None:
         """These never reached the node."""
@@ -160,11 +191,11 @@ class Transmissions:
 
     def on_stopped(self, now: Now) -> None:
         """The channel stops: what the node did not answer for is tried again after the next start."""
-        self.take_back([transmit for transmit, _ in self._in_flight.values()], now)
+        self.take_back([flight.transmit for flight in self._in_flight.values()], now)
 
     def next_wake_ms(self, now: Now) -> int | None:
         """Monotonic time at which something may leave, or is given up, without any input."""
-        due = [since_ms + PROPAGATION_TIMEOUT_MS for _, since_ms in list(self._in_flight.values())[:1]]
+        due = [flight.since_ms + PROPAGATION_TIMEOUT_MS for flight in islice(self._in_flight.values(), 1)]
         if self._paused_until_ms > now.monotonic_ms:
             due.append(self._paused_until_ms)
         if self._held_kinds(now):
