@@ -23,6 +23,7 @@ RECOVERED_COLOUR = "#1b998b"
 ACKNOWLEDGED_COLOUR = "#6c757d"
 WAIT_COLOUR = "#d9dee5"
 PARITY_COLOUR = "#f5f1e6"
+SPARK_COLOUR = "#e3f3f0"
 RECOVERED_PATH_COLOUR = "#bfe3dc"
 
 
@@ -78,7 +79,8 @@ def _draw_frame(panel: Axes, live: LiveResult, plan: DemoPlan, end_s: float, tit
     while (boundary_ms - live.began_at_ms) / 1_000 < end_s:
         [at_s] = _seconds(live, [boundary_ms])
         panel.axvline(at_s, color="#9aa3ad", linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
-        panel.text(at_s, -2.2, "new epoch", fontsize=8.5, color="#6c757d", ha="center", va="bottom", clip_on=False)
+        if at_s < 0.94 * end_s:
+            panel.text(at_s, -2.2, "new epoch", fontsize=8.5, color="#6c757d", ha="center", va="bottom", clip_on=False)
         boundary_ms += EPOCH_SIZE_MS
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
@@ -151,8 +153,8 @@ def _draw_participant(panel: Axes, live: LiveResult, receiver: str) -> None:
 def _draw_archive(panel: Axes, live: LiveResult, missing: list[int], end_s: float) -> None:
     _draw_transmissions(panel, live, LISTENER)
     # Spark begins when the archive is complete: a place of its own, beyond the time axis.
-    at_s = end_s * 1.05
-    panel.set_xlim(panel.get_xlim()[0], end_s * 1.1)
-    panel.axvspan(end_s, end_s * 1.1, color=RECOVERED_PATH_COLOUR, linewidth=0, zorder=1)
+    at_s = end_s * 1.03
+    panel.set_xlim(panel.get_xlim()[0], end_s * 1.06)
+    panel.axvspan(end_s, end_s * 1.06, color=SPARK_COLOUR, linewidth=0, zorder=1)
     panel.text(at_s, -2.2, "Spark", fontsize=8.5, color=RECOVERED_COLOUR, ha="center", va="bottom", clip_on=False)
     panel.scatter([at_s] * len(missing), missing, marker="D", s=24, color=RECOVERED_COLOUR, linewidths=0, zorder=5)

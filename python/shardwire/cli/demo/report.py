@@ -82,4 +82,4 @@ def _is_whole(message: SparkMessage, payload: bytes) -> bool:
 def _compared(found: bytes | None, expected: bytes) -> str:
     if found is None:
         return "[red]none"
-    return f"[green]{found.hex()[:12]}… equal" if found == expected else f"[red]{found.hex()[:12]}… differs"
+    return f"[green]{found.hex()[:8]}… equal" if found == expected else f"[red]{found.hex()[:8]}… differs"

@@ -26,7 +26,7 @@ SEGMENT_SIZE_BYTES_MIN = 64
 DATA_SEGMENTS_MIN = 64
 FILE_BYTES_MIN = SEGMENT_SIZE_BYTES_MIN * DATA_SEGMENTS_MIN
 # With this share of its segments an epoch, a send crosses an epoch boundary wherever in an epoch it begins.
-QUOTA_SHARE = 0.4
+QUOTA_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
