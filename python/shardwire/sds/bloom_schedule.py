@@ -63,8 +63,9 @@ class BloomSchedule:
         if message_id in self._waiting:
             self._waiting.remove(message_id)
 
-    def rebuild(self, base_sequence: int) -> None:
-        """Fills the filter with the log's entries after `base_sequence`."""
+    def rebuild(self, base_sequence: int, monotonic_ms: int) -> None:
+        """After a restart: fills the filter with the log's entries after `base_sequence`, and starts the interval."""
+        self.last_ms = monotonic_ms
         self.base_sequence = base_sequence
         self._fill([entry.message_id for entry in self._log.newest_arrivals() if entry.sequence > base_sequence])
 

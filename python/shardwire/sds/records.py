@@ -1,9 +1,9 @@
 """The stored form of a machine: records by kind and key, written as they change and read back after a restart.
 
-Every value begins with a version byte. Kinds: `sds.state` (counters), `sds.log` (one received, sent or recovered
-content), `sds.message` (original bytes for repair), `sds.unsaid` (not yet acknowledged), `sds.send`, `sds.content`
-and `sds.outgoing` (a send, the bytes and the state of one of its contents), `sds.incoming`, `sds.missing`,
-`sds.lost`, `sds.answer`, `sds.participant`.
+Every value but raw bytes begins with a version byte and ends with a checksum. Kinds: `sds.state` (counters),
+`sds.log` (one received, sent or recovered content), `sds.message` (original bytes for repair), `sds.unsaid` (not yet
+acknowledged), `sds.send`, `sds.content` and `sds.outgoing` (a send, the bytes and the state of one of its contents),
+`sds.incoming`, `sds.missing`, `sds.lost`, `sds.answer`, `sds.participant`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from shardwire._native import HistoryEntry
 from shardwire.sds.encoding import pack, unpack
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
+from shardwire.sds.outgoing_send import OutgoingSend
 
 if TYPE_CHECKING:
     from shardwire.sds.message_channel import MessageChannel
@@ -25,6 +27,7 @@ Name = tuple[str, bytes]
 
 VERSION = 1
 _VERSION_BYTE = bytes((VERSION,))
+_CHECKSUM_BYTES = 4
 _STATE = Struct("<BQQQQ")
 # version, flags, lamport, sequence, ordinal, lengths of sender, hint and the key of the send it waits in
 _LOG = Struct("<BBQQHHHH")
@@ -40,6 +43,45 @@ def text_of(key: bytes) -> str:
     return key.decode("utf-8", "surrogatepass")
 
 
+def seal(body: bytes) -> bytes:
+    """`body` with its checksum: a damaged record is told from a whole one, so that no value need be doubted."""
+    return body + crc32(body).to_bytes(_CHECKSUM_BYTES, "little")
+
+
+def unseal(data: bytes) -> bytes:
+    """What `seal` was given.
+
+    Raises:
+        ValueError: The record is damaged, or of another version.
+    """
+    body = data[:-_CHECKSUM_BYTES]
+    if not body or body[0] != VERSION or crc32(body).to_bytes(_CHECKSUM_BYTES, "little") != data[-_CHECKSUM_BYTES:]:
+        raise ValueError("a damaged record, or one of another version")
+    return body
+
+
+def seal_fields(fields: tuple[object, ...]) -> bytes:
+    return seal(_VERSION_BYTE + pack(fields))
+
+
+def _send_record(send: OutgoingSend) -> bytes:
+    return seal_fields(
+        (
+            send.number,
+            len(send.contents),
+            send.contents_needed,
+            send.dispatched,
+            send.finished,
+            send.given_up,
+            None if send.history is None else tuple(map(entry_fields, send.history)),
+            None if send.finished else send.bloom_filter,
+            send.header_left,
+            tuple(send.acknowledged.items()),
+            tuple(send.complete),
+        )
+    )
+
+
 def entry_fields(entry: HistoryEntry) -> tuple[str, bytes | None, str | None]:
     return (entry.message_id, entry.retrieval_hint, entry.sender_id)
 
@@ -52,7 +94,7 @@ def encode_log(entry: LogEntry) -> bytes:
     head = _LOG.pack(
         VERSION, flags, entry.lamport, entry.sequence, entry.ordinal, len(sender), len(hint or b""), len(waits)
     )
-    return head + sender + (hint or b"") + waits
+    return seal(head + sender + (hint or b"") + waits)
 
 
 def decode_log(message_id: str, data: bytes) -> tuple[LogEntry, str]:
@@ -61,10 +103,9 @@ def decode_log(message_id: str, data: bytes) -> tuple[LogEntry, str]:
     Raises:
         ValueError: The bytes are no record of this version.
     """
-    version, flags, lamport, sequence, ordinal, sender, hint, waits = _LOG.unpack_from(data)
+    data = unseal(data)
+    _, flags, lamport, sequence, ordinal, sender, hint, _ = _LOG.unpack_from(data)
     at = _LOG.size
-    if version != VERSION or len(data) != at + sender + hint + waits:
-        raise ValueError("no log record")
     entry = LogEntry(
         message_id,
         text_of(data[at : at + sender]),
@@ -127,7 +168,7 @@ class Records:
     def _encode_state(self) -> bytes:
         machine = self._machine
         transmission = machine.transmission
-        return (
+        return seal(
             _STATE.pack(
                 VERSION,
                 machine.lamport.timestamp,
@@ -153,7 +194,9 @@ class Records:
         changed = self._machine.acknowledgements.changed
         for message_id, unsaid in changed.items():
             self._unsaid_count += 1
-            self._put(out, "sds.unsaid", message_id, _UNSAID.pack(VERSION, self._unsaid_count) if unsaid else None)
+            self._put(
+                out, "sds.unsaid", message_id, seal(_UNSAID.pack(VERSION, self._unsaid_count)) if unsaid else None
+            )
         changed.clear()
 
     def _poll_outgoing(self, out: dict[Name, bytes | None]) -> None:
@@ -163,26 +206,7 @@ class Records:
         outgoing.new_contents.clear()
         for send_id in outgoing.changed_sends:
             send = outgoing.sends.get(send_id)
-            out["sds.send", key_of(send_id)] = (
-                None
-                if send is None
-                else _VERSION_BYTE
-                + pack(
-                    (
-                        send.number,
-                        len(send.contents),
-                        send.contents_needed,
-                        send.dispatched,
-                        send.finished,
-                        send.given_up,
-                        None if send.history is None else tuple(map(entry_fields, send.history)),
-                        send.bloom_filter if not send.finished else None,
-                        send.header_left,
-                        tuple((name, held) for name, held in send.acknowledged.items()),
-                        tuple(send.complete),
-                    )
-                )
-            )
+            out["sds.send", key_of(send_id)] = None if send is None else _send_record(send)
         outgoing.changed_sends.clear()
         for message_id in outgoing.changed_contents:
             content = outgoing.by_id.get(message_id)
@@ -193,7 +217,7 @@ class Records:
                 continue
             if content.send.finished and not content.in_flight and content.lamport:
                 out["sds.content", key] = None
-            out["sds.outgoing", key] = _VERSION_BYTE + pack(
+            out["sds.outgoing", key] = seal_fields(
                 (
                     content.send.send_id,
                     content.ordinal,
@@ -215,7 +239,7 @@ class Records:
             value = None
             if send is not None:
                 flags = send.reconstructed | send.lost << 1 | send.from_before << 2 | send.siblings_reported << 3
-                value = _VERSION_BYTE + pack(
+                value = seal_fields(
                     (
                         send.send_id,
                         send.sender_id,
@@ -233,7 +257,7 @@ class Records:
             message = missing.by_id.get(message_id)
             value = None
             if message is not None:
-                value = _VERSION_BYTE + pack((*entry_fields(message.entry), message.send.key, message.named_by))
+                value = seal_fields((*entry_fields(message.entry), message.send.key, message.named_by))
             self._put(out, "sds.missing", message_id, value)
         missing.changed.clear()
         for key, lost in incoming.gaps.lost_changed.items():
@@ -244,7 +268,7 @@ class Records:
         repair = self._machine.repair
         for message_id in repair.answers.changed:
             known = repair.answers.by_id.get(message_id)
-            value = None if known is None else _VERSION_BYTE + pack(entry_fields(known[1]))
+            value = None if known is None else seal_fields(entry_fields(known[1]))
             self._put(out, "sds.answer", message_id, value)
         repair.answers.changed.clear()
         repair.requests.changed.clear()
@@ -264,16 +288,13 @@ class Records:
         self._state = self._encode_state()
 
     def read_state(self, data: bytes) -> tuple[int, int, int, int, str, list[str]]:
-        version, lamport, base, syncs, sends = _STATE.unpack_from(data)
-        if version != VERSION:
-            raise ValueError("no state record")
+        data = unseal(data)
+        _, lamport, base, syncs, sends = _STATE.unpack_from(data)
         rest = data[_STATE.size :]
         return lamport, base, syncs, sends, rest[:16].decode(), [text_of(key) for key in rest[16:].split(b"\0")]
 
     def read_unsaid(self, data: bytes) -> int:
-        version, order = _UNSAID.unpack(data)
-        if version != VERSION:
-            raise ValueError("no unsaid record")
+        _, order = _UNSAID.unpack(unseal(data))
         self._unsaid_count = max(self._unsaid_count, order)
         return int(order)
 
@@ -281,7 +302,7 @@ class Records:
         """What `read` makes of a record, or None where that cannot be read."""
         try:
             return read(*arguments)
-        except (ValueError, TypeError, IndexError, KeyError, OverflowError, StructError):
+        except (ValueError, StructError):
             self.unreadable += 1
             return None
 
@@ -292,9 +313,7 @@ def read_fields(data: bytes, count: int) -> tuple[Any, ...]:
     Raises:
         ValueError: Another version, or another number of fields.
     """
-    if data[:1] != _VERSION_BYTE:
-        raise ValueError("unknown version")
-    fields = unpack(data[1:])
+    fields = unpack(unseal(data)[1:])
     if not isinstance(fields, tuple) or len(fields) != count:
         raise ValueError("other fields")
     return fields

@@ -20,7 +20,7 @@ Kinds = dict[str, list[tuple[str, bytes]]]
 def restore(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
     """Fills `machine`, which is new, from records grouped by kind."""
     waits = _restore_log(machine, records, kinds)
-    _restore_state(machine, records, kinds)
+    _restore_state(machine, records, kinds, now)
     _restore_incoming(machine, records, kinds, waits, now)
     _restore_unsaid(machine, records, kinds, now)
     _restore_outgoing(machine, records, kinds, now)
@@ -50,7 +50,7 @@ def _restore_log(machine: MessageChannel, records: Records, kinds: Kinds) -> dic
     return waits
 
 
-def _restore_state(machine: MessageChannel, records: Records, kinds: Kinds) -> None:
+def _restore_state(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
     base = 0
     for _, data in kinds.get("sds.state", ()):
         state = records.attempt(records.read_state, data)
@@ -62,7 +62,7 @@ def _restore_state(machine: MessageChannel, records: Records, kinds: Kinds) -> N
             transmission.send_count = sends
             transmission.nonce = nonce
             machine.heads.restore(machine.log.entries[name] for name in heads if name in machine.log.entries)
-    machine.bloom.rebuild(base)
+    machine.bloom.rebuild(base, now.monotonic_ms)
 
 
 def _restore_incoming(

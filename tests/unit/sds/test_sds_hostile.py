@@ -1,0 +1,345 @@
+"""Bytes from an enemy: no exception, and every limit holds."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from sds_exchange import LOGOS, Exchange, Party, at, hint_of, quiet_sync
+
+from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.errors import ConfigError
+from shardwire.sds import ContentReceived, EphemeralReceived, MessageDropped, SenderIdConflict, TransmitKind
+from shardwire.sds.gaps import UNKNOWN_PER_MESSAGE_MAX
+from shardwire.sds.heads import HEADS_MAX
+from shardwire.sds.identity import MESSAGE_ID_LENGTH_MAX, split_content_id
+from shardwire.sds.participants import PARTICIPANTS_MAX
+from shardwire.sds.repair import ORIGINAL_BYTES_MAX, REPAIR_BUFFER_MAX
+
+SMALL = replace(
+    LOGOS.sds,
+    incoming_buffer_messages_max=50,
+    missing_messages_max=60,
+    log_messages_max=100,
+    outgoing_buffer_messages_max=8,
+)
+
+
+def message(
+    number: int,
+    *,
+    sender: str = "mallory",
+    content: bytes | None = b"0/1/1|text",
+    message_id: str | None = None,
+    history: list[HistoryEntry] | None = None,
+    requests: list[HistoryEntry] | None = None,
+    lamport: int | None = 1_760_000_000_000,
+    bloom: bytes | None = None,
+) -> bytes:
+    return SdsMessage(
+        sender_id=sender,
+        message_id=f"{number:032x}.0" if message_id is None else message_id,
+        channel_id="room",
+        lamport_timestamp=lamport,
+        causal_history=history or [],
+        bloom_filter=bloom,
+        repair_request=requests or [],
+        content=content,
+    ).encode()
+
+
+def hear(party: Party, data: bytes, monotonic_ms: int = 0) -> None:
+    party.machine.handle_message(data, at(monotonic_ms))
+    party.drain(at(monotonic_ms))
+
+
+def test_random_and_mutated_bytes_raise_nothing() -> None:
+    rng = random.Random(1)
+    alice, bob = Party("alice"), Party("bob")
+    exchange = Exchange([alice, bob], loss=0.3)
+    for number in range(20):
+        rng.choice([alice, bob]).send(f"m{number}", at(exchange.now_ms), 2, 3)
+        exchange.run(exchange.now_ms + 500)
+    seen = [transmit.payload for transmit in alice.transmitted + bob.transmitted]
+    victim = Party("carol", sds=SMALL)
+    for step in range(3_000):
+        if rng.random() < 0.2:
+            data = rng.randbytes(rng.randrange(200))
+        else:
+            mutated = bytearray(rng.choice(seen))
+            for _ in range(rng.randrange(1, 6)):
+                mutated[rng.randrange(len(mutated))] = rng.randrange(256)
+            data = bytes(mutated[: rng.randrange(len(mutated) + 1)] if rng.random() < 0.2 else mutated)
+        victim.machine.handle_message(data, at(step), rng.choice([None, b"", rng.randbytes(32), bytes(1_000)]))
+        while (event := victim.machine.poll_event()) is not None:
+            if isinstance(event, ContentReceived):
+                victim.machine.handle_content_placed(
+                    event.message_id, event.sender_id, event.send_id or event.message_id, 0, 1, 1, at(step)
+                )
+                victim.machine.handle_send_reconstructed(
+                    event.sender_id, event.send_id or event.message_id, 1, at(step)
+                )
+        while victim.machine.poll_transmit(at(step)) is not None:
+            pass
+        victim.machine.poll_persist()
+        victim.machine.handle_timeout(at(step))
+        stats = victim.machine.stats()
+        assert stats["log"] <= 100 + 50
+        assert stats["incoming_contents"] <= 50
+        assert stats["missing"] <= 60
+        assert stats["lost"] <= 60
+
+
+def test_a_history_of_a_hundred_thousand_entries_is_bounded() -> None:
+    bob = Party("bob")
+    history = [HistoryEntry(f"{number:032x}.0") for number in range(1, 100_001)]
+    hear(bob, message(0, history=history))
+    stats = bob.machine.stats()
+    assert stats["missing"] == UNKNOWN_PER_MESSAGE_MAX
+    assert stats["incoming_contents"] == 1
+    for sync in range(1, 30):
+        hear(bob, message(0, message_id=f"sync-{sync}", content=None, history=history[sync * 900 : sync * 900 + 1_000]))
+    assert bob.machine.stats()["missing"] <= LOGOS.sds.missing_messages_max
+
+
+def test_ids_of_a_megabyte_are_dropped() -> None:
+    bob = Party("bob")
+    hear(bob, message(0, message_id="x" * (1 << 20)))
+    hear(bob, message(1, sender="y" * (1 << 20)))
+    assert bob.of(MessageDropped) == [MessageDropped("over-limit")] * 2
+    hear(bob, message(2, history=[HistoryEntry("z" * (1 << 20)), HistoryEntry("a", bytes(1 << 20), "b" * (1 << 20))]))
+    (entry,) = bob.machine.missing()
+    assert entry == HistoryEntry("a")
+    hear(bob, message(3, message_id="i" * MESSAGE_ID_LENGTH_MAX))
+    hear(bob, message(4, message_id="i" * (MESSAGE_ID_LENGTH_MAX + 1)))
+    assert bob.of(MessageDropped)[-1:] == [MessageDropped("over-limit")]
+    assert len(bob.of(ContentReceived)) == 2
+
+
+def test_one_flooding_sender_loses_its_own_entries_first() -> None:
+    bob = Party("bob", sds=SMALL)
+    honest = HistoryEntry(f"{7:032x}.0", bytes(32), "alice")
+    hear(bob, message(1, sender="alice", history=[honest]))
+    for number in range(2, 40):
+        flood = [HistoryEntry(f"{number * 1000 + place:032x}.0") for place in range(20)]
+        hear(bob, message(number, message_id=f"sync-{number}", content=None, history=flood))
+    assert honest in bob.machine.missing()
+    assert bob.machine.stats()["missing"] == 60
+
+
+def test_a_full_incoming_buffer_lets_the_oldest_go_and_loses_nothing() -> None:
+    bob = Party("bob", sds=SMALL)
+    for number in range(1, 80):
+        cause = [HistoryEntry(f"{number + 5000:032x}.0", None, "alice")]
+        hear(bob, message(number, sender="alice", content=b"0/1/1|m%d" % number, history=cause))
+    assert bob.delivered == [f"m{number}" for number in range(1, 30)]
+    assert bob.machine.stats()["incoming_contents"] == 50
+
+
+def test_incomplete_sends_that_fill_the_buffer_are_not_acknowledged_beyond_it() -> None:
+    bob = Party("bob", sds=SMALL)
+    for number in range(1, 80):
+        hear(bob, message(number, content=b"0/2/2|m%d" % number))
+    assert len(bob.of(ContentReceived)) == 50
+    assert bob.of(MessageDropped) == [MessageDropped("over-limit")] * 29
+    assert bob.machine.stats()["unsaid_acknowledgements"] <= 50
+
+
+def test_histories_that_name_each_other_do_not_wait_for_ever() -> None:
+    bob = Party("bob", sync=quiet_sync())
+    one, two = f"{1:032x}.0", f"{2:032x}.0"
+    hear(bob, message(1, content=b"0/1/1|one", history=[HistoryEntry(two)]))
+    hear(bob, message(2, content=b"0/1/1|two", history=[HistoryEntry(one)]))
+    assert bob.delivered == []
+    bob.machine.handle_timeout(at(2 * LOGOS.sds.timeout_for_lost_messages_ms))
+    bob.drain(at(2 * LOGOS.sds.timeout_for_lost_messages_ms))
+    assert sorted(bob.delivered) == ["one", "two"]
+
+
+def test_a_repair_flood_is_bounded() -> None:
+    bob = Party("bob")
+    for number in range(1, 2_001):
+        hear(bob, message(number, content=b"0/1/1|m%d" % number))
+    for start in range(0, 2_000, 100):
+        wanted = [HistoryEntry(f"{number:032x}.0", None, "carol") for number in range(start + 1, start + 101)]
+        hear(bob, message(0, message_id=f"sync-{start}", content=None, requests=wanted, sender="eve"))
+    assert bob.machine.stats()["repair_answers"] <= REPAIR_BUFFER_MAX
+    history = [HistoryEntry(f"{number:032x}.0", None, "carol") for number in range(10_000, 20_000)]
+    for start in range(0, 10_000, 1_000):
+        hear(bob, message(0, message_id=f"s-{start}", content=None, history=history[start : start + 1_000]))
+    bob.machine.handle_timeout(at(119_000))
+    assert bob.machine.stats()["repair_requests"] <= REPAIR_BUFFER_MAX
+
+
+def test_original_bytes_are_bounded() -> None:
+    bob = Party("bob")
+    for number in range(40):
+        hear(bob, message(number, content=b"0/1/1|%d|" % number + bytes(1 << 20)))
+    kept = bob.machine.repair.originals.by_id
+    assert sum(map(len, kept.values())) <= ORIGINAL_BYTES_MAX
+    assert f"{39:032x}.0" in kept
+    assert f"{0:032x}.0" not in kept
+
+
+def test_forged_senders_are_bounded() -> None:
+    bob = Party("bob")
+    for number in range(PARTICIPANTS_MAX + 100):
+        bob.machine.handle_message(message(number, sender=f"s{number}", message_id="x", content=None), at(number))
+        bob.machine.poll_event()
+    assert bob.machine.stats()["participants"] == PARTICIPANTS_MAX
+
+
+def test_heads_are_bounded() -> None:
+    bob = Party("bob")
+    for number in range(HEADS_MAX + 50):
+        hear(bob, message(number, sender=f"s{number}", content=b"0/1/1|m%d" % number))
+    assert len(bob.machine.heads.by_key) == HEADS_MAX
+
+
+@pytest.mark.parametrize("lamport", [(1 << 64) - 1, (1 << 63), 1_760_000_000_000 + 10**9])
+def test_lamport_far_in_the_future_is_capped(lamport: int) -> None:
+    bob = Party("bob")
+    for number in range(5):
+        hear(bob, message(number, lamport=lamport))
+    limit = at(0).epoch_ms + LOGOS.sds.max_lamport_skew_ms
+    assert bob.machine.lamport_timestamp <= limit
+    bob.send("mine", at(10))
+    (mine,) = [transmit for transmit in bob.drain(at(10)) if transmit.kind is TransmitKind.FIRST]
+    decoded = SdsMessage.decode(mine.payload)
+    assert decoded is not None
+    assert (decoded.lamport_timestamp or 0) <= limit + 6
+
+
+def test_a_filter_of_another_size_says_nothing() -> None:
+    alice = Party("alice", sync=quiet_sync())
+    alice.send("hello", at(0))
+    alice.drain(at(0))
+    for bloom in (b"", b"\xff", b"\xff" * 128, b"\xff" * 18_753):
+        hear(alice, message(0, message_id=f"sync-{len(bloom)}", content=None, bloom=bloom))
+    assert alice.machine.stats()["outgoing_unacknowledged"] == 1
+    assert not any(type(event).__name__.startswith("ContentPossibly") for event in alice.events)
+
+
+def test_two_senders_that_claim_one_send_id_are_two_sends() -> None:
+    bob = Party("bob")
+    send_id = f"{9:032x}"
+    hear(bob, message(0, sender="mallory", message_id=f"{send_id}.1", content=b"1/2/2|forged"))
+    hear(bob, message(0, sender="alice", message_id=f"{send_id}.0", content=b"0/2/2|real"))
+    hear(bob, message(0, sender="alice", message_id=f"{send_id}.2", content=b"1/2/2|real"))
+    assert bob.delivered == ["real"]
+
+
+def test_another_content_under_a_known_id_is_handed_up_while_its_send_is_open() -> None:
+    bob = Party("bob")
+    hear(bob, message(1, content=b"0/2/2|forged"))
+    hear(bob, message(1, content=b"0/2/2|real"))
+    assert [event.content for event in bob.of(ContentReceived)] == [b"0/2/2|forged", b"0/2/2|real"]  # type: ignore[attr-defined]
+    assert bob.machine.stats()["incoming_contents"] == 1
+
+
+def test_our_own_messages_are_ignored_and_an_impostor_is_told() -> None:
+    alice, bob = Party("alice"), Party("bob")
+    bob.send("from bob", at(0))
+    for transmit in bob.drain(at(0)):
+        hear(alice, transmit.payload)
+    alice.send("hello", at(0))
+    alice.machine.send_ephemeral("e" * 32, b"0/1/1|typing", at(0))
+    alice.drain(at(0))
+    alice.drain(at(2_000))
+    assert {transmit.kind for transmit in alice.transmitted} >= {TransmitKind.SYNC, TransmitKind.EPHEMERAL}
+    for transmit in alice.transmitted:
+        hear(alice, transmit.payload, 2_000)
+    assert alice.of(SenderIdConflict) == []
+    assert alice.of(EphemeralReceived) == []
+    again = alice.restarted(at(3_000))
+    for transmit in alice.transmitted:
+        if transmit.kind is not TransmitKind.EPHEMERAL:
+            hear(again, transmit.payload, 3_000)
+    assert again.of(SenderIdConflict) == []
+    hear(alice, message(5, sender="alice"), 2_000)
+    assert alice.of(SenderIdConflict) == [SenderIdConflict(f"{5:032x}.0")]
+
+
+def test_other_channels_are_isolated() -> None:
+    bob = Party("bob")
+    data = SdsMessage(
+        sender_id="alice", message_id="m", channel_id="lobby", lamport_timestamp=1, content=b"0/1/1|x"
+    ).encode()
+    hear(bob, data)
+    assert bob.of(MessageDropped) == [MessageDropped("other-channel")]
+    assert bob.machine.stats()["participants"] == 0
+
+
+def test_ephemeral_messages_leave_no_trace_and_come_once() -> None:
+    alice, bob = Party("alice"), Party("bob")
+    message_id = alice.machine.send_ephemeral("e" * 32, b"0/1/1|typing", at(0))
+    (transmit,) = alice.drain(at(0))
+    for _ in range(2):
+        hear(bob, transmit.payload)
+    assert bob.of(EphemeralReceived) == [EphemeralReceived(message_id, "alice", b"0/1/1|typing")]
+    assert bob.machine.stats()["log"] == 0
+    assert bob.machine.acknowledgements.due_ms is None
+    assert alice.machine.stats()["outgoing_unacknowledged"] == 0
+    decoded = SdsMessage.decode(transmit.payload)
+    assert decoded is not None
+    assert (decoded.lamport_timestamp, decoded.causal_history, decoded.bloom_filter) == (None, (), None)
+
+
+def test_the_header_limit_holds_for_every_kind() -> None:
+    for header_bytes_max in (1_300, 2_000, 24_000):
+        group = [Party(name, header_bytes_max=header_bytes_max) for name in ("alice", "bob")]
+        exchange = Exchange(group, loss=0.3, seed=header_bytes_max)
+        for number in range(120):
+            group[number % 2].send(f"m{number}", at(exchange.now_ms))
+            if number % 17 == 0:
+                exchange.run(exchange.now_ms + 900)
+        exchange.run(exchange.now_ms + 200_000)
+        for party in group:
+            for transmit in party.transmitted:
+                decoded = SdsMessage.decode(transmit.payload)
+                assert decoded is not None
+                assert len(transmit.payload) - len(decoded.content or b"") <= header_bytes_max
+        assert {transmit.kind for party in group for transmit in party.transmitted} >= {
+            TransmitKind.SYNC,
+            TransmitKind.RETRANSMISSION,
+        }
+
+
+def test_mistakes_of_the_user_are_refused_at_once() -> None:
+    alice = Party("alice")
+    machine = alice.machine
+    for send_id in ("short", "G" * 32, "A" * 32):
+        with pytest.raises(ConfigError, match="32 lower-case hex"):
+            machine.send(send_id, [b"x"], at(0), contents_needed=1)
+    for contents, needed in (([], 1), ([b"x"], 2), ([b"x"], 0)):
+        with pytest.raises(ConfigError, match="contents"):
+            machine.send("a" * 32, contents, at(0), contents_needed=needed)
+    with pytest.raises(ConfigError, match="empty"):
+        machine.send("a" * 32, [b"x", b""], at(0), contents_needed=1)
+    machine.send("a" * 32, [b"x"], at(0), contents_needed=1)
+    with pytest.raises(ConfigError, match="in use"):
+        machine.send("a" * 32, [b"x"], at(0), contents_needed=1)
+    with pytest.raises(ConfigError, match="header_bytes_max"):
+        Party("alice", header_bytes_max=100)
+    for name in ("", "x" * 300):
+        with pytest.raises(ConfigError, match="sender_id"):
+            Party(name)
+    assert hint_of(b"")
+
+
+def test_ids_that_name_a_send() -> None:
+    send_id = "0" * 32
+    assert split_content_id(f"{send_id}.0") == (send_id, 0)
+    assert split_content_id(f"{send_id}.255") == (send_id, 255)
+    for other in (
+        "",
+        send_id,
+        f"{send_id}.",
+        f"{send_id}.00",
+        f"{send_id}.-1",
+        f"{send_id}.٣",
+        f"{send_id}.12345",
+        "a" * 64,
+    ):
+        assert split_content_id(other) is None

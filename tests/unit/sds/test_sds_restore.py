@@ -1,0 +1,168 @@
+"""A machine restored from its records goes on as the one that wrote them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from sds_exchange import LOGOS, Exchange, Party, at, hint_of, quiet_sync
+
+from shardwire._native import SdsMessage
+from shardwire.sds import ContentAcknowledged, SendAcknowledged, TransmitKind
+from shardwire.sds.encoding import pack, unpack
+
+CONTENT_KINDS = frozenset({TransmitKind.FIRST, TransmitKind.FURTHER})
+
+
+def busy_exchange(seed: int, loss: float = 0.3) -> Exchange:
+    group = [Party(name, seed=seed, delivered_when=2) for name in ("alice", "bob", "carol")]
+    exchange = Exchange(group, seed=seed, loss=loss, duplicate=0.1, delay_ms=(5, 400))
+    rng = random.Random(seed)
+    for step in range(40):
+        needed, count = rng.choice([(1, 1), (4, 6)])
+        rng.choice(group).send(f"m{step}", at(exchange.now_ms), needed, count)
+        exchange.run(exchange.now_ms + rng.randint(0, 900))
+    return exchange
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_restored_machine_gives_the_same_bytes_for_the_same_input(seed: int) -> None:
+    exchange = busy_exchange(seed)
+    bob = exchange.party("bob")
+    now = at(exchange.now_ms)
+    bob.drain(now)
+    twin = bob.restarted(now)
+    assert twin.machine.records.unreadable == 0
+    foreign = exchange.party("carol")
+    foreign.send("foreign", now)
+    payloads = [transmit.payload for transmit in foreign.drain(now) if transmit.kind in CONTENT_KINDS]
+    out = []
+    for party in (bob, twin):
+        machine = party.machine
+        encoded = []
+        party.send("first", now, 2, 3)
+        while (transmit := machine.poll_transmit(now, CONTENT_KINDS)) is not None:
+            encoded.append(transmit.payload)
+        for payload in payloads:
+            machine.handle_message(payload, now, hint_of(payload))
+        party.send("second", now)
+        while (transmit := machine.poll_transmit(now, CONTENT_KINDS)) is not None:
+            encoded.append(transmit.payload)
+        events = []
+        while (event := machine.poll_event()) is not None:
+            events.append(event)
+        for name, value in machine.poll_persist().items():
+            if value is None:
+                party.records.pop(name, None)
+            else:
+                party.records[name] = value
+        missing = sorted(entry.message_id for entry in machine.missing())
+        out.append((encoded, events, missing, machine.bloom.filter.to_bytes(), machine.stats()["log"]))
+    assert out[0] == out[1]
+    differing = {
+        name
+        for name in bob.records.keys() | twin.records.keys()
+        if bob.records.get(name) != twin.records.get(name) and name[0] not in {"sds.unsaid"}
+    }
+    assert differing == set()
+    assert {name for name in bob.records if name[0] == "sds.unsaid"} == {
+        name for name in twin.records if name[0] == "sds.unsaid"
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_crashes_lose_and_repeat_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    sds = replace(LOGOS.sds, max_retransmissions=12)
+    exchange = Exchange(
+        [Party(name, seed=seed, sds=sds, delivered_when=2) for name in ("alice", "bob", "carol")],
+        seed=seed,
+        loss=0.2,
+        delay_ms=(5, 400),
+    )
+    said: dict[str, str] = {}
+    for step in range(40):
+        party = rng.choice(exchange.parties)
+        text = f"m{step}"
+        said[text] = party.name
+        needed, count = rng.choice([(1, 1), (3, 4)])
+        party.send(text, at(exchange.now_ms), needed, count)
+        exchange.run(exchange.now_ms + rng.randint(0, 900))
+        if rng.random() < 0.3:
+            crashed = rng.choice(exchange.parties)
+            exchange.replace_party(crashed.restarted(at(exchange.now_ms), seed=step + 100))
+    exchange.run(exchange.now_ms + 900_000)
+    for party in exchange.parties:
+        own = {text for text, by in said.items() if by == party.name}
+        assert sorted(party.delivered) == sorted(set(said) - own)
+        assert party.machine.pending_sends() == ()
+
+
+def test_queue_attempts_and_acknowledgements_survive() -> None:
+    alice, bob = Party("alice", sync=quiet_sync(), delivered_when=2), Party("bob", sync=quiet_sync())
+    exchange = Exchange([alice, bob], lose=lambda name, transmit: transmit.ordinal == 1)
+    send_id = alice.send("large", at(0), needed=2, count=2)
+    exchange.run(30_000)
+    attempts = alice.count(TransmitKind.RETRANSMISSION)
+    assert attempts >= 2
+    queued = alice.send("queued", at(30_000))
+    for name, value in alice.machine.poll_persist().items():
+        alice.records.pop(name, None) if value is None else alice.records.update({name: value})
+    again = alice.restarted(at(30_000))
+    assert again.machine.pending_sends() == (send_id, queued)
+    assert again.machine.stats()["outgoing_queued"] == 1
+    assert again.machine.lamport_timestamp >= alice.machine.lamport_timestamp
+    exchange.replace_party(again)
+    exchange.lose = None
+    exchange.run(60_000)
+    assert bob.delivered == ["large", "queued"]
+    numbers = [transmit.attempt for transmit in again.transmitted if transmit.message_id == f"{send_id}.1"]
+    assert numbers[0] > 1
+    # Bob's acknowledgement of content 0 came before the crash: it is not told twice.
+    told = [event for event in again.of(ContentAcknowledged) if event.message_id == f"{send_id}.0"]  # type: ignore[attr-defined]
+    assert told == []
+    assert SendAcknowledged(send_id, "bob") in again.events
+
+
+def test_lamport_goes_on_above_what_was_sent() -> None:
+    alice = Party("alice", sync=quiet_sync())
+    alice.send("one", at(0))
+    (first,) = alice.drain(at(0))
+    sent = SdsMessage.decode(first.payload)
+    # The clock stepped back while it was down.
+    again = alice.restarted(at(0))
+    again.send("two", at(0))
+    second = SdsMessage.decode(again.drain(at(0))[0].payload)
+    assert sent is not None
+    assert second is not None
+    assert (second.lamport_timestamp or 0) > (sent.lamport_timestamp or 0)
+
+
+def test_unreadable_records_are_counted_and_passed_over() -> None:
+    exchange = busy_exchange(3)
+    bob = exchange.party("bob")
+    rng = random.Random(5)
+    for _ in range(200):
+        records = dict(bob.records)
+        for name in rng.sample(sorted(records), 5):
+            value = bytearray(records[name])
+            if value and rng.random() < 0.7:
+                value[rng.randrange(len(value))] ^= 1 << rng.randrange(8)
+            else:
+                value = value[: rng.randrange(len(value) + 1)]
+            records[name] = bytes(value)
+        other = Party("bob", now=at(exchange.now_ms), records=records)
+        other.machine.poll_persist()
+        other.machine.handle_timeout(at(exchange.now_ms + 1_000_000))
+
+
+def test_encoding_takes_back_what_it_gave_and_refuses_the_rest() -> None:
+    values = (None, 0, 1, -5, 1 << 70, "тест", b"\0\xff", ("a", (b"", ()), None))
+    for value in values:
+        assert unpack(pack(value)) == value
+    for junk in (b"", b"\x05\x02\x01", b"\x03\x05ab", b"\x09\x01", pack(1) + b"\0", b"\x05\x01" * 20):
+        with pytest.raises(ValueError, match=r"."):
+            unpack(junk)
+    with pytest.raises(TypeError):
+        pack(1.5)
