@@ -4,16 +4,63 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig
 from shardwire.encryption.protocol import Encryption
+from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent, MessageReceivedEvent
 from shardwire.node import MemoryNetwork, MemoryNode, MessageEnvelope, NetworkConditions, NodeConfig, run_virtual
+from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 
 TOPIC = "/shardwire/1/test/proto"
 CHANNEL = "channel"
+
+
+class Disk:
+    """What survives a crash. Each mount is a `Persistence` until its power is cut; then it stores nothing more."""
+
+    def __init__(self) -> None:
+        self.records: dict[RecordName, bytes] = {}
+        self.fails_with: PersistenceError | None = None
+        self.commits = 0
+
+    def mount(self) -> Mount:
+        return Mount(self)
+
+    def of_kind(self, kind: str) -> list[bytes]:
+        return [value for (name, _), value in sorted(self.records.items()) if name == kind]
+
+
+class Mount:
+    """A disk as one life of a process sees it."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._is_on = True
+
+    def cut_power(self) -> None:
+        self._is_on = False
+
+    def load(self, channel_id: str) -> ChannelState | None:
+        return ChannelState(dict(self._disk.records)) if self._disk.records else None
+
+    def commit(self, channel_id: str, changes: Changes) -> None:
+        if not self._is_on:
+            raise PersistenceError("the power is cut")
+        if self._disk.fails_with is not None:
+            raise self._disk.fails_with
+        self._disk.commits += 1
+        for name, value in changes.records.items():
+            if value is None:
+                self._disk.records.pop(name, None)
+            else:
+                self._disk.records[name] = value
+
+    def close(self) -> None:
+        """Nothing to release."""
 
 
 class World:
@@ -25,6 +72,9 @@ class World:
         self.channels: dict[str, ReliableChannel] = {}
         self.received: dict[str, list[MessageReceivedEvent]] = {}
         self.events: dict[str, list[ChannelEvent]] = {}
+        self.disks: dict[str, Disk] = {}
+        self._mounts: dict[str, Mount] = {}
+        self._lives = 0
         self._seed = seed
 
     async def node(self, name: str, config: NodeConfig | None = None) -> MemoryNode:
@@ -43,15 +93,27 @@ class World:
         channel_id: str = CHANNEL,
         listen: bool = True,
         node_config: NodeConfig | None = None,
+        on_disk: bool = False,
     ) -> ReliableChannel:
-        """A channel of `name`, which records its received messages and its events."""
+        """A channel of `name`, which records its received messages and its events; on its disk where asked to."""
+        config = config or ChannelConfig.logos()
+        if on_disk:
+            self._mounts[name] = self.disks.setdefault(name, Disk()).mount()
+            config = replace(config, sds=replace(config.sds, persistence=self._mounts[name]))
         memory_node = await self.node(node or name, node_config)
-        rng = random.Random(f"{self._seed} {name} {len(self.channels)}")
+        self._lives += 1
+        rng = random.Random(f"{self._seed} {name} {self._lives}")
         channel = await create_reliable_channel(memory_node, channel_id, TOPIC, name, encryption, config, rng=rng)
         self.channels[name if channel_id == CHANNEL else f"{name}/{channel_id}"] = channel
         if listen:
             self.listen(name, channel)
         return channel
+
+    async def crash(self, name: str) -> None:
+        """Ends the life of a channel on a disk, and of its node, as a power cut does."""
+        self._mounts[name].cut_power()
+        await self.nodes.pop(name).stop()
+        await close_channel(self.channels.pop(name))
 
     def listen(self, name: str, channel: ReliableChannel) -> None:
         received = self.received.setdefault(name, [])

@@ -7,6 +7,7 @@ commit covers them all.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -93,10 +94,12 @@ class Driver:
         self._room.set()
         self._wake = asyncio.Event()
         self._uncommitted = Changes()
+        # What waits for a commit that succeeds, oldest first.
+        self._unfinished: list[Collected] = []
         self._commit_failures = 0
         self._last_received_ms = -(1 << 62)
         self._flushes: list[asyncio.Future[None]] = []
-        self._closing = False
+        self._closed = asyncio.Event()
         self._ended = False
         self._process_task_min_elapse_ms = process_task_min_elapse_ms
 
@@ -118,7 +121,7 @@ class Driver:
         self._wake.set()
 
     async def flush(self) -> None:
-        """Returns when everything posted before is applied and durable."""
+        """Returns when everything posted before is applied, and durable unless the persistence fails."""
         if self._ended:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -139,11 +142,14 @@ class Driver:
             self._wake.clear()
             flushes = [] if len(self._inputs) > INPUTS_PER_CYCLE_MAX else self._take_flushes()
             self._apply_inputs()
-            closing = self._closing
-            await self._commit_and_carry_out(closing)
+            closing = self._closed.is_set()
+            await self._commit_and_carry_out()
             self._resolve(flushes)
-            if closing and not self._inputs:
+            if closing and (self._commit_failures or not self._inputs):
                 return
+            if self._commit_failures:
+                await self._pause()
+                continue
             if self._inputs or self._flushes or self._received_due():
                 # Others must run between two cycles, or a busy driver would starve the node it serves.
                 await asyncio.sleep(0)
@@ -152,7 +158,7 @@ class Driver:
 
     def close(self) -> None:
         """Ends `run`; what is received and not yet processed is as if lost."""
-        self._closing = True
+        self._closed.set()
         self._received.clear()
         self._room.set()
         self._wake.set()
@@ -192,31 +198,33 @@ class Driver:
         elapsed_ms = self._clock.monotonic_ms() - self._last_received_ms
         return elapsed_ms >= self._process_task_min_elapse_ms
 
-    async def _commit_and_carry_out(self, closing: bool) -> None:
-        collected = self._engine.collect(self.now())
-        self._uncommitted.merge(collected.changes.records)
-        while self._uncommitted:
+    async def _commit_and_carry_out(self) -> None:
+        # While commits fail nothing new is encoded: it could not leave, and would count against the rate limit.
+        self._unfinished.append(self._engine.collect(self.now(), may_transmit=self._commit_failures == 0))
+        self._uncommitted.merge(self._unfinished[-1].changes.records)
+        if self._uncommitted:
             try:
                 await self._writer.commit(self._uncommitted)
             except PersistenceError as error:
-                self._on_commit_failed(error, collected)
-                if closing or self._closing:
-                    return
-                await asyncio.sleep(self._commit_pause_ms() / 1000)
-                self._uncommitted.merge(self._engine.collect_changes().records)
-            else:
-                self._uncommitted = Changes()
-                self._commit_failures = 0
-        self._carry_out(collected)
+                self._on_commit_failed(error)
+                return
+        self._uncommitted = Changes()
+        self._commit_failures = 0
+        unfinished, self._unfinished = self._unfinished, []
+        for collected in unfinished:
+            self._carry_out(collected)
 
-    def _on_commit_failed(self, error: PersistenceError, collected: Collected) -> None:
-        """Callers of `send` hear of it; nothing that this commit covers leaves or is handed over before it succeeds."""
+    def _on_commit_failed(self, error: PersistenceError) -> None:
+        """Callers of `send` hear of it; what this commit covers leaves or is handed over once a later one succeeds."""
         self._commit_failures += 1
         logger.error("state cannot be stored, nothing is sent or delivered meanwhile: %s", error)
-        self._engine.on_commit_failed(collected, error, self.now())
+        self._engine.on_commit_failed(self._unfinished[-1], error, self.now())
 
-    def _commit_pause_ms(self) -> int:
-        return min(COMMIT_PAUSE_MS_MAX, COMMIT_PAUSE_MS_MIN << min(self._commit_failures - 1, 10))
+    async def _pause(self) -> None:
+        """Waits before the next commit after one that failed, unless the channel closes."""
+        pause_ms = min(COMMIT_PAUSE_MS_MAX, COMMIT_PAUSE_MS_MIN << min(self._commit_failures - 1, 10))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._closed.wait(), pause_ms / 1000)
 
     async def _sleep(self) -> None:
         now = self.now()

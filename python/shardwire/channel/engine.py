@@ -185,10 +185,10 @@ class Engine:
 
     # --- outputs ---
 
-    def collect(self, now: Now) -> Collected:
+    def collect(self, now: Now, *, may_transmit: bool = True) -> Collected:
         """Polls transmits as far as the rate limit and the node allow, then everything that must become durable."""
         self.submissions.register_waiting(now)
-        transmits = self.transmissions.poll(now) if self.active else []
+        transmits = self.transmissions.poll(now) if self.active and may_transmit else []
         delivery = self.deliveries.begin() if self.may_hand_over() else None
         self._settle(now)
         self._events += self.outgoing.poll_events()

@@ -1,0 +1,280 @@
+"""What a channel on a disk keeps when its process dies: sends, outcomes, partial messages, deliveries, rate count."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from channel_world import CHANNEL, TOPIC, World, run_world
+
+from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.channel.records import DELIVERY, HANDOVER, PAYLOAD
+from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, SdsConfig, SegmentationConfig
+from shardwire.errors import ConfigError, PersistenceError
+from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSentEvent
+from shardwire.node import MemoryNetwork, NetworkConditions
+from shardwire.persistence import SqlitePersistence
+
+
+def test_a_returned_send_survives_a_crash_before_it_left() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", on_disk=True)
+        world.nodes["alice"].go_offline()
+        await asyncio.sleep(1)
+        request_id = await alice.send(b"durable")
+        await world.crash("alice")
+        await world.join("bob")
+        alice = await world.join("alice", on_disk=True)
+        assert [entry.request_id for entry in alice.pending()] == [request_id]
+        assert await alice.delivered(request_id) == {"bob"}
+
+    assert run_world(scenario).messages("bob") == [b"durable"]
+
+
+def test_delivered_comes_after_a_restart_under_the_same_id() -> None:
+    request_ids: list[str] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", on_disk=True)
+        await world.node("bob")
+        request_ids.append(await alice.send(b"x"))
+        await asyncio.sleep(1)
+        assert len(world.of("alice", MessageSentEvent)) == 1
+        await world.crash("alice")
+        alice = await world.join("alice", on_disk=True)
+        await world.join("bob")
+        assert await alice.delivered(request_ids[0]) == {"bob"}
+        await asyncio.sleep(1)
+        await world.crash("alice")
+        alice = await world.join("alice", on_disk=True)
+        assert await alice.delivered(request_ids[0], timeout_ms=1) == {"bob"}
+        await asyncio.sleep(1)
+
+    world = run_world(scenario)
+    assert [event.request_id for event in world.of("alice", MessageDeliveredEvent)] == request_ids
+    assert [event.request_id for event in world.of("alice", MessageSentEvent)] == request_ids
+    assert world.messages("bob") == [b"x"]
+
+
+def test_an_outcome_nobody_was_told_is_told_after_the_restart() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", on_disk=True, listen=False)
+        told = asyncio.Event()
+
+        async def never_returns(event: object) -> None:
+            told.set()
+            await asyncio.Event().wait()
+
+        alice.on_message_delivered(never_returns)
+        await world.join("bob")
+        await alice.send(b"x")
+        await told.wait()
+        await asyncio.sleep(1)
+        await world.crash("alice")
+        await world.join("alice", on_disk=True)
+        await asyncio.sleep(1)
+
+    world = run_world(scenario)
+    assert len(world.of("alice", MessageDeliveredEvent)) == 1
+    assert world.of("alice", MessageSentEvent) == []
+
+
+@pytest.mark.parametrize(
+    ("redelivery", "expected"),
+    [
+        ("at-least-once", [(b"1", True), (b"2", False)]),
+        ("at-most-once", [(b"2", False)]),
+    ],
+)
+def test_a_crash_during_a_hand_over(redelivery: Redelivery, expected: list[tuple[bytes, bool]]) -> None:
+    handed_over: list[bytes] = []
+
+    async def scenario(world: World) -> None:
+        config = ChannelConfig.logos(redelivery=redelivery)
+        bob = await world.join("bob", config, on_disk=True, listen=False)
+
+        async def slow(event: MessageReceivedEvent) -> None:
+            handed_over.append(event.message)
+            if event.message == b"1":
+                await asyncio.Event().wait()
+
+        bob.on_message_received(slow)
+        alice = await world.join("alice")
+        for number in range(3):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(10)
+        await world.crash("bob")
+        await world.join("bob", config, on_disk=True)
+        await asyncio.sleep(10)
+        assert world.disks["bob"].of_kind(DELIVERY) == []
+        assert world.disks["bob"].of_kind(PAYLOAD) == []
+        assert world.disks["bob"].of_kind(HANDOVER) == []
+
+    world = run_world(scenario)
+    assert handed_over == [b"0", b"1"]
+    assert [(event.message, event.redelivered) for event in world.received["bob"]] == expected
+
+
+def test_the_same_bytes_arrive_each_time_also_across_a_restart() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob", on_disk=True)
+        await world.join("alice")
+        for _ in range(3):
+            await world.channels["alice"].delivered(await world.channels["alice"].send(b"same"))
+        await asyncio.sleep(1)
+        await world.crash("bob")
+        await world.join("bob", on_disk=True)
+        for _ in range(3):
+            await world.channels["alice"].delivered(await world.channels["alice"].send(b"same"))
+        await asyncio.sleep(1)
+
+    assert run_world(scenario).messages("bob") == [b"same"] * 6
+
+
+def test_a_partial_message_survives_and_only_the_rest_is_sent_again() -> None:
+    payload = random.Random(5).randbytes(1_000_000)
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        alice = await world.join("alice")
+        await world.join("bob", on_disk=True)
+        world.lose("alice", "bob", set(range(5, 10)))
+        await alice.send(payload)
+        await asyncio.sleep(0.2)
+        assert world.messages("bob") == []
+        await world.crash("bob")
+        world.nodes["alice"].send_fault = None
+        bob = await world.join("bob", on_disk=True)
+        received: list[int] = []
+        bob.observe(lambda o: received.append(o.ordinal) if o.stage == "received" else None)
+        await asyncio.sleep(60)
+        assert sorted(received) == [5, 6, 7, 8, 9]
+
+    assert run_world(scenario).messages("bob") == [payload]
+
+
+def test_the_rate_count_survives_so_that_no_epoch_carries_more() -> None:
+    limit = RateLimitConfig(enabled=True, epoch_size_ms=60_000, messages_per_epoch=10, counts="segment")
+    config = ChannelConfig.logos(rate_limit=limit)
+
+    async def scenario(world: World) -> None:
+        await world.node("bob")
+        for _ in range(5):
+            alice = await world.join("alice", config, on_disk=True)
+            for number in range(4):
+                await alice.send(b"%d" % number)
+            await asyncio.sleep(1)
+            await world.crash("alice")
+        status = (await world.join("alice", config, on_disk=True)).rate_limit_status()
+        assert (status.used, status.total) == (9, 10)
+        await asyncio.sleep(200)
+
+    world = run_world(scenario)
+    left: dict[int, int] = {}
+    for record in world.network.trace:
+        left[record.time_ns // 60_000_000_000] = left.get(record.time_ns // 60_000_000_000, 0) + 1
+    assert max(left.values()) <= 10
+    assert sum(left.values()) > 20
+
+
+def test_state_of_another_sender_is_refused() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("alice", on_disk=True)
+        await world.crash("alice")
+        config = ChannelConfig.logos(sds=SdsConfig(persistence=world.disks["alice"].mount()))
+        with pytest.raises(ConfigError, match=r"sender_id is 'bob'.*belongs to 'alice'"):
+            await create_reliable_channel(await world.node("bob"), CHANNEL, TOPIC, "bob", None, config)
+
+    run_world(scenario)
+
+
+def test_a_full_disk_refuses_sends_and_nothing_of_them_leaves() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", on_disk=True)
+        await world.join("bob")
+        world.disks["alice"].fails_with = PersistenceError("disk full")
+        with pytest.raises(PersistenceError, match="disk full"):
+            await alice.send(b"lost")
+        world.disks["alice"].fails_with = None
+        request_id = await alice.send(b"kept")
+        assert await alice.delivered(request_id) == {"bob"}
+        await asyncio.sleep(60)
+
+    assert run_world(scenario).messages("bob") == [b"kept"]
+
+
+def test_nothing_is_acknowledged_or_delivered_while_the_disk_is_full() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob", on_disk=True)
+        world.disks["bob"].fails_with = PersistenceError("disk full")
+        request_id = await alice.send(b"x")
+        with pytest.raises(TimeoutError):
+            await alice.delivered(request_id, timeout_ms=20_000)
+        assert world.messages("bob") == []
+        assert world.sent_by("bob") == 0
+        world.disks["bob"].fails_with = None
+        assert await alice.delivered(request_id, timeout_ms=120_000) == {"bob"}
+
+    assert run_world(scenario).messages("bob") == [b"x"]
+
+
+def test_damaged_records_are_a_persistence_error_and_stay_as_they_are() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", on_disk=True)
+        await alice.send(b"x")
+        await world.crash("alice")
+        records = world.disks["alice"].records
+        name = next(name for name in records if name[0] == "channel.send")
+        for damage in (b"", b"{}", b'{"version":99}', b'{"version":1,"request_ids":[]}', b"\xff"):
+            records[name] = damage
+            with pytest.raises(PersistenceError):
+                await world.join("alice", on_disk=True)
+            assert records[name] == damage
+
+    run_world(scenario)
+
+
+def test_sqlite_keeps_a_conversation_over_restarts(tmp_path: Path) -> None:
+    """In real time, with the writer thread and files."""
+
+    async def main() -> list[bytes]:
+        network = MemoryNetwork(NetworkConditions(loss=0.1, delay_ms=(0, 2)), seed=3)
+        received: list[bytes] = []
+        config = ChannelConfig.logos(segmentation=SegmentationConfig(enable_reed_solomon=True))
+        for life in range(3):
+            channels = []
+            persistences = []
+            nodes = []
+            for name in ("alice", "bob"):
+                node = network.create_node(name)
+                await node.start()
+                persistence = SqlitePersistence(tmp_path / f"{name}.db")
+                sds = replace(config.sds, persistence=persistence, acknowledgement_timeout_ms=200)
+                channels.append(
+                    await create_reliable_channel(
+                        node, CHANNEL, TOPIC, name, None, replace(config, sds=sds, delivered_when="any")
+                    )
+                )
+                persistences.append(persistence)
+                nodes.append(node)
+            channels[1].on_message_received(lambda event: received.append(event.message))
+            for number in range(5):
+                request_id = await channels[0].send(b"%d/%d" % (life, number))
+            await channels[0].send(bytes(300_000))
+            await channels[0].delivered(request_id, timeout_ms=20_000)
+            for channel in channels:
+                await close_channel(channel, drain_timeout_ms=20_000)
+            for persistence in persistences:
+                persistence.close()
+            for node in nodes:
+                await node.stop()
+        return received
+
+    received = asyncio.run(asyncio.wait_for(main(), 60))
+    small = [message for message in received if len(message) < 10]
+    assert sorted(small) == sorted(b"%d/%d" % (life, number) for life in range(3) for number in range(5))
+    assert received.count(bytes(300_000)) == 3
