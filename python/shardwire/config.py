@@ -56,19 +56,9 @@ class ReassemblyLimits:
     work_budget: int = 32
 
     def __post_init__(self) -> None:
-        check_integers(
-            self,
-            1,
-            (
-                "sets_max",
-                "sets_per_sender_max",
-                "buffered_bytes_max",
-                "buffered_bytes_per_sender_max",
-                "candidates_per_slot_max",
-                "timeout_ms",
-                "work_budget",
-            ),
-        )
+        check_integers(self, 1, ("sets_max", "sets_per_sender_max", "buffered_bytes_max"))
+        check_integers(self, 1, ("buffered_bytes_per_sender_max", "candidates_per_slot_max", "timeout_ms"))
+        check_integers(self, 1, ("work_budget",))
         check_integers(self, 0, ("completed_remembered_max",))
         check_share(self, "unauthenticated_share", zero=False)
 
@@ -172,32 +162,12 @@ class SdsConfig:
     repair_groups: int = 1
 
     def __post_init__(self) -> None:
-        check_integers(
-            self,
-            1,
-            (
-                "acknowledgement_timeout_ms",
-                "possible_acks_threshold",
-                "outgoing_buffer_messages_max",
-                "incoming_buffer_messages_max",
-                "missing_messages_max",
-                "log_messages_max",
-                "repair_groups",
-            ),
-        )
-        check_integers(
-            self,
-            0,
-            (
-                "max_retransmissions",
-                "causal_history_size",
-                "bloom_interval_ms",
-                "timeout_for_lost_messages_ms",
-                "max_lamport_skew_ms",
-                "repair_t_min_ms",
-                "repair_t_max_ms",
-            ),
-        )
+        check_integers(self, 1, ("acknowledgement_timeout_ms", "possible_acks_threshold"))
+        check_integers(self, 1, ("outgoing_buffer_messages_max", "incoming_buffer_messages_max"))
+        check_integers(self, 1, ("missing_messages_max", "log_messages_max", "repair_groups"))
+        check_integers(self, 0, ("max_retransmissions", "causal_history_size", "bloom_interval_ms"))
+        check_integers(self, 0, ("timeout_for_lost_messages_ms", "max_lamport_skew_ms", "repair_t_min_ms"))
+        check_integers(self, 0, ("repair_t_max_ms",))
         check_integers(self, 1, ("bloom_filter_capacity",), 10_000_000)
         check_share(self, "bloom_filter_error_rate", zero=False, one=False)
         check_bools(self, ("enable_repair",))
@@ -247,16 +217,8 @@ class SyncConfig:
 
     def __post_init__(self) -> None:
         check_integers(self, 0, ("sync_min_interval_ms", "sweep_in_buf_interval_ms", "process_task_min_elapse_ms"))
-        check_integers(
-            self,
-            1,
-            (
-                "retrieve_frequency_ms",
-                "store_queries_per_minute_max",
-                "query_on_connect_interval_ms",
-                "participant_ttl_ms",
-            ),
-        )
+        check_integers(self, 1, ("retrieve_frequency_ms", "store_queries_per_minute_max"))
+        check_integers(self, 1, ("query_on_connect_interval_ms", "participant_ttl_ms"))
         check_bools(self, ("query_on_connect", "acknowledgement_sync"))
 
 
