@@ -72,6 +72,6 @@ build: $(NATIVE)
 	@touch $@
 
 $(NATIVE): .venv/requirements.stamp pyproject.toml $(RUST_SOURCES)
-	@echo "Building the native module"
-	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --quiet --release
+	@echo "Building the native module: some minutes the first time"
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --release > $(NATIVE).log 2>&1 || { cat $(NATIVE).log; exit 1; }
 	@touch $@
