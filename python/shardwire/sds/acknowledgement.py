@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
+
+# What is said once is repeated by syncs for three acknowledgement timeouts, and no more than fills a header.
+_REPEATED_WINDOWS = 12
+REPEATED_MAX = 600
 
 
 class Acknowledgements:
@@ -27,6 +32,7 @@ class Acknowledgements:
         "delivered",
         "due_ms",
         "incomplete",
+        "said_before",
     )
 
     def __init__(self, acknowledgement_timeout_ms: int, enabled: bool, suppress: bool, rng: random.Random) -> None:
@@ -38,6 +44,8 @@ class Acknowledgements:
         self.delivered: dict[str, LogEntry] = {}
         self.incomplete: dict[str, LogEntry] = {}
         self._heard: set[str] = set()
+        # Said once already: a sync repeats it while it is young, since the message that said it may be lost.
+        self.said_before: OrderedDict[str, LogEntry] = OrderedDict()
         self.due_ms: int | None = None
         # For poll_persist: True where the id became unsaid, False where it was said.
         self.changed: dict[str, bool] = {}
@@ -51,6 +59,11 @@ class Acknowledgements:
             self.incomplete[message_id] = entry
         self._heard.discard(message_id)
         self.changed[message_id] = True
+        if self.due_ms is None and self._enabled:
+            self.due_ms = now.monotonic_ms + round(self._rng.random() * self._window_ms)
+
+    def owe(self, now: Now) -> None:
+        """Something else than a receipt makes a sync due in the same way."""
         if self.due_ms is None and self._enabled:
             self.due_ms = now.monotonic_ms + round(self._rng.random() * self._window_ms)
 
@@ -81,6 +94,7 @@ class Acknowledgements:
 
     def forget(self, message_id: str) -> None:
         """The content left the log."""
+        self.said_before.pop(message_id, None)
         if self.delivered.pop(message_id, None) or self.incomplete.pop(message_id, None):
             self._heard.discard(message_id)
             self.changed[message_id] = False
@@ -89,16 +103,32 @@ class Acknowledgements:
         """A message of ours that leaves now names these."""
         for entry in entries:
             message_id = entry.message_id
-            entry.spoken_ms = now.monotonic_ms
             if self.delivered.pop(message_id, None) or self.incomplete.pop(message_id, None):
                 self._heard.discard(message_id)
                 self.changed[message_id] = False
+                entry.spoken_ms = now.monotonic_ms
+                self.said_before[message_id] = entry
+        self._forget_old(now)
         left = len(self.delivered) + len(self.incomplete)
         if left == len(self._heard):
             self.due_ms = None
         elif self.due_ms is not None and self.due_ms <= now.monotonic_ms:
             # More than one message can name: the rest follows in its own time.
             self.due_ms = now.monotonic_ms + round(self._rng.random() * self._window_ms)
+
+    def _forget_old(self, now: Now) -> None:
+        said_before = self.said_before
+        oldest_ms = now.monotonic_ms - _REPEATED_WINDOWS * self._window_ms
+        while said_before:
+            oldest = next(iter(said_before.values()))
+            if len(said_before) <= REPEATED_MAX and oldest.spoken_ms >= oldest_ms:
+                return
+            said_before.popitem(last=False)
+
+    def repeated(self, now: Now) -> Iterable[LogEntry]:
+        """What a sync names once more."""
+        self._forget_old(now)
+        return self.said_before.values()
 
     def __contains__(self, message_id: str) -> bool:
         return message_id in self.delivered or message_id in self.incomplete

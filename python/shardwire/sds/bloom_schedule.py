@@ -9,6 +9,8 @@ from shardwire.config import SdsConfig
 from shardwire.sds.local_log import LocalLog
 from shardwire.sds.now import Now
 
+_UNCHANGED_INTERVALS = 4
+
 
 class BloomSchedule:
     """A filter that rolls: it is rebuilt from the newest entries before its error rate degrades.
@@ -73,10 +75,11 @@ class BloomSchedule:
         """Whether the next message that may carry the filter should."""
         if self._interval_ms == 0:
             return True
-        if self.count == 0 or self._sent_count == self.count:
-            # Nothing that a peer has not been told.
+        if self.count == 0:
             return False
-        return self.last_ms is None or now.monotonic_ms - self.last_ms >= self._interval_ms
+        # One that tells nothing new still shows a peer that was away what we lack, at a slower pace.
+        interval_ms = self._interval_ms * (_UNCHANGED_INTERVALS if self._sent_count == self.count else 1)
+        return self.last_ms is None or now.monotonic_ms - self.last_ms >= interval_ms
 
     def take(self, now: Now) -> bytes:
         """The serialized filter, for the message that leaves now."""

@@ -362,7 +362,9 @@ class IncomingBuffer:
     def resume(self, causes: dict[str, tuple[str, ...]], monotonic_ms: int) -> None:
         """Ties restored sends to those they wait for, and starts their timers anew."""
         for key, waits_for in causes.items():
-            send = self.sends[key]
+            send = self.sends.get(key)
+            if send is None:
+                continue
             reconstructed, send.reconstructed = send.reconstructed, False
             for name in waits_for:
                 if name in self.sends:

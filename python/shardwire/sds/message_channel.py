@@ -15,6 +15,7 @@ from shardwire._native import HistoryEntry
 from shardwire.config import DeliveredWhen, SdsConfig, SyncConfig
 from shardwire.errors import ConfigError
 from shardwire.sds.acknowledgement import Acknowledgements
+from shardwire.sds.anti_entropy import AntiEntropy
 from shardwire.sds.bloom_schedule import BloomSchedule
 from shardwire.sds.heads import Heads
 from shardwire.sds.identity import (
@@ -90,6 +91,9 @@ class MessageChannel:
         self.acknowledgements = Acknowledgements(
             config.acknowledgement_timeout_ms, sync.acknowledgement_sync, delivered_when == "any", rng
         )
+        self.anti_entropy = AntiEntropy(
+            self.log, self.bloom, 2 * config.acknowledgement_timeout_ms, config.repair_t_max_ms
+        )
         self.sync_timer = SyncTimer(sync.sync_min_interval_ms, rng, now)
         self.repair = Repair(config, sender_id)
         self.outgoing = OutgoingBuffer(config, delivered_when, emit, self.repair.on_send_finished)
@@ -164,9 +168,15 @@ class MessageChannel:
 
     # --- inputs: from the network ---------------------------------------------------------------
 
-    def handle_message(self, data: bytes, now: Now, retrieval_hint: bytes | None = None) -> None:
-        """Takes any bytes from the network. Never raises for what a peer sent: it becomes `MessageDropped`."""
-        self._reception.handle(data, now, retrieval_hint)
+    def handle_message(
+        self, data: bytes, now: Now, retrieval_hint: bytes | None = None, *, from_store: bool = False
+    ) -> None:
+        """Takes any bytes from the network. Never raises for what a peer sent: it becomes `MessageDropped`.
+
+        `from_store` tells what a store answered from what a participant sent now: a known message from a store is no
+        sign that its sender waits for an acknowledgement.
+        """
+        self._reception.handle(data, now, retrieval_hint, from_store)
 
     # --- inputs: from the channel, about contents it was handed ----------------------------------
 
@@ -270,6 +280,7 @@ class MessageChannel:
     def _on_forgotten(self, message_id: str) -> None:
         self.repair.originals.forget(message_id)
         self.acknowledgements.forget(message_id)
+        self.anti_entropy.forget(message_id)
 
     # --- outputs --------------------------------------------------------------------------------
 

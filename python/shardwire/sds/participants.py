@@ -9,26 +9,36 @@ PARTICIPANTS_MAX = 10_000
 
 
 class Participants:
-    """Senders by the time they were last heard."""
+    """Senders by the time they were last heard.
 
-    __slots__ = ("changed", "heard_ms")
+    Attributes:
+        since: For each of them our log's sequence when it was first heard: what came later, it should have too.
+        first_epoch_ms: When anybody was heard first; None before.
+    """
+
+    __slots__ = ("changed", "first_epoch_ms", "heard_ms", "since")
 
     def __init__(self) -> None:
         self.heard_ms: OrderedDict[str, int] = OrderedDict()
-        self.changed: dict[str, bool] = {}
+        self.since: dict[str, int] = {}
+        self.first_epoch_ms: int | None = None
+        # For poll_persist.
+        self.changed: dict[str, None] = {}
 
-    def hear(self, sender_id: str, monotonic_ms: int) -> bool:
+    def hear(self, sender_id: str, monotonic_ms: int, sequence: int) -> bool:
         """Notes that `sender_id` spoke; True the first time."""
         heard = self.heard_ms
-        first = sender_id not in heard
-        heard[sender_id] = monotonic_ms
-        if not first:
+        if sender_id in heard:
+            heard[sender_id] = monotonic_ms
             heard.move_to_end(sender_id)
             return False
-        self.changed[sender_id] = True
+        heard[sender_id] = monotonic_ms
+        self.since[sender_id] = sequence
+        self.changed[sender_id] = None
         if len(heard) > PARTICIPANTS_MAX:
             forgotten, _ = heard.popitem(last=False)
-            self.changed[forgotten] = False
+            del self.since[forgotten]
+            self.changed[forgotten] = None
         return True
 
     def within(self, monotonic_ms: int, ttl_ms: int) -> tuple[str, ...]:

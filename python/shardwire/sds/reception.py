@@ -29,6 +29,7 @@ class Reception:
 
     __slots__ = (
         "_acknowledgements",
+        "_anti_entropy",
         "_bloom",
         "_by_send",
         "_channel_id",
@@ -39,6 +40,7 @@ class Reception:
         "_lamport",
         "_log",
         "_machine",
+        "_new_ms",
         "_originals",
         "_outgoing",
         "_participants",
@@ -71,12 +73,14 @@ class Reception:
         self._acknowledgements = machine.acknowledgements
         self._sync_timer = machine.sync_timer
         self._repair = machine.repair
+        self._anti_entropy = machine.anti_entropy
+        self._new_ms = config.acknowledgement_timeout_ms * (1 + config.max_retransmissions)
         self._outgoing = machine.outgoing
         self._incoming = machine.incoming
         self._recent_ephemerals: dict[str, None] = {}
         self._ephemeral_order: deque[str] = deque()
 
-    def handle(self, data: bytes, now: Now, retrieval_hint: bytes | None) -> None:
+    def handle(self, data: bytes, now: Now, retrieval_hint: bytes | None, from_store: bool) -> None:
         message = SdsMessage.decode(data, self._wire_format)
         if message is None:
             return self._drop("undecodable")
@@ -95,10 +99,10 @@ class Reception:
         if content:
             known = self._entries.get(message_id)
             if known is not None:
-                return self._on_duplicate(known, sender_id, content, data, now)
+                return self._on_duplicate(known, sender_id, content, data, now, from_store)
             if not self._incoming.has_room():
                 return self._drop("over-limit")
-        newcomer = self._participants.hear(sender_id, now.monotonic_ms)
+        newcomer = self._participants.hear(sender_id, now.monotonic_ms, self._log.sequence) and self._is_new(now)
         history = message.causal_history
         history_ids = [entry.message_id for entry in history]
         if self._repairs:
@@ -116,6 +120,9 @@ class Reception:
             )
         else:
             self._sync_timer.on_sync_received(now)
+            self._anti_entropy.named(history_ids, now.monotonic_ms)
+            if not from_store:
+                self._compare(message.bloom_filter, sender_id, now)
             self._emit(SyncReceived(sender_id))
             self._incoming.follow(None, history, history_ids, sender_id, now.monotonic_ms, newcomer)
         return None
@@ -135,6 +142,19 @@ class Reception:
                 # A filter of another size has parameters that we do not know: it says nothing.
                 for position in self._bloom.filter.review(bloom_filter, ids) or ():
                     outgoing.possibly_acknowledge(ids[position], sender_id)
+
+    def _is_new(self, now: Now) -> bool:
+        """Whether this participant's own first receipt was so lately that what is named may be older."""
+        first_ms = self._participants.first_epoch_ms
+        if first_ms is None:
+            first_ms = self._participants.first_epoch_ms = now.epoch_ms
+        return now.epoch_ms - first_ms <= self._new_ms
+
+    def _compare(self, bloom_filter: bytes | None, sender_id: str, now: Now) -> None:
+        if bloom_filter is not None and self._anti_entropy.review(
+            bloom_filter, sender_id, self._participants, now.monotonic_ms
+        ):
+            self._acknowledgements.owe(now)
 
     def _on_content(
         self,
@@ -178,7 +198,9 @@ class Reception:
                 self._incoming.infer(send, entry)
                 self._acknowledgements.received(entry, now)
 
-    def _on_duplicate(self, known: LogEntry, sender_id: str, content: bytes, data: bytes, now: Now) -> None:
+    def _on_duplicate(
+        self, known: LogEntry, sender_id: str, content: bytes, data: bytes, now: Now, from_store: bool
+    ) -> None:
         if known.send is not None and not known.send.reconstructed:
             original = self._originals.by_id.get(known.message_id)
             if original is not None and original != data:
@@ -186,9 +208,9 @@ class Reception:
                 send_id, ordinal = self._incoming.place_of(known.message_id) or (None, None)
                 self._emit(ContentReceived(known.message_id, sender_id, content, send_id, ordinal))
                 return
-        # Its sender heard no acknowledgement of it, unless the network merely repeats itself.
-        said_lately = known.spoken_ms and now.monotonic_ms - known.spoken_ms < self._said_lately_ms
-        if not said_lately and known.sender_id != self._sender_id and known.message_id not in self._acknowledgements:
+        # Its sender heard no acknowledgement of it, unless the network or a store merely repeats itself.
+        quiet = from_store or (known.spoken_ms and now.monotonic_ms - known.spoken_ms < self._said_lately_ms)
+        if not quiet and known.sender_id != self._sender_id and known.message_id not in self._acknowledgements:
             for entry in self._siblings(known):
                 self._acknowledgements.received(entry, now)
         self._drop("duplicate")

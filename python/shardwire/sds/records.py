@@ -28,7 +28,8 @@ Name = tuple[str, bytes]
 VERSION = 1
 _VERSION_BYTE = bytes((VERSION,))
 _CHECKSUM_BYTES = 4
-_STATE = Struct("<BQQQQ")
+# version, lamport, base of the filter, syncs, sends, time of the first receipt (0: none)
+_STATE = Struct("<BQQQQQ")
 # version, flags, lamport, sequence, ordinal, lengths of sender, hint and the key of the send it waits in
 _LOG = Struct("<BBQQHHHH")
 _ORDERED, _HINT = 1, 2
@@ -160,8 +161,9 @@ class Records:
         self._poll_incoming(out)
         self._poll_repair(out)
         if machine.participants.changed:
-            for sender_id, heard in machine.participants.changed.items():
-                out["sds.participant", key_of(sender_id)] = _VERSION_BYTE if heard else None
+            for sender_id in machine.participants.changed:
+                since = machine.participants.since.get(sender_id)
+                out["sds.participant", key_of(sender_id)] = None if since is None else seal_fields((since,))
             machine.participants.changed.clear()
         return out
 
@@ -175,6 +177,7 @@ class Records:
                 machine.bloom.base_sequence,
                 transmission.sync_count,
                 transmission.send_count,
+                machine.participants.first_epoch_ms or 0,
             )
             + transmission.nonce.encode()
             + b"\0".join(key_of(entry.message_id) for entry in machine.heads.by_key.values())
@@ -287,11 +290,11 @@ class Records:
         restore(self._machine, self, kinds, now)
         self._state = self._encode_state()
 
-    def read_state(self, data: bytes) -> tuple[int, int, int, int, str, list[str]]:
+    def read_state(self, data: bytes) -> tuple[int, int, int, int, int, str, list[str]]:
         data = unseal(data)
-        _, lamport, base, syncs, sends = _STATE.unpack_from(data)
+        _, lamport, base, syncs, sends, first = _STATE.unpack_from(data)
         rest = data[_STATE.size :]
-        return lamport, base, syncs, sends, rest[:16].decode(), [text_of(key) for key in rest[16:].split(b"\0")]
+        return lamport, base, syncs, sends, first, rest[:16].decode(), [text_of(key) for key in rest[16:].split(b"\0")]
 
     def read_unsaid(self, data: bytes) -> int:
         _, order = _UNSAID.unpack(unseal(data))

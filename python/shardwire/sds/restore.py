@@ -24,8 +24,10 @@ def restore(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -
     _restore_incoming(machine, records, kinds, waits, now)
     _restore_unsaid(machine, records, kinds, now)
     _restore_outgoing(machine, records, kinds, now)
-    for name, _ in kinds.get("sds.participant", ()):
-        machine.participants.hear(name, now.monotonic_ms)
+    for name, data in sorted(kinds.get("sds.participant", ())):
+        fields = records.attempt(read_fields, data, 1)
+        if fields is not None:
+            machine.participants.hear(name, now.monotonic_ms, fields[0])
     machine.participants.changed.clear()
     _restore_repair(machine, records, kinds, now)
 
@@ -55,12 +57,13 @@ def _restore_state(machine: MessageChannel, records: Records, kinds: Kinds, now:
     for _, data in kinds.get("sds.state", ()):
         state = records.attempt(records.read_state, data)
         if state is not None:
-            lamport, base, syncs, sends, nonce, heads = state
+            lamport, base, syncs, sends, first, nonce, heads = state
             transmission = machine.transmission
             machine.lamport.timestamp = max(machine.lamport.timestamp if lamport == 0 else 0, lamport)
             transmission.sync_count = syncs
             transmission.send_count = sends
             transmission.nonce = nonce
+            machine.participants.first_epoch_ms = first or None
             machine.heads.restore(machine.log.entries[name] for name in heads if name in machine.log.entries)
     machine.bloom.rebuild(base, now.monotonic_ms)
 
@@ -80,21 +83,28 @@ def _restore_incoming(
             send.history = names
             send.reconstructed, send.lost = bool(flags & 1), bool(flags & 2)
             send.from_before, send.siblings_reported = bool(flags & 4), bool(flags & 8)
+        if send.reconstructed and not contents:
+            continue
         send.contents = contents
         for entry in contents:
             entry.send = send
         incoming.take_back(send)
     for message_id, data in sorted(kinds.get("sds.missing", ())):
         fields = records.attempt(read_fields, data, 5)
-        if fields is not None and (named := incoming.sends.get(fields[3])) is not None:
+        if fields is not None:
+            named = incoming.sends.get(fields[3])
+            if named is None:
+                named = IncomingSend(fields[3], fields[3], "", now.monotonic_ms)
+                incoming.take_back(named)
             missing = HistoryEntry(message_id, fields[1], fields[2])
             incoming.gaps.take_back_missing(missing, named, fields[4], now.monotonic_ms)
     for key, _ in kinds.get("sds.lost", ()):
         incoming.gaps.remember_lost(key)
-    incoming.resume(causes, now.monotonic_ms)
     incoming.changed.clear()
     incoming.gaps.lost_changed.clear()
     incoming.gaps.missing.changed.clear()
+    # Last, since a send that need not wait goes at once, and its record with it.
+    incoming.resume(causes, now.monotonic_ms)
 
 
 def _restore_unsaid(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:

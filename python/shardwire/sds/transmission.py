@@ -164,7 +164,9 @@ class Transmission:
 
     # --- composing ------------------------------------------------------------------------------
 
-    def _compose_history(self, budget: int, sync: bool) -> tuple[tuple[HistoryEntry, ...], list[LogEntry], int]:
+    def _compose_history(
+        self, budget: int, sync: bool, now: Now
+    ) -> tuple[tuple[HistoryEntry, ...], list[LogEntry], int]:
         """(entries, oldest first; what they acknowledge; bytes left of `budget`).
 
         The configured causal history comes first in claim and last in place. Then, as ids alone, the heads, which
@@ -189,6 +191,7 @@ class Transmission:
         sources: list[Iterable[LogEntry]] = [acknowledgements.delivered.values()]
         if sync:
             sources.append(acknowledgements.incomplete.values())
+            sources.append(acknowledgements.repeated(now))
         else:
             sources.insert(0, machine.heads.by_key.values())
         for held in chain(*sources):
@@ -201,7 +204,19 @@ class Transmission:
             named.add(held.message_id)
             further.append(HistoryEntry(held.message_id))
             said.append(held)
+        if sync and machine.anti_entropy.owed:
+            budget = self._name_owed(further, named, budget)
         return (*further, *causal), said, budget
+
+    def _name_owed(self, further: list[HistoryEntry], named: set[str], budget: int) -> int:
+        """Names what others lack, with hints, so that they can fetch it; returns the bytes left."""
+        for held in list(self._machine.anti_entropy.owed.values()):
+            entry = HistoryEntry(held.message_id, held.retrieval_hint, held.sender_id)
+            if held.message_id not in named and entry_bytes(entry) <= budget:
+                budget -= entry_bytes(entry)
+                named.add(held.message_id)
+                further.append(entry)
+        return budget
 
     def _bloom_filter(self, budget: int, now: Now) -> bytes | None:
         bloom = self._machine.bloom
@@ -249,7 +264,7 @@ class Transmission:
 
     def _fix_history(self, send: OutgoingSend, now: Now) -> None:
         """All contents of a send carry the same history and filter, so that none depends on a sibling."""
-        send.history, said, left = self._compose_history(self._header_budget, sync=False)
+        send.history, said, left = self._compose_history(self._header_budget, False, now)
         send.bloom_filter = self._bloom_filter(left, now)
         if send.bloom_filter is not None:
             left -= len(send.bloom_filter) + 8
@@ -269,7 +284,7 @@ class Transmission:
         if not (acknowledge or periodic or requests):
             return None
         left = self._header_budget - sum(map(entry_bytes, requests))
-        history, said, left = self._compose_history(left, sync=True)
+        history, said, left = self._compose_history(left, True, now)
         if not history and not requests:
             machine.sync_timer.on_nothing_to_say(now)
             return None
@@ -285,6 +300,7 @@ class Transmission:
             content=b"" if self._config.wire_format == "nim" else None,
         ).encode(self._config.wire_format)
         acknowledgements.said(said, now)
+        machine.anti_entropy.named([entry.message_id for entry in history], at_ms)
         machine.sync_timer.on_sync_sent(now)
         return self._leave(TransmitKind.SYNC, message_id, payload, said)
 
