@@ -95,7 +95,7 @@ class MessageChannel:
             self.log, self.bloom, 2 * config.acknowledgement_timeout_ms, config.repair_t_max_ms
         )
         self.sync_timer = SyncTimer(sync.sync_min_interval_ms, rng, now)
-        self.repair = Repair(config, sender_id)
+        self.repair = Repair(config, sender_id, self.log.entries)
         self.outgoing = OutgoingBuffer(config, delivered_when, emit, self.repair.on_send_finished)
         self.repair.own = self.outgoing.by_id
         self.incoming = IncomingBuffer(

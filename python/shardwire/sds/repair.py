@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from shardwire._native import HistoryEntry
 from shardwire.config import SdsConfig
 from shardwire.sds.identity import entry_bytes
+from shardwire.sds.local_log import LogEntry
 from shardwire.sds.outgoing_send import OutgoingContent
 
 # SDS-R: a message carries at most three requests; a repair buffer holds at most 1,000 entries.
@@ -115,10 +116,11 @@ class Repair:
     again after T_max: both implementations in the field ask once at most.
     """
 
-    __slots__ = ("_config", "_me", "_upcoming", "answers", "originals", "own", "requests")
+    __slots__ = ("_config", "_entries", "_me", "_upcoming", "answers", "originals", "own", "requests")
 
-    def __init__(self, config: SdsConfig, sender_id: str) -> None:
+    def __init__(self, config: SdsConfig, sender_id: str, entries: Mapping[str, LogEntry]) -> None:
         self._config = config
+        self._entries = entries
         self._me = sender_id
         self.originals = Originals()
         # Contents of ours that are not finished yet keep their bytes themselves.
@@ -174,9 +176,11 @@ class Repair:
         if message_id in self.requests.by_id:
             self._put_off(self.requests.by_id[message_id][1], monotonic_ms)
             return
-        sender_id = entry.sender_id or ""
-        if message_id in self.answers.by_id or self._original(message_id) is None:
+        held = self._entries.get(message_id)
+        if held is None or message_id in self.answers.by_id or self._original(message_id) is None:
             return
+        # The request may not name the sender, or a false one; who holds the message knows it.
+        sender_id = held.sender_id
         if in_response_group(self._me, sender_id, message_id, self._config.repair_groups):
             offset_ms = response_offset_ms(self._me, sender_id, message_id, self._config.repair_t_max_ms)
             self.answers.put(entry, monotonic_ms + offset_ms)
