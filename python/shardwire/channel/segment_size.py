@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 
@@ -19,13 +20,12 @@ LIP243_SEGMENT_BYTES_MIN = 192
 # A relay that proves adds it to the message that we measured.
 RATE_LIMIT_PROOF_BYTES = 384
 LEOPARD_ALIGNMENT_BYTES = 64
-# Ids, hint and tags of one history entry, beside the sender id it names.
-_HISTORY_ENTRY_BYTES = 36 + 36 + 32 + 12
+# The id (64 characters at most by our rules), the hint and the tags of one history entry, beside the sender it names.
+_HISTORY_ENTRY_BYTES = 64 + 32 + 12
 # The frame of a message with its own id (at most 112 bytes), and an entry that names the longest id a peer may use:
 # 256 characters of up to 4 bytes, and 14 bytes around them.
 _IDS_AND_ONE_ENTRY_BYTES = 112 + 14 + 4 * 256
-# What a burst of received messages may take of a header so that one message acknowledges it.
-_ACKNOWLEDGEMENTS_BYTES = 8_000
+_BLOOM_FRAME_BYTES = 64
 _CIPHER_PROBE_BYTES = 1_024
 # Covers the block of every block cipher in use, whose padding depends on the length.
 _CIPHER_PROBES = 65
@@ -137,12 +137,11 @@ def _least_header_bytes(channel_id: str, sender_id: str) -> int:
 
 
 def _wanted_header_bytes(config: ChannelConfig, channel_id: str, sender_id: str) -> int:
-    entry = _HISTORY_ENTRY_BYTES + len(sender_id.encode())
-    # The filter takes 15 bits a message at the default error rate of 0.001 (SDS, section 1.4 of the summary); a
-    # smaller one never takes more than this bound.
-    bloom = 2 * config.sds.bloom_filter_capacity + 64
-    history = config.sds.causal_history_size * entry
-    return _least_header_bytes(channel_id, sender_id) + history + bloom + _ACKNOWLEDGEMENTS_BYTES
+    """The configured causal history and the bloom filter."""
+    history = config.sds.causal_history_size * (_HISTORY_ENTRY_BYTES + len(sender_id.encode()))
+    bits = math.ceil(-math.log(config.sds.bloom_filter_error_rate) / math.log(2) ** 2)
+    bloom = config.sds.bloom_filter_capacity * bits // 8 + _BLOOM_FRAME_BYTES
+    return _least_header_bytes(channel_id, sender_id) + history + bloom
 
 
 def _aligned(segmentation: SegmentationConfig, size: int) -> int:

@@ -1,0 +1,207 @@
+"""Missing messages from the store: by hint, by topic and time, on connect; limited, and reported when not found."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from channel_world import CHANNEL, TOPIC, World, run_world
+
+from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.config import ChannelConfig, SdsConfig, SyncConfig
+from shardwire.events import IrretrievableMessageEvent
+from shardwire.node import MessageEnvelope, StorePage, StoreQuery
+
+# The sender never resends, and nobody repairs: what arrives late came from the store.
+STORE_ONLY = ChannelConfig.logos(sds=SdsConfig(max_retransmissions=0, enable_repair=False))
+
+
+def spy(world: World, name: str) -> list[StoreQuery]:
+    """Records the store queries of a node."""
+    queries: list[StoreQuery] = []
+    node = world.nodes[name]
+    answer = node.query_store
+
+    async def query_store(query: StoreQuery) -> StorePage:
+        queries.append(query)
+        return await answer(query)
+
+    node.query_store = query_store  # type: ignore[method-assign]
+    return queries
+
+
+def test_a_missing_message_is_fetched_by_hint_on_detection_and_delivered_in_order() -> None:
+    queries: list[StoreQuery] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        await world.join("bob", STORE_ONLY)
+        await alice.send(b"zeroth")
+        await asyncio.sleep(5)
+        queries.extend(spied := spy(world, "bob"))
+        world.lose("alice", "bob", {0})
+        await alice.send(b"first")
+        await asyncio.sleep(0.5)
+        await alice.send(b"second")
+        await asyncio.sleep(0.5)
+        queries.extend(spied)
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [b"zeroth", b"first", b"second"]
+    (query,) = queries
+    assert len(query.message_hashes) == 1
+    assert world.sent_by("alice") == 3
+
+
+def test_without_a_hint_it_is_found_by_topic_and_time() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob", STORE_ONLY)
+        queries = spy(world, "bob")
+        peer = await world.node("peer")
+        missing = SdsMessage(
+            sender_id="peer", message_id="m1", channel_id=CHANNEL, lamport_timestamp=5, content=_segment(b"first")
+        )
+        effect = SdsMessage(
+            sender_id="peer",
+            message_id="m2",
+            channel_id=CHANNEL,
+            lamport_timestamp=6,
+            causal_history=[HistoryEntry("m1")],
+            content=_segment(b"second"),
+        )
+        world.lose("peer", "bob", {0})
+        await peer.send(MessageEnvelope(TOPIC, missing.encode()))
+        await asyncio.sleep(0.5)
+        await peer.send(MessageEnvelope(TOPIC, effect.encode()))
+        await asyncio.sleep(10)
+        assert any(query.content_topics == (TOPIC,) for query in queries)
+
+    assert run_world(scenario).messages("bob") == [b"first", b"second"]
+
+
+def _segment(payload: bytes) -> bytes:
+    from shardwire.segmentation import SegmentationConfig, segment
+
+    return segment(payload, SegmentationConfig())[0]
+
+
+def test_queries_back_off_and_keep_to_the_limit() -> None:
+    config = replace(
+        STORE_ONLY,
+        sds=replace(STORE_ONLY.sds, timeout_for_lost_messages_ms=0),
+        sync=SyncConfig(retrieve_frequency_ms=100, store_queries_per_minute_max=10),
+    )
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config)
+        queries = spy(world, "bob")
+        peer = await world.node("peer")
+        known = SdsMessage(
+            sender_id="peer", message_id="m1", channel_id=CHANNEL, lamport_timestamp=5, content=_segment(b"known")
+        )
+        await peer.send(MessageEnvelope(TOPIC, known.encode()))
+        await asyncio.sleep(1)
+        entry = HistoryEntry("gone", retrieval_hint=bytes(32))
+        message = SdsMessage(
+            sender_id="peer",
+            message_id="m2",
+            channel_id=CHANNEL,
+            lamport_timestamp=6,
+            causal_history=[entry],
+            content=_segment(b"x"),
+        )
+        await peer.send(MessageEnvelope(TOPIC, message.encode()))
+        await asyncio.sleep(59)
+        assert 3 <= len([query for query in queries if query.message_hashes]) <= 10
+        await asyncio.sleep(600)
+        assert len(queries) <= 110
+
+    run_world(scenario)
+
+
+def test_a_lost_dependency_is_reported_and_its_dependent_released() -> None:
+    config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, timeout_for_lost_messages_ms=20_000))
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        alice = await world.join("alice", config)
+        await world.join("bob", config)
+        await alice.send(b"zeroth")
+        await asyncio.sleep(1)
+        world.lose("alice", "bob", {0})
+        await alice.send(b"first")
+        await asyncio.sleep(0.5)
+        await alice.send(b"second")
+        await asyncio.sleep(10)
+        assert world.messages("bob") == [b"zeroth"]
+        await asyncio.sleep(20)
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [b"zeroth", b"second"]
+    assert len(world.of("bob", IrretrievableMessageEvent)) == 1
+
+
+def test_who_comes_back_online_asks_for_what_passed_by() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        await world.join("bob", STORE_ONLY)
+        await alice.send(b"before")
+        await asyncio.sleep(1)
+        world.nodes["bob"].go_offline()
+        for number in range(50):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(60)
+        assert world.messages("bob") == [b"before"]
+        world.nodes["bob"].go_online()
+        await asyncio.sleep(30)
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [b"before", *(b"%d" % number for number in range(50))]
+
+
+def test_who_starts_late_finds_what_was_said() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        for number in range(30):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(5)
+        await world.join("bob", STORE_ONLY)
+        await asyncio.sleep(30)
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [b"%d" % number for number in range(30)]
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_query_on_connect_can_be_switched_off(asks: bool) -> None:
+    config = replace(STORE_ONLY, sync=SyncConfig(query_on_connect=asks))
+
+    async def scenario(world: World) -> None:
+        await world.node("bob")
+        queries = spy(world, "bob")
+        await world.join("bob", config)
+        await asyncio.sleep(1)
+        assert bool(queries) is asks
+
+    run_world(scenario)
+
+
+def test_query_on_connect_repeats_after_its_interval_and_stops_at_history() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        for number in range(100):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(5)
+        await world.node("bob")
+        queries = spy(world, "bob")
+        await world.join("bob", STORE_ONLY)
+        await asyncio.sleep(100)
+        by_topic = [query for query in queries if query.content_topics]
+        assert len(by_topic) == 1
+        assert not by_topic[0].forward
+        await asyncio.sleep(300)
+        assert len([query for query in queries if query.content_topics]) == 2
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [b"%d" % number for number in range(100)]
