@@ -80,7 +80,7 @@ def test_default_settings_stay_below_150_kb_an_envelope_also_with_a_long_history
         for number in range(5):
             for name, channel in world.channels.items():
                 payload = PAYLOAD + name.encode() + bytes([number])
-                await channel.delivered(await channel.send(payload), timeout_ms=300_000)
+                await channel.delivered(await channel.send(payload), timeout_ms=1_800_000)
 
     world = run_world(scenario, NetworkConditions(loss=0.1))
     sizes = [record.size_bytes for record in world.network.trace]
