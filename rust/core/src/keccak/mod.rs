@@ -4,7 +4,7 @@
 //! and the oracle of every other one; vector paths stand beside it and are chosen at run time.
 
 mod kernel;
-#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod many;
 #[cfg(target_arch = "x86_64")]
 mod permutation;
