@@ -372,5 +372,6 @@ class ReliableChannelOptions:
                 query_on_connect=self.query_on_connect,
                 acknowledgement_sync=False,
             ),
+            rate_limit=RateLimitConfig(counts="segment"),
             auto_start=self.auto_start,
         )

@@ -1,0 +1,211 @@
+"""Every option: its default in both presets, the names of the older text, and what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import FrozenInstanceError, fields, replace
+
+import pytest
+
+from shardwire import (
+    ChannelConfig,
+    ConfigError,
+    RateLimitConfig,
+    ReassemblyLimits,
+    ReliableChannelOptions,
+    SdsConfig,
+    SegmentationConfig,
+    SyncConfig,
+)
+
+# (part, field, logos(), waku()), as the API's contract has them.
+DEFAULTS = [
+    ("segmentation", "segment_size_bytes", 102_400, 102_400),
+    ("segmentation", "enable_reed_solomon", False, False),
+    ("segmentation", "parity_rate", 0.125, 0.125),
+    ("segmentation", "parity_for_single_segment", False, False),
+    ("segmentation", "erasure_code", "leopard", "vandermonde"),
+    ("segmentation", "wire_format", "raw", "draft"),
+    ("segmentation", "max_total_segments", 256, 256),
+    ("sds", "persistence", None, None),
+    ("sds", "acknowledgement_timeout_ms", 5_000, 30_000),
+    ("sds", "max_retransmissions", 5, 10),
+    ("sds", "causal_history_size", 2, 200),
+    ("sds", "bloom_filter_capacity", 10_000, 10_000),
+    ("sds", "bloom_filter_error_rate", 0.001, 0.001),
+    ("sds", "bloom_interval_ms", 30_000, 0),
+    ("sds", "possible_acks_threshold", 2, 2),
+    ("sds", "timeout_for_lost_messages_ms", 300_000, 0),
+    ("sds", "enable_repair", True, True),
+    ("sds", "outgoing_buffer_messages_max", 1_024, 1_024),
+    ("sds", "incoming_buffer_messages_max", 10_000, 10_000),
+    ("sds", "missing_messages_max", 10_000, 10_000),
+    ("sds", "log_messages_max", 100_000, 100_000),
+    ("sds", "max_lamport_skew_ms", 300_000, 300_000),
+    ("sds", "message_id", "send", "content-sha256"),
+    ("sds", "wire_format", "spec", "spec"),
+    ("sds", "repair_t_min_ms", 30_000, 30_000),
+    ("sds", "repair_t_max_ms", 120_000, 120_000),
+    ("sds", "repair_groups", 1, 1),
+    ("sync", "sync_min_interval_ms", 30_000, 30_000),
+    ("sync", "sweep_in_buf_interval_ms", 0, 5_000),
+    ("sync", "process_task_min_elapse_ms", 0, 1_000),
+    ("sync", "retrieve_frequency_ms", 1_000, 10_000),
+    ("sync", "store_queries_per_minute_max", 120, 120),
+    ("sync", "query_on_connect", True, True),
+    ("sync", "query_on_connect_interval_ms", 300_000, 300_000),
+    ("sync", "participant_ttl_ms", 600_000, 600_000),
+    ("sync", "acknowledgement_sync", True, False),
+    ("rate_limit", "enabled", False, False),
+    ("rate_limit", "epoch_size_ms", 600_000, 600_000),
+    ("rate_limit", "messages_per_epoch", None, None),
+    ("rate_limit", "counts", "message", "segment"),
+    ("rate_limit", "ephemeral_drop_threshold", 0.9, 0.9),
+    ("rate_limit", "ack_reserve", 0.1, 0.1),
+    ("rate_limit", "queue_bytes_max", 256 << 20, 256 << 20),
+]
+LIMITS = {
+    "sets_max": 1_000,
+    "sets_per_sender_max": 100,
+    "buffered_bytes_max": 256 << 20,
+    "buffered_bytes_per_sender_max": 64 << 20,
+    "unauthenticated_share": 0.5,
+    "candidates_per_slot_max": 4,
+    "completed_remembered_max": 100_000,
+    "timeout_ms": 300_000,
+    "work_budget": 32,
+}
+OPTIONS = {
+    "sync_min_interval_ms": 30_000,
+    "retry_interval_ms": 30_000,
+    "max_retry_attempts": 10,
+    "retrieve_frequency_ms": 10_000,
+    "sweep_in_buf_interval_ms": 5_000,
+    "query_on_connect": True,
+    "auto_start": True,
+    "process_task_min_elapse_ms": 1_000,
+    "causal_history_size": 200,
+    "timeout_for_lost_messages_ms": None,
+    "possible_acks_threshold": 2,
+}
+
+
+@pytest.mark.parametrize(("part", "name", "logos", "waku"), DEFAULTS, ids=lambda value: str(value))
+def test_default_in_both_presets(part: str, name: str, logos: object, waku: object) -> None:
+    assert getattr(getattr(ChannelConfig.logos(), part), name) == logos
+    assert getattr(getattr(ChannelConfig.waku(), part), name) == waku
+
+
+def test_no_option_is_without_an_expectation() -> None:
+    for part, kind in (("sds", SdsConfig), ("sync", SyncConfig), ("rate_limit", RateLimitConfig)):
+        assert {field.name for field in fields(kind)} == {name for owner, name, *_ in DEFAULTS if owner == part}
+    assert {field.name: getattr(ReassemblyLimits(), field.name) for field in fields(ReassemblyLimits)} == LIMITS
+
+
+def test_defaults_of_the_channel_itself() -> None:
+    for config in (ChannelConfig.logos(), ChannelConfig.waku(), ChannelConfig()):
+        assert config.auto_start is True
+        assert config.delivered_when == "any"
+        assert config.redelivery == "at-least-once"
+        assert config.repair == "arq"
+        assert config.envelope_meta is None
+    assert ChannelConfig() == ChannelConfig.logos()
+    assert ChannelConfig.logos(delivered_when=2).delivered_when == 2
+    assert ChannelConfig.waku(auto_start=False).auto_start is False
+
+
+def test_options_carry_the_names_and_defaults_of_the_older_text() -> None:
+    options = ReliableChannelOptions()
+    assert {field.name: getattr(options, field.name) for field in fields(options)} == OPTIONS
+    assert options.to_config() == ChannelConfig.waku()
+    config = ReliableChannelOptions(
+        sync_min_interval_ms=1,
+        retry_interval_ms=2,
+        max_retry_attempts=3,
+        retrieve_frequency_ms=4,
+        sweep_in_buf_interval_ms=5,
+        query_on_connect=False,
+        auto_start=False,
+        process_task_min_elapse_ms=6,
+        causal_history_size=7,
+        timeout_for_lost_messages_ms=800_000,
+        possible_acks_threshold=9,
+    ).to_config()
+    assert (config.sync.sync_min_interval_ms, config.sync.retrieve_frequency_ms) == (1, 4)
+    assert (config.sds.acknowledgement_timeout_ms, config.sds.max_retransmissions) == (2, 3)
+    assert (config.sync.sweep_in_buf_interval_ms, config.sync.process_task_min_elapse_ms) == (5, 6)
+    assert (config.sync.query_on_connect, config.auto_start) == (False, False)
+    assert (config.sds.causal_history_size, config.sds.possible_acks_threshold) == (7, 9)
+    assert config.sds.timeout_for_lost_messages_ms == 800_000
+
+
+def test_segment_size_alone_is_enough() -> None:
+    config = SegmentationConfig(segment_size_bytes=1_000)
+    assert (config.parity_rate, config.max_total_segments, config.limits) == (0.125, 256, ReassemblyLimits())
+
+
+@pytest.mark.parametrize("config", [ChannelConfig.logos(delivered_when={"bob"}), ChannelConfig.waku()])
+def test_configurations_are_frozen_and_pickle(config: ChannelConfig) -> None:
+    assert pickle.loads(pickle.dumps(config)) == config
+    with pytest.raises(FrozenInstanceError):
+        config.auto_start = False  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (SegmentationConfig, {"segment_size_bytes": 0}),
+        (SegmentationConfig, {"segment_size_bytes": -1}),
+        (SegmentationConfig, {"segment_size_bytes": 1.5}),
+        (SegmentationConfig, {"segment_size_bytes": (1 << 30) + 1}),
+        (SegmentationConfig, {"parity_rate": -0.1}),
+        (SegmentationConfig, {"parity_rate": 1.1}),
+        (SegmentationConfig, {"parity_rate": float("nan")}),
+        (SegmentationConfig, {"max_total_segments": 257}),
+        (SegmentationConfig, {"max_total_segments": 1}),
+        (SegmentationConfig, {"wire_format": "morse"}),
+        (SegmentationConfig, {"erasure_code": "raptor"}),
+        (SegmentationConfig, {"enable_reed_solomon": 1}),
+        (SegmentationConfig, {"limits": None}),
+        (ReassemblyLimits, {"sets_max": 0}),
+        (ReassemblyLimits, {"unauthenticated_share": 0}),
+        (SdsConfig, {"acknowledgement_timeout_ms": 0}),
+        (SdsConfig, {"max_retransmissions": -1}),
+        (SdsConfig, {"bloom_filter_error_rate": 1.0}),
+        (SdsConfig, {"message_id": "uuid"}),
+        (SdsConfig, {"repair_t_max_ms": 30_000}),
+        (SdsConfig, {"timeout_for_lost_messages_ms": 239_999}),
+        (SyncConfig, {"sync_min_interval_ms": -1}),
+        (SyncConfig, {"retrieve_frequency_ms": 0}),
+        (RateLimitConfig, {"epoch_size_ms": 0}),
+        (RateLimitConfig, {"counts": "bytes"}),
+        (RateLimitConfig, {"messages_per_epoch": 0}),
+        (RateLimitConfig, {"ack_reserve": 1.0}),
+        (RateLimitConfig, {"ephemeral_drop_threshold": 1.01}),
+        (ChannelConfig, {"repair": "parity"}),
+        (ChannelConfig, {"delivered_when": 0}),
+        (ChannelConfig, {"delivered_when": frozenset()}),
+        (ChannelConfig, {"envelope_meta": bytes(65)}),
+        (ChannelConfig, {"sds": None}),
+    ],
+    ids=str,
+)
+def test_wrong_values_are_refused_by_name_and_value(kind: type, wrong: dict[str, object]) -> None:
+    [(name, value)] = wrong.items()
+    with pytest.raises(ConfigError) as caught:
+        kind(**wrong)
+    assert f"{kind.__name__}.{name} is {value!r}" in str(caught.value)
+
+
+def test_a_quota_is_required_when_the_limit_is_enabled() -> None:
+    with pytest.raises(ConfigError, match="messages_per_epoch is None"):
+        RateLimitConfig(enabled=True)
+    assert RateLimitConfig(enabled=True, messages_per_epoch=1).enabled
+
+
+def test_leopard_names_the_nearest_segment_size() -> None:
+    with pytest.raises(ConfigError, match="the nearest is 1024"):
+        SegmentationConfig(segment_size_bytes=1_000, enable_reed_solomon=True)
+    assert SegmentationConfig(segment_size_bytes=1_000, enable_reed_solomon=True, erasure_code="vandermonde")
+    with pytest.raises(ConfigError, match="segment_size_bytes"):
+        replace(SegmentationConfig(), wire_format="lip243", segment_size_bytes=191)
