@@ -17,6 +17,7 @@ from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.incoming import Incoming
 from shardwire.channel.outgoing import Outcome, OutgoingSends
 from shardwire.channel.rate_limit import RateLimiter
+from shardwire.channel.reception import Arrival
 from shardwire.channel.records import Records
 from shardwire.channel.submissions import Submission, Submissions
 from shardwire.channel.timeline import SegmentObservation, Timeline
@@ -107,7 +108,9 @@ class Engine:
         self._sender_id = sender_id
         self.active = False
         self.may_hand_over: Callable[[], bool] = lambda: False
-        self.submissions = Submissions(machine, outgoing, config.rate_limit.queue_bytes_max)
+        self.submissions = Submissions(
+            machine, outgoing, config.rate_limit.queue_bytes_max, config.sds.message_id == "content-sha256"
+        )
         self._authenticated_sender: str | None = None
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
         self._missing: list[HistoryEntry] = []
@@ -139,16 +142,18 @@ class Engine:
             return
         self.machine.send_ephemeral(send_id, content, now)
 
-    def receive(self, data: bytes, retrieval_hint: bytes, authenticated_sender: str | None, now: Now) -> None:
-        """Takes a decrypted message from the network or a store."""
+    def receive(self, arrival: Arrival, now: Now) -> bool:
+        """Takes a decrypted message; False where it was not kept and may come again."""
         if self.deliveries.is_full:
             # As if lost on the way: not acknowledged, so it comes again when the application has caught up.
             self.count("dropped_by_backpressure")
-            return
-        self._authenticated_sender = authenticated_sender
-        self.machine.handle_message(data, now, retrieval_hint)
+            return False
+        self._authenticated_sender = arrival.authenticated_sender
+        self.incoming.refused = False
+        self.machine.handle_message(arrival.data, now, arrival.message_hash, from_store=arrival.from_store)
         self._settle(now)
         self._authenticated_sender = None
+        return not self.incoming.refused
 
     def on_dispatch_outcome(self, outcome: DispatchOutcome, now: Now) -> None:
         self.transmissions.on_outcome(outcome, now)

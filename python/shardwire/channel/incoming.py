@@ -49,6 +49,9 @@ class Incoming:
             to be computed.
         timeline: Told about single segments.
         now: The moment of creation.
+
+    Attributes:
+        refused: Whether a content was refused for want of room since this was set to False.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Incoming:
         # the reassembler counts from the Unix time of this start, and steps of that clock do not move it.
         self._time_offset_ms = now.epoch_ms - now.monotonic_ms
         self._segment_records = SegmentRecords()
+        self.refused = False
         self._given_up: list[HistoryEntry] = []
         # (sender id, send id) -> payload and its hex hash.
         self._complete: dict[tuple[str, str], tuple[bytes, str]] = {}
@@ -121,6 +125,7 @@ class Incoming:
         if isinstance(outcome, SegmentDiscarded) and outcome.reason == "QuotaExceeded":
             # Not acknowledged: it may come again when there is room.
             self.counts["segments_discarded"] += 1
+            self.refused = True
             self._machine.handle_content_refused(event.message_id, now)
             return
         if isinstance(outcome, SetDropped):

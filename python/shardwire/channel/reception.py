@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
 
 from shardwire.channel.dispatch import Dispatcher
 from shardwire.encryption.protocol import Encryption
@@ -21,11 +22,29 @@ from shardwire.node.protocol import (
 
 logger = logging.getLogger(__name__)
 
-# Hashes of what we sent, so that a node that hears itself costs no decryption.
-OWN_HASHES_MAX = 4_096
+# Transport hashes of what was sent or taken in, so that an echo, a repetition of the network or a store that answers
+# with what is known costs no decryption and is not mistaken for a retransmission.
+KNOWN_HASHES_MAX = 50_000
 
-# (SDS message, transport hash, authenticated sender) -> taken in
-Take = Callable[[bytes, bytes, str | None], Awaitable[None]]
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A decrypted message.
+
+    Attributes:
+        data: The SDS message.
+        message_hash: Its transport hash.
+        authenticated_sender: Who encrypted it, where the cipher proves that.
+        from_store: Whether a store answered with it: that says nothing about what its sender heard.
+    """
+
+    data: bytes = field(repr=False)
+    message_hash: bytes
+    authenticated_sender: str | None
+    from_store: bool
+
+
+Take = Callable[[Arrival], Awaitable[None]]
 
 
 class Reception:
@@ -58,7 +77,7 @@ class Reception:
         self._take = take
         self._on_connection = on_connection
         self._count = count
-        self._own_hashes: OrderedDict[bytes, None] = OrderedDict()
+        self._known_hashes: OrderedDict[bytes, None] = OrderedDict()
         self.newest_timestamp_ns = 0
 
     async def run(self, events: AsyncIterator[NodeEvent]) -> None:
@@ -68,7 +87,7 @@ class Reception:
                 case MessageReceived():
                     await self.ingest(event.envelope, event.message_hash, event.timestamp_ns)
                 case MessagePropagated():
-                    self._remember_own(event.message_hash)
+                    self._remember(event.message_hash)
                     self._dispatcher.on_propagated(event.request_id, event.message_hash)
                 case MessageSendError():
                     self._dispatcher.on_send_error(event.request_id, event.error)
@@ -76,9 +95,19 @@ class Reception:
                     self._on_connection(event.state)
         self._on_connection(ConnectionState.DISCONNECTED)
 
-    async def ingest(self, envelope: MessageEnvelope, message_hash: bytes, timestamp_ns: int) -> bytes | None:
-        """Takes in one message of the network or of a store; gives the SDS message, None where it is not ours."""
-        if envelope.content_topic != self._content_topic or message_hash in self._own_hashes:
+    def knows(self, message_hash: bytes) -> bool:
+        """Whether a message was sent or taken in already, as far back as that is remembered."""
+        return message_hash in self._known_hashes
+
+    def forget(self, message_hash: bytes) -> None:
+        """A message was not kept after all: it may come again, from a store for example."""
+        self._known_hashes.pop(message_hash, None)
+
+    async def ingest(
+        self, envelope: MessageEnvelope, message_hash: bytes, timestamp_ns: int, *, from_store: bool = False
+    ) -> bytes | None:
+        """Takes in one message; gives the SDS message, None where it is known or not ours."""
+        if envelope.content_topic != self._content_topic or message_hash in self._known_hashes:
             return None
         if self._meta and envelope.meta != self._meta:
             self._count("dropped_without_marker")
@@ -87,7 +116,8 @@ class Reception:
         if data is None:
             return None
         self.newest_timestamp_ns = max(self.newest_timestamp_ns, timestamp_ns)
-        await self._take(data, message_hash, self._sender_of(envelope.payload))
+        self._remember(message_hash)
+        await self._take(Arrival(data, message_hash, self._sender_of(envelope.payload), from_store))
         return data
 
     async def _decrypt(self, payload: bytes) -> bytes | None:
@@ -115,7 +145,7 @@ class Reception:
             return None
         return sender if isinstance(sender, str) else None
 
-    def _remember_own(self, message_hash: bytes) -> None:
-        self._own_hashes[message_hash] = None
-        if len(self._own_hashes) > OWN_HASHES_MAX:
-            self._own_hashes.popitem(last=False)
+    def _remember(self, message_hash: bytes) -> None:
+        self._known_hashes[message_hash] = None
+        if len(self._known_hashes) > KNOWN_HASHES_MAX:
+            self._known_hashes.popitem(last=False)

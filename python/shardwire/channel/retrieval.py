@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.channel.reception import Reception
 from shardwire.config import SdsWireFormat, SyncConfig
 from shardwire.errors import NodeError, ShardwireError
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock
-from shardwire.node.protocol import ConnectionState, MessageEnvelope, Node, StorePage, StoreQuery
+from shardwire.node.protocol import ConnectionState, Node, StoredMessage, StorePage, StoreQuery
 
 logger = logging.getLogger(__name__)
 
-HASHES_PER_QUERY_MAX = 100
-PAGE_SIZE = 20
+HASHES_PER_PAGE = 100
+# Messages with their data: at most 3 MB in one answer.
+MESSAGES_PER_QUERY = 20
+# One query of the topic serves every missing message without a hint for this long.
+WINDOW_INTERVAL_MS = 10_000
 PAGES_PER_QUERY_MAX = 500
 # How far back a participant asks that never received anything (as @waku/sdk does).
 FIRST_QUERY_RANGE_MS = 30 * 24 * 3_600_000
@@ -26,8 +30,6 @@ QUERY_MARGIN_MS = 30_000
 # A missing message that a store did not have is asked for again after the retrieve frequency, doubled this often.
 BACKOFF_DOUBLINGS_MAX = 6
 _MINUTE_MS = 60_000
-
-Ingest = Callable[[MessageEnvelope, bytes, int], Awaitable[bytes | None]]
 
 
 class Retrieval:
@@ -40,7 +42,7 @@ class Retrieval:
         sync: Frequencies and limits.
         wire_format: How SDS messages are read, for the stop rule of query on connect.
         clock: Both times.
-        ingest: Takes in what a store answers.
+        reception: Takes in what a store answers, and knows what was taken in before.
         missing: What is missing now.
         on_irretrievable: Told message ids that the store was asked for and does not have.
         last_seen_ns: Transport time up to which nothing was missed before this start; 0 for never.
@@ -54,7 +56,7 @@ class Retrieval:
         sync: SyncConfig,
         wire_format: SdsWireFormat,
         clock: Clock,
-        ingest: Ingest,
+        reception: Reception,
         missing: Callable[[], Sequence[HistoryEntry]],
         on_irretrievable: Callable[[tuple[str, ...]], None],
         last_seen_ns: int,
@@ -65,7 +67,7 @@ class Retrieval:
         self._sync = sync
         self._wire_format: SdsWireFormat = wire_format
         self._clock = clock
-        self._ingest = ingest
+        self._reception = reception
         self._missing = missing
         self._on_irretrievable = on_irretrievable
         self._last_seen_ns = last_seen_ns
@@ -75,6 +77,7 @@ class Retrieval:
         self._caught_up_ms: int | None = None
         # Message id -> (attempts, monotonic time of the next one).
         self._attempts: dict[str, tuple[int, int]] = {}
+        self._next_window_ms = 0
         self._query_times_ms: deque[int] = deque()
         self.queries = 0
 
@@ -112,10 +115,12 @@ class Retrieval:
             await self._query_passed()
         due = self._due_entries()
         hinted = [entry for entry in due if entry.retrieval_hint]
-        for start in range(0, len(hinted), HASHES_PER_QUERY_MAX):
-            await self._query_hints(hinted[start : start + HASHES_PER_QUERY_MAX])
-        if any(not entry.retrieval_hint for entry in due):
-            await self._query_window([entry for entry in due if not entry.retrieval_hint])
+        for start in range(0, len(hinted), MESSAGES_PER_QUERY):
+            await self._query_hints(hinted[start : start + MESSAGES_PER_QUERY])
+        hintless = [entry for entry in due if not entry.retrieval_hint]
+        if hintless and self._clock.monotonic_ms() >= self._next_window_ms:
+            self._next_window_ms = self._clock.monotonic_ms() + WINDOW_INTERVAL_MS
+            await self._query_window(hintless)
 
     def _due_entries(self) -> list[HistoryEntry]:
         now_ms = self._clock.monotonic_ms()
@@ -134,13 +139,13 @@ class Retrieval:
     async def _query_hints(self, entries: Sequence[HistoryEntry]) -> None:
         self._note_attempt(entries)
         by_hash = {entry.retrieval_hint: entry.message_id for entry in entries if entry.retrieval_hint}
-        query = StoreQuery(message_hashes=tuple(by_hash), page_size=HASHES_PER_QUERY_MAX)
-        async for page in self._pages(query):
-            for message in page.messages:
-                by_hash.pop(message.message_hash, None)
-            await self._take(page)
-        if by_hash:
-            self._on_irretrievable(tuple(by_hash.values()))
+        for message_hash in by_hash:
+            # Missing, so whatever became of an earlier arrival does not count.
+            self._reception.forget(message_hash)
+        answered, _ = await self._fetch(tuple(by_hash))
+        absent = tuple(message_id for message_hash, message_id in by_hash.items() if message_hash not in answered)
+        if absent:
+            self._on_irretrievable(absent)
 
     async def _query_window(self, entries: Sequence[HistoryEntry]) -> None:
         """Without a hint a message can only be found by topic and time: the window ends now."""
@@ -148,7 +153,7 @@ class Retrieval:
         end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
         start_ms = end_ms - 2 * QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
         async for page in self._pages(self._topic_query(start_ms, end_ms, forward=True)):
-            await self._take(page)
+            await self._fetch(self._unknown(page))
         still_missing = {entry.message_id for entry in self._missing()}
         absent = tuple(entry.message_id for entry in entries if entry.message_id in still_missing)
         if absent:
@@ -157,15 +162,16 @@ class Retrieval:
     async def _query_passed(self) -> None:
         """004, Query on connect: newest first, until a message of our channel names its history.
 
-        What came before that one is then found through the history.
+        What came before that one is then found through the history. A page of which everything is known ends it too.
         """
         end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
         start_ms = end_ms - FIRST_QUERY_RANGE_MS
         if self._last_seen_ns:
             start_ms = self._last_seen_ns // NANOSECONDS_PER_MS - QUERY_MARGIN_MS
         async for page in self._pages(self._topic_query(start_ms, end_ms, forward=False)):
-            taken = await self._take(page)
-            if any(self._names_history(data) for data in taken):
+            unknown = self._unknown(page)
+            _, taken = await self._fetch(unknown)
+            if not unknown or any(self._names_history(data) for data in taken):
                 break
         self._last_seen_ns = max(self._last_seen_ns, (end_ms - 2 * QUERY_MARGIN_MS) * NANOSECONDS_PER_MS)
 
@@ -174,24 +180,45 @@ class Retrieval:
             content_topics=(self._content_topic,),
             start_time_ns=max(0, start_ms) * NANOSECONDS_PER_MS,
             end_time_ns=end_ms * NANOSECONDS_PER_MS,
-            page_size=PAGE_SIZE,
+            page_size=HASHES_PER_PAGE,
             forward=forward,
+            include_data=False,
+        )
+
+    def _unknown(self, page: StorePage) -> tuple[bytes, ...]:
+        """Hashes of a page that were neither sent nor taken in before."""
+        return tuple(
+            message.message_hash for message in page.messages if not self._reception.knows(message.message_hash)
         )
 
     def _names_history(self, data: bytes) -> bool:
         message = SdsMessage.decode(data, self._wire_format)
         return message is not None and message.channel_id == self._channel_id and bool(message.causal_history)
 
-    async def _take(self, page: StorePage) -> list[bytes]:
-        """Takes in a page, oldest first, so that causes come before effects."""
-        taken = []
-        for message in sorted(page.messages, key=lambda message: message.timestamp_ns):
-            if message.envelope is None:
-                continue
-            data = await self._ingest(message.envelope, message.message_hash, message.timestamp_ns)
-            if data is not None:
-                taken.append(data)
-        return taken
+    async def _fetch(self, hashes: tuple[bytes, ...]) -> tuple[set[bytes], list[bytes]]:
+        """Takes in messages by hash, oldest first, so that causes come before effects.
+
+        Returns:
+            The hashes that the store has, and the SDS messages that were new.
+        """
+        answered: set[bytes] = set()
+        taken: list[bytes] = []
+        for start in range(0, len(hashes), MESSAGES_PER_QUERY):
+            query = StoreQuery(message_hashes=hashes[start : start + MESSAGES_PER_QUERY], page_size=MESSAGES_PER_QUERY)
+            async for page in self._pages(query):
+                for message in sorted(page.messages, key=lambda message: message.timestamp_ns):
+                    answered.add(message.message_hash)
+                    data = await self._ingest(message)
+                    if data is not None:
+                        taken.append(data)
+        return answered, taken
+
+    async def _ingest(self, message: StoredMessage) -> bytes | None:
+        if message.envelope is None:
+            return None
+        return await self._reception.ingest(
+            message.envelope, message.message_hash, message.timestamp_ns, from_store=True
+        )
 
     async def _pages(self, query: StoreQuery) -> AsyncIterator[StorePage]:
         cursor: bytes | None = None

@@ -15,7 +15,7 @@ from shardwire.channel.driver import Driver, Writer
 from shardwire.channel.engine import Collected, Engine
 from shardwire.channel.outgoing import Outcome
 from shardwire.channel.rate_limit import RateLimitStatus
-from shardwire.channel.reception import Reception
+from shardwire.channel.reception import Arrival, Reception
 from shardwire.channel.records import LAST_SEEN, LastSeenRecord
 from shardwire.channel.retrieval import Retrieval
 from shardwire.channel.segmenter import ChannelSegmenter
@@ -106,7 +106,7 @@ class Session:
             parts.config.sync,
             parts.config.sds.wire_format,
             parts.clock,
-            self._reception.ingest,
+            self._reception,
             parts.engine.machine.missing,
             self._on_irretrievable,
             parts.last_seen_ns,
@@ -337,18 +337,17 @@ class Session:
 
     # --- what the network brings ---
 
-    async def _take(self, data: bytes, message_hash: bytes, authenticated_sender: str | None) -> None:
-        await self.driver.post_received(
-            lambda now: self._receive(data, message_hash, authenticated_sender, now), len(data)
-        )
+    async def _take(self, arrival: Arrival) -> None:
+        await self.driver.post_received(lambda now: self._receive(arrival, now), len(arrival.data))
 
-    def _receive(self, data: bytes, message_hash: bytes, authenticated_sender: str | None, now: Now) -> None:
+    def _receive(self, arrival: Arrival, now: Now) -> None:
         newest_ns = self._reception.newest_timestamp_ns
         if newest_ns > self._stored_last_seen_ns + LAST_SEEN_STEP_NS:
             self._stored_last_seen_ns = newest_ns
             self.engine.keep({(LAST_SEEN, b""): LastSeenRecord(newest_ns).encode()})
         try:
-            self.engine.receive(data, message_hash, authenticated_sender, now)
+            if not self.engine.receive(arrival, now):
+                self._reception.forget(arrival.message_hash)
         except Exception as error:
             # A message of a peer ends no channel.
             logger.exception("a received message raised %s", type(error).__name__)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shardwire.channel.outgoing import OutgoingSends
-from shardwire.errors import QueueFullError, ShardwireError
+from shardwire.errors import ConfigError, QueueFullError
 from shardwire.sds import MessageChannel, Now
 from shardwire.sds.outputs import TransmitKind
 
@@ -48,12 +48,16 @@ class Submissions:
         machine: Where messages are registered.
         outgoing: Told about every one that is.
         queue_bytes_max: Bytes that may wait to leave.
+        ids_are_content: Whether message ids are made of contents, so that equal messages cannot be told apart.
     """
 
-    def __init__(self, machine: MessageChannel, outgoing: OutgoingSends, queue_bytes_max: int) -> None:
+    def __init__(
+        self, machine: MessageChannel, outgoing: OutgoingSends, queue_bytes_max: int, ids_are_content: bool
+    ) -> None:
         self._machine = machine
         self._outgoing = outgoing
         self._queue_bytes_max = queue_bytes_max
+        self._ids_are_content = ids_are_content
         self._waiting: deque[Submission] = deque()
         self._accepted: list[Submission] = []
         self.counts: dict[str, int] = {"sends": 0}
@@ -99,14 +103,22 @@ class Submissions:
         else:
             try:
                 self._machine.send(send_id, submission.contents, now, contents_needed=submission.data_count)
-            except ShardwireError as error:
-                submission.settled(error)
+            except ConfigError as error:
+                submission.settled(self._refusal(error))
                 return
             self._outgoing.register(
                 send_id, submission.request_id, submission.message_id, submission.data_count, len(submission.contents)
             )
         self._accepted.append(submission)
         self.counts["sends"] += 1
+
+    def _refusal(self, error: ConfigError) -> ConfigError:
+        if not self._ids_are_content:
+            return error
+        return ConfigError(
+            "the message holds what this channel has sent or received already, and under "
+            "SdsConfig.message_id='content-sha256' that is a duplicate: change the payload, or use message_id='send'"
+        )
 
     def withdraw(self, submission: Submission, now: Now) -> None:
         """The caller of `send` was cancelled: nothing more of the message leaves."""

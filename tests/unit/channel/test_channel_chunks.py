@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import replace
 
 import pytest
-from channel_world import World, run_world
+from channel_world import CHANNEL, TOPIC, World, run_world
 
+from shardwire._native import BloomFilter, SdsMessage
 from shardwire.config import ChannelConfig, RateLimitConfig, ReliableChannelOptions, SegmentationConfig, SyncConfig
 from shardwire.errors import NodeError, PayloadTooLargeError, QueueFullError
 from shardwire.events import (
@@ -64,24 +66,26 @@ def test_chunk_progress_is_cumulative_in_order() -> None:
 
 
 def test_a_filter_possibly_acknowledges() -> None:
-    """With one entry of history and no syncs a burst is named by filters only."""
-    config = replace(
-        WAKU,
-        sds=replace(WAKU.sds, causal_history_size=1, possible_acks_threshold=2),
-        sync=replace(WAKU.sync, sync_min_interval_ms=0),
-    )
+    """A peer whose message names nothing but carries a filter, as a history that is too short leaves it."""
 
     async def scenario(world: World) -> None:
-        alice = await world.join("alice", config)
-        await world.join("bob", config)
-        for number in range(5):
-            await alice.send(b"%d" % number)
-        await asyncio.sleep(6)
-        await world.channels["bob"].send(b"reply")
+        alice = await world.join("alice", WAKU)
+        peer = await world.node("peer")
+        await alice.send(b"x")
+        await asyncio.sleep(1)
+        bloom = BloomFilter(WAKU.sds.bloom_filter_capacity, WAKU.sds.bloom_filter_error_rate)
+        bloom.insert(hashlib.sha256(b"x").hexdigest())
+        message = SdsMessage(
+            sender_id="peer", message_id="m1", channel_id=CHANNEL, lamport_timestamp=5, bloom_filter=bloom.to_bytes(),
+            content=b"reply",
+        )  # fmt: skip
+        await peer.send(MessageEnvelope(TOPIC, message.encode()))
         await asyncio.sleep(2)
 
     world = run_world(scenario)
-    assert world.of("alice", ChunkPossiblyAcknowledgedEvent)
+    (possibly,) = world.of("alice", ChunkPossiblyAcknowledgedEvent)
+    assert possibly.chunk_info == ChunkInfo((0,), 1)
+    assert world.of("alice", ChunkAcknowledgedEvent) == []
 
 
 def test_retries_are_counted_by_the_options_and_end_in_an_error() -> None:
