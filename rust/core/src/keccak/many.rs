@@ -38,6 +38,7 @@ impl<const N: usize> Streams<N> {
         });
         let mut messages: [Option<Message<'_>>; N] = [const { None }; N];
         let mut lanes = Lanes([[0; N]; 25]);
+        let mut last = [[0; RATE]; N];
         loop {
             for message in messages.iter_mut().filter(|message| message.is_none()) {
                 *message = waiting.next();
@@ -45,7 +46,7 @@ impl<const N: usize> Streams<N> {
             if messages.iter().flatten().count() <= self.alone_max {
                 break;
             }
-            self.advance(&mut lanes, &mut messages, digests);
+            self.advance(&mut lanes, &mut messages, &mut last, digests);
         }
         for (lane, message) in messages.iter().enumerate() {
             if let Some(message) = message {
@@ -59,11 +60,13 @@ impl<const N: usize> Streams<N> {
         }
     }
 
-    /// Absorbs as many blocks as every message has, or one where some message has only its last.
+    /// Absorbs as many blocks as every message has, or one where some message has only its last,
+    /// which is padded in `last`.
     fn advance(
         &self,
         lanes: &mut Lanes<N>,
         messages: &mut [Option<Message<'_>>; N],
+        last: &mut [[u8; RATE]; N],
         digests: &mut [[u8; DIGEST_LEN]],
     ) {
         let whole = messages
@@ -72,12 +75,11 @@ impl<const N: usize> Streams<N> {
             .map(|message| message.rest.len() / RATE)
             .min();
         let count = whole.unwrap_or(0).max(1);
-        let mut last = [[0; RATE]; N];
         let mut blocks = [None; N];
-        for ((block, last), message) in blocks.iter_mut().zip(&mut last).zip(&*messages) {
+        for ((block, last), message) in blocks.iter_mut().zip(last.iter_mut()).zip(&*messages) {
             *block = message.as_ref().map(|message| {
                 if message.rest.len() < RATE {
-                    *last = sponge::padded(message.rest);
+                    sponge::pad_into(last, message.rest);
                     last.as_ptr()
                 } else {
                     message.rest.as_ptr()
@@ -102,7 +104,8 @@ impl<const N: usize> Streams<N> {
                 message.rest = rest;
                 continue;
             }
-            digests[message.index] = sponge::squeeze(&lanes.0.map(|word| word[lane]));
+            let first: [u64; 4] = std::array::from_fn(|word| lanes.0[word][lane]);
+            digests[message.index] = sponge::squeeze(&first);
             for word in &mut lanes.0 {
                 word[lane] = 0;
             }

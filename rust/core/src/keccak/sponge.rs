@@ -73,16 +73,23 @@ impl std::fmt::Debug for Keccak256 {
 /// `rest` is shorter than a block.
 pub(super) fn padded(rest: &[u8]) -> [u8; RATE] {
     let mut block = [0; RATE];
-    block[..rest.len()].copy_from_slice(rest);
-    block[rest.len()] = 0x01;
-    block[RATE - 1] |= 0x80;
+    pad_into(&mut block, rest);
     block
 }
 
-/// The digest that a state gives: its first four lanes.
-pub(super) fn squeeze(state: &[u64; 25]) -> [u8; DIGEST_LEN] {
+/// Writes [`padded`] over a block.
+pub(super) fn pad_into(block: &mut [u8; RATE], rest: &[u8]) {
+    let (message, padding) = block.split_at_mut(rest.len());
+    message.copy_from_slice(rest);
+    padding.fill(0);
+    padding[0] = 0x01;
+    block[RATE - 1] |= 0x80;
+}
+
+/// The digest that the first four lanes of a state give.
+pub(super) fn squeeze(lanes: &[u64]) -> [u8; DIGEST_LEN] {
     let mut digest = [0; DIGEST_LEN];
-    for (bytes, lane) in digest.chunks_exact_mut(8).zip(state) {
+    for (bytes, lane) in digest.chunks_exact_mut(8).zip(lanes) {
         bytes.copy_from_slice(&lane.to_le_bytes());
     }
     digest
