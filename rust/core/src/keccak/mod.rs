@@ -8,6 +8,7 @@ mod kernel;
 mod many;
 #[cfg(target_arch = "x86_64")]
 mod permutation;
+mod pieces;
 mod sponge;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,13 @@ pub fn keccak256_many(inputs: &[&[u8]], digests: &mut [[u8; DIGEST_LEN]]) {
     debug_assert_eq!(inputs.len(), digests.len());
     let count = inputs.len().min(digests.len());
     digests_of(kernel::selected(), &inputs[..count], &mut digests[..count]);
+}
+
+/// As [`keccak256_many`], each message given as pieces that follow one another.
+pub fn keccak256_many_pieces(inputs: &[&[&[u8]]], digests: &mut [[u8; DIGEST_LEN]]) {
+    debug_assert_eq!(inputs.len(), digests.len());
+    let count = inputs.len().min(digests.len());
+    pieces::digests_of_pieces(kernel::selected(), &inputs[..count], &mut digests[..count]);
 }
 
 fn digest_of(kernel: &Kernel, data: &[u8]) -> [u8; DIGEST_LEN] {

@@ -206,7 +206,7 @@ impl ArrowReconstructor {
         let pieces: Vec<Option<Vec<&[u8]>>> = groups.iter().map(Group::whole_pieces).collect();
         let messages: Vec<&[&[u8]]> = pieces.iter().flatten().map(|pieces| &pieces[..]).collect();
         let mut digests = vec![[0; keccak::DIGEST_LEN]; messages.len()];
-        hash_pieces(&messages, &mut digests);
+        keccak::keccak256_many_pieces(&messages, &mut digests);
         let mut digest = digests.iter();
         for (group, pieces) in groups.iter().zip(pieces) {
             let hashes_right = pieces.is_some() && digest.next() == group.key.hash.as_ref();
@@ -303,14 +303,6 @@ impl Batch {
             sender: text(4)?,
             error: text(5)?,
         })
-    }
-}
-
-fn hash_pieces(messages: &[&[&[u8]]], digests: &mut [[u8; keccak::DIGEST_LEN]]) {
-    for (pieces, digest) in messages.iter().zip(digests) {
-        let mut sponge = keccak::Keccak256::new();
-        pieces.iter().for_each(|piece| sponge.update(piece));
-        *digest = sponge.finalize();
     }
 }
 
