@@ -36,6 +36,9 @@ class IncomingBuffer:
         "_log",
         "_lost_ms",
         "_on_released",
+        "_ready",
+        "_sweep_ms",
+        "_swept_ms",
         "blocked",
         "by_send_id",
         "changed",
@@ -47,6 +50,7 @@ class IncomingBuffer:
     def __init__(
         self,
         config: SdsConfig,
+        sweep_in_buf_interval_ms: int,
         sender_id: str,
         log: LocalLog,
         emit: Callable[[SdsEvent], None],
@@ -65,6 +69,11 @@ class IncomingBuffer:
         # Sends whose message ids do not name them, by the id that the channel read.
         self.by_send_id: dict[str, IncomingSend] = {}
         self.contents_held = 0
+        # Specification 004, Batched sweeping: what became free waits for the next sweep; without an interval it goes
+        # at once.
+        self._sweep_ms = sweep_in_buf_interval_ms
+        self._swept_ms = 0
+        self._ready: deque[IncomingSend] = deque()
         # Reconstructed sends that wait, the longest waiting first.
         self.blocked: OrderedDict[str, IncomingSend] = OrderedDict()
         self.gaps = Gaps(config, sender_id, self, log, emit, on_missing, on_found)
@@ -225,17 +234,21 @@ class IncomingBuffer:
 
     def next_deadline(self) -> int | None:
         """The next moment `on_timeout` has work."""
-        gap_ms = self.gaps.next_deadline()
-        if not self.blocked or not self._lost_ms:
-            return gap_ms
-        blocked_ms = next(iter(self.blocked.values())).deadline_ms
-        if gap_ms is None or blocked_ms is None:
-            return gap_ms if blocked_ms is None else blocked_ms
-        return min(gap_ms, blocked_ms)
+        at_ms = self.gaps.next_deadline()
+        if self.blocked:
+            blocked_ms = next(iter(self.blocked.values())).deadline_ms
+            at_ms = blocked_ms if at_ms is None else min(at_ms, at_ms if blocked_ms is None else blocked_ms)
+        if self._ready:
+            sweep_ms = self._swept_ms + self._sweep_ms
+            at_ms = sweep_ms if at_ms is None else min(at_ms, sweep_ms)
+        return at_ms
 
     def on_timeout(self, monotonic_ms: int) -> None:
         """Reports the gaps of sends that fell quiet, and goes on without what stayed away too long."""
         self.gaps.on_timeout(monotonic_ms)
+        if self._ready and monotonic_ms >= self._swept_ms + self._sweep_ms:
+            self._swept_ms = monotonic_ms
+            self._release_ready(self._ready)
         while self.blocked:
             oldest = next(iter(self.blocked.values()))
             if oldest.deadline_ms is None or oldest.deadline_ms > monotonic_ms:
@@ -262,12 +275,21 @@ class IncomingBuffer:
         """Delivers `send` and whatever waited for it alone, causes first."""
         self._release_one(send)
         if send.dependents:
-            ready = deque(self._unblock(send))
-            while ready:
-                current = ready.popleft()
-                if self.sends.get(current.key) is current:
-                    self._release_one(current)
-                    ready.extend(self._unblock(current))
+            self._go(self._unblock(send))
+
+    def _go(self, free: list[IncomingSend]) -> None:
+        """Nothing holds these any more."""
+        if self._sweep_ms:
+            self._ready.extend(free)
+        elif free:
+            self._release_ready(deque(free))
+
+    def _release_ready(self, ready: deque[IncomingSend]) -> None:
+        while ready:
+            current = ready.popleft()
+            if self.sends.get(current.key) is current:
+                self._release_one(current)
+                ready.extend(self._unblock(current))
 
     def _release_one(self, send: IncomingSend) -> None:
         del self.sends[send.key]
@@ -315,8 +337,7 @@ class IncomingBuffer:
         if not send.contents and self.sends.get(send.key) is send:
             del self.sends[send.key]
             self.gaps.remember_lost(send.key)
-        for dependent in self._unblock(send):
-            self.release(dependent)
+        self._go(self._unblock(send))
 
     def _join(self, send: IncomingSend, send_id: str, monotonic_ms: int) -> IncomingSend:
         """Ids that do not name their send: the content joins the send that the channel read it into."""

@@ -99,7 +99,14 @@ class MessageChannel:
         self.outgoing = OutgoingBuffer(config, delivered_when, emit, self.repair.on_send_finished)
         self.repair.own = self.outgoing.by_id
         self.incoming = IncomingBuffer(
-            config, sender_id, self.log, emit, self._on_released, self.repair.on_missing, self.repair.on_found
+            config,
+            sync.sweep_in_buf_interval_ms,
+            sender_id,
+            self.log,
+            emit,
+            self._on_released,
+            self.repair.on_missing,
+            self.repair.on_found,
         )
         self.transmission = Transmission(self, config, rng, header_bytes_max)
         self.records = Records(self)

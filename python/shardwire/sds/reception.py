@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from shardwire._native import HistoryEntry, SdsMessage
+from shardwire._native import SdsMessage
 from shardwire.config import SdsConfig
 from shardwire.sds.identity import (
     CONTENTS_PER_SEND_MAX,
@@ -110,27 +110,43 @@ class Reception:
                 self._repair.on_message(message_id)
             for request in message.repair_request:
                 self._repair.on_request(request, now.monotonic_ms)
-        if self._acknowledgements:
-            self._acknowledgements.heard(history_ids)
-        if self._outgoing.by_id:
+        if not content:
+            self._emit(SyncReceived(sender_id))
             self._review(message, history_ids, sender_id)
-        if content:
-            self._on_content(
-                message_id, sender_id, lamport, content, history, history_ids, data, retrieval_hint, newcomer, now
-            )
-        else:
             self._sync_timer.on_sync_received(now)
             self._anti_entropy.named(history_ids, now.monotonic_ms)
             if not from_store:
                 self._compare(message.bloom_filter, sender_id, now)
-            self._emit(SyncReceived(sender_id))
             self._incoming.follow(None, history, history_ids, sender_id, now.monotonic_ms, newcomer)
+            return None
+        incoming = self._incoming
+        place = incoming.place_of(message_id)
+        send_id, ordinal = place if place is not None else (None, None)
+        # A content of a send that is delivered already, and that nobody could infer when it was.
+        late = ordinal and send_id not in incoming.sends and content_id(send_id or "", 0) in self._entries
+        if not late:
+            self._emit(ContentReceived(message_id, sender_id, content, send_id, ordinal))
+        self._review(message, history_ids, sender_id)
+        if retrieval_hint is not None and len(retrieval_hint) > RETRIEVAL_HINT_BYTES_MAX:
+            retrieval_hint = None
+        entry = self._log.add(message_id, sender_id, self._lamport.capped(lamport, now), retrieval_hint, ordinal or 0)
+        self._bloom.insert(message_id)
+        if self._repairs:
+            self._originals.keep(message_id, data)
+        self._sync_timer.on_content_received(now)
+        if not late:
+            incoming.receive(entry, send_id or message_id, history, history_ids, now.monotonic_ms, newcomer)
+        self._acknowledgements.received(entry, now)
         return None
 
     def _review(self, message: SdsMessage, history_ids: list[str], sender_id: str) -> None:
         """SDS, Review ACK Status: definitive by causal history, possible by bloom filter."""
+        if self._acknowledgements:
+            self._acknowledgements.heard(history_ids)
         outgoing = self._outgoing
         by_id = outgoing.by_id
+        if not by_id:
+            return
         for message_id in history_ids:
             content = by_id.get(message_id)
             if content is not None:
@@ -155,36 +171,6 @@ class Reception:
             bloom_filter, sender_id, self._participants, now.monotonic_ms
         ):
             self._acknowledgements.owe(now)
-
-    def _on_content(
-        self,
-        message_id: str,
-        sender_id: str,
-        lamport: int,
-        content: bytes,
-        history: Sequence[HistoryEntry],
-        history_ids: list[str],
-        data: bytes,
-        retrieval_hint: bytes | None,
-        newcomer: bool,
-        now: Now,
-    ) -> None:
-        incoming = self._incoming
-        place = incoming.place_of(message_id)
-        send_id, ordinal = place if place is not None else (None, None)
-        if retrieval_hint is not None and len(retrieval_hint) > RETRIEVAL_HINT_BYTES_MAX:
-            retrieval_hint = None
-        # A content of a send that is delivered already, and that nobody could infer when it was.
-        late = ordinal and send_id not in incoming.sends and content_id(send_id or "", 0) in self._entries
-        entry = self._log.add(message_id, sender_id, self._lamport.capped(lamport, now), retrieval_hint, ordinal or 0)
-        self._bloom.insert(message_id)
-        if self._repairs:
-            self._originals.keep(message_id, data)
-        self._sync_timer.on_content_received(now)
-        if not late:
-            incoming.receive(entry, send_id or message_id, history, history_ids, now.monotonic_ms, newcomer)
-            self._emit(ContentReceived(message_id, sender_id, content, send_id, ordinal))
-        self._acknowledgements.received(entry, now)
 
     def infer(self, send: IncomingSend, content_count: int, inferred: Sequence[str], now: Now) -> None:
         """The contents of a reconstructed send that never came count as received all the same."""
