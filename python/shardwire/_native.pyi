@@ -351,9 +351,14 @@ class WakuMessage:
     def decode(data: Buffer, /) -> WakuMessage | None: ...
 
 def message_hash(
-    *, pubsub_topic: str, payload: Buffer, content_topic: str, meta: Buffer | None = None, timestamp_ns: int = 0
+    *,
+    pubsub_topic: str,
+    payload: Buffer,
+    content_topic: str,
+    meta: Buffer | None = None,
+    timestamp_ns: int | None = 0,
 ) -> bytes:
-    """The deterministic message hash of 14/WAKU2-MESSAGE, 32 bytes."""
+    """The deterministic message hash of 14/WAKU2-MESSAGE, 32 bytes. What is None adds nothing to it."""
 
 def shard_of(content_topic: str, num_shards_in_cluster: int) -> int:
     """Autosharding. Raises ConfigError where the topic is not /[generation/]application/version/name/encoding."""
@@ -406,7 +411,11 @@ class ArrowReconstructor:
         candidates_per_slot_max: int,
         held_bytes_max: int,
         work_budget: int,
+        keep_leftovers: bool = False,
     ) -> Self: ...
     def push(self, batch: Any) -> list[Any]:
         """Takes in the `by` columns, hash, send_id, payload, timestamp, sender, error; returns finished messages."""
     def finish(self) -> list[Any]: ...
+    def poll_leftovers(self) -> Any:
+        """The segments of messages that are not whole, since the last call, as `push` takes them; None if none.
+        With `keep_leftovers` such messages have no row of their own."""

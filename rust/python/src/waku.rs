@@ -114,14 +114,14 @@ impl Record for WakuMessage {
 
 /// The deterministic message hash of 14/WAKU2-MESSAGE, 32 bytes.
 #[pyfunction]
-#[pyo3(signature = (*, pubsub_topic, payload, content_topic, meta = None, timestamp_ns = 0))]
+#[pyo3(signature = (*, pubsub_topic, payload, content_topic, meta = None, timestamp_ns = Some(0)))]
 pub fn message_hash<'py>(
     py: Python<'py>,
     pubsub_topic: &str,
     payload: Buffer<'py>,
     content_topic: &str,
     meta: Option<Buffer<'py>>,
-    timestamp_ns: i64,
+    timestamp_ns: Option<i64>,
 ) -> Bound<'py, PyBytes> {
     let bytes = payload.as_bytes();
     let meta = meta.as_ref().map_or(&[][..], Buffer::as_bytes);

@@ -4,8 +4,11 @@
 //! It reads no clock and does no I/O: time is an argument, what must be saved is polled. A header's
 //! counts allocate nothing; nothing a peer sends panics or fails.
 
+mod choices;
 mod completed;
+mod field;
 mod ledger;
+mod locate;
 mod outcome;
 mod payload;
 mod persist;
@@ -14,6 +17,7 @@ mod recover;
 mod room;
 mod set;
 mod tail;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -180,5 +184,7 @@ impl Reassembler {
     }
 }
 
+#[cfg(test)]
+mod poison_tests;
 #[cfg(test)]
 mod tests;

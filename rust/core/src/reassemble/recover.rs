@@ -1,13 +1,21 @@
-//! One attempt at a set: which segments to believe, which code made the parity, where it ends.
+//! One attempt at a set: which segments to believe, and which code made the parity.
 
-use super::set::{Candidate, Set};
-use super::tail::{End, find_length};
+use super::choices::Choices;
+use super::locate::{Located, Word};
+use super::set::Set;
 use crate::erasure::{self, ErasureCode};
 use crate::segment::Parameters;
 use crate::wire::segment::Slot;
 
-/// A decoded shard costs this fraction of hashing the shards it is made of.
-const DECODE_WORK_SHARE: u64 = 8;
+/// Decoding, or locating wrong shards, costs this part of hashing the shards.
+const DECODE_WORK_SHARE: u64 = 16;
+
+/// Different shard lengths that one attempt looks at: forged segments may have any length.
+const LENGTHS_MAX: usize = 4;
+
+/// A search without a guarantee takes this part of the budget that is left: while positions are
+/// open, and when all are filled. More segments, or rivals, may settle it at no cost.
+const SPECULATION_SHARES: [u64; 2] = [8, 2];
 
 /// One data shard of a candidate payload.
 #[derive(Debug)]
@@ -28,18 +36,20 @@ pub(super) struct Found {
     pub bad: Vec<usize>,
 }
 
-/// A candidate by ordinal: data segments first, then parity segments.
-type Selection = Vec<Option<usize>>;
+/// A candidate's place by ordinal: data segments first, then parity segments.
+pub(super) type Selection = Vec<Option<usize>>;
 
 /// The state of one attempt.
 pub(super) struct Attempt<'a> {
-    set: &'a Set,
-    parameters: &'a Parameters,
-    data_count: usize,
-    parity_count: usize,
+    pub set: &'a Set,
+    pub parameters: &'a Parameters,
+    pub data_count: usize,
+    pub parity_count: usize,
+    /// The candidate that came last: what does not use it was tried before.
+    pub newest: usize,
     /// Bytes hashed and decoded by this attempt.
     pub work: u64,
-    work_max: u64,
+    pub work_max: u64,
 }
 
 impl<'a> Attempt<'a> {
@@ -58,11 +68,13 @@ impl<'a> Attempt<'a> {
         let whole = (longest.unwrap_or(0) * data_count) as u64;
         let price = whole + whole / DECODE_WORK_SHARE + 1024;
         let work_max = price.saturating_mul(work_budget).saturating_sub(set.work);
+        let newest = set.newest;
         Some(Attempt {
             set,
             parameters,
             data_count,
             parity_count,
+            newest,
             work: 0,
             work_max,
         })
@@ -73,20 +85,36 @@ impl<'a> Attempt<'a> {
         self.work >= self.work_max
     }
 
-    /// Looks for a payload that has the hash until one is found or the budget is spent.
+    /// Looks for a payload that has the hash until one is found, the budget is spent, or what
+    /// could be told from these segments is told.
     pub fn run(&mut self) -> Option<Found> {
-        for selection in self.selections() {
-            if self.is_spent() {
-                return None;
-            }
-            if let Some(found) = self.try_selection(&selection) {
+        let ranges: Vec<_> = self
+            .ordinals()
+            .map(|o| self.set.range(self.slot(o)))
+            .collect();
+        let data = &ranges[..self.data_count];
+        if data.iter().all(|range| range.len() == 1) && self.is_new_data() {
+            // Whole data segments need no parity, nor lengths that a code could take.
+            let parts = data.iter().map(|range| Part::Held(range.start)).collect();
+            if let Some(found) = self.verify(parts, None) {
                 return Some(found);
             }
+            if self.set.slots_held() == self.data_count {
+                return None;
+            }
         }
-        None
+        self.shard_lengths()
+            .into_iter()
+            .find_map(|shard_len| self.run_length(shard_len))
     }
 
-    fn slot(&self, ordinal: usize) -> Slot {
+    /// Whether the newest segment is data, or there was no attempt before it.
+    fn is_new_data(&self) -> bool {
+        let newest = &self.set.candidates()[self.newest];
+        self.set.work == 0 || matches!(newest.slot, Slot::Data(_))
+    }
+
+    pub(super) fn slot(&self, ordinal: usize) -> Slot {
         if ordinal < self.data_count {
             Slot::Data(ordinal as u8)
         } else {
@@ -98,211 +126,159 @@ impl<'a> Attempt<'a> {
         0..self.data_count + self.parity_count
     }
 
-    /// The choices to try: slots without rivals first, then one sender's segments together.
-    fn selections(&self) -> Vec<Selection> {
-        let ranges: Vec<_> = self
-            .ordinals()
-            .map(|ordinal| self.set.range(self.slot(ordinal)))
-            .collect();
-        let mut selections = Vec::new();
-        let mut add = |selection: Selection| {
-            let enough = selection.iter().flatten().count() >= self.data_count;
-            if enough && !selections.contains(&selection) {
-                selections.push(selection);
-            }
-        };
-        add(ranges
-            .iter()
-            .map(|range| (range.len() == 1).then_some(range.start))
-            .collect());
-        let mut senders: Vec<_> = self
+    pub(super) fn bytes(&self, place: usize) -> &'a [u8] {
+        &self.set.candidates()[place].payload
+    }
+
+    /// Lengths that enough segments could have as shards, those of most slots first. All but the
+    /// last data segment have the full length.
+    fn shard_lengths(&self) -> Vec<usize> {
+        let mut slots: Vec<(usize, Slot)> = self
             .set
             .candidates()
             .iter()
-            .map(|candidate| candidate.sender)
+            .filter(|candidate| candidate.slot != self.slot(self.data_count - 1))
+            .map(|candidate| (candidate.payload.len(), candidate.slot))
             .collect();
-        senders.sort_unstable();
-        senders.dedup();
-        for sender in senders {
-            let theirs = |candidate: &&usize| {
-                let candidate: &Candidate = &self.set.candidates()[**candidate];
-                candidate.sender == sender || candidate.shared
-            };
-            add(ranges
+        slots.sort_unstable();
+        slots.dedup();
+        let mut lengths: Vec<(usize, usize)> = slots
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|slots| (slots.len(), slots[0].0))
+            .filter(|(count, _)| count + 1 >= self.data_count)
+            .collect();
+        lengths.sort_unstable_by_key(|length| std::cmp::Reverse(*length));
+        if self.data_count == 1 && lengths.is_empty() {
+            let longest = self
+                .set
+                .candidates()
                 .iter()
-                .map(|range| {
-                    let places: Vec<usize> = range.clone().collect();
-                    places.iter().find(theirs).copied()
-                })
-                .collect());
+                .map(|candidate| candidate.payload.len());
+            lengths.extend(longest.max().map(|length| (1, length)));
         }
-        add(ranges
-            .iter()
-            .map(|range| (!range.is_empty()).then_some(range.start))
-            .collect());
-        selections
+        lengths
+            .into_iter()
+            .take(LENGTHS_MAX)
+            .map(|(_, length)| length)
+            .collect()
     }
 
-    fn try_selection(&mut self, selection: &Selection) -> Option<Found> {
-        let data = &selection[..self.data_count];
-        if data.iter().all(Option::is_some) {
-            let parts = data
-                .iter()
-                .flatten()
-                .map(|place| Part::Held(*place))
-                .collect();
-            return self.verify(parts, None);
+    fn run_length(&mut self, shard_len: usize) -> Option<Found> {
+        let last = self.data_count - 1;
+        let slots: Vec<Vec<usize>> = self
+            .ordinals()
+            .map(|ordinal| {
+                let fits = |place: &usize| match self.bytes(*place).len() {
+                    length if ordinal == last => length <= shard_len,
+                    length => length == shard_len,
+                };
+                self.set.range(self.slot(ordinal)).filter(fits).collect()
+            })
+            .collect();
+        let mut choices = Choices::new(self);
+        choices.add_clean(&slots);
+        choices.add_by_sender(&slots);
+        for selection in std::mem::take(&mut choices.selections) {
+            if self.is_spent() {
+                return None;
+            }
+            if let Some(found) = self.resolve(&selection, shard_len) {
+                return Some(found);
+            }
         }
+        self.speculate(&slots, shard_len)
+    }
+
+    /// One choice: without a segment to spare it is decoded and hashed; with some, the wrong ones
+    /// among them are located first.
+    fn resolve(&mut self, selection: &Selection, shard_len: usize) -> Option<Found> {
+        let held = selection.iter().flatten().count();
         let configured = self.parameters.settings().erasure_code;
+        if held == self.data_count && selection[..held].iter().all(Option::is_some) {
+            return self.decode(selection, configured, shard_len);
+        }
         let other = match configured {
             ErasureCode::Leopard => ErasureCode::Vandermonde,
             ErasureCode::Vandermonde => ErasureCode::Leopard,
         };
-        [configured, other]
-            .into_iter()
-            .find_map(|code| self.decode(selection, code))
-    }
-
-    fn bytes(&self, place: usize) -> &'a [u8] {
-        &self.set.candidates()[place].payload
-    }
-
-    fn decode(&mut self, selection: &Selection, code: ErasureCode) -> Option<Found> {
-        let set = self.set;
-        let shards: Vec<Option<&[u8]>> = selection
-            .iter()
-            .map(|place| place.map(|place| &*set.candidates()[place].payload))
-            .collect();
-        let shard_len = shards.iter().flatten().map(|shard| shard.len()).max()?;
-        let recovered =
-            erasure::reconstruct(code, &shards, self.data_count, self.parity_count, shard_len);
-        let recovered = recovered.ok()?;
-        self.work += (shard_len * self.data_count) as u64 / DECODE_WORK_SHARE;
-        let mut recovered = recovered.into_iter().peekable();
-        let parts = selection[..self.data_count]
-            .iter()
-            .enumerate()
-            .map(|(ordinal, place)| match place {
-                Some(place) => Some(Part::Held(*place)),
-                None => recovered
-                    .next_if(|(index, _)| *index == ordinal)
-                    .map(|r| Part::Recovered(r.1)),
-            })
-            .collect::<Option<Vec<_>>>()?;
-        self.verify(parts, Some(code))
-    }
-
-    fn verify(&mut self, parts: Vec<Part>, erasure_code: Option<ErasureCode>) -> Option<Found> {
-        let slices: Vec<&[u8]> = parts
-            .iter()
-            .map(|part| match part {
-                Part::Held(place) => self.bytes(*place),
-                Part::Recovered(shard) => shard.as_slice(),
-            })
-            .collect();
-        let absorbed = self.set.prefix.sponge().filter(|(_, count)| {
-            parts[..*count]
-                .iter()
-                .enumerate()
-                .all(|(ordinal, part)| match part {
-                    Part::Held(place) => *place == self.set.range(self.slot(ordinal)).start,
-                    Part::Recovered(_) => false,
-                })
-        });
-        let candidates_max = self.parameters.settings().max_tail_candidates;
-        let mut ends = Vec::with_capacity(2);
-        match (self.set.geometry.payload_length, parts.last()?) {
-            (Some(length), _) => ends.push(End::Known(length)),
-            (None, Part::Recovered(_)) => ends.push(End::Padded(candidates_max)),
-            (None, Part::Held(place)) => {
-                ends.push(End::Exact);
-                // Only a sender that makes parity pads, and only a whole shard can be padded.
-                let padded = self.bytes(*place).last() == Some(&0);
-                if padded && self.set.geometry.parity != Some(0) {
-                    let affordable = self.work_max.saturating_sub(self.work) / 256;
-                    ends.push(End::Padded(candidates_max.min(affordable as usize)));
+        [configured, other].into_iter().find_map(|code| {
+            // Counts that encoding does not take cannot be checked against each other.
+            let locates = erasure::supports(code, self.data_count, self.parity_count);
+            if held == self.data_count || !locates {
+                return self.decode(selection, code, shard_len);
+            }
+            match self.word(selection, code, shard_len).locate() {
+                Located::Unknown => {
+                    self.work += (shard_len * self.data_count) as u64 / DECODE_WORK_SHARE;
+                    None
+                }
+                Located::Bad(bad) => {
+                    self.work += (shard_len * self.data_count) as u64 / DECODE_WORK_SHARE;
+                    let mut selection = selection.clone();
+                    bad.iter().for_each(|ordinal| selection[*ordinal] = None);
+                    self.decode(&selection, code, shard_len)
                 }
             }
-        }
-        let length = ends
-            .into_iter()
-            .find_map(|end| find_length(&slices, &self.set.hash, absorbed, end, &mut self.work))?;
-        let bad = self.bad_candidates(&slices, length, erasure_code);
-        Some(Found {
-            parts,
-            length,
-            erasure_code,
-            bad,
         })
     }
 
-    /// Candidates that differ from the verified payload's segments. Parity is only checked where
-    /// there was reason for doubt.
-    fn bad_candidates(
-        &self,
-        parts: &[&[u8]],
-        length: usize,
-        erasure_code: Option<ErasureCode>,
-    ) -> Vec<usize> {
-        let doubtful = self.set.work > 0 || self.set.candidates().len() > self.set.slots_held();
-        if !doubtful {
-            return Vec::new();
+    /// A bounded search where nothing could be located: mixtures of rivals, then one segment after
+    /// another left out.
+    fn speculate(&mut self, slots: &[Vec<usize>], shard_len: usize) -> Option<Found> {
+        let left = self.work_max.saturating_sub(self.work);
+        let is_full = self.set.slots_held() == self.data_count + self.parity_count;
+        let stop = self.work + left / SPECULATION_SHARES[usize::from(is_full)];
+        let mut choices = Choices::new(self);
+        choices.add_mixtures(slots);
+        let first: Selection = slots.iter().map(|rivals| rivals.first().copied()).collect();
+        choices.add_without_one(&first);
+        for selection in std::mem::take(&mut choices.selections) {
+            if self.work >= stop {
+                return None;
+            }
+            if let Some(found) = self.resolve(&selection, shard_len) {
+                return Some(found);
+            }
         }
-        let head: usize = parts[..self.data_count - 1]
-            .iter()
-            .map(|part| part.len())
-            .sum();
-        let last = &parts[self.data_count - 1][..length - head];
-        let differs = |truth: &[u8], held: &[u8], may_be_padded: bool| {
-            let padding = held.get(truth.len()..).unwrap_or_default();
-            held.get(..truth.len()) != Some(truth)
-                || !(padding.is_empty() || may_be_padded && padding.iter().all(|byte| *byte == 0))
-        };
-        let mut bad = Vec::new();
-        for (ordinal, part) in parts.iter().enumerate() {
-            let is_last = ordinal + 1 == self.data_count;
-            let truth = if is_last { last } else { part };
-            let places = self.set.range(self.slot(ordinal));
-            bad.extend(places.filter(|place| differs(truth, self.bytes(*place), is_last)));
-        }
-        bad.extend(self.bad_parity(
-            &[&parts[..self.data_count - 1], &[last]].concat(),
-            erasure_code,
-        ));
-        bad
+        None
     }
 
-    fn bad_parity(&self, data: &[&[u8]], erasure_code: Option<ErasureCode>) -> Vec<usize> {
-        let places = self.set.range(Slot::Parity(0)).start..self.set.candidates().len();
-        let Some(shard_len) = places.clone().map(|place| self.bytes(place).len()).max() else {
-            return Vec::new();
-        };
-        let codes = match erasure_code {
-            Some(code) => vec![code],
-            None => vec![ErasureCode::Leopard, ErasureCode::Vandermonde],
-        };
-        // Genuine parity has the length of a full data shard; which one the longest may not be.
-        let shard_len = if data.len() > 1 {
-            data[0].len()
-        } else {
-            shard_len
-        };
-        let parities: Vec<Vec<Vec<u8>>> = codes
-            .into_iter()
-            .filter_map(|code| erasure::encode(code, data, self.parity_count, shard_len).ok())
+    fn word(&self, selection: &Selection, code: ErasureCode, shard_len: usize) -> Word<'a> {
+        let shards = selection
+            .iter()
+            .map(|place| place.map(|place| self.bytes(place)))
             .collect();
-        if parities.is_empty() {
-            return Vec::new();
+        let (data_count, parity_count) = (self.data_count, self.parity_count);
+        Word {
+            code,
+            shards,
+            data_count,
+            parity_count,
+            shard_len,
         }
-        places
-            .filter(|place| {
-                let Slot::Parity(index) = self.set.candidates()[*place].slot else {
-                    return false;
-                };
-                !parities
-                    .iter()
-                    .any(|parity| parity[usize::from(index)] == self.bytes(*place))
-            })
-            .collect()
+    }
+
+    /// Makes the lost data shards from what is chosen, and hashes.
+    fn decode(
+        &mut self,
+        selection: &Selection,
+        code: ErasureCode,
+        shard_len: usize,
+    ) -> Option<Found> {
+        let Word { shards, .. } = self.word(selection, code, shard_len);
+        let (k, m) = (self.data_count, self.parity_count);
+        let recovered = erasure::reconstruct(code, &shards, k, m, shard_len).ok()?;
+        self.work += (shard_len * k) as u64 / DECODE_WORK_SHARE;
+        let is_whole = recovered.is_empty();
+        let mut recovered = recovered.into_iter();
+        let parts = selection[..k].iter().map(|place| match place {
+            Some(place) => Part::Held(*place),
+            None => {
+                let (_, shard) = recovered.next().expect("each lost data shard was made");
+                Part::Recovered(shard)
+            }
+        });
+        let parts = parts.collect();
+        self.verify(parts, (!is_whole).then_some(code))
     }
 }

@@ -111,6 +111,8 @@ pub(super) struct Set {
     /// Bytes hashed and decoded in failed attempts.
     pub work: u64,
     pub prefix: Prefix,
+    /// Place of the candidate that came last.
+    pub newest: usize,
     /// By slot; within a slot by arrival.
     candidates: Vec<Candidate>,
     slots_held: u16,
@@ -132,6 +134,7 @@ impl Set {
             tick: u64::MAX,
             work: 0,
             prefix: Prefix::default(),
+            newest: 0,
             candidates: Vec::new(),
             slots_held: 0,
         }
@@ -185,6 +188,7 @@ impl Set {
             // The smallest growth of a vector is four; most forged sets hold one segment.
             self.candidates.reserve_exact(1);
         }
+        self.newest = range.end;
         self.candidates.insert(range.end, candidate);
     }
 

@@ -8,9 +8,17 @@ use crate::segment::{Settings, segment};
 use crate::wire::segment::WireFormat;
 
 const WIRES: [WireFormat; 3] = [WireFormat::Raw, WireFormat::Draft, WireFormat::Lip243];
-const CODES: [ErasureCode; 2] = [ErasureCode::Leopard, ErasureCode::Vandermonde];
+pub(super) const CODES: [ErasureCode; 2] = [ErasureCode::Leopard, ErasureCode::Vandermonde];
 
 fn parameters(wire_format: WireFormat, erasure_code: ErasureCode) -> Parameters {
+    parameters_of(wire_format, erasure_code, 0.5)
+}
+
+pub(super) fn parameters_of(
+    wire_format: WireFormat,
+    erasure_code: ErasureCode,
+    parity_rate: f64,
+) -> Parameters {
     let reserve = if wire_format == WireFormat::Lip243 {
         128
     } else {
@@ -19,7 +27,7 @@ fn parameters(wire_format: WireFormat, erasure_code: ErasureCode) -> Parameters 
     Parameters::new(Settings {
         segment_size_bytes: 64 + reserve,
         enable_reed_solomon: true,
-        parity_rate: 0.5,
+        parity_rate,
         parity_for_single_segment: false,
         erasure_code,
         wire_format,
@@ -29,7 +37,7 @@ fn parameters(wire_format: WireFormat, erasure_code: ErasureCode) -> Parameters 
     .unwrap()
 }
 
-fn limits() -> Limits {
+pub(super) fn limits() -> Limits {
     Limits {
         sets_max: 1_000,
         sets_per_sender_max: 100,
@@ -43,7 +51,7 @@ fn limits() -> Limits {
     }
 }
 
-fn reconstructed(outcome: &Outcome) -> Option<Vec<u8>> {
+pub(super) fn reconstructed(outcome: &Outcome) -> Option<Vec<u8>> {
     match outcome {
         Outcome::Reconstructed(reconstructed) => Some(reconstructed.payload.to_vec()),
         _ => None,

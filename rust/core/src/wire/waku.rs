@@ -40,21 +40,23 @@ pub fn encode(message: &WakuMessage) -> Vec<u8> {
 }
 
 /// The deterministic message hash of 14/WAKU2-MESSAGE: SHA-256 over the pubsub topic, the payload,
-/// the content topic, the meta attribute and the timestamp (8 bytes, big-endian). An absent `meta`
+/// the content topic, the meta attribute and the timestamp (8 bytes, big-endian). What is absent
 /// adds nothing; timestamp 0 adds eight zero bytes.
 pub fn message_hash(
     pubsub_topic: &str,
     payload: &[u8],
     content_topic: &str,
     meta: &[u8],
-    timestamp_ns: i64,
+    timestamp_ns: impl Into<Option<i64>>,
 ) -> [u8; 32] {
     let mut hasher = Sha256::new();
     hasher.update(pubsub_topic.as_bytes());
     hasher.update(payload);
     hasher.update(content_topic.as_bytes());
     hasher.update(meta);
-    hasher.update(timestamp_ns.to_be_bytes());
+    if let Some(timestamp_ns) = timestamp_ns.into() {
+        hasher.update(timestamp_ns.to_be_bytes());
+    }
     hasher.finalize().into()
 }
 

@@ -1,0 +1,111 @@
+//! Which candidate to believe in each slot: the choices that an attempt goes through.
+
+use std::collections::BTreeSet;
+
+use super::recover::{Attempt, Selection};
+use super::set::Candidate;
+
+/// Choices of one kind that an attempt looks at.
+const CHOICES_MAX: usize = 64;
+
+/// Choices in the order they are to be tried, none of them twice.
+pub(super) struct Choices<'a> {
+    pub selections: Vec<Selection>,
+    candidates: &'a [Candidate],
+    data_count: usize,
+    newest: usize,
+}
+
+impl<'a> Choices<'a> {
+    pub fn new(attempt: &Attempt<'a>) -> Self {
+        Choices {
+            selections: Vec::new(),
+            candidates: attempt.set.candidates(),
+            data_count: attempt.data_count,
+            newest: attempt.newest,
+        }
+    }
+
+    fn add(&mut self, selection: Selection) {
+        let held = selection.iter().flatten().count();
+        // With no segment to spare, what lacks the newest was tried when that came.
+        let tried = held == self.data_count && !selection.contains(&Some(self.newest));
+        if held >= self.data_count && !tried && !self.selections.contains(&selection) {
+            self.selections.push(selection);
+        }
+    }
+
+    /// Slots without rivals; the others count as lost.
+    pub fn add_clean(&mut self, slots: &[Vec<usize>]) {
+        let single = |rivals: &Vec<usize>| (rivals.len() == 1).then(|| rivals[0]);
+        self.add(slots.iter().map(single).collect());
+    }
+
+    /// One sender's segments together, then all but one sender's.
+    pub fn add_by_sender(&mut self, slots: &[Vec<usize>]) {
+        let candidates = self.candidates;
+        let senders: BTreeSet<_> = candidates
+            .iter()
+            .map(|candidate| candidate.sender)
+            .collect();
+        if senders.len() < 2 {
+            return;
+        }
+        for sender in senders.iter().take(CHOICES_MAX) {
+            let theirs = |place: &&usize| candidates[**place].sender == *sender;
+            let shared = |place: &&usize| candidates[**place].shared;
+            let pick = |rivals: &Vec<usize>| {
+                rivals
+                    .iter()
+                    .find(theirs)
+                    .or_else(|| rivals.iter().find(shared))
+                    .copied()
+            };
+            self.add(slots.iter().map(pick).collect());
+        }
+        for sender in senders.iter().take(CHOICES_MAX) {
+            let others = |place: &&usize| candidates[**place].sender != *sender;
+            self.add(
+                slots
+                    .iter()
+                    .map(|rivals| rivals.iter().find(others).copied())
+                    .collect(),
+            );
+        }
+    }
+
+    /// Counts through the rivals as through the digits of a number, the last slot fastest.
+    pub fn add_mixtures(&mut self, slots: &[Vec<usize>]) {
+        if slots.iter().all(|rivals| rivals.len() < 2) {
+            return;
+        }
+        for choice in 0..CHOICES_MAX {
+            let mut rest = choice;
+            let mut selection: Selection = slots
+                .iter()
+                .rev()
+                .map(|rivals| {
+                    let digit = rest % rivals.len().max(1);
+                    rest /= rivals.len().max(1);
+                    rivals.get(digit).copied()
+                })
+                .collect();
+            if rest > 0 {
+                break;
+            }
+            selection.reverse();
+            self.add(selection);
+        }
+    }
+
+    /// One segment after another left out.
+    pub fn add_without_one(&mut self, selection: &Selection) {
+        for ordinal in 0..selection.len() {
+            if selection[ordinal].is_some() {
+                let mut rest = selection.clone();
+                rest[ordinal] = None;
+                self.add(rest);
+            }
+        }
+    }
+}

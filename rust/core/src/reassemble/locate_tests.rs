@@ -1,0 +1,117 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn shards(code: ErasureCode, k: usize, m: usize, shard_len: usize, seed: u64) -> Vec<Vec<u8>> {
+    let mut state = seed | 1;
+    let mut byte = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    let mut all: Vec<Vec<u8>> = (0..k)
+        .map(|_| (0..shard_len).map(|_| byte()).collect())
+        .collect();
+    let data: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+    let parity = erasure::encode(code, &data, m, shard_len).unwrap();
+    all.extend(parity);
+    all
+}
+
+/// Distinct ordinals drawn from a seed.
+fn draw(seed: u64, count: usize, n: usize) -> Vec<usize> {
+    let mut ordinals: Vec<usize> = (0..n).collect();
+    let mut state = seed;
+    for position in 0..count {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(99);
+        ordinals.swap(position, position + (state >> 33) as usize % (n - position));
+    }
+    ordinals.truncate(count);
+    ordinals
+}
+
+fn located(
+    code: ErasureCode,
+    (k, m): (usize, usize),
+    lost: usize,
+    bad: usize,
+    seed: u64,
+    corrupt: impl Fn(&mut Vec<u8>, usize),
+) -> (Vec<usize>, Located) {
+    let mut all = shards(code, k, m, 128, seed);
+    let drawn = draw(seed, lost + bad, k + m);
+    let mut expected = drawn[lost..].to_vec();
+    expected.sort_unstable();
+    expected
+        .iter()
+        .enumerate()
+        .for_each(|(number, ordinal)| corrupt(&mut all[*ordinal], number));
+    let held = all
+        .iter()
+        .enumerate()
+        .map(|(ordinal, shard)| (!drawn[..lost].contains(&ordinal)).then_some(shard.as_slice()));
+    let word = Word {
+        code,
+        shards: held.collect(),
+        data_count: k,
+        parity_count: m,
+        shard_len: 128,
+    };
+    (expected, word.locate())
+}
+
+const CODES: [ErasureCode; 2] = [ErasureCode::Leopard, ErasureCode::Vandermonde];
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400, max_global_rejects: 20_000, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn names_up_to_r_minus_1_shards_of_random_corruption(
+        code in prop::sample::select(CODES.to_vec()),
+        k in 1usize..=64, m in 2usize..=8, lost in 0usize..=6, bad in 0usize..=7, seed: u64,
+    ) {
+        let m = if code == ErasureCode::Leopard { m.min(k) } else { m };
+        prop_assume!(m >= 2 && lost + bad < m);
+        let (expected, found) = located(code, (k, m), lost, bad, seed, |shard, number| {
+            let mut state = seed ^ (number as u64 + 1) << 32;
+            for byte in shard {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(7);
+                *byte ^= (state >> 40) as u8;
+            }
+        });
+        prop_assert_eq!(found, Located::Bad(expected));
+    }
+
+    #[test]
+    fn names_up_to_half_of_r_shards_of_crafted_corruption(
+        code in prop::sample::select(CODES.to_vec()),
+        k in 2usize..=64, m in 2usize..=8, lost in 0usize..=6, bad in 1usize..=4, seed: u64,
+        offset in 0usize..128, flip in 1u8..,
+    ) {
+        let m = if code == ErasureCode::Leopard { m.min(k) } else { m };
+        prop_assume!(m >= 2 && lost < m && 2 * bad <= m - lost && bad < m - lost);
+        // The same byte of every bad shard: the differences span one dimension.
+        let (expected, found) = located(code, (k, m), lost, bad, seed, |shard, _| {
+            shard[offset] ^= flip;
+        });
+        prop_assert_eq!(found, Located::Bad(expected));
+    }
+}
+
+#[test]
+fn shards_of_another_code_are_not_explained() {
+    let all = shards(ErasureCode::Leopard, 10, 4, 128, 3);
+    let word = Word {
+        code: ErasureCode::Vandermonde,
+        shards: all.iter().map(|shard| Some(shard.as_slice())).collect(),
+        data_count: 10,
+        parity_count: 4,
+        shard_len: 128,
+    };
+    assert_eq!(word.locate(), Located::Unknown);
+}

@@ -1,0 +1,174 @@
+//! Poisoned sets: rivals, replacements and losses together, as far as the specification promises.
+
+use proptest::prelude::*;
+
+use super::tests::{CODES, limits, parameters_of, reconstructed};
+use super::*;
+use crate::erasure::ErasureCode;
+use crate::segment::segment;
+use crate::wire::segment::{Received, WireFormat, decode};
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.next() as usize % bound
+    }
+
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for position in (1..items.len()).rev() {
+            items.swap(position, self.below(position + 1));
+        }
+    }
+}
+
+/// The same header around other bytes of the same length.
+fn forged(bytes: &[u8], wire_format: WireFormat, random: &mut Random) -> Vec<u8> {
+    let Ok(Received::Segment(segment)) = decode(bytes, wire_format, 256) else {
+        panic!("our own segment is one")
+    };
+    let payload: Vec<u8> = segment
+        .payload
+        .iter()
+        .map(|_| random.next() as u8)
+        .collect();
+    segment.header.encode(wire_format, &payload)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300, max_global_rejects: 20_000, ..ProptestConfig::default()
+    })]
+
+    /// r slots beyond k: up to r - 1 of them are replaced, others are lost, and rivals come for
+    /// slots that stay out of the first k clean ones. Every order of arrival.
+    #[test]
+    fn the_payload_comes_out_of_losses_rivals_and_replacements(
+        code in prop::sample::select(CODES.to_vec()),
+        configured in prop::sample::select(CODES.to_vec()),
+        wire_format in prop::sample::select(vec![WireFormat::Raw, WireFormat::Lip243]),
+        k in 9usize..=64, m in 2usize..=8, lost in 0usize..=6, bad in 0usize..=6,
+        rivals in 0usize..=6, tail in 1usize..=64, seed: u64,
+    ) {
+        prop_assume!(lost + rivals + bad < m);
+        let mut random = Random(seed);
+        let rate = (m as f64 - 0.5) / k as f64;
+        let sent = parameters_of(wire_format, code, rate);
+        let receiving = parameters_of(wire_format, configured, rate);
+        let payload: Vec<u8> = (0..(k - 1) * 64 + tail).map(|_| random.next() as u8).collect();
+        let mut wire = segment(&payload, &sent).unwrap().to_vecs();
+        prop_assert_eq!(wire.len(), k + m);
+        random.shuffle(&mut wire);
+        wire.truncate(k + m - lost);
+        let mut expected_bad = bad + rivals;
+        let mut arrivals = Vec::new();
+        for (number, bytes) in wire.iter().enumerate() {
+            if number < bad {
+                arrivals.push(forged(bytes, wire_format, &mut random));
+            } else {
+                arrivals.push(bytes.clone());
+                if number < bad + rivals {
+                    arrivals.push(forged(bytes, wire_format, &mut random));
+                }
+            }
+        }
+        random.shuffle(&mut arrivals);
+        let mut reassembler = Reassembler::new(receiving, limits());
+        let mut found = None;
+        for bytes in &arrivals {
+            let outcome = reassembler.receive(bytes, &Receipt::default());
+            if let Outcome::Reconstructed(reconstructed) = outcome {
+                prop_assert!(found.is_none());
+                expected_bad = expected_bad.min(reconstructed.bad_segments.len());
+                found = Some(reconstructed.payload.to_vec());
+            }
+        }
+        prop_assert!(found == Some(payload), "{:?}", reassembler.stats());
+    }
+}
+
+#[test]
+fn bad_segments_and_their_senders_are_named() {
+    let parameters = parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.5);
+    let mut random = Random(7);
+    let payload: Vec<u8> = (0..700).map(|_| random.next() as u8).collect();
+    let wire = segment(&payload, &parameters).unwrap().to_vecs();
+    let mut reassembler = Reassembler::new(parameters, limits());
+    let from = |sender| Receipt {
+        sender: Some(sender),
+        ..Receipt::default()
+    };
+    // Data segment 2 and parity segment 1 are replaced, data segment 5 has a rival.
+    for ordinal in [2, 12] {
+        let bytes = forged(&wire[ordinal], WireFormat::Raw, &mut random);
+        reassembler.receive(&bytes, &from("mallory"));
+    }
+    let rival = forged(&wire[5], WireFormat::Raw, &mut random);
+    reassembler.receive(&rival, &from("oscar"));
+    let outcomes: Vec<Outcome> = (0..wire.len())
+        .filter(|ordinal| ![2, 12].contains(ordinal))
+        .map(|ordinal| reassembler.receive(&wire[ordinal], &from("alice")))
+        .collect();
+    let found = outcomes
+        .iter()
+        .find_map(|outcome| match outcome {
+            Outcome::Reconstructed(found) => Some(found),
+            _ => None,
+        })
+        .expect("alice's eleven segments suffice");
+    assert_eq!(found.payload.to_vec(), payload);
+    let named = |ordinal: usize, sender: &str| (ordinal, Some(sender.to_owned()));
+    assert!(found.bad_segments.contains(&named(2, "mallory")));
+    assert!(found.bad_segments.contains(&named(5, "oscar")));
+    assert!(
+        found
+            .bad_segments
+            .iter()
+            .all(|(_, sender)| sender.as_deref() != Some("alice"))
+    );
+}
+
+#[test]
+fn a_spent_budget_drops_the_set_and_a_later_send_starts_anew() {
+    let parameters = parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.5);
+    let mut random = Random(3);
+    let payload: Vec<u8> = (0..700).map(|_| random.next() as u8).collect();
+    let wire = segment(&payload, &parameters).unwrap().to_vecs();
+    let mut reassembler = Reassembler::new(
+        parameters,
+        Limits {
+            work_budget: 1,
+            ..limits()
+        },
+    );
+    let dropped = wire.iter().cycle().take(200).any(|bytes| {
+        let bytes = forged(bytes, WireFormat::Raw, &mut random);
+        let outcome = reassembler.receive(&bytes, &Receipt::default());
+        matches!(
+            outcome,
+            Outcome::Dropped(Dropped {
+                reason: Drop::HashMismatch,
+                ..
+            })
+        )
+    });
+    assert!(dropped);
+    reassembler.expire(i64::MAX);
+    let outcomes = wire
+        .iter()
+        .map(|bytes| reassembler.receive(bytes, &Receipt::default()));
+    assert_eq!(
+        outcomes
+            .filter_map(|outcome| reconstructed(&outcome))
+            .collect::<Vec<_>>(),
+        [payload]
+    );
+}
