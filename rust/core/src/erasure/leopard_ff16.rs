@@ -1,8 +1,8 @@
 //! Leopard beyond one field of 256 elements, for receivers only.
 //!
 //! catid/leopard changes to GF(2^16) without a word when the shards outgrow GF(2^8). Our sender
-//! stays inside, but a peer's need not. `reed-solomon-simd` computes the same code; short shards are
-//! copied for it.
+//! stays inside, but a peer's need not. `reed-solomon-simd` computes the same code; short shards
+//! are copied for it.
 
 use std::borrow::Cow;
 

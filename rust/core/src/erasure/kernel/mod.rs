@@ -42,6 +42,8 @@ const STEP_MAX: usize = 128;
 /// The most output rows of any kernel's panel.
 const ROWS_MAX: usize = 8;
 
+const _: () = assert!(BLOCK.is_multiple_of(STEP_MAX) && GROUP_OF_FEW_ROWS <= GROUP_MAX);
+
 /// A way of multiplying, for the machine at hand.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernel {
