@@ -168,7 +168,7 @@ class OutgoingSends:
 
     def on_possibly_acknowledged(self, send_id: str, ordinal: int) -> None:
         record = self._sends.get(send_id)
-        if record is None or ordinal >= record.data_count:
+        if record is None or ordinal >= record.data_count or record.acknowledged >> ordinal & 1:
             return
         record.possibly_acknowledged |= 1 << ordinal
         self._changed.add(send_id)

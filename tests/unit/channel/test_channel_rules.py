@@ -1,0 +1,177 @@
+"""Rules of specifications 003 and 004 that concern the whole channel: its handle, its schedule, its silence."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from channel_world import CHANNEL, TOPIC, World, run_world
+
+from shardwire._native import SdsMessage
+from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.channel.outgoing import OutgoingSends
+from shardwire.config import (
+    ChannelConfig,
+    RateLimitConfig,
+    ReassemblyLimits,
+    SdsConfig,
+    SegmentationConfig,
+    SyncConfig,
+)
+from shardwire.errors import ConfigError
+from shardwire.events import (
+    ChunkAcknowledgedEvent,
+    ChunkPossiblyAcknowledgedEvent,
+    IrretrievableMessageEvent,
+    MessageDeliveredEvent,
+)
+from shardwire.node import MessageEnvelope, NodeConfig, StorePage, StoreQuery
+
+
+def test_parts_of_the_node_configuration_are_used_unless_a_configuration_is_given() -> None:
+    node_config = NodeConfig(
+        segmentation_config=SegmentationConfig(segment_size_bytes=2_048),
+        sds_config=SdsConfig(max_retransmissions=9),
+        rate_limit_config=RateLimitConfig(enabled=True, messages_per_epoch=77),
+    )
+
+    async def scenario(world: World) -> None:
+        node = await world.node("alice", node_config)
+        taken = await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+        assert taken.config.sds.max_retransmissions == 9
+        assert taken.config.rate_limit.messages_per_epoch == 77
+        assert taken.config.segmentation.segment_size_bytes == 2_048
+        assert taken.config.sync == SyncConfig()
+        given = await create_reliable_channel(node, "other", TOPIC, "alice", config=ChannelConfig.waku())
+        assert given.config.sds.max_retransmissions == 10
+        assert not given.config.rate_limit.enabled
+        for channel in (taken, given):
+            await close_channel(channel)
+
+    run_world(scenario)
+
+
+class OnlyEncrypts:
+    def encrypt(self, content: bytes) -> bytes:
+        return content
+
+
+class OnlyDecrypts:
+    def decrypt(self, payload: bytes) -> bytes:
+        return payload
+
+
+@pytest.mark.parametrize("hook", [OnlyEncrypts(), OnlyDecrypts(), object()], ids=lambda hook: type(hook).__name__)
+def test_an_encryption_that_lacks_an_operation_is_refused(hook: object) -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(ConfigError, match="encryption"):
+            await world.join("alice", encryption=hook)  # type: ignore[arg-type]
+
+    run_world(scenario)
+
+
+def test_a_closed_channel_hears_nothing_and_its_neighbour_on_the_node_goes_on() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob")
+        other = await world.join("bob", channel_id="other")
+        await alice.delivered(await alice.send(b"one"))
+        await close_channel(bob)
+        await alice.send(b"two")
+        await asyncio.sleep(1)
+        # Its topic stays subscribed for the other channel; with that one it goes.
+        assert {outcome.receiver for record in world.network.trace[-1:] for outcome in record.outcomes} == {"bob"}
+        await close_channel(other)
+        await alice.send(b"three")
+        await asyncio.sleep(1)
+        assert not world.network.trace[-1].outcomes
+
+    assert run_world(scenario).messages("bob") == [b"one"]
+
+
+def test_a_stopped_channel_is_silent_and_starts_again() -> None:
+    config = ChannelConfig.logos(sync=SyncConfig(sync_min_interval_ms=1_000))
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        await world.node("bob")
+        request_id = await alice.send(b"nobody there yet")
+        await asyncio.sleep(1)
+        queries: list[StoreQuery] = []
+        answer = world.nodes["alice"].query_store
+
+        async def spied(query: StoreQuery) -> StorePage:
+            queries.append(query)
+            return await answer(query)
+
+        world.nodes["alice"].query_store = spied  # type: ignore[method-assign]
+        await alice.stop()
+        before = world.sent_by("alice")
+        await asyncio.sleep(600)
+        assert world.sent_by("alice") == before
+        assert queries == []
+        await world.join("bob", config)
+        await alice.start()
+        assert await alice.delivered(request_id, timeout_ms=120_000) == {"bob"}
+
+    run_world(scenario)
+
+
+def test_ephemeral_messages_carry_no_timestamp_no_history_and_no_filter() -> None:
+    seen: list[MessageEnvelope] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", ChannelConfig.waku())
+        await world.join("bob", ChannelConfig.waku())
+        await alice.send(b"a regular one, which has them")
+        world.nodes["alice"].send_fault = seen.append  # type: ignore[assignment]
+        await alice.send_ephemeral(b"typing")
+        await asyncio.sleep(1)
+
+    run_world(scenario)
+    [message] = [SdsMessage.decode(envelope.payload) for envelope in seen if envelope.ephemeral]
+    assert message is not None
+    assert (message.kind, message.lamport_timestamp, message.causal_history, message.bloom_filter) == (
+        "ephemeral",
+        None,
+        (),
+        None,
+    )
+
+
+def test_a_possible_acknowledgement_never_follows_the_final_one() -> None:
+    sends = OutgoingSends("any", lambda kind: True)
+    sends.register("send", "request", "message", 2, 2)
+    sends.on_possibly_acknowledged("send", 0)
+    sends.on_acknowledged("send", 0, "bob")
+    sends.on_possibly_acknowledged("send", 0)
+    sends.on_acknowledged("send", 1, "bob")
+    sends.on_possibly_acknowledged("send", 1)
+    told = [(type(event), event.chunk_info.chunks) for event, _ in sends.poll_events() if hasattr(event, "chunk_info")]
+    assert told == [
+        (ChunkPossiblyAcknowledgedEvent, (0,)),
+        (ChunkAcknowledgedEvent, (0,)),
+        (ChunkAcknowledgedEvent, (0, 1)),
+    ]
+
+
+def test_a_message_that_stays_partial_is_given_up_with_an_event_and_its_bytes() -> None:
+    limits = ReassemblyLimits(timeout_ms=10_000)
+    config = ChannelConfig.logos(
+        segmentation=SegmentationConfig(limits=limits), sds=SdsConfig(max_retransmissions=0, enable_repair=False)
+    )
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        alice = await world.join("alice", config)
+        await world.join("bob", config)
+        world.lose("alice", "bob", {1})
+        await alice.send(bytes(250_000))
+        await asyncio.sleep(5)
+        assert world.of("bob", IrretrievableMessageEvent) == []
+        await asyncio.sleep(600)
+
+    world = run_world(scenario)
+    assert world.of("bob", IrretrievableMessageEvent)
+    assert world.messages("bob") == []
+    assert world.of("alice", MessageDeliveredEvent) == []
