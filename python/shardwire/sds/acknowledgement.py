@@ -81,13 +81,14 @@ class Acknowledgements:
             if incomplete.pop(entry.message_id, None) is not None:
                 self.delivered[entry.message_id] = entry
 
-    def heard(self, message_ids: Iterable[str]) -> None:
-        """Another participant acknowledged these."""
+    def heard(self, message_ids: Iterable[str], by: str) -> None:
+        """`by` acknowledged these, save its own, which it names in its history as a matter of course."""
         if not self._suppress:
             return
         delivered, incomplete = self.delivered, self.incomplete
         for message_id in message_ids:
-            if message_id in delivered or message_id in incomplete:
+            entry = delivered.get(message_id) or incomplete.get(message_id)
+            if entry is not None and entry.sender_id != by:
                 self._heard.add(message_id)
         if len(self._heard) == len(delivered) + len(incomplete):
             self.due_ms = None

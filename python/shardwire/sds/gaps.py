@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from shardwire.sds.local_log import LocalLog
 from shardwire.sds.missing import MissingMessage, MissingMessages
 from shardwire.sds.outgoing_send import resend_period_ms
 from shardwire.sds.outputs import DependencyLost, MissingDetected, SdsEvent
+from shardwire.sds.repair import Repair
 
 if TYPE_CHECKING:
     from shardwire.sds.incoming import IncomingBuffer
@@ -46,6 +47,8 @@ class Gaps:
         "_lost_ms",
         "_lost_order",
         "_me",
+        "_named",
+        "_named_before",
         "_newcomer_lost_ms",
         "_on_found",
         "_on_missing",
@@ -62,15 +65,14 @@ class Gaps:
         buffer: IncomingBuffer,
         log: LocalLog,
         emit: Callable[[SdsEvent], None],
-        on_missing: Callable[[HistoryEntry, int], None],
-        on_found: Callable[[str], None],
+        repair: Repair,
     ) -> None:
         self._buffer = buffer
         self._log = log
         self._me = sender_id
         self._emit = emit
-        self._on_missing = on_missing
-        self._on_found = on_found
+        self._on_missing = repair.on_missing
+        self._on_found = repair.on_found
         self._by_send = config.message_id == "send"
         self._quiet_ms = config.acknowledgement_timeout_ms
         self._lost_ms = config.timeout_for_lost_messages_ms
@@ -86,6 +88,9 @@ class Gaps:
         # Keys of sends that were declared lost while only named: what names them again does not wait again.
         self.lost: dict[str, None] = {}
         self._lost_order: deque[str] = deque()
+        # Sends that are only named, in the order of their deadlines: two periods, two queues.
+        self._named: OrderedDict[str, IncomingSend] = OrderedDict()
+        self._named_before: OrderedDict[str, IncomingSend] = OrderedDict()
         self._deadlines: list[tuple[int, int, IncomingSend]] = []
         self._deadline_count = 0
         # For poll_persist.
@@ -141,7 +146,8 @@ class Gaps:
             cause.from_before = newcomer
             lost_ms = self._newcomer_lost_ms if newcomer else self._lost_ms
             if lost_ms:
-                self._set_deadline(cause, monotonic_ms + lost_ms)
+                cause.deadline_ms = monotonic_ms + lost_ms
+                (self._named_before if newcomer else self._named)[key] = cause
         elif cause.contents:
             if cause.deadline_ms is None and not cause.reconstructed:
                 self.watch(cause, monotonic_ms)
@@ -158,7 +164,12 @@ class Gaps:
             return
         # The send speaks for itself now: its gaps are its siblings' and wait for the quiet rule.
         self.forget_missing(send)
+        self._unname(send)
         send.deadline_ms = None
+
+    def _unname(self, send: IncomingSend) -> None:
+        if self._named.pop(send.key, None) is None:
+            self._named_before.pop(send.key, None)
 
     def watch(self, send: IncomingSend, monotonic_ms: int) -> None:
         """Looks at an incomplete send again once it has been quiet for long."""
@@ -184,18 +195,24 @@ class Gaps:
         while deadlines:
             at_ms, _, send = deadlines[0]
             if send.deadline_ms == at_ms and not send.reconstructed and sends.get(send.key) is send:
-                return at_ms
+                break
             heappop(deadlines)
-        return None
+        moments = [deadlines[0][0]] if deadlines else []
+        for named in (self._named, self._named_before):
+            if named:
+                moments.append(next(iter(named.values())).deadline_ms or 0)
+        return min(moments, default=None)
 
     def on_timeout(self, monotonic_ms: int) -> None:
+        for named in (self._named, self._named_before):
+            while named and (next(iter(named.values())).deadline_ms or 0) <= monotonic_ms:
+                _, send = named.popitem(last=False)
+                if self._buffer.sends.get(send.key) is send:
+                    self._declare_lost(send)
         while (at_ms := self.next_deadline()) is not None and at_ms <= monotonic_ms:
             _, _, send = heappop(self._deadlines)
             send.deadline_ms = None
-            if send.contents:
-                self._check_quiet(send, monotonic_ms)
-            else:
-                self._declare_lost(send)
+            self._check_quiet(send, monotonic_ms)
 
     def _check_quiet(self, send: IncomingSend, monotonic_ms: int) -> None:
         quiet_at_ms = send.news_ms + self._quiet_ms
@@ -248,6 +265,11 @@ class Gaps:
         for entry in entries or (HistoryEntry(send.key, None, send.sender_id or None),):
             self._emit(DependencyLost(entry))
         self._buffer.drop(send)
+
+    def forget_named(self, send: IncomingSend) -> None:
+        """`send`, of which nothing came, is waited for no longer."""
+        self._unname(send)
+        self.remember_lost(send.key)
 
     def remember_lost(self, key: str) -> None:
         self.lost[key] = None
@@ -305,7 +327,8 @@ class Gaps:
         if send.contents:
             self.watch(send, monotonic_ms)
         elif lost_ms:
-            self._set_deadline(send, monotonic_ms + lost_ms)
+            send.deadline_ms = monotonic_ms + lost_ms
+            (self._named_before if send.from_before else self._named)[send.key] = send
 
 
 def _bounded(entry: HistoryEntry) -> HistoryEntry:

@@ -46,9 +46,12 @@ def message_ids_of(rule: MessageIdRule, send_id: str, contents: Sequence[bytes])
 
 def split_content_id(message_id: str) -> tuple[str, int] | None:
     """(send id, ordinal) where `message_id` has the form of the rule "send", else None."""
-    if len(message_id) <= SEND_ID_LENGTH + 1 or message_id[SEND_ID_LENGTH] != ".":
+    place = message_id[SEND_ID_LENGTH:]
+    if place == ".0":
+        return message_id[:SEND_ID_LENGTH], 0
+    if len(place) < 2 or place[0] != ".":
         return None
-    place = message_id[SEND_ID_LENGTH + 1 :]
+    place = place[1:]
     if len(place) > _PLACE_DIGITS_MAX or not (place.isascii() and place.isdecimal()):
         return None
     if place[0] == "0" and place != "0":

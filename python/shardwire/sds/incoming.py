@@ -10,12 +10,14 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 
 from shardwire._native import HistoryEntry
-from shardwire.config import SdsConfig
+from shardwire.config import SdsConfig, SyncConfig
 from shardwire.sds.gaps import Gaps
 from shardwire.sds.identity import split_content_id
 from shardwire.sds.incoming_send import IncomingSend
 from shardwire.sds.local_log import LocalLog, LogEntry
 from shardwire.sds.outputs import SdsEvent, SendReleased
+from shardwire.sds.repair import Repair
+from shardwire.sds.sweep import Sweep
 
 _CONTENT_COUNT_MAX = 65_536
 
@@ -36,9 +38,7 @@ class IncomingBuffer:
         "_log",
         "_lost_ms",
         "_on_released",
-        "_ready",
-        "_sweep_ms",
-        "_swept_ms",
+        "_sweep",
         "blocked",
         "by_send_id",
         "changed",
@@ -50,13 +50,12 @@ class IncomingBuffer:
     def __init__(
         self,
         config: SdsConfig,
-        sweep_in_buf_interval_ms: int,
+        sync: SyncConfig,
         sender_id: str,
         log: LocalLog,
         emit: Callable[[SdsEvent], None],
         on_released: Callable[[IncomingSend], None],
-        on_missing: Callable[[HistoryEntry, int], None],
-        on_found: Callable[[str], None],
+        repair: Repair,
     ) -> None:
         self._by_send = config.message_id == "send"
         self._lost_ms = config.timeout_for_lost_messages_ms
@@ -69,14 +68,10 @@ class IncomingBuffer:
         # Sends whose message ids do not name them, by the id that the channel read.
         self.by_send_id: dict[str, IncomingSend] = {}
         self.contents_held = 0
-        # Specification 004, Batched sweeping: what became free waits for the next sweep; without an interval it goes
-        # at once.
-        self._sweep_ms = sweep_in_buf_interval_ms
-        self._swept_ms = 0
-        self._ready: deque[IncomingSend] = deque()
+        self._sweep = Sweep(sync.sweep_in_buf_interval_ms)
         # Reconstructed sends that wait, the longest waiting first.
         self.blocked: OrderedDict[str, IncomingSend] = OrderedDict()
-        self.gaps = Gaps(config, sender_id, self, log, emit, on_missing, on_found)
+        self.gaps = Gaps(config, sender_id, self, log, emit, repair)
         # For poll_persist.
         self.changed: dict[str, None] = {}
 
@@ -112,11 +107,10 @@ class IncomingBuffer:
         if send is None:
             send = self.sends[key] = IncomingSend(key, send_id, sender_id, monotonic_ms)
         else:
-            if not send.contents:
+            if send.missing or not send.contents:
                 send.sender_id = sender_id
-            send.news_ms = monotonic_ms
-            if send.missing:
                 self.gaps.on_received(send, entry.message_id)
+            send.news_ms = monotonic_ms
         send.contents.append(entry)
         entry.send = send
         self.contents_held += 1
@@ -234,21 +228,14 @@ class IncomingBuffer:
 
     def next_deadline(self) -> int | None:
         """The next moment `on_timeout` has work."""
-        at_ms = self.gaps.next_deadline()
-        if self.blocked:
-            blocked_ms = next(iter(self.blocked.values())).deadline_ms
-            at_ms = blocked_ms if at_ms is None else min(at_ms, at_ms if blocked_ms is None else blocked_ms)
-        if self._ready:
-            sweep_ms = self._swept_ms + self._sweep_ms
-            at_ms = sweep_ms if at_ms is None else min(at_ms, sweep_ms)
-        return at_ms
+        blocked_ms = next(iter(self.blocked.values())).deadline_ms if self.blocked else None
+        moments = (self.gaps.next_deadline(), blocked_ms, self._sweep.next_ms())
+        return min((at_ms for at_ms in moments if at_ms is not None), default=None)
 
     def on_timeout(self, monotonic_ms: int) -> None:
         """Reports the gaps of sends that fell quiet, and goes on without what stayed away too long."""
         self.gaps.on_timeout(monotonic_ms)
-        if self._ready and monotonic_ms >= self._swept_ms + self._sweep_ms:
-            self._swept_ms = monotonic_ms
-            self._release_ready(self._ready)
+        self._release_ready(self._sweep.take(monotonic_ms))
         while self.blocked:
             oldest = next(iter(self.blocked.values()))
             if oldest.deadline_ms is None or oldest.deadline_ms > monotonic_ms:
@@ -279,8 +266,8 @@ class IncomingBuffer:
 
     def _go(self, free: list[IncomingSend]) -> None:
         """Nothing holds these any more."""
-        if self._sweep_ms:
-            self._ready.extend(free)
+        if not self._sweep.at_once:
+            self._sweep.ready.extend(free)
         elif free:
             self._release_ready(deque(free))
 
@@ -292,8 +279,14 @@ class IncomingBuffer:
                 ready.extend(self._unblock(current))
 
     def _release_one(self, send: IncomingSend) -> None:
-        del self.sends[send.key]
-        self._forget(send)
+        key = send.key
+        del self.sends[key]
+        if self.by_send_id and send.send_id != key:
+            self.by_send_id.pop(send.send_id, None)
+        if self.blocked:
+            self.blocked.pop(key, None)
+        self.contents_held -= len(send.contents)
+        self.changed[key] = None
         self._on_released(send)
         self._emit(SendReleased(send.sender_id, send.send_id))
 
@@ -336,7 +329,7 @@ class IncomingBuffer:
         self.changed[send.key] = None
         if not send.contents and self.sends.get(send.key) is send:
             del self.sends[send.key]
-            self.gaps.remember_lost(send.key)
+            self.gaps.forget_named(send)
         self._go(self._unblock(send))
 
     def _join(self, send: IncomingSend, send_id: str, monotonic_ms: int) -> IncomingSend:
@@ -353,7 +346,9 @@ class IncomingBuffer:
     def _absorb(self, target: IncomingSend, send: IncomingSend) -> None:
         del self.sends[send.key]
         self.changed[send.key] = None
-        if send.missing:
+        if not send.contents:
+            self.gaps.on_received(send, send.key)
+        elif send.missing:
             self.gaps.forget_missing(send)
         for entry in send.contents:
             entry.send = target

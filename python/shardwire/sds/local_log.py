@@ -88,12 +88,13 @@ class LocalLog:
         ordinal: int,
     ) -> LogEntry:
         """Holds a new entry; the caller knows that `message_id` is not held yet."""
-        self.sequence += 1
-        entry = LogEntry(message_id, sender_id, lamport, retrieval_hint, self.sequence, ordinal)
-        self.entries[message_id] = entry
+        self.sequence = sequence = self.sequence + 1
+        entry = LogEntry(message_id, sender_id, lamport, retrieval_hint, sequence, ordinal)
+        entries = self.entries
+        entries[message_id] = entry
         self._arrival.append(entry)
         self.changed[message_id] = entry
-        if len(self.entries) > self._entries_max:
+        if len(entries) > self._entries_max:
             self._forget_oldest()
         return entry
 
@@ -119,7 +120,7 @@ class LocalLog:
         entry.ordered = True
         self.changed[entry.message_id] = entry
         ordered = self._ordered
-        if not ordered or _order(ordered[-1]) < _order(entry):
+        if not ordered or ordered[-1].lamport < entry.lamport or _order(ordered[-1]) < _order(entry):
             ordered.append(entry)
         else:
             start = len(ordered) - _NEAR_TAIL

@@ -98,16 +98,7 @@ class MessageChannel:
         self.repair = Repair(config, sender_id, self.log.entries)
         self.outgoing = OutgoingBuffer(config, delivered_when, emit, self.repair.on_send_finished)
         self.repair.own = self.outgoing.by_id
-        self.incoming = IncomingBuffer(
-            config,
-            sync.sweep_in_buf_interval_ms,
-            sender_id,
-            self.log,
-            emit,
-            self._on_released,
-            self.repair.on_missing,
-            self.repair.on_found,
-        )
+        self.incoming = IncomingBuffer(config, sync, sender_id, self.log, emit, self._on_released, self.repair)
         self.transmission = Transmission(self, config, rng, header_bytes_max)
         self.records = Records(self)
         self._reception = Reception(self, config)
@@ -272,17 +263,19 @@ class MessageChannel:
     # --- reactions ------------------------------------------------------------------------------
 
     def _on_released(self, send: IncomingSend) -> None:
-        newest = send.contents[0]
-        for entry in send.contents:
-            entry.send = None
-            if (entry.lamport, entry.message_id) > (newest.lamport, newest.message_id):
-                newest = entry
+        contents = send.contents
+        newest = contents[0]
+        newest.send = None
+        if len(contents) > 1:
+            for entry in contents:
+                entry.send = None
+                self.log.touch(entry)
+                if (entry.lamport, entry.message_id) > (newest.lamport, newest.message_id):
+                    newest = entry
         self.lamport.observe(newest.lamport)
         self.log.deliver(newest)
         self.heads.deliver(newest, send.history)
-        for entry in send.contents:
-            self.log.touch(entry)
-        self.acknowledgements.send_delivered(send.contents)
+        self.acknowledgements.send_delivered(contents)
 
     def _on_forgotten(self, message_id: str) -> None:
         self.repair.originals.forget(message_id)

@@ -47,7 +47,10 @@ class MissingMessages:
         evicted = self._make_room(named_by) if len(self.by_id) >= self._messages_max else None
         message = MissingMessage(entry, send, named_by)
         self.by_id[entry.message_id] = message
-        self._by_participant.setdefault(named_by, OrderedDict())[entry.message_id] = None
+        share = self._by_participant.get(named_by)
+        if share is None:
+            share = self._by_participant[named_by] = OrderedDict()
+        share[entry.message_id] = None
         self.changed[entry.message_id] = None
         return evicted
 

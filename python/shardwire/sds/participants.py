@@ -6,6 +6,8 @@ from collections import OrderedDict
 
 # Sender ids are free to forge; the least recently heard goes first.
 PARTICIPANTS_MAX = 10_000
+# Times are kept this exactly: who speaks all the time is not moved all the time.
+_ORDER_MS = 1_000
 
 
 class Participants:
@@ -28,9 +30,11 @@ class Participants:
     def hear(self, sender_id: str, monotonic_ms: int, sequence: int) -> bool:
         """Notes that `sender_id` spoke; True the first time."""
         heard = self.heard_ms
-        if sender_id in heard:
-            heard[sender_id] = monotonic_ms
-            heard.move_to_end(sender_id)
+        heard_ms = heard.get(sender_id)
+        if heard_ms is not None:
+            if monotonic_ms - heard_ms >= _ORDER_MS:
+                heard[sender_id] = monotonic_ms
+                heard.move_to_end(sender_id)
             return False
         heard[sender_id] = monotonic_ms
         self.since[sender_id] = sequence

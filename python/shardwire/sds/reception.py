@@ -142,7 +142,7 @@ class Reception:
     def _review(self, message: SdsMessage, history_ids: list[str], sender_id: str) -> None:
         """SDS, Review ACK Status: definitive by causal history, possible by bloom filter."""
         if self._acknowledgements:
-            self._acknowledgements.heard(history_ids)
+            self._acknowledgements.heard(history_ids, sender_id)
         outgoing = self._outgoing
         by_id = outgoing.by_id
         if not by_id:

@@ -37,7 +37,10 @@ _UNSAID = Struct("<BQ")
 
 
 def key_of(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def text_of(key: bytes) -> str:

@@ -19,10 +19,11 @@ class SyncTimer:
     While no content passes, syncs keep at least `sync_min_interval_ms` between them.
     """
 
-    __slots__ = ("_content_since_sync", "_interval_ms", "_last_sync_ms", "_rng", "due_ms")
+    __slots__ = ("_content_since_sync", "_interval_ms", "_last_sync_ms", "_rng", "_sooner_ms", "due_ms")
 
     def __init__(self, sync_min_interval_ms: int, rng: random.Random, now: Now) -> None:
         self._interval_ms = sync_min_interval_ms
+        self._sooner_ms = round(sync_min_interval_ms * AFTER_CONTENT_RECEIVED)
         self._rng = rng
         self._last_sync_ms: int | None = None
         self._content_since_sync = False
@@ -34,8 +35,11 @@ class SyncTimer:
         self._schedule(now, AFTER_CONTENT_SENT)
 
     def on_content_received(self, now: Now) -> None:
+        """Sooner than after a content of ours; a sync that is due as soon already stays where it is."""
         self._content_since_sync = True
-        self._schedule(now, AFTER_CONTENT_RECEIVED)
+        due_ms = self.due_ms
+        if due_ms is not None and due_ms - now.monotonic_ms > self._sooner_ms:
+            self._schedule(now, AFTER_CONTENT_RECEIVED)
 
     def on_sync_received(self, now: Now) -> None:
         self._sync_passed(now, AFTER_SYNC_RECEIVED)
