@@ -66,9 +66,15 @@ class Deliveries:
         self._next_sequence = 0
         self._changes: Records = {}
 
-    @property
-    def is_full(self) -> bool:
-        return self.waiting >= self._messages_max or self._bytes >= self._bytes_max
+    def is_full(self, held_bytes: int = 0) -> bool:
+        """Whether the channel should take in no more until the application has caught up.
+
+        Args:
+            held_bytes: Complete messages that wait for their causes. Alone they fill nothing: their causes must come.
+        """
+        if not self.waiting:
+            return False
+        return self.waiting >= self._messages_max or self._bytes + held_bytes >= self._bytes_max
 
     @property
     def waiting(self) -> int:

@@ -53,6 +53,10 @@ from shardwire.sds.outputs import (
 logger = logging.getLogger(__name__)
 
 
+# Another participant with our id is reported once in this time.
+CONFLICT_INTERVAL_MS = 60_000
+
+
 @dataclass(slots=True)
 class Collected:
     """What a cycle gives: commit `changes`, then carry out the rest, in this order."""
@@ -77,6 +81,7 @@ class Engine:
         limiter: The rate limit.
         timeline: Told about single segments.
         sender_id: Ours.
+        now: The moment of creation.
 
     Attributes:
         active: Whether the channel is started; nothing is dispatched and no time runs while it is not.
@@ -93,6 +98,7 @@ class Engine:
         limiter: RateLimiter,
         timeline: Timeline,
         sender_id: str,
+        now: Now,
     ) -> None:
         self._config = config
         self.machine = machine
@@ -112,6 +118,7 @@ class Engine:
             machine, outgoing, config.rate_limit.queue_bytes_max, config.sds.message_id == "content-sha256"
         )
         self._authenticated_sender: str | None = None
+        self._next_conflict_ms = now.monotonic_ms
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
         self._missing: list[HistoryEntry] = []
         self._changes: Records = {}
@@ -144,7 +151,7 @@ class Engine:
 
     def receive(self, arrival: Arrival, now: Now) -> bool:
         """Takes a decrypted message; False where it was not kept and may come again."""
-        if self.deliveries.is_full:
+        if not self.has_room():
             # As if lost on the way: not acknowledged, so it comes again when the application has caught up.
             self.count("dropped_by_backpressure")
             return False
@@ -279,9 +286,15 @@ class Engine:
             case DependencyLost():
                 self._events.append((IrretrievableMessageEvent(event.entry), None))
             case SenderIdConflict():
-                self._events.append((SenderIdConflictEvent(self._sender_id), None))
+                self._on_conflict(now)
             case MessageDropped():
                 self.count(f"dropped_{event.reason.replace('-', '_')}")
+
+    def _on_conflict(self, now: Now) -> None:
+        """A twin is told of from time to time, not with each of its messages."""
+        if now.monotonic_ms >= self._next_conflict_ms:
+            self._next_conflict_ms = now.monotonic_ms + CONFLICT_INTERVAL_MS
+            self._events.append((SenderIdConflictEvent(self._sender_id), None))
 
     def _on_released(self, event: SendReleased) -> None:
         released = self.incoming.release(event.sender_id, event.send_id)
@@ -297,6 +310,10 @@ class Engine:
             self.deliveries.append(event.sender_id, None, *whole)
 
     # --- views ---
+
+    def has_room(self) -> bool:
+        """Whether received messages are kept: not while the application has to catch up first."""
+        return not self.deliveries.is_full(self.incoming.complete_bytes)
 
     def is_busy(self) -> bool:
         """Whether anything of ours is unfinished, or anything received is not acknowledged."""

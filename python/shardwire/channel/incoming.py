@@ -51,6 +51,7 @@ class Incoming:
         now: The moment of creation.
 
     Attributes:
+        complete_bytes: Bytes of complete messages that wait for their causes.
         refused: Whether a content was refused for want of room since this was set to False.
     """
 
@@ -77,6 +78,7 @@ class Incoming:
         self._given_up: list[HistoryEntry] = []
         # (sender id, send id) -> payload and its hex hash.
         self._complete: dict[tuple[str, str], tuple[bytes, str]] = {}
+        self.complete_bytes = 0
         # Keys of partial sets -> what they are called in SDS, to tell it when one is dropped.
         self._partial: dict[bytes, tuple[str, str]] = {}
         self._changes: Records = {}
@@ -190,6 +192,7 @@ class Incoming:
     def _keep(self, sender_id: str, send_id: str, payload: bytes, payload_hash: bytes) -> None:
         self.counts["messages"] += 1
         self._complete[sender_id, send_id] = (payload, payload_hash.hex())
+        self.complete_bytes += len(payload)
         self._changes[PAYLOAD, payload_key(sender_id, send_id)] = payload
 
     def read_ephemeral(self, content: bytes) -> tuple[str, bytes] | None:
@@ -208,7 +211,10 @@ class Incoming:
 
     def release(self, sender_id: str, send_id: str) -> tuple[bytes, str] | None:
         """The payload and its hex hash of a message that SDS released; None where it is not held."""
-        return self._complete.pop((sender_id, send_id), None)
+        released = self._complete.pop((sender_id, send_id), None)
+        if released is not None:
+            self.complete_bytes -= len(released[0])
+        return released
 
     def expire(self, now: Now) -> None:
         """Drops partial sets that nothing new came for (001, 002, timeouts)."""
@@ -284,6 +290,7 @@ class Incoming:
         for key, payload in payloads.items():
             if key not in queued:
                 self._complete[split_payload_key(key)] = (payload, keccak256(payload).hex())
+                self.complete_bytes += len(payload)
 
 
 def _place(header: SegmentHeader) -> tuple[int | None, int | None, int | None]:

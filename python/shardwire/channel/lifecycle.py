@@ -88,8 +88,7 @@ async def create_reliable_channel(
     config = resolve_config(node.config, config)
     clock = clock if clock is not None else running_clock()
     rng = rng if rng is not None else random.SystemRandom()
-    if encryption is not None and hasattr(encryption, "bind"):
-        encryption = encryption.bind(channel_id)
+    encryption = _bind_encryption(encryption, channel_id)
     budget = divide_message(
         config,
         max_message_size_bytes=node.max_message_size_bytes,
@@ -229,7 +228,7 @@ def _assemble(
     waiting = map(DeliveryRecord.decode, stored.deliveries.values())
     incoming.restore(records, stored.payloads, {payload_key(entry.sender_id, entry.send_id) for entry in waiting})
     limiter = RateLimiter(config.rate_limit, stored.rate)
-    engine = Engine(config, machine, incoming, outgoing, deliveries, limiter, timeline, sender_id)
+    engine = Engine(config, machine, incoming, outgoing, deliveries, limiter, timeline, sender_id, now)
     session = Session(
         Parts(
             node,
@@ -286,6 +285,17 @@ def _make_machine(
         header_bytes_max=budget.header_bytes_max,
         delivered_when=config.delivered_when,
     )
+
+
+def _bind_encryption(encryption: Encryption | None, channel_id: str) -> Encryption | None:
+    if encryption is None:
+        return None
+    bind = getattr(encryption, "bind", None)
+    bound: Encryption = bind(channel_id) if bind is not None else encryption
+    for name in ("encrypt", "decrypt"):
+        if not callable(getattr(bound, name, None)):
+            raise ConfigError(f"encryption is a {type(bound).__name__} without {name}(): it must have both operations")
+    return bound
 
 
 def _choose_persistence(config: ChannelConfig) -> tuple[Persistence, Persistence | None]:

@@ -112,11 +112,11 @@ class Reception:
         if self._meta and envelope.meta != self._meta:
             self._count("dropped_without_marker")
             return None
+        self._remember(message_hash)
         data = await self._decrypt(envelope.payload)
         if data is None:
             return None
         self.newest_timestamp_ns = max(self.newest_timestamp_ns, timestamp_ns)
-        self._remember(message_hash)
         await self._take(Arrival(data, message_hash, self._sender_of(envelope.payload), from_store))
         return data
 

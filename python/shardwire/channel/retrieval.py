@@ -29,6 +29,8 @@ FIRST_QUERY_RANGE_MS = 30 * 24 * 3_600_000
 QUERY_MARGIN_MS = 30_000
 # A missing message that a store did not have is asked for again after the retrieve frequency, doubled this often.
 BACKOFF_DOUBLINGS_MAX = 6
+# How soon to look again whether the application has made room.
+ROOM_RECHECK_MS = 1_000
 _MINUTE_MS = 60_000
 
 
@@ -44,6 +46,7 @@ class Retrieval:
         clock: Both times.
         reception: Takes in what a store answers, and knows what was taken in before.
         missing: What is missing now.
+        has_room: Whether what is fetched would be kept.
         on_irretrievable: Told message ids that the store was asked for and does not have.
         last_seen_ns: Transport time up to which nothing was missed before this start; 0 for never.
     """
@@ -58,6 +61,7 @@ class Retrieval:
         clock: Clock,
         reception: Reception,
         missing: Callable[[], Sequence[HistoryEntry]],
+        has_room: Callable[[], bool],
         on_irretrievable: Callable[[tuple[str, ...]], None],
         last_seen_ns: int,
     ) -> None:
@@ -69,6 +73,7 @@ class Retrieval:
         self._clock = clock
         self._reception = reception
         self._missing = missing
+        self._has_room = has_room
         self._on_irretrievable = on_irretrievable
         self._last_seen_ns = last_seen_ns
         self._wake = asyncio.Event()
@@ -109,6 +114,8 @@ class Retrieval:
             await self._sleep()
 
     async def _query_what_is_due(self) -> None:
+        if not self._has_room():
+            return
         if self._catch_up:
             self._catch_up = False
             self._caught_up_ms = self._clock.monotonic_ms()
@@ -148,16 +155,19 @@ class Retrieval:
             self._on_irretrievable(absent)
 
     async def _query_window(self, entries: Sequence[HistoryEntry]) -> None:
-        """Without a hint a message can only be found by topic and time: the window ends now."""
+        """Without a hint a message can only be found by topic and time: the window ends now.
+
+        What the store answers is taken in later, so only the next attempt can tell what it does not have.
+        """
+        absent = {entry.message_id for entry in entries if entry.message_id in self._attempts}
         self._note_attempt(entries)
         end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
         start_ms = end_ms - 2 * QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
         async for page in self._pages(self._topic_query(start_ms, end_ms, forward=True)):
-            await self._fetch(self._unknown(page))
-        still_missing = {entry.message_id for entry in self._missing()}
-        absent = tuple(entry.message_id for entry in entries if entry.message_id in still_missing)
+            _, taken = await self._fetch(self._unknown(page))
+            absent -= {message.message_id for data in taken if (message := self._decode(data)) is not None}
         if absent:
-            self._on_irretrievable(absent)
+            self._on_irretrievable(tuple(sorted(absent)))
 
     async def _query_passed(self) -> None:
         """004, Query on connect: newest first, until a message of our channel names its history.
@@ -173,7 +183,8 @@ class Retrieval:
             _, taken = await self._fetch(unknown)
             if not unknown or any(self._names_history(data) for data in taken):
                 break
-        self._last_seen_ns = max(self._last_seen_ns, (end_ms - 2 * QUERY_MARGIN_MS) * NANOSECONDS_PER_MS)
+        if self._has_room():
+            self._last_seen_ns = max(self._last_seen_ns, (end_ms - 2 * QUERY_MARGIN_MS) * NANOSECONDS_PER_MS)
 
     def _topic_query(self, start_ms: int, end_ms: int, *, forward: bool) -> StoreQuery:
         return StoreQuery(
@@ -192,8 +203,12 @@ class Retrieval:
         )
 
     def _names_history(self, data: bytes) -> bool:
+        message = self._decode(data)
+        return message is not None and bool(message.causal_history)
+
+    def _decode(self, data: bytes) -> SdsMessage | None:
         message = SdsMessage.decode(data, self._wire_format)
-        return message is not None and message.channel_id == self._channel_id and bool(message.causal_history)
+        return message if message is not None and message.channel_id == self._channel_id else None
 
     async def _fetch(self, hashes: tuple[bytes, ...]) -> tuple[set[bytes], list[bytes]]:
         """Takes in messages by hash, oldest first, so that causes come before effects.
@@ -264,6 +279,8 @@ class Retrieval:
     def _next_due_ms(self) -> int | None:
         if not self._online:
             return None
+        if not self._has_room():
+            return max(self._sync.retrieve_frequency_ms, ROOM_RECHECK_MS)
         now_ms = self._clock.monotonic_ms()
         due = [self._attempts.get(entry.message_id, (0, now_ms))[1] - now_ms for entry in self._missing()]
         if due:

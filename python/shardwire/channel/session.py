@@ -108,6 +108,7 @@ class Session:
             parts.clock,
             self._reception,
             parts.engine.machine.missing,
+            parts.engine.has_room,
             self._on_irretrievable,
             parts.last_seen_ns,
         )
@@ -220,8 +221,9 @@ class Session:
             self._network_tasks = []
             self._dispatcher.clear()
             self.driver.post(self.engine.on_stopped)
-            if self._close_events is not None:
-                await self._close_events()
+            close_events, self._close_events = self._close_events, None
+            if close_events is not None:
+                await close_events()
             await topic_subscriptions(self._node).release(self._node, self.content_topic)
             await self.driver.flush()
 

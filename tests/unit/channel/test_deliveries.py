@@ -113,16 +113,24 @@ def test_ephemeral_messages_keep_their_place_and_are_never_stored() -> None:
 def test_full_by_messages_or_by_bytes() -> None:
     store = Store("at-least-once")
     store.append("a", bytes(999))
-    assert not store.deliveries.is_full
+    assert not store.deliveries.is_full()
     store.append("b", b"x")
-    assert store.deliveries.is_full
+    assert store.deliveries.is_full()
     store.deliveries.begin()
-    assert store.deliveries.is_full
+    assert store.deliveries.is_full()
     store.deliveries.finish()
-    assert not store.deliveries.is_full
+    assert not store.deliveries.is_full()
     store.append("c", b"")
     store.append("d", b"")
-    assert store.deliveries.is_full
+    assert store.deliveries.is_full()
+
+
+def test_what_waits_for_its_causes_fills_only_what_the_application_can_empty() -> None:
+    store = Store("at-least-once")
+    assert not store.deliveries.is_full(held_bytes=5_000)
+    store.append("a", b"x")
+    assert store.deliveries.is_full(held_bytes=999)
+    assert not store.deliveries.is_full(held_bytes=998)
 
 
 def test_a_delivery_without_its_payload_is_damage() -> None:

@@ -1,0 +1,461 @@
+"""Life of channels: start, stop, close, drain, cancellation, listeners, several channels on a node, back-pressure."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+from channel_world import CHANNEL, TOPIC, World, run_world
+
+from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.config import ChannelConfig, RateLimitConfig, ReassemblyLimits, SdsConfig, SegmentationConfig
+from shardwire.errors import ChannelClosedError, ConfigError, NodeError
+from shardwire.events import CallbackErrorEvent, MessageReceivedEvent, MessageSentEvent, SenderIdConflictEvent
+from shardwire.node import NetworkConditions, NodeConfig
+
+
+def test_leaving_the_context_drains_then_closes() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        async with await world.join("alice") as alice:
+            request_id = await alice.send(b"last words")
+        assert not alice.is_started()
+        with pytest.raises(ChannelClosedError):
+            await alice.send(b"too late")
+        assert alice.pending() == ()
+        assert await alice.delivered(request_id) == {"bob"}
+        await asyncio.sleep(1)
+
+    world = run_world(scenario, NetworkConditions(loss=0.3, delay_ms=(5, 40)))
+    assert world.messages("bob") == [b"last words"]
+
+
+def test_an_error_in_the_context_closes_at_once() -> None:
+    async def scenario(world: World) -> None:
+        await world.node("silent")
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(ValueError, match="the application's"):
+            async with await world.join("alice") as alice:
+                await alice.send(b"x")
+                raise ValueError("the application's")
+        assert asyncio.get_running_loop().time() - started < 1
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("drain_timeout_ms", [0, 5_000])
+def test_draining_ends_in_time_though_nobody_answers(drain_timeout_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.node("silent")
+        request_id = await alice.send(b"x")
+        waiter = asyncio.create_task(alice.delivered(request_id, timeout_ms=60_000))
+        await asyncio.sleep(0)
+        started = asyncio.get_running_loop().time()
+        await close_channel(alice, drain_timeout_ms)
+        assert asyncio.get_running_loop().time() - started == pytest.approx(drain_timeout_ms / 1000, abs=0.1)
+        with pytest.raises(ChannelClosedError):
+            await waiter
+        await close_channel(alice)
+
+    run_world(scenario)
+
+
+def test_a_receiver_acknowledges_before_it_leaves() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob")
+        request_id = await alice.send(b"x")
+        await asyncio.sleep(0.01)
+        assert world.sent_by("bob") == 0
+        await close_channel(bob, drain_timeout_ms=10_000)
+        assert await alice.delivered(request_id, timeout_ms=1) == {"bob"}
+
+    run_world(scenario)
+
+
+def test_a_negative_drain_is_refused() -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(ConfigError, match="drain_timeout_ms is -1"):
+            await close_channel(await world.join("alice"), -1)
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("event", ["received", "sent"])
+def test_a_callback_may_close_its_own_channel(event: str) -> None:
+    async def scenario(world: World) -> None:
+        closed = asyncio.Event()
+        channel = await world.join("bob" if event == "received" else "alice")
+        other = await world.join("alice" if event == "received" else "bob")
+
+        async def close(_: object) -> None:
+            await close_channel(channel)
+            closed.set()
+
+        channel.on(MessageReceivedEvent if event == "received" else MessageSentEvent, close)
+        await (other if event == "received" else channel).send(b"x")
+        await asyncio.wait_for(closed.wait(), 10)
+        await close_channel(channel)
+        assert not channel.is_started()
+
+    run_world(scenario)
+
+
+def test_stop_keeps_what_is_pending_and_start_continues() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        request_id = await alice.send(b"x")
+        await alice.stop()
+        assert world.nodes["alice"].subscriptions == ()
+        await world.join("bob")
+        await asyncio.sleep(60)
+        before = world.sent_by("alice")
+        await asyncio.sleep(600)
+        assert world.sent_by("alice") == before
+        await alice.start()
+        assert await alice.delivered(request_id, timeout_ms=60_000) == {"bob"}
+
+    run_world(scenario)
+
+
+def test_topic_subscriptions_are_counted_over_the_channels_of_a_node() -> None:
+    async def scenario(world: World) -> None:
+        one = await world.join("alice", channel_id="one", node="shared")
+        two = await world.join("alice", channel_id="two", node="shared")
+        await world.join("bob", channel_id="two")
+        node = world.nodes["shared"]
+        assert node.subscriptions == (TOPIC,)
+        await close_channel(one)
+        assert node.subscriptions == (TOPIC,)
+        assert await two.delivered(await two.send(b"for two")) == {"bob"}
+        await close_channel(two)
+        assert node.subscriptions == ()
+
+    run_world(scenario)
+
+
+def test_channels_of_a_node_do_not_mix() -> None:
+    async def scenario(world: World) -> None:
+        for channel_id in ("one", "two"):
+            for name in ("alice", "bob"):
+                await world.join(name, channel_id=channel_id, listen=False)
+        heard: dict[str, list[bytes]] = {"one": [], "two": []}
+        for channel_id, messages in heard.items():
+            world.channels[f"bob/{channel_id}"].on_message_received(lambda event, m=messages: m.append(event.message))
+        for number in range(10):
+            for channel_id in heard:
+                channel = world.channels[f"alice/{channel_id}"]
+                await channel.send(f"{channel_id} {number}".encode())
+        await asyncio.sleep(120)
+        for channel_id, messages in heard.items():
+            assert messages == [f"{channel_id} {number}".encode() for number in range(10)]
+
+    run_world(scenario, NetworkConditions(loss=0.2, delay_ms=(5, 40)))
+
+
+def test_a_node_that_cannot_subscribe_leaves_nothing_behind() -> None:
+    async def scenario(world: World) -> None:
+        node = world.network.create_node("alice", NodeConfig())
+        tasks = len(asyncio.all_tasks())
+        with pytest.raises(NodeError, match="not started"):
+            await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+        assert len(asyncio.all_tasks()) == tasks
+
+    run_world(scenario)
+
+
+def test_close_ends_every_task_and_stream() -> None:
+    async def scenario(world: World) -> None:
+        before = len(asyncio.all_tasks())
+        alice = await world.join("alice")
+        await world.join("bob")
+        await alice.send(b"x")
+        await asyncio.sleep(1)
+        await close_channel(alice)
+        await close_channel(world.channels["bob"])
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == before
+        assert world.nodes["alice"]._live_streams() == []
+
+    run_world(scenario)
+
+
+# --- sending -------------------------------------------------------------------------------------
+
+
+SLOW = ChannelConfig.logos(
+    rate_limit=RateLimitConfig(
+        enabled=True, epoch_size_ms=60_000, messages_per_epoch=2, counts="segment", ack_reserve=0.0
+    ),
+    segmentation=SegmentationConfig(segment_size_bytes=1_024),
+)
+
+
+def test_cancel_drops_what_was_not_dispatched() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", SLOW)
+        await world.join("bob")
+        waits = [await alice.send(bytes([number]) * 100) for number in range(4)]
+        await asyncio.sleep(1)
+        waiter = asyncio.create_task(alice.delivered(waits[3], timeout_ms=60_000))
+        await asyncio.sleep(0)
+        assert await alice.cancel(waits[3])
+        with pytest.raises(NodeError, match="cancelled"):
+            await waiter
+        assert not await alice.cancel(waits[3])
+        assert not await alice.cancel(waits[0])
+        assert not await alice.cancel("unknown")
+        assert waits[3] not in [entry.request_id for entry in alice.pending()]
+        await asyncio.sleep(300)
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [bytes([number]) * 100 for number in range(3)]
+
+
+def test_a_cancelled_send_sends_nothing_more() -> None:
+    config = ChannelConfig.logos(sds=SdsConfig(outgoing_buffer_messages_max=1))
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        await world.node("bob")
+        await alice.send(b"fills the buffer")
+        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(alice.send(b"waits for room"))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await world.join("bob")
+        await asyncio.sleep(60)
+        assert await alice.delivered(await alice.send(b"later")) == {"bob"}
+        await asyncio.sleep(60)
+
+    assert run_world(scenario).messages("bob") == [b"fills the buffer", b"later"]
+
+
+def test_send_waits_for_room_in_the_outgoing_buffer() -> None:
+    config = ChannelConfig.logos(sds=SdsConfig(outgoing_buffer_messages_max=2))
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        await world.node("bob")
+        for number in range(2):
+            await alice.send(b"%d" % number)
+            await asyncio.sleep(0.1)
+        waiting = [asyncio.create_task(alice.send(b"%d" % number)) for number in range(2, 6)]
+        await asyncio.sleep(5)
+        assert not any(task.done() for task in waiting)
+        await world.join("bob")
+        await asyncio.wait_for(asyncio.gather(*waiting), 120)
+        await asyncio.sleep(60)
+
+    assert run_world(scenario).messages("bob") == [b"%d" % number for number in range(6)]
+
+
+@pytest.mark.parametrize("message", ["text", 5, None, [1]])
+def test_a_message_must_be_a_buffer(message: object) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        for send in (alice.send, alice.send_ephemeral):
+            with pytest.raises(TypeError):
+                await send(message)  # type: ignore[arg-type]
+
+    run_world(scenario)
+
+
+def test_any_buffer_is_sent_as_it_was_at_the_call() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        buffer = bytearray(b"before")
+        sending = asyncio.create_task(alice.send(memoryview(buffer)[::2]))
+        await sending
+        buffer[:] = b"after!"
+        await asyncio.sleep(1)
+
+    assert run_world(scenario).messages("bob") == [b"bfr"]
+
+
+def test_unknown_requests_are_refused() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        with pytest.raises(ConfigError, match="request_id is 'x'"):
+            await alice.delivered("x")
+
+    run_world(scenario)
+
+
+# --- listening -----------------------------------------------------------------------------------
+
+
+def test_messages_wait_until_somebody_listens() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob", listen=False)
+        await alice.delivered(await alice.send(b"early"))
+        assert bob.stats()["deliveries_waiting"] == 1
+        world.listen("bob", bob)
+        await asyncio.sleep(1)
+
+    assert run_world(scenario).messages("bob") == [b"early"]
+
+
+def test_events_are_iterated_in_order() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", listen=False)
+        bob = await world.join("bob", listen=False)
+        seen: list[bytes] = []
+
+        async def read() -> None:
+            async for event in bob.events():
+                if isinstance(event, MessageReceivedEvent):
+                    seen.append(event.message)
+                    if len(seen) == 3:
+                        break
+
+        reader = asyncio.create_task(read())
+        for number in range(3):
+            await alice.send(b"%d" % number)
+        await asyncio.wait_for(reader, 60)
+        assert seen == [b"0", b"1", b"2"]
+        bob.on_message_received(lambda event: seen.append(event.message))
+        await alice.send(b"3")
+        await asyncio.sleep(1)
+        assert seen == [b"0", b"1", b"2", b"3"]
+
+    run_world(scenario)
+
+
+def test_a_callback_may_answer_and_wait_for_the_outcome() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob", listen=False)
+        answered = asyncio.Event()
+
+        async def answer(event: MessageReceivedEvent) -> None:
+            await bob.delivered(await bob.send(b"re: " + event.message))
+            answered.set()
+
+        bob.on_message_received(answer)
+        await alice.send(b"question")
+        await asyncio.wait_for(answered.wait(), 60)
+
+    assert run_world(scenario).messages("alice") == [b"re: question"]
+
+
+def test_a_broken_callback_is_reported_and_nothing_stops() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob")
+
+        def broken(event: MessageReceivedEvent) -> None:
+            raise RuntimeError("broken")
+
+        bob.on_message_received(broken)
+        for number in range(3):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(10)
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [b"0", b"1", b"2"]
+    assert [type(event.error) for event in world.of("bob", CallbackErrorEvent)] == [RuntimeError] * 3
+
+
+def test_a_slow_application_holds_back_what_comes_and_loses_nothing() -> None:
+    """What is held: the bytes that may wait for it, and as many messages as may wait for their causes."""
+    config = ChannelConfig.logos(
+        sds=SdsConfig(incoming_buffer_messages_max=20),
+        segmentation=SegmentationConfig(limits=ReassemblyLimits(buffered_bytes_max=50_000)),
+    )
+    messages = [bytes([number]) * 10_000 for number in range(80)]
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob", config, listen=False)
+        heard: list[bytes] = []
+        most = 0
+
+        async def slow(event: MessageReceivedEvent) -> None:
+            nonlocal most
+            most = max(most, bob.stats()["deliveries_waiting_bytes"])
+            await asyncio.sleep(3)
+            heard.append(event.message)
+
+        bob.on_message_received(slow)
+        for message in messages:
+            await alice.send(message)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(1_200)
+        assert sorted(heard) == messages
+        assert most <= 50_000 + 21 * 10_000
+        assert bob.stats()["dropped_by_backpressure"] > 0
+
+    run_world(scenario)
+
+
+def test_another_participant_with_our_id_is_reported() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("alice", node="one")
+        twin = await world.join("alice", node="two", listen=False)
+        await world.join("bob")
+        await twin.send(b"not mine")
+        await asyncio.sleep(1)
+
+    world = run_world(scenario)
+    assert [event.sender_id for event in world.of("alice", SenderIdConflictEvent)] == ["alice"]
+
+
+# --- configuration -------------------------------------------------------------------------------
+
+
+def test_without_a_config_the_node_says_what_differs_from_the_defaults() -> None:
+    segmentation = SegmentationConfig(segment_size_bytes=2_048)
+    limit = RateLimitConfig(enabled=True, messages_per_epoch=3)
+
+    async def scenario(world: World) -> None:
+        node_config = NodeConfig(segmentation_config=segmentation, rate_limit_config=limit)
+        node = await world.node("alice", node_config)
+        channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+        assert channel.config == replace(ChannelConfig.logos(), segmentation=segmentation, rate_limit=limit)
+        await close_channel(channel)
+        given = ChannelConfig.logos()
+        channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", None, given)
+        assert channel.config == given
+        await close_channel(channel)
+        with pytest.raises(ConfigError, match="must be a ChannelConfig"):
+            await create_reliable_channel(node, CHANNEL, TOPIC, "alice", None, {})  # type: ignore[arg-type]
+
+    run_world(scenario)
+
+
+def test_the_default_persistence_warns_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwire.channel.lifecycle._warned_of_memory_persistence", False)
+
+    async def scenario(world: World) -> None:
+        for name in ("alice", "bob", "carol"):
+            await world.join(name)
+
+    with caplog.at_level(logging.WARNING):
+        run_world(scenario)
+    assert sum("kept in memory" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("meta", [b"RELIABLE-CHANNEL-API/1", None])
+def test_the_marker_is_stamped_and_required(meta: bytes | None) -> None:
+    async def scenario(world: World) -> None:
+        marked = ChannelConfig.logos(envelope_meta=meta)
+        await world.join("alice", marked)
+        await world.join("bob", marked)
+        await world.join("carol")
+        await world.channels["alice"].send(b"marked")
+        await world.channels["carol"].send(b"plain")
+        await asyncio.sleep(10)
+
+    world = run_world(scenario)
+    assert (b"plain" in world.messages("bob")) is (meta is None)
+    assert b"marked" in world.messages("bob")
+    assert b"marked" in world.messages("carol")
