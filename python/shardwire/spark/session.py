@@ -50,8 +50,11 @@ def job_session(app_name: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     ensure_java()
     _quiet()
-    builder = SparkSession.builder.appName(app_name)
-    return configure(builder.getOrCreate())
+    spark = SparkSession.builder.appName(app_name).getOrCreate()
+    if spark.conf.get("spark.log.level", None) is None:
+        # The progress and the summary would drown in what Spark logs by default.
+        spark.sparkContext.setLogLevel("WARN")
+    return configure(spark)
 
 
 def local_cluster_session(
