@@ -139,6 +139,19 @@ def test_links_lead_somewhere() -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize(
+    ("page", "sentence"),
+    [
+        ("docs/guide/segmentation.md", "A participant without segmentation reads nothing of `raw`"),
+        ("docs/guide/channel.md", "There is no default cipher: without `encryption=` everything travels in the clear"),
+        ("SECURITY.md", "Without an `Encryption` a channel is not confidential"),
+        ("SECURITY.md", "Store queries tell the store which messages a participant lacks"),
+    ],
+)
+def test_pages_say_what_the_specifications_want_documented(page: str, sentence: str) -> None:
+    assert sentence in " ".join((ROOT / page).read_text().split())
+
+
 def test_every_decision_is_listed() -> None:
     directory = ROOT / "docs" / "decisions"
     index = (directory / "README.md").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
@@ -25,7 +26,7 @@ from shardwire.events import (
     IrretrievableMessageEvent,
     MessageDeliveredEvent,
 )
-from shardwire.node import MessageEnvelope, NodeConfig, StorePage, StoreQuery
+from shardwire.node import MemoryNode, MessageEnvelope, Node, NodeConfig, NodeEvent, StorePage, StoreQuery
 
 
 def test_parts_of_the_node_configuration_are_used_unless_a_configuration_is_given() -> None:
@@ -175,3 +176,45 @@ def test_a_message_that_stays_partial_is_given_up_with_an_event_and_its_bytes() 
     assert world.of("bob", IrretrievableMessageEvent)
     assert world.messages("bob") == []
     assert world.of("alice", MessageDeliveredEvent) == []
+
+
+class WrappedNode:
+    """A node of somebody else's: nothing of a memory node but the members of the protocol."""
+
+    def __init__(self, inner: MemoryNode) -> None:
+        self._inner = inner
+        self.config = inner.config
+        self.max_message_size_bytes = inner.max_message_size_bytes
+
+    async def start(self) -> None:
+        await self._inner.start()
+
+    async def stop(self) -> None:
+        await self._inner.stop()
+
+    async def subscribe(self, content_topics: Sequence[str]) -> None:
+        await self._inner.subscribe(content_topics)
+
+    async def unsubscribe(self, content_topics: Sequence[str]) -> None:
+        await self._inner.unsubscribe(content_topics)
+
+    async def send(self, envelope: MessageEnvelope) -> str:
+        return await self._inner.send(envelope)
+
+    async def query_store(self, query: StoreQuery) -> StorePage:
+        return await self._inner.query_store(query)
+
+    def events(self) -> AsyncIterator[NodeEvent]:
+        return self._inner.events()
+
+
+def test_a_node_of_somebody_elses_is_enough() -> None:
+    async def scenario(world: World) -> None:
+        node = WrappedNode(await world.node("alice"))
+        assert isinstance(node, Node)
+        alice = await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+        await world.join("bob")
+        await alice.delivered(await alice.send(bytes(300_000)))
+        await close_channel(alice)
+
+    assert run_world(scenario).messages("bob") == [bytes(300_000)]
