@@ -121,6 +121,7 @@ class SdsConfig:
         persistence: Where state is kept; None gives each channel a `MemoryPersistence` of its own.
         acknowledgement_timeout_ms: How long an unacknowledged message waits before it is sent again.
         max_retransmissions: How often it is sent again before delivery is given up.
+        back_off_percent: How much longer each wait is than the one before, up to eight times the first; 0: equal.
         causal_history_size: Entries of the local log that a message names.
         bloom_filter_capacity: Messages the bloom filter is sized for.
         bloom_filter_error_rate: Its false positive rate at that number.
@@ -143,6 +144,7 @@ class SdsConfig:
     persistence: Persistence | None = None
     acknowledgement_timeout_ms: int = 5_000
     max_retransmissions: int = 5
+    back_off_percent: int = 0
     causal_history_size: int = 2
     bloom_filter_capacity: int = 10_000
     bloom_filter_error_rate: float = 0.001
@@ -168,6 +170,7 @@ class SdsConfig:
         check_integers(self, 0, ("max_retransmissions", "causal_history_size", "bloom_interval_ms"))
         check_integers(self, 0, ("timeout_for_lost_messages_ms", "max_lamport_skew_ms", "repair_t_min_ms"))
         check_integers(self, 0, ("repair_t_max_ms",))
+        check_integers(self, 0, ("back_off_percent",), 900)
         check_integers(self, 1, ("bloom_filter_capacity",), 10_000_000)
         check_share(self, "bloom_filter_error_rate", zero=False, one=False)
         check_bools(self, ("enable_repair",))

@@ -79,8 +79,7 @@ class Gaps:
         # What is named before anything else was heard of its sender may be older than this participant. It is waited
         # for while a sender that lost it lately would send it again, and no longer than a repair takes.
         retries_ms = sum(
-            resend_period_ms(config.acknowledgement_timeout_ms, attempts)
-            for attempts in range(min(config.max_retransmissions, 100) + 1)
+            resend_period_ms(config, attempts) for attempts in range(min(config.max_retransmissions, 100) + 1)
         )
         self._newcomer_lost_ms = min(self._lost_ms or (1 << 62), retries_ms, 2 * config.repair_t_max_ms)
         self._lost_max = config.missing_messages_max

@@ -33,7 +33,7 @@ class OutgoingBuffer:
         emit: Callable[[SdsEvent], None],
         on_finished: Callable[[OutgoingContent], None],
     ) -> None:
-        self._timeout_ms = config.acknowledgement_timeout_ms
+        self._config = config
         self._attempts_max = config.max_retransmissions
         self._messages_max = config.outgoing_buffer_messages_max
         self._threshold = config.possible_acks_threshold
@@ -108,7 +108,7 @@ class OutgoingBuffer:
         self.changed_contents[content.message_id] = None
 
     def _set_timer(self, content: OutgoingContent, monotonic_ms: int) -> None:
-        period = resend_period_ms(self._timeout_ms, content.attempts)
+        period = resend_period_ms(self._config, content.attempts)
         if content.possible:
             # SDS: possibly acknowledged messages are rebroadcast at a longer period.
             period *= 2

@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections import deque
 
 from shardwire._native import HistoryEntry
+from shardwire.config import SdsConfig
 
-# The back-off between retransmissions: the period grows by half each time, up to eight times the first.
+# Back-off ends at this many times the first period.
 _BACK_OFF_LIMIT = 8
 
 
-def resend_period_ms(acknowledgement_timeout_ms: int, attempts: int) -> int:
-    """How long a content that was sent again `attempts` times waits for its acknowledgement."""
-    # Beyond the limit the power is not needed, and it would grow without bound.
-    growth = min(int(1.5 ** min(attempts, 16) * 16), _BACK_OFF_LIMIT * 16)
-    return acknowledgement_timeout_ms * growth // 16
+def resend_period_ms(config: SdsConfig, attempts: int) -> int:
+    """How long a content that was sent again `attempts` times waits for its acknowledgement.
+
+    Equal intervals unless the configuration asks for back-off (specification 004, Message retries).
+    """
+    period_ms = config.acknowledgement_timeout_ms
+    if config.back_off_percent == 0:
+        return period_ms
+    limit_ms = _BACK_OFF_LIMIT * period_ms
+    for _ in range(attempts):
+        if period_ms >= limit_ms:
+            break
+        period_ms += max(1, period_ms * config.back_off_percent // 100)
+    return min(period_ms, limit_ms)
 
 
 class OutgoingContent:

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 from sds_exchange import LOGOS, Exchange, Party, at, quiet_sync
 
+from shardwire._native import SdsMessage
 from shardwire.sds import (
     ContentAcknowledged,
+    ContentPossiblyAcknowledged,
     DependencyLost,
     MissingDetected,
     SendAcknowledged,
@@ -176,3 +178,59 @@ def test_quorum_of_names_is_waited_for() -> None:
     assert carol.delivered == ["hello"]
     assert alice.machine.pending_sends() == ()
     assert alice.count(TransmitKind.RETRANSMISSION) == 1
+
+
+def test_intervals_are_equal_and_back_off_where_asked() -> None:
+    for percent, waits in (
+        (0, [5_000] * 6),
+        (50, [5_000, 7_500, 11_250, 16_875, 25_312, 37_968]),
+        (900, [5_000] + [40_000] * 5),
+    ):
+        alice = Party("alice", sync=quiet_sync(), sds=replace(LOGOS.sds, back_off_percent=percent))
+        alice.send("hello", at(0))
+        (transmit,) = alice.drain(at(0))
+        alice.machine.handle_transmitted(transmit.transmit_id, None, at(0))
+        now = 0
+        for wait in waits:
+            assert alice.machine.poll_timeout() == now + wait
+            now += wait
+            alice.machine.handle_timeout(at(now))
+            alice.drain(at(now))
+        assert len(alice.of(SendGivenUp)) == 1
+        assert alice.machine.poll_timeout() is None
+
+
+def test_possibly_acknowledged_contents_wait_twice_as_long() -> None:
+    alice, bob = parties("alice", "bob", sync=quiet_sync(acknowledgement_sync=False))
+    alice.send("hello", at(0))
+    bob.send("other", at(0))
+    (transmit,) = alice.drain(at(0))
+    bob.machine.handle_message(transmit.payload, at(0))
+    bob.drain(at(0))
+    # A filter that holds the content and a history that does not name it.
+    told = SdsMessage(
+        sender_id="bob",
+        message_id="sync-1",
+        channel_id="room",
+        lamport_timestamp=1,
+        bloom_filter=bob.machine.bloom.filter.to_bytes(),
+    )
+    alice.machine.handle_message(told.encode(), at(100))
+    alice.machine.handle_message(told.encode(), at(200))
+    alice.drain(at(200))
+    (possible,) = alice.of(ContentPossiblyAcknowledged)
+    assert (possible.by, possible.count) == ("bob", 1)  # type: ignore[attr-defined]
+    alice.machine.handle_transmitted(transmit.transmit_id, None, at(300))
+    assert alice.machine.poll_timeout() == 10_300
+    # A second participant's filter makes it an acknowledgement.
+    other = SdsMessage(
+        sender_id="carol",
+        message_id="sync-2",
+        channel_id="room",
+        lamport_timestamp=1,
+        bloom_filter=bob.machine.bloom.filter.to_bytes(),
+    )
+    alice.machine.handle_message(other.encode(), at(400))
+    alice.drain(at(400))
+    assert {event.by for event in alice.of(SendAcknowledged)} == {"bob", "carol"}  # type: ignore[attr-defined]
+    assert alice.machine.stats()["outgoing_unacknowledged"] == 0
