@@ -62,6 +62,8 @@ pub struct Candidate {
     payload: Range<usize>,
     /// How often exactly this segment came.
     times: u32,
+    /// When it first came.
+    pub timestamp: Option<i64>,
 }
 
 impl Candidate {
@@ -245,7 +247,8 @@ impl Group {
         }
     }
 
-    fn candidates(&self) -> impl Iterator<Item = &Candidate> {
+    /// Everything held, for another partition to complete.
+    pub fn candidates(&self) -> impl Iterator<Item = &Candidate> {
         self.places.values().flatten().chain(self.whole.as_ref())
     }
 
@@ -297,6 +300,7 @@ impl Group {
             held: Held::Row(Arc::clone(arrival.column), arrival.row),
             payload,
             times: 1,
+            timestamp: arrival.timestamp,
         });
     }
 
@@ -328,6 +332,7 @@ impl Group {
                     held: Held::Row(Arc::clone(arrival.column), arrival.row),
                     payload: 0..bytes.len(),
                     times: 1,
+                    timestamp: arrival.timestamp,
                 });
             }
         }

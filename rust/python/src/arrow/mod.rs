@@ -6,6 +6,7 @@
 mod columns;
 mod group;
 mod input;
+mod leftovers;
 mod output;
 mod reconstruct;
 mod recover;

@@ -19,6 +19,7 @@ use shardwire_core::segment::Parameters;
 
 use super::group::{Arrival, Group, GroupKey, GroupLimits};
 use super::input::{BinaryColumn, IntegerColumn, TextColumn};
+use super::leftovers::LeftoverColumns;
 use super::output::{Outcome, OutputColumns};
 use super::recover::{Recovery, recover};
 use crate::segmentation::SegmentationParameters;
@@ -50,14 +51,21 @@ pub struct ArrowReconstructor {
     window_bytes: usize,
     out: OutputColumns,
     ready: Vec<RecordBatch>,
+    /// Where segments go whose message is not whole; `None` where such messages are told of instead.
+    leftovers: Option<LeftoverColumns>,
 }
 
 #[pymethods]
 impl ArrowReconstructor {
     #[new]
     #[pyo3(signature = (
-        parameters, *, by_count, include_payload, candidates_per_slot_max, held_bytes_max, work_budget
+        parameters, *, by_count, include_payload, candidates_per_slot_max, held_bytes_max, work_budget,
+        keep_leftovers = false
     ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one argument a setting, all by keyword"
+    )]
     fn new(
         parameters: PyRef<'_, SegmentationParameters>,
         by_count: usize,
@@ -65,6 +73,7 @@ impl ArrowReconstructor {
         candidates_per_slot_max: usize,
         held_bytes_max: usize,
         work_budget: u64,
+        keep_leftovers: bool,
     ) -> Self {
         let parameters = parameters.inner;
         let limits = GroupLimits {
@@ -84,6 +93,7 @@ impl ArrowReconstructor {
             window_bytes: 0,
             out: OutputColumns::new(include_payload),
             ready: Vec::new(),
+            leftovers: keep_leftovers.then(LeftoverColumns::default),
         }
     }
 
@@ -110,6 +120,22 @@ impl ArrowReconstructor {
         })
         .map_err(arrow_error)?;
         self.hand_over(py)
+    }
+
+    /// The segments, since the last call, of messages that are not whole; `None` where there are
+    /// none. Asked for with `keep_leftovers`; such messages then have no row.
+    fn poll_leftovers<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(leftovers) = self
+            .leftovers
+            .as_mut()
+            .filter(|leftovers| !leftovers.is_empty())
+        else {
+            return Ok(None);
+        };
+        let batch = leftovers
+            .finish(&self.by_fields, self.converter.as_ref())
+            .map_err(arrow_error)?;
+        PyRecordBatch::new(batch).into_pyarrow(py).map(Some)
     }
 }
 
@@ -240,8 +266,16 @@ impl ArrowReconstructor {
                 };
                 self.out.append(group, &outcome);
             }
-            Recovery::Incomplete => self.out.append(group, &Outcome::Incomplete),
-            Recovery::Invalid => self.out.append(group, &Outcome::Invalid),
+            Recovery::Incomplete => self.append_unfinished(group, &Outcome::Incomplete),
+            Recovery::Invalid => self.append_unfinished(group, &Outcome::Invalid),
+        }
+    }
+
+    fn append_unfinished(&mut self, group: &Group, outcome: &Outcome<'_>) {
+        match &mut self.leftovers {
+            // What could not be read is nothing that another partition could complete.
+            Some(leftovers) if group.key.hash.is_some() => leftovers.append(group),
+            _ => self.out.append(group, outcome),
         }
     }
 
