@@ -26,6 +26,8 @@ SDS = replace(
     outgoing_buffer_messages_max=64,
     log_messages_max=2_000,
     bloom_filter_capacity=100,
+    # The smallest history: what keeps the order must then come from elsewhere.
+    causal_history_size=0,
 )
 
 
