@@ -45,7 +45,11 @@ impl Reassembler {
             } else {
                 Discard::Invalid
             };
-            (reason, error.to_string())
+            let hash = segment::claimed_hash(bytes);
+            let payload = hash.map_or(String::new(), |hash| {
+                format!(" of payload {}", prefix_of(&hash))
+            });
+            (reason, format!("segment{payload}: {error}"))
         })?;
         match received {
             Received::WholeMessage(payload) => self.accept_whole(payload, receipt),

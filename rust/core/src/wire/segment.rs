@@ -223,6 +223,17 @@ pub fn decode(
     }))
 }
 
+/// The hash that bytes carry which are no valid segment, for the log: field 1 on every wire.
+pub fn claimed_hash(bytes: &[u8]) -> Option<[u8; HASH_LENGTH]> {
+    let mut fields = Fields::new(bytes);
+    while let Ok(Some((field, value))) = fields.next() {
+        if field == 1 {
+            return value.bytes(field).ok()?.try_into().ok();
+        }
+    }
+    None
+}
+
 fn read_fields(bytes: &[u8], wire_format: WireFormat) -> Result<RawFields<'_>, ProtobufError> {
     let mut out = RawFields::default();
     let mut index = 0;
