@@ -24,6 +24,8 @@ help:
 demo: build
 	$(BIN)/shardwire demo $(if $(FILE),"$(FILE)")
 
+# Spark sessions of tests live for seconds: optimising their code would take longer than running it.
+test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: build
 	cargo test --quiet --workspace --exclude shardwire-python
 	$(BIN)/python -m pytest

@@ -21,6 +21,8 @@ from shardwire.spark import functions as sw
 from shardwire.spark.session import local_cluster_session
 
 STANDARD_ERROR = 2
+# A cluster that lives for seconds: it would spend as long again on optimising code and on parallel collection.
+SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ def reconstruct_on_spark(archive: Path, key_file: Path, segmentation: Segmentati
 
 def _reconstruct(archive: Path, key_file: Path, segmentation: SegmentationConfig) -> SparkResult:
     started = time.monotonic()
+    # Read by every Java that this process starts.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT_LIVED_JAVA)
     spark = local_cluster_session("shardwire-demo", workers=2, cores=1, memory_mib=1024)
     try:
         job_started = time.monotonic()
