@@ -9,10 +9,12 @@ floor: a shuffle by hash and one way into Python, where nothing is done.
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import random
 import resource
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -129,6 +131,8 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     ensure_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = (
         SparkSession.builder.master(f"local[{options.cores}]")
         .config("spark.driver.memory", "4g")

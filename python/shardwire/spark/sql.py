@@ -1,4 +1,4 @@
-"""The column functions under their names in SQL."""
+"""The column functions under their names in SQL, and the data source of a store."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from shardwire.config import SegmentationConfig
 from shardwire.spark import functions
+from shardwire.spark.store_source import WakuStoreDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the column functions known to SQL on a session.
+    """Makes the column functions known to SQL on a session, and the data source `waku-store`.
+
+    Turns `spark.sql.python.filterPushdown.enabled` on, without which the source does not load.
 
     Names: keccak256, decode_segment (wire raw), decode_segment_draft, decode_segment_lip243, decode_sds (wire spec),
     decode_sds_nim, decode_waku_message, message_hash (five arguments), shard_of (8 shards), segment (default
@@ -32,3 +35,6 @@ def register(spark: SparkSession) -> None:
     }
     for name, udf in udfs.items():
         spark.udf.register(name, udf)
+    # Spark refuses a source that takes filters while this is off, and it is off by default.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(WakuStoreDataSource)

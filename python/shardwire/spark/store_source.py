@@ -1,0 +1,198 @@
+"""The Spark data source `waku-store`: the messages of a store node as a DataFrame, read by the executors.
+
+spark.read.format("waku-store").option("url", "http://127.0.0.1:8645").load()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.types import StructType
+
+from shardwire.errors import ConfigError
+from shardwire.node.protocol import StorePage, StoreQuery
+from shardwire.node.store_client import PAGE_SIZE_MAX, StoreClient, StoreDialect, StoreEndpoint
+
+SOURCE_NAME = "waku-store"
+SCHEMA = "content_topic string, timestamp bigint, payload binary, meta binary, message_hash binary, ephemeral boolean"
+
+_OPTIONS = (
+    "url",
+    "dialect",
+    "peerAddr",
+    "pubsubTopic",
+    "contentTopics",
+    "startTime",
+    "endTime",
+    "partitions",
+    "pageSize",
+    "clusterId",
+    "numShards",
+    "timeoutMs",
+    "retriesMax",
+)
+
+
+class WakuStoreDataSource(DataSource):
+    """Reads a store over REST v3, in both dialects.
+
+    Options: url (required), dialect, peerAddr, pubsubTopic, contentTopics (separated by commas), startTime and endTime
+    (ns, inclusive), partitions (time ranges that tasks read side by side; needs both times), pageSize, clusterId,
+    numShards, timeoutMs, retriesMax. Filters on content_topic and timestamp narrow what is asked of the store.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return SOURCE_NAME
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return WakuStoreReader(dict(self.options))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRange:
+    """What is asked: of which topics, from when to when; None leaves a side open."""
+
+    content_topics: tuple[str, ...]
+    start_time_ns: int | None
+    end_time_ns: int | None
+
+
+class StorePartition(InputPartition):
+    """One task's part."""
+
+    def __init__(self, value: StoreRange) -> None:
+        self.value = value
+
+
+class WakuStoreReader(DataSourceReader):
+    """Plans ranges on the driver and reads pages on the executors."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        given = {name.lower(): value for name, value in options.items()}
+        unknown = sorted(set(given) - {name.lower() for name in _OPTIONS})
+        if unknown:
+            raise ConfigError(f"{SOURCE_NAME} has no option {unknown[0]!r}: it has {', '.join(_OPTIONS)}")
+        if "url" not in given:
+            raise ConfigError(f"{SOURCE_NAME} needs the option 'url': the address of a node's REST interface")
+        self._endpoint = StoreEndpoint(
+            url=given["url"],
+            dialect=cast(StoreDialect, given.get("dialect", "auto")),
+            peer_addr=given.get("peeraddr"),
+            pubsub_topic=given.get("pubsubtopic"),
+            cluster_id=_integer(given, "clusterId", 1),
+            num_shards_in_cluster=_integer(given, "numShards", 8),
+            timeout_ms=_integer(given, "timeoutMs", 30_000),
+            retries_max=_integer(given, "retriesMax", 5),
+        )
+        topics = tuple(topic.strip() for topic in given.get("contenttopics", "").split(",") if topic.strip())
+        start = _integer(given, "startTime", None)
+        end = _integer(given, "endTime", None)
+        self._range = StoreRange(topics, start, end)
+        self._partitions = _integer(given, "partitions", 1)
+        self._page_size = _integer(given, "pageSize", PAGE_SIZE_MAX)
+        if self._partitions < 1:
+            raise ConfigError(f"{SOURCE_NAME}: partitions is {self._partitions}: it must be at least 1")
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Narrows the query; Spark evaluates every filter again, so a store that answers too much does no harm."""
+        for given in filters:
+            self._range = _narrowed(self._range, given)
+            yield given
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition a range of time and, where the store answers by shard, a topic."""
+        topics = self._range.content_topics
+        # go-waku takes topics of one shard in a query, nwaku any; a topic a task suits both.
+        groups = [(topic,) for topic in topics] if len(topics) > 1 else [topics]
+        return [
+            StorePartition(replace(span, content_topics=group))
+            for group in groups
+            for span in split_times(self._range, self._partitions)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The pages of one range, a batch a page."""
+        asked: StoreRange = partition.value
+        query = StoreQuery(
+            content_topics=asked.content_topics,
+            start_time_ns=asked.start_time_ns,
+            end_time_ns=asked.end_time_ns,
+            page_size=self._page_size,
+        )
+        with StoreClient(self._endpoint) as client:
+            yield from map(batch_of_page, client.pages(query))
+
+
+def split_times(whole: StoreRange, count: int) -> list[StoreRange]:
+    """The range in `count` parts that touch and do not overlap: both ends of each are inclusive."""
+    start, end = whole.start_time_ns, whole.end_time_ns
+    if start is None or end is None or count == 1 or end - start < count:
+        return [whole]
+    edges = [start + (end - start + 1) * part // count for part in range(count + 1)]
+    return [replace(whole, start_time_ns=first, end_time_ns=following - 1) for first, following in pairwise(edges)]
+
+
+def batch_of_page(page: StorePage) -> pa.RecordBatch:
+    """A page as a record batch in the source's schema."""
+    envelopes = [message.envelope for message in page.messages]
+    columns: dict[str, Any] = {
+        "content_topic": pa.array([e and e.content_topic for e in envelopes], pa.string()),
+        "timestamp": pa.array([message.timestamp_ns for message in page.messages], pa.int64()),
+        "payload": pa.array([e and e.payload for e in envelopes], pa.binary()),
+        "meta": pa.array([e and e.meta for e in envelopes], pa.binary()),
+        "message_hash": pa.array([message.message_hash for message in page.messages], pa.binary()),
+        "ephemeral": pa.array([e and e.ephemeral for e in envelopes], pa.bool_()),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _narrowed(whole: StoreRange, given: Filter) -> StoreRange:
+    """The part of the range that a filter leaves; the whole where the store cannot be asked for it."""
+    attribute = getattr(given, "attribute", ())
+    value = getattr(given, "value", None)
+    if attribute == ("content_topic",):
+        topics = (value,) if isinstance(given, EqualTo) else value if isinstance(given, In) else ()
+        named = [topic for topic in topics or () if isinstance(topic, str)]
+        kept = tuple(topic for topic in named if not whole.content_topics or topic in whole.content_topics)
+        # Nothing left to ask for cannot be said in a query: Spark's own filter then removes all rows.
+        return replace(whole, content_topics=kept) if kept else whole
+    if attribute == ("timestamp",) and isinstance(value, int):
+        earliest, latest = whole.start_time_ns, whole.end_time_ns
+        if isinstance(given, EqualTo | GreaterThan | GreaterThanOrEqual):
+            bound = value + isinstance(given, GreaterThan)
+            earliest = bound if earliest is None else max(earliest, bound)
+        if isinstance(given, EqualTo | LessThan | LessThanOrEqual):
+            bound = value - isinstance(given, LessThan)
+            latest = bound if latest is None else min(latest, bound)
+        return replace(whole, start_time_ns=earliest, end_time_ns=latest)
+    return whole
+
+
+def _integer(options: Mapping[str, str], name: str, default: Any) -> Any:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{SOURCE_NAME}: {name} is {text!r}: it must be an integer") from None
