@@ -28,6 +28,7 @@ class BloomSchedule:
         "_sent_count",
         "_waiting",
         "base_sequence",
+        "insert",
         "last_ms",
     )
 
@@ -38,6 +39,8 @@ class BloomSchedule:
         self._filter = BloomFilter(config.bloom_filter_capacity, config.bloom_filter_error_rate, config.wire_format)
         # Ids on their way in: they enter together, and may be taken back until then.
         self._waiting: list[str] = []
+        # Inserts an id whose entry was just added to the log. Bound once: the list is emptied and never replaced.
+        self.insert = self._waiting.append
         self._count = 0
         # Entries with a higher sequence are in the filter: enough to rebuild it bit by bit.
         self.base_sequence = 0
@@ -55,10 +58,6 @@ class BloomSchedule:
     def count(self) -> int:
         """Ids inserted since the filter was made or rolled."""
         return self._count + len(self._waiting)
-
-    def insert(self, message_id: str) -> None:
-        """Inserts an id whose entry was just added to the log."""
-        self._waiting.append(message_id)
 
     def refuse(self, message_id: str) -> None:
         """Takes back an id that was inserted since the filter was last looked at."""

@@ -59,6 +59,18 @@ def split_content_id(message_id: str) -> tuple[str, int] | None:
     return message_id[:SEND_ID_LENGTH], int(place)
 
 
+def check_name(field: str, value: str) -> None:
+    """Refuses a channel or sender id that the wire cannot carry.
+
+    Raises:
+        ConfigError: It is empty, too long, or holds a lone surrogate.
+    """
+    if not 0 < len(value) <= SENDER_ID_LENGTH_MAX:
+        raise ConfigError(f"{field} has {len(value)} characters: it must have 1 to {SENDER_ID_LENGTH_MAX}")
+    if not value.isascii() and value != value.encode("utf-8", "replace").decode():
+        raise ConfigError(f"{field} {value!r} is no Unicode text: it holds a lone surrogate")
+
+
 def encoded_length(text: str) -> int:
     """Bytes of `text` in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))

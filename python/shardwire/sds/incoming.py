@@ -28,7 +28,7 @@ def claimed_key(key: str, sender_id: str) -> str:
 
 
 class IncomingBuffer:
-    """All sends that are not delivered, by key: who waits for whom, and what goes when."""
+    """All sends that are not delivered: who waits for whom, and what goes when."""
 
     __slots__ = (
         "_by_send",
@@ -77,15 +77,17 @@ class IncomingBuffer:
 
     # --- what arrives ---------------------------------------------------------------------------
 
-    def has_room(self) -> bool:
-        """Makes room for one more content where it can; False when all that is held is incomplete."""
-        if self.contents_held < self._contents_max:
-            return True
+    @property
+    def full(self) -> bool:
+        return self.contents_held >= self._contents_max
+
+    def make_room(self) -> bool:
+        """Makes room for one more content; False when all that is held is incomplete."""
         if not self.blocked:
             return False
         # Acknowledged contents are never dropped: the send that waits longest goes without its causes.
         self.let_go(next(iter(self.blocked.values())))
-        return self.contents_held < self._contents_max
+        return not self.full
 
     def receive(
         self,
@@ -395,5 +397,4 @@ class IncomingBuffer:
                 self.release(send)
 
     def place_of(self, message_id: str) -> tuple[str, int] | None:
-        """(send id, ordinal) that an id names under the configured rule."""
         return split_content_id(message_id) if self._by_send else None

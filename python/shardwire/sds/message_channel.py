@@ -18,11 +18,7 @@ from shardwire.sds.acknowledgement import Acknowledgements
 from shardwire.sds.anti_entropy import AntiEntropy
 from shardwire.sds.bloom_schedule import BloomSchedule
 from shardwire.sds.heads import Heads
-from shardwire.sds.identity import (
-    CONTENTS_PER_SEND_MAX,
-    SENDER_ID_LENGTH_MAX,
-    message_ids_of,
-)
+from shardwire.sds.identity import CONTENTS_PER_SEND_MAX, check_name, message_ids_of
 from shardwire.sds.incoming import IncomingBuffer
 from shardwire.sds.incoming_send import IncomingSend
 from shardwire.sds.lamport import LamportClock
@@ -74,9 +70,8 @@ class MessageChannel:
         header_bytes_max: int = 24_000,
         delivered_when: DeliveredWhen = "any",
     ) -> None:
-        for name, value in (("channel_id", channel_id), ("sender_id", sender_id)):
-            if not 0 < len(value) <= SENDER_ID_LENGTH_MAX:
-                raise ConfigError(f"{name} has {len(value)} characters: it must have 1 to {SENDER_ID_LENGTH_MAX}")
+        check_name("channel_id", channel_id)
+        check_name("sender_id", sender_id)
         self.channel_id = channel_id
         self.sender_id = sender_id
         self._config = config
@@ -272,7 +267,8 @@ class MessageChannel:
                 self.log.touch(entry)
                 if (entry.lamport, entry.message_id) > (newest.lamport, newest.message_id):
                     newest = entry
-        self.lamport.observe(newest.lamport)
+        if newest.lamport > self.lamport.timestamp:
+            self.lamport.observe(newest.lamport)
         self.log.deliver(newest)
         self.heads.deliver(newest, send.history)
         self.acknowledgements.send_delivered(contents)

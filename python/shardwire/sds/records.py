@@ -36,15 +36,8 @@ _ORDERED, _HINT = 1, 2
 _UNSAID = Struct("<BQ")
 
 
-def key_of(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-
-
 def text_of(key: bytes) -> str:
-    return key.decode("utf-8", "surrogatepass")
+    return key.decode("utf-8", "replace")
 
 
 def seal(body: bytes) -> bytes:
@@ -91,9 +84,9 @@ def entry_fields(entry: HistoryEntry) -> tuple[str, bytes | None, str | None]:
 
 
 def encode_log(entry: LogEntry) -> bytes:
-    sender = key_of(entry.sender_id)
+    sender = entry.sender_id.encode()
     hint = entry.retrieval_hint
-    waits = key_of(entry.send.key) if entry.send is not None else b""
+    waits = entry.send.key.encode() if entry.send is not None else b""
     flags = (_ORDERED if entry.ordered else 0) | (_HINT if hint is not None else 0)
     head = _LOG.pack(
         VERSION, flags, entry.lamport, entry.sequence, entry.ordinal, len(sender), len(hint or b""), len(waits)
@@ -147,16 +140,16 @@ class Records:
         log = machine.log
         if log.forgotten:
             for message_id in log.forgotten:
-                out["sds.log", key_of(message_id)] = None
+                out["sds.log", message_id.encode()] = None
             log.forgotten.clear()
         if log.changed:
             for message_id, entry in log.changed.items():
-                out["sds.log", key_of(message_id)] = encode_log(entry)
+                out["sds.log", message_id.encode()] = encode_log(entry)
             log.changed.clear()
         if machine.repair.originals.changed:
             by_id = machine.repair.originals.by_id
             for message_id in machine.repair.originals.changed:
-                out["sds.message", key_of(message_id)] = by_id.get(message_id)
+                out["sds.message", message_id.encode()] = by_id.get(message_id)
             machine.repair.originals.changed.clear()
         if machine.acknowledgements.changed:
             self._poll_unsaid(out)
@@ -166,7 +159,7 @@ class Records:
         if machine.participants.changed:
             for sender_id in machine.participants.changed:
                 since = machine.participants.since.get(sender_id)
-                out["sds.participant", key_of(sender_id)] = None if since is None else seal_fields((since,))
+                out["sds.participant", sender_id.encode()] = None if since is None else seal_fields((since,))
             machine.participants.changed.clear()
         return out
 
@@ -183,7 +176,7 @@ class Records:
                 machine.participants.first_epoch_ms or 0,
             )
             + transmission.nonce.encode()
-            + b"\0".join(key_of(entry.message_id) for entry in machine.heads.by_key.values())
+            + b"\0".join(entry.message_id.encode() for entry in machine.heads.by_key.values())
         )
 
     def _put(self, out: dict[Name, bytes | None], kind: str, name: str, value: bytes | None) -> None:
@@ -191,10 +184,10 @@ class Records:
         stored = self._stored[kind]
         if value is not None:
             stored.add(name)
-            out[kind, key_of(name)] = value
+            out[kind, name.encode()] = value
         elif name in stored:
             stored.discard(name)
-            out[kind, key_of(name)] = None
+            out[kind, name.encode()] = None
 
     def _poll_unsaid(self, out: dict[Name, bytes | None]) -> None:
         changed = self._machine.acknowledgements.changed
@@ -208,15 +201,15 @@ class Records:
     def _poll_outgoing(self, out: dict[Name, bytes | None]) -> None:
         outgoing = self._machine.outgoing
         for message_id, data in outgoing.new_contents.items():
-            out["sds.content", key_of(message_id)] = data
+            out["sds.content", message_id.encode()] = data
         outgoing.new_contents.clear()
         for send_id in outgoing.changed_sends:
             send = outgoing.sends.get(send_id)
-            out["sds.send", key_of(send_id)] = None if send is None else _send_record(send)
+            out["sds.send", send_id.encode()] = None if send is None else _send_record(send)
         outgoing.changed_sends.clear()
         for message_id in outgoing.changed_contents:
             content = outgoing.by_id.get(message_id)
-            key = key_of(message_id)
+            key = message_id.encode()
             if content is None:
                 out["sds.outgoing", key] = None
                 out["sds.content", key] = None
@@ -267,7 +260,7 @@ class Records:
             self._put(out, "sds.missing", message_id, value)
         missing.changed.clear()
         for key, lost in incoming.gaps.lost_changed.items():
-            out["sds.lost", key_of(key)] = _VERSION_BYTE if lost else None
+            out["sds.lost", key.encode()] = _VERSION_BYTE if lost else None
         incoming.gaps.lost_changed.clear()
 
     def _poll_repair(self, out: dict[Name, bytes | None]) -> None:

@@ -103,13 +103,13 @@ def test_queue_attempts_and_acknowledgements_survive() -> None:
     alice, bob = Party("alice", sync=quiet_sync(), delivered_when=2), Party("bob", sync=quiet_sync())
     exchange = Exchange([alice, bob], lose=lambda name, transmit: transmit.ordinal == 1)
     send_id = alice.send("large", at(0), needed=2, count=2)
-    exchange.run(30_000)
+    exchange.run(12_000)
     attempts = alice.count(TransmitKind.RETRANSMISSION)
     assert attempts >= 2
-    queued = alice.send("queued", at(30_000))
+    queued = alice.send("queued", at(12_000))
     for name, value in alice.machine.poll_persist().items():
         alice.records.pop(name, None) if value is None else alice.records.update({name: value})
-    again = alice.restarted(at(30_000))
+    again = alice.restarted(at(12_000))
     assert again.machine.pending_sends() == (send_id, queued)
     assert again.machine.stats()["outgoing_queued"] == 1
     assert again.machine.lamport_timestamp >= alice.machine.lamport_timestamp
