@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -26,6 +27,9 @@ class Disk:
         self.records: dict[RecordName, bytes] = {}
         self.fails_with: PersistenceError | None = None
         self.commits = 0
+        # The power fails right after this many commits; `power_failed` is set then.
+        self.power_fails_after: int | None = None
+        self.power_failed = asyncio.Event()
 
     def mount(self) -> Mount:
         return Mount(self)
@@ -58,6 +62,9 @@ class Mount:
                 self._disk.records.pop(name, None)
             else:
                 self._disk.records[name] = value
+        if self._disk.commits == self._disk.power_fails_after:
+            self.cut_power()
+            self._disk.power_failed.set()
 
     def close(self) -> None:
         """Nothing to release."""

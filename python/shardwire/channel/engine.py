@@ -203,6 +203,7 @@ class Engine:
         transmits = self.transmissions.poll(now) if self.active and may_transmit else []
         delivery = self.deliveries.begin() if self.may_hand_over() else None
         self._settle(now)
+        self._review_left()
         self._events += self.outgoing.poll_events()
         self._events += ((event, None) for event in self.ephemerals.poll_events())
         self._events += ((event, None) for event in self.transmissions.poll_events())
@@ -212,6 +213,13 @@ class Engine:
         )
         self._events, self._missing = [], []
         return collected
+
+    def _review_left(self) -> None:
+        """A restart loses what the node would have said: what SDS sends no more and nobody answers for has left."""
+        for send_id in self.outgoing.unsent_delivered():
+            send = self.machine.outgoing.sends.get(send_id)
+            if (send is None or not send.queue) and not self.transmissions.holds(send_id):
+                self.outgoing.on_all_left(send_id)
 
     def collect_changes(self) -> Changes:
         """Everything that must become durable, and nothing else."""

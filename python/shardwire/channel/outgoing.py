@@ -73,6 +73,8 @@ class OutgoingSends:
         self._sends: dict[str, SendRecord] = {}
         self._settled: OrderedDict[str, None] = OrderedDict()
         self._send_ids: dict[str, str] = {}
+        # Neither sent nor failed, oldest first.
+        self._unsent: dict[str, None] = {}
         self._changed: set[str] = set()
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
 
@@ -114,6 +116,7 @@ class OutgoingSends:
     def register(self, send_id: str, request_id: str, message_id: str, data_count: int, content_count: int) -> None:
         self._sends[send_id] = SendRecord([request_id], message_id, data_count, content_count)
         self._send_ids[request_id] = send_id
+        self._unsent[send_id] = None
         self._changed.add(send_id)
 
     def attach(self, send_id: str, request_id: str) -> None:
@@ -133,6 +136,7 @@ class OutgoingSends:
         if record is None:
             return
         self._settled.pop(send_id, None)
+        self._unsent.pop(send_id, None)
         for request_id in record.request_ids:
             self._send_ids.pop(request_id, None)
         self._changed.add(send_id)
@@ -153,18 +157,30 @@ class OutgoingSends:
         self._changed.add(send_id)
         if ordinal < record.data_count:
             self._chunk_event(ChunkSentEvent, record, record.propagated)
-        if not record.sent and record.propagated.bit_count() == record.content_count:
-            record.sent = True
-            self._outcome(send_id, "sent", record.request_ids)
-            self._review_delivered(send_id, record)
+        self._review_sent(send_id, record)
+
+    def on_all_left(self, send_id: str) -> None:
+        """Every segment was handed to a node, and no answer is awaited any more: an earlier life took it along."""
+        record = self._sends.get(send_id)
+        if record is not None and not record.sent:
+            record.propagated = (1 << record.content_count) - 1
+            self._review_sent(send_id, record)
+
+    def unsent_delivered(self) -> tuple[str, ...]:
+        """Sends that enough participants can reconstruct and that do not count as sent yet."""
+        return tuple(send_id for send_id in self._unsent if self._quorum(self._sends[send_id].delivered_to))
 
     def on_acknowledged(self, send_id: str, ordinal: int, by: str) -> None:
         record = self._sends.get(send_id)
-        if record is None or ordinal >= record.data_count:
+        if record is None:
             return
-        record.acknowledged |= 1 << ordinal
+        # Whoever holds it got it from the network, though the node may have died before it said so.
+        record.propagated |= 1 << ordinal
         self._changed.add(send_id)
-        self._acknowledged_event(record, by)
+        self._review_sent(send_id, record)
+        if ordinal < record.data_count:
+            record.acknowledged |= 1 << ordinal
+            self._acknowledged_event(record, by)
 
     def on_possibly_acknowledged(self, send_id: str, ordinal: int) -> None:
         record = self._sends.get(send_id)
@@ -243,8 +259,17 @@ class OutgoingSends:
                 self._send_ids[request_id] = send_id
             if record.delivered or record.error_stage:
                 self._settled[send_id] = None
+            elif not record.sent:
+                self._unsent[send_id] = None
             for outcome in list(record.unannounced):
                 self._append_outcome(send_id, record, outcome, record.request_ids)
+
+    def _review_sent(self, send_id: str, record: SendRecord) -> None:
+        if not record.sent and record.propagated.bit_count() == record.content_count:
+            record.sent = True
+            self._unsent.pop(send_id, None)
+            self._outcome(send_id, "sent", record.request_ids)
+            self._review_delivered(send_id, record)
 
     def _review_delivered(self, send_id: str, record: SendRecord) -> None:
         # Delivered never comes before sent, whoever acknowledged meanwhile.
@@ -268,6 +293,7 @@ class OutgoingSends:
     def _settle(self, send_id: str) -> None:
         self._settled[send_id] = None
         self._settled.move_to_end(send_id)
+        self._unsent.pop(send_id, None)
         while len(self._settled) > SETTLED_REMEMBERED_MAX:
             self.withdraw(next(iter(self._settled)))
 

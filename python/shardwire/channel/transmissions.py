@@ -87,6 +87,10 @@ class Transmissions:
     def __len__(self) -> int:
         return len(self._in_flight)
 
+    def holds(self, send_id: str) -> bool:
+        """Whether the node has yet to answer for something of a send."""
+        return any(flight.transmit.send_id == send_id for flight in self._in_flight.values())
+
     def poll(self, now: Now) -> list[Transmit]:
         """Everything that may leave now. It is counted: what counts it must be durable before it does leave."""
         transmits: list[Transmit] = []

@@ -92,6 +92,27 @@ def test_delivered_when_counts_and_names_participants() -> None:
         assert not sends.has_pending()
 
 
+def test_what_a_participant_holds_was_propagated() -> None:
+    sends = make()
+    propagate(sends, 3)
+    events(sends)
+    sends.on_acknowledged("s", 3, "bob")
+    assert [event.name for event in events(sends)] == ["reliable:message:sent"]
+
+
+def test_what_an_earlier_life_took_along_counts_as_sent_once_it_is_delivered() -> None:
+    sends = make()
+    propagate(sends, 2)
+    assert sends.unsent_delivered() == ()
+    sends.on_reconstructible("s", "bob")
+    assert sends.unsent_delivered() == ("s",)
+    events(sends)
+    sends.on_all_left("s")
+    sends.on_all_left("s")
+    assert [event.name for event in events(sends)] == ["reliable:message:sent", "reliable:message:delivered"]
+    assert sends.unsent_delivered() == ()
+
+
 def test_who_can_reconstruct_holds_every_chunk() -> None:
     sends = make()
     propagate(sends)
