@@ -18,6 +18,8 @@ from tests.simulation.worlds import IDLE_MS, SYNC_MIN_INTERVAL_MS
 NAMED_MAX = 5
 # Two participants whose timers fire within one network delay both send.
 IDLE_SLACK = 2
+# A new member resends as long as an honest sender does for what came before it; what it still lacks then is lost.
+NEWCOMER_MS = 30_000
 
 
 def check_converged(evidence: Evidence) -> list[str]:
@@ -31,7 +33,7 @@ def check_converged(evidence: Evidence) -> list[str]:
     stored = _whole_in_store(evidence)
     violations = []
     for participant in evidence.participants:
-        has = {(entry.sender_id, entry.payload) for entry in participant.received}
+        has = {(entry.sender_id, entry.payload) for entry in participant.received if entry.at_ms <= evidence.settled_ms}
         joined_ms = evidence.world.joins_at_ms[participant.index]
         missing = []
         for sent in _all_sent(evidence):
@@ -92,13 +94,18 @@ def check_nothing_twice(evidence: Evidence) -> list[str]:
 
 
 def check_causal_order(evidence: Evidence) -> list[str]:
-    """Whatever a message's history names was handed over before it."""
+    """Whatever a message's history names was handed over before it.
+
+    Left out are causes that were first named to a member while it was new: it cannot tell those from what was sent
+    before its time, which counts as lost to it.
+    """
     causes: dict[str, set[str]] = defaultdict(set)
     for wire in wire_messages(evidence):
         if wire.send_id is not None:
             named = (send_of(entry.message_id) for entry in wire.message.causal_history)
             causes[wire.send_id].update(send_id for send_id in named if send_id not in (None, wire.send_id))
     by_request = {entry.request_id: entry for entry in _all_sent(evidence) if entry.request_id is not None}
+    named_while_new = _named_while_new(evidence)
     violations = []
     for participant in evidence.participants:
         place: dict[tuple[str, bytes], int] = {}
@@ -111,7 +118,7 @@ def check_causal_order(evidence: Evidence) -> list[str]:
                 continue
             for cause_id in causes[effect_id]:
                 cause = by_request.get(cause_id)
-                if cause is None or cause.at_ms < joined_ms:
+                if cause is None or cause.at_ms < joined_ms or cause_id in named_while_new[participant.name]:
                     continue
                 cause_place = place.get((_sender_name(evidence, cause), cause.payload))
                 if cause_place is not None and cause_place > effect_place:
@@ -119,6 +126,23 @@ def check_causal_order(evidence: Evidence) -> list[str]:
                         f"{participant.name} was handed {_describe(effect)} before its cause {_describe(cause)}"
                     )
     return violations
+
+
+def _named_while_new(evidence: Evidence) -> dict[str, set[str]]:
+    """By participant, the sends that messages named which reached it within `NEWCOMER_MS` of the first one."""
+    arrivals: dict[str, list[tuple[int, set[str]]]] = defaultdict(list)
+    for wire in wire_messages(evidence):
+        named = {send_id for entry in wire.message.causal_history if (send_id := send_of(entry.message_id))}
+        for outcome in wire.record.outcomes:
+            if outcome.outcome in ("delivered", "duplicated"):
+                arrivals[outcome.receiver].append((wire.at_ms + min(outcome.delays_ms), named))
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, heard in arrivals.items():
+        until_ms = min(at_ms for at_ms, _ in heard) + NEWCOMER_MS
+        for at_ms, named in heard:
+            if at_ms <= until_ms:
+                found[name] |= named
+    return found
 
 
 def check_outcomes(evidence: Evidence) -> list[str]:
@@ -189,7 +213,7 @@ def check_rate(evidence: Evidence) -> list[str]:
 
 def check_idle(evidence: Evidence) -> list[str]:
     """Once everything has settled, at most the configured syncs."""
-    idle = [wire for wire in wire_messages(evidence) if wire.at_ms >= evidence.settled_ms]
+    idle = [wire for wire in wire_messages(evidence) if wire.at_ms >= evidence.ended_ms - IDLE_MS]
     violations = []
     kinds = Counter(wire.message.kind for wire in idle)
     if set(kinds) - {"sync"}:

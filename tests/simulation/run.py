@@ -14,6 +14,7 @@ from tests.simulation.disk import MountedDisk
 from tests.simulation.hostile import Hostile
 from tests.simulation.participants import Participant
 from tests.simulation.worlds import (
+    AFTERMATH_MS,
     IDLE_MS,
     REPAIR_T_MAX_MS,
     SETTLE_MS,
@@ -117,7 +118,7 @@ def run_world(world: World) -> Evidence:
     least_ms, most_ms = world.commit_delay_ms
     return run_virtual(
         _simulate(world),
-        limit_ms=world.calm_at_ms + settle_ms(world) + IDLE_MS + 600_000,
+        limit_ms=world.calm_at_ms + settle_ms(world) + AFTERMATH_MS + IDLE_MS + 600_000,
         executor_delay_ms=lambda: commit_rng.randint(least_ms, most_ms),
     )
 
@@ -164,7 +165,7 @@ async def _simulate(world: World) -> Evidence:
     await _gather(tasks)
     await asyncio.sleep(settle_ms(world) / 1000)
     evidence.settled_ms = _now_ms()
-    await asyncio.sleep(IDLE_MS / 1000)
+    await asyncio.sleep((AFTERMATH_MS + IDLE_MS) / 1000)
     evidence.ended_ms = _now_ms()
     evidence.trace = network.trace
     for participant in participants:

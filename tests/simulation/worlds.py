@@ -38,6 +38,8 @@ LOSS_MAX = 0.5
 REPAIR_T_MAX_MS = 120_000
 # The bound on convergence once loss ends.
 SETTLE_MS = 2 * REPAIR_T_MAX_MS
+# Answers to the last repair requests may still be on their way for this long; they repeat what everyone has.
+AFTERMATH_MS = 90_000
 IDLE_MS = 120_000
 SYNC_MIN_INTERVAL_MS = 30_000
 
