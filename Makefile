@@ -61,7 +61,7 @@ wheel-check: wheel
 	scripts/check_wheel.sh $(WHEELS)/*.whl
 
 clean:
-	rm -rf .venv target dist demo-output demo.png .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv target dist benches/rust/target tests/interop/node_modules demo-output demo.png .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find python spark_jobs tests scripts benches -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f python/shardwire/_native*.so
 

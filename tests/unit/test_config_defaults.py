@@ -30,6 +30,7 @@ DEFAULTS = [
     ("sds", "persistence", None, None),
     ("sds", "acknowledgement_timeout_ms", 5_000, 30_000),
     ("sds", "max_retransmissions", 5, 10),
+    ("sds", "back_off_percent", 0, 0),
     ("sds", "causal_history_size", 2, 200),
     ("sds", "bloom_filter_capacity", 10_000, 10_000),
     ("sds", "bloom_filter_error_rate", 0.001, 0.001),
