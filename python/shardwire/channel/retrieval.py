@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.channel.reception import Reception
@@ -27,15 +28,13 @@ PAGES_PER_QUERY_MAX = 500
 FIRST_QUERY_RANGE_MS = 30 * 24 * 3_600_000
 # Clocks of senders and stores differ; messages may be late.
 QUERY_MARGIN_MS = 30_000
-# A missing message that a store did not have is asked for again after the retrieve frequency, doubled this often.
-BACKOFF_DOUBLINGS_MAX = 6
 # How soon to look again whether the application has made room.
 ROOM_RECHECK_MS = 1_000
 _MINUTE_MS = 60_000
 
 
 class Retrieval:
-    """Store queries of one channel: batched, limited in any minute, backing off for what a store does not have.
+    """Store queries of one channel: batched, at their frequency, limited in any minute.
 
     Args:
         node: Asked.
@@ -80,8 +79,9 @@ class Retrieval:
         self._online = True
         self._catch_up = sync.query_on_connect
         self._caught_up_ms: int | None = None
-        # Message id -> (attempts, monotonic time of the next one).
-        self._attempts: dict[str, tuple[int, int]] = {}
+        # Message ids that were asked for and are missing still, the one asked for longest ago first.
+        self._asked: dict[str, None] = {}
+        self._next_round_ms = 0
         self._next_window_ms = 0
         self._query_times_ms: deque[int] = deque()
         self.queries = 0
@@ -130,21 +130,23 @@ class Retrieval:
             await self._query_window(hintless)
 
     def _due_entries(self) -> list[HistoryEntry]:
+        """What was never asked for, and with every period as many of the others as one query takes, in turn."""
         now_ms = self._clock.monotonic_ms()
-        missing = self._missing()
-        ids = {entry.message_id for entry in missing}
-        self._attempts = {message_id: state for message_id, state in self._attempts.items() if message_id in ids}
-        return [entry for entry in missing if self._attempts.get(entry.message_id, (0, 0))[1] <= now_ms]
+        missing = {entry.message_id: entry for entry in self._missing()}
+        self._asked = {message_id: None for message_id in self._asked if message_id in missing}
+        due = [entry for message_id, entry in missing.items() if message_id not in self._asked]
+        if now_ms >= self._next_round_ms:
+            self._next_round_ms = now_ms + self._sync.retrieve_frequency_ms
+            due += [missing[message_id] for message_id in islice(self._asked, MESSAGES_PER_QUERY)]
+        return due
 
-    def _note_attempt(self, entries: Sequence[HistoryEntry]) -> None:
-        now_ms = self._clock.monotonic_ms()
+    def _note_asked(self, entries: Sequence[HistoryEntry]) -> None:
         for entry in entries:
-            attempts, _ = self._attempts.get(entry.message_id, (0, 0))
-            pause_ms = self._sync.retrieve_frequency_ms << min(attempts, BACKOFF_DOUBLINGS_MAX)
-            self._attempts[entry.message_id] = (attempts + 1, now_ms + pause_ms)
+            self._asked.pop(entry.message_id, None)
+            self._asked[entry.message_id] = None
 
     async def _query_hints(self, entries: Sequence[HistoryEntry]) -> None:
-        self._note_attempt(entries)
+        self._note_asked(entries)
         by_hash = {entry.retrieval_hint: entry.message_id for entry in entries if entry.retrieval_hint}
         for message_hash in by_hash:
             # Missing, so whatever became of an earlier arrival does not count.
@@ -159,8 +161,8 @@ class Retrieval:
 
         What the store answers is taken in later, so only the next attempt can tell what it does not have.
         """
-        absent = {entry.message_id for entry in entries if entry.message_id in self._attempts}
-        self._note_attempt(entries)
+        absent = {entry.message_id for entry in entries if entry.message_id in self._asked}
+        self._note_asked(entries)
         end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
         start_ms = end_ms - 2 * QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
         async for page in self._pages(self._topic_query(start_ms, end_ms, forward=True)):
@@ -282,9 +284,7 @@ class Retrieval:
         if not self._has_room():
             return max(self._sync.retrieve_frequency_ms, ROOM_RECHECK_MS)
         now_ms = self._clock.monotonic_ms()
-        due = [self._attempts.get(entry.message_id, (0, now_ms))[1] - now_ms for entry in self._missing()]
-        if due:
-            due = [max(min(due), self._sync.retrieve_frequency_ms)]
+        due = [self._next_round_ms - now_ms] if self._missing() else []
         if self._sync.query_on_connect and self._caught_up_ms is not None:
             due.append(self._caught_up_ms + self._sync.query_on_connect_interval_ms - now_ms)
         return min(due, default=None)

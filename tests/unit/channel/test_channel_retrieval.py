@@ -86,7 +86,7 @@ def _segment(payload: bytes) -> bytes:
     return segment(payload, SegmentationConfig())[0]
 
 
-def test_queries_back_off_and_keep_to_the_limit() -> None:
+def test_queries_keep_to_their_limit() -> None:
     config = replace(
         STORE_ONLY,
         sds=replace(STORE_ONLY.sds, timeout_for_lost_messages_ms=0),
@@ -116,6 +116,39 @@ def test_queries_back_off_and_keep_to_the_limit() -> None:
         assert 3 <= len([query for query in queries if query.message_hashes]) <= 10
         await asyncio.sleep(600)
         assert len(queries) <= 110
+
+    run_world(scenario)
+
+
+def test_the_store_is_asked_at_the_configured_frequency_while_something_is_missing() -> None:
+    config = replace(
+        STORE_ONLY,
+        sds=replace(STORE_ONLY.sds, timeout_for_lost_messages_ms=0),
+        sync=SyncConfig(retrieve_frequency_ms=10_000),
+    )
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config)
+        peer = await world.node("peer")
+        known = SdsMessage(
+            sender_id="peer", message_id="m1", channel_id=CHANNEL, lamport_timestamp=5, content=_segment(b"known")
+        )
+        await peer.send(MessageEnvelope(TOPIC, known.encode()))
+        await asyncio.sleep(1)
+        queries = spy(world, "bob")
+        message = SdsMessage(
+            sender_id="peer",
+            message_id="m2",
+            channel_id=CHANNEL,
+            lamport_timestamp=6,
+            causal_history=[HistoryEntry("gone", retrieval_hint=bytes(32))],
+            content=_segment(b"x"),
+        )
+        await asyncio.sleep(60)
+        assert queries == []
+        await peer.send(MessageEnvelope(TOPIC, message.encode()))
+        await asyncio.sleep(100.5)
+        assert len(queries) == 11
 
     run_world(scenario)
 
