@@ -378,6 +378,16 @@ def test_limits_of_the_sender_hold_for_the_receiver_too() -> None:
     assert outcome.reason == "Invalid"
 
 
+def test_segments_and_sets_too_large_to_hold_are_refused() -> None:
+    reassembler = Reassembler(replace(RAW, limits=ReassemblyLimits(buffered_bytes_per_sender_max=1_000)))
+    large = segment(random.Random(1).randbytes(20_000), replace(RAW, segment_size_bytes=10_240))
+    outcomes = receive_all(reassembler, large)
+    reasons = {outcome.reason for outcome in outcomes if isinstance(outcome, SegmentDiscarded)}
+    assert len(outcomes) == len([outcome for outcome in outcomes if isinstance(outcome, SegmentDiscarded)])
+    assert reasons <= {"Oversized", "QuotaExceeded"}
+    assert reassembler.stats()["bytes_held"] == 0
+
+
 def test_a_set_that_cannot_become_right_is_dropped_or_waits_within_its_budget() -> None:
     segments = [altered(one) for one in segment(PAYLOAD, RAW)]
     outcomes = receive_all(Reassembler(replace(RAW, limits=ReassemblyLimits(work_budget=1))), segments)
