@@ -5,6 +5,7 @@
 //! counts allocate nothing; nothing a peer sends panics or fails.
 
 mod choices;
+mod complete;
 mod completed;
 mod field;
 mod ledger;

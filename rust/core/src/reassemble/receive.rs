@@ -1,9 +1,8 @@
 //! What happens to one received segment, from its bytes to its outcome.
 
 use super::ledger::SenderId;
-use super::recover::{Attempt, Found, Part};
 use super::set::{Candidate, Geometry, Key, Set, SetId, key_of};
-use super::{Discard, Drop, Outcome, Payload, Reassembler, Receipt, Reconstructed};
+use super::{Discard, Drop, Outcome, Reassembler, Receipt};
 use crate::keccak::keccak256;
 use crate::wire::segment::{self, HASH_LENGTH, Header, Received, Segment, Slot};
 
@@ -370,132 +369,6 @@ impl Reassembler {
                     format!("{slot} has {limit} candidates: at most"),
                 ))
             }
-        }
-    }
-
-    /// Tries to complete a set and says how far it is.
-    fn attempt(&mut self, id: SetId, contested: Option<String>) -> Outcome {
-        let set = &self.sets[&id];
-        let (mut spent, mut hash_mismatch, mut found) = (false, false, None);
-        let mut work = 0;
-        if let Some(mut attempt) = Attempt::new(set, &self.parameters, self.limits.work_budget) {
-            found = attempt.run();
-            spent = attempt.is_spent();
-            work = attempt.work;
-            hash_mismatch = found.is_none();
-        }
-        if let Some(found) = found {
-            return Outcome::Reconstructed(Box::new(self.complete(id, found)));
-        }
-        self.stats.hash_mismatches += u64::from(hash_mismatch);
-        if spent && let Some(dropped) = self.drop_set(id, Drop::HashMismatch) {
-            return Outcome::Dropped(dropped);
-        }
-        let set = self.sets.get_mut(&id).expect("the set is still held");
-        set.work += work;
-        if let Some(detail) = contested {
-            let reason = Discard::CountMismatch;
-            self.stats.count_discard(reason);
-            return Outcome::Discarded { reason, detail };
-        }
-        let segments_held = set.slots_held();
-        let needed = set
-            .geometry
-            .data
-            .map(|data| usize::from(data).saturating_sub(segments_held));
-        Outcome::Stored {
-            entire_message_hash: set.hash,
-            segments_held,
-            segments_needed: needed.map(|needed| needed.max(usize::from(hash_mismatch))),
-            hash_mismatch,
-        }
-    }
-
-    fn complete_single(
-        &mut self,
-        key: Key,
-        hash: [u8; HASH_LENGTH],
-        payload: &[u8],
-        parity_segment_count: usize,
-    ) -> Outcome {
-        self.forget_sets(key);
-        self.completed.insert(key);
-        self.stats.reconstructed += 1;
-        Outcome::Reconstructed(Box::new(Reconstructed {
-            entire_message_hash: hash,
-            payload: Payload::new(vec![Box::from(payload)], payload.len()),
-            data_segment_count: 1,
-            parity_segment_count,
-            data_segments_recovered: Vec::new(),
-            erasure_code: None,
-            bad_segments: Vec::new(),
-        }))
-    }
-
-    fn complete(&mut self, id: SetId, found: Found) -> Reconstructed {
-        let set = &self.sets[&id];
-        let data_segment_count = found.parts.len();
-        let bad_segments: Vec<(usize, Option<String>)> = found
-            .bad
-            .iter()
-            .map(|place| {
-                let candidate = &set.candidates()[*place];
-                let ordinal = match candidate.slot {
-                    Slot::Data(index) => usize::from(index),
-                    Slot::Parity(index) => data_segment_count + usize::from(index),
-                };
-                (
-                    ordinal,
-                    self.ledger.name(candidate.sender).map(str::to_owned),
-                )
-            })
-            .collect();
-        let set = self.remove_set(id).expect("the set is held");
-        self.forget_sets(id.key);
-        self.completed.insert(id.key);
-        let hash = set.hash;
-        let parity_segment_count = usize::from(set.geometry.parity.unwrap_or(0));
-        let mut held: Vec<Option<Box<[u8]>>> = set
-            .into_candidates()
-            .into_iter()
-            .map(|candidate| Some(candidate.payload))
-            .collect();
-        let mut data_segments_recovered = Vec::new();
-        let parts = found
-            .parts
-            .into_iter()
-            .enumerate()
-            .map(|(ordinal, part)| match part {
-                Part::Held(place) => held[place].take().expect("a place is used once"),
-                Part::Recovered(shard) => {
-                    data_segments_recovered.push(ordinal);
-                    shard.into_boxed_slice()
-                }
-            })
-            .collect();
-        self.stats.reconstructed += 1;
-        self.stats.recovered += u64::from(!data_segments_recovered.is_empty());
-        self.stats.bad_segments += bad_segments.len() as u64;
-        Reconstructed {
-            entire_message_hash: hash,
-            payload: Payload::new(parts, found.length),
-            data_segment_count,
-            parity_segment_count,
-            data_segments_recovered,
-            erasure_code: found.erasure_code,
-            bad_segments,
-        }
-    }
-
-    /// Removes what is left of a payload that is complete.
-    fn forget_sets(&mut self, key: Key) {
-        let rest: Vec<SetId> = self
-            .sets
-            .range(SetId::first(key)..=SetId::last(key))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in rest {
-            self.remove_set(id);
         }
     }
 }

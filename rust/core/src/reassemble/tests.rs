@@ -87,8 +87,8 @@ proptest! {
         }
         // Under draft at least one data segment has to survive to tell k.
         wire.truncate(counts.data.max(1) + usize::from(wire_format == WireFormat::Draft));
-        if let Some(first) = segments.to_vecs().first().filter(|_| wire_format == WireFormat::Draft) {
-            wire.push(first.clone());
+        if wire_format == WireFormat::Draft {
+            wire.extend(segments.to_vecs().into_iter().take(1));
         }
         prop_assume!(data > 0);
         let mut reassembler = Reassembler::new(parameters(wire_format, configured_code), limits());

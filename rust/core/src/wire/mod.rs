@@ -8,6 +8,7 @@ pub mod sds;
 mod sds_nim;
 mod sds_spec;
 pub mod segment;
+mod segment_encode;
 pub mod waku;
 
 /// The messages of `proto/`, as prost compiles them.

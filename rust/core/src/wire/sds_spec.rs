@@ -212,8 +212,10 @@ mod tests {
         }
 
         #[test]
-        fn decodes_what_prost_decodes(mut bytes in messages().prop_map(|m| encode(&m)),
-                                      flips in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
+        fn decodes_what_prost_decodes(
+            mut bytes in messages().prop_map(|message| encode(&message)),
+            flips in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        ) {
             for (index, value) in flips {
                 if !bytes.is_empty() {
                     let at = index.index(bytes.len());

@@ -4,6 +4,7 @@ use prost::Message as _;
 
 use super::*;
 use crate::wire::proto::{segment_draft, segment_lip243, segment_raw};
+use crate::wire::protobuf::put_bytes_field;
 
 const WIRES: [WireFormat; 3] = [WireFormat::Raw, WireFormat::Draft, WireFormat::Lip243];
 

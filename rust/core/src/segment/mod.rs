@@ -1,0 +1,231 @@
+//! Payload to segments: counts, limits, parity and the segments themselves.
+//!
+//! The payload is read where it lies; each segment is allocated once, at its exact size, by
+//! whoever writes it.
+
+mod parameters;
+
+use thiserror::Error;
+
+use crate::erasure::{self, ErasureError};
+use crate::keccak::{keccak256, keccak256_many};
+use crate::wire::segment::{self, HASH_LENGTH, Header, Received, Slot, WireFormat};
+
+pub use parameters::{Counts, ParameterError, Parameters, Settings};
+
+/// A payload cannot be sent as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SegmentationError {
+    /// It has more segments than one message may have.
+    #[error(
+        "the payload has {payload_bytes} bytes: at most {limit_bytes} fit one message; enlarge \
+         segment_size_bytes, lower parity_rate or split the payload"
+    )]
+    PayloadTooLarge {
+        /// Its length.
+        payload_bytes: usize,
+        /// The largest length that fits.
+        limit_bytes: usize,
+    },
+    /// draft: a small payload travels unmodified, and a receiver would take this one for a segment.
+    #[error(
+        "a payload of {payload_bytes} bytes travels unmodified under draft, and this one reads as \
+         a segment: wrap it, or use wire_format raw"
+    )]
+    ReadsAsSegment {
+        /// Its length.
+        payload_bytes: usize,
+    },
+    /// draft: an empty payload would be an empty transport message.
+    #[error("an empty payload has no form under draft: use wire_format raw")]
+    Empty,
+    /// The code refuses the shards: a broken invariant of the counts.
+    #[error(transparent)]
+    Erasure(#[from] ErasureError),
+}
+
+/// The segments of one payload, ready to be written one by one.
+#[derive(Debug)]
+pub struct Segments<'a> {
+    wire_format: WireFormat,
+    chunk_size_bytes: usize,
+    payload: &'a [u8],
+    entire_message_hash: [u8; HASH_LENGTH],
+    counts: Counts,
+    parity: Vec<Vec<u8>>,
+}
+
+impl<'a> Segments<'a> {
+    /// Keccak-256 of the payload; zeros where draft sends it unmodified.
+    pub fn entire_message_hash(&self) -> [u8; HASH_LENGTH] {
+        self.entire_message_hash
+    }
+
+    /// The payload where draft sends it unmodified, as the only transport message.
+    pub fn unmodified(&self) -> Option<&'a [u8]> {
+        (self.counts.data == 0).then_some(self.payload)
+    }
+
+    /// Number of transport messages.
+    pub fn count(&self) -> usize {
+        if self.counts.data == 0 {
+            1
+        } else {
+            self.counts.data + self.counts.parity
+        }
+    }
+
+    /// Length of transport message `ordinal`; data segments come first.
+    pub fn encoded_length(&self, ordinal: usize) -> usize {
+        match self.unmodified() {
+            Some(payload) => payload.len(),
+            None => {
+                let (header, shard) = self.part(ordinal);
+                header.encoded_length(self.wire_format, shard.len())
+            }
+        }
+    }
+
+    /// Writes transport message `ordinal` into `out`, which has exactly its length.
+    pub fn write(&self, ordinal: usize, out: &mut [u8]) {
+        match self.unmodified() {
+            Some(payload) => out.copy_from_slice(payload),
+            None => {
+                let (header, shard) = self.part(ordinal);
+                header.encode_into(self.wire_format, shard, out);
+            }
+        }
+    }
+
+    /// All transport messages.
+    pub fn to_vecs(&self) -> Vec<Vec<u8>> {
+        (0..self.count())
+            .map(|ordinal| match self.unmodified() {
+                Some(payload) => payload.to_vec(),
+                None => {
+                    let (header, shard) = self.part(ordinal);
+                    header.encode(self.wire_format, shard)
+                }
+            })
+            .collect()
+    }
+
+    fn part(&self, ordinal: usize) -> (Header, &[u8]) {
+        let Counts { data, parity } = self.counts;
+        let is_parity = ordinal >= data;
+        let draft = self.wire_format == WireFormat::Draft;
+        let header = Header {
+            entire_message_hash: self.entire_message_hash,
+            slot: if is_parity {
+                Slot::Parity((ordinal - data) as u8)
+            } else {
+                Slot::Data(ordinal as u8)
+            },
+            data_segment_count: (!(draft && is_parity)).then_some(data as u16),
+            parity_segment_count: (!draft || is_parity).then_some(parity as u16),
+            payload_length: (self.wire_format == WireFormat::Lip243)
+                .then_some(self.payload.len() as u64),
+        };
+        let shard = if is_parity {
+            self.parity[ordinal - data].as_slice()
+        } else {
+            let start = ordinal * self.chunk_size_bytes;
+            let end = self.payload.len().min(start + self.chunk_size_bytes);
+            &self.payload[start..end]
+        };
+        (header, shard)
+    }
+}
+
+/// Prepares the segments of `payload`: hash and parity are computed, nothing is copied.
+///
+/// # Errors
+/// `PayloadTooLarge`; under draft `ReadsAsSegment` and `Empty`.
+pub fn segment<'a>(
+    payload: &'a [u8],
+    parameters: &Parameters,
+) -> Result<Segments<'a>, SegmentationError> {
+    let counts = admit(payload, parameters)?;
+    let hash = if counts.data == 0 {
+        [0; HASH_LENGTH]
+    } else {
+        keccak256(payload)
+    };
+    prepare(payload, hash, counts, parameters)
+}
+
+/// As [`segment`] for many payloads, whose hashes are computed side by side.
+///
+/// # Errors
+/// That of the first payload that fails.
+pub fn segment_many<'a>(
+    payloads: &[&'a [u8]],
+    parameters: &Parameters,
+) -> Result<Vec<Segments<'a>>, SegmentationError> {
+    let counts: Vec<Counts> = payloads
+        .iter()
+        .map(|payload| admit(payload, parameters))
+        .collect::<Result<_, _>>()?;
+    let mut hashes = vec![[0; HASH_LENGTH]; payloads.len()];
+    keccak256_many(payloads, &mut hashes);
+    payloads
+        .iter()
+        .zip(hashes)
+        .zip(counts)
+        .map(|((payload, hash), counts)| {
+            let hash = if counts.data == 0 {
+                [0; HASH_LENGTH]
+            } else {
+                hash
+            };
+            prepare(payload, hash, counts, parameters)
+        })
+        .collect()
+}
+
+fn admit(payload: &[u8], parameters: &Parameters) -> Result<Counts, SegmentationError> {
+    let counts = parameters.counts(payload.len())?;
+    if counts.data == 0 {
+        if payload.is_empty() {
+            return Err(SegmentationError::Empty);
+        }
+        let limit = segment::TOTAL_SEGMENTS_MAX;
+        match segment::decode(payload, WireFormat::Draft, limit) {
+            Ok(Received::WholeMessage(_)) => {}
+            _ => {
+                let payload_bytes = payload.len();
+                return Err(SegmentationError::ReadsAsSegment { payload_bytes });
+            }
+        }
+    }
+    Ok(counts)
+}
+
+fn prepare<'a>(
+    payload: &'a [u8],
+    entire_message_hash: [u8; HASH_LENGTH],
+    counts: Counts,
+    parameters: &Parameters,
+) -> Result<Segments<'a>, SegmentationError> {
+    let chunk_size_bytes = parameters.chunk_size_bytes();
+    let parity = if counts.parity == 0 {
+        Vec::new()
+    } else {
+        // An empty payload has one data shard all the same, of padding alone.
+        let mut shards: Vec<&[u8]> = payload.chunks(chunk_size_bytes).collect();
+        shards.resize(counts.data, &[]);
+        let code = parameters.settings().erasure_code;
+        erasure::encode(code, &shards, counts.parity, chunk_size_bytes)?
+    };
+    Ok(Segments {
+        wire_format: parameters.settings().wire_format,
+        chunk_size_bytes,
+        payload,
+        entire_message_hash,
+        counts,
+        parity,
+    })
+}
+
+#[cfg(test)]
+mod tests;
