@@ -249,6 +249,10 @@ class MessageChannel:
         """The store does not have these. Only what is older than this participant's first receipt is lost by it."""
         self.incoming.gaps.on_irretrievable(message_ids)
 
+    def handle_caught_up(self, now: Now) -> None:
+        """A store was asked for the past and everything it had was taken in: what is unknown now is not older."""
+        self.participants.first_epoch_ms = 1
+
     def handle_timeout(self, now: Now) -> None:
         """Does what is due; early and late calls are harmless."""
         self.repair.settle(now.monotonic_ms)

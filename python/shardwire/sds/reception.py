@@ -104,6 +104,9 @@ class Reception:
         if content:
             known = self._entries.get(message_id)
             if known is not None:
+                if self._repair.answers.by_id:
+                    # Another participant answered first.
+                    self._repair.on_message(message_id)
                 return self._on_duplicate(known, sender_id, content, data, now, from_store)
             if self._incoming.full and not self._incoming.make_room():
                 return self._drop("over-limit")

@@ -18,6 +18,8 @@ REQUESTS_PER_MESSAGE_MAX = 3
 REPAIR_BUFFER_MAX = 1_000
 # Original messages kept to answer with, over all of them.
 ORIGINAL_BYTES_MAX = 32 << 20
+# Syncs sent for requests alone keep this distance: a peer that invents ids must not make the others talk.
+REPAIR_SYNC_INTERVAL_MS = 1_000
 
 
 def repair_hash(text: str) -> int:
@@ -116,7 +118,17 @@ class Repair:
     again after T_max: both implementations in the field ask once at most.
     """
 
-    __slots__ = ("_config", "_entries", "_me", "_upcoming", "answers", "originals", "own", "requests")
+    __slots__ = (
+        "_config",
+        "_entries",
+        "_me",
+        "_sync_not_before_ms",
+        "_upcoming",
+        "answers",
+        "originals",
+        "own",
+        "requests",
+    )
 
     def __init__(self, config: SdsConfig, sender_id: str, entries: Mapping[str, LogEntry]) -> None:
         self._config = config
@@ -127,6 +139,7 @@ class Repair:
         self.own: Mapping[str, OutgoingContent] = {}
         # Missing for less than T_min: most of them come before anything need be computed. In order of time.
         self._upcoming: OrderedDict[str, tuple[int, HistoryEntry]] = OrderedDict()
+        self._sync_not_before_ms = 0
         self.requests = RepairBuffer()
         self.answers = RepairBuffer()
 
@@ -160,11 +173,15 @@ class Repair:
 
     def next_request_ms(self) -> int | None:
         """When a request may be due: at the earliest T_req, or when one must be given."""
-        requests_ms = self.requests.next_ms()
-        if not self._upcoming:
-            return requests_ms
-        upcoming_ms = next(iter(self._upcoming.values()))[0] + self._config.repair_t_min_ms
-        return upcoming_ms if requests_ms is None else min(requests_ms, upcoming_ms)
+        at_ms = self.requests.next_ms()
+        if self._upcoming:
+            upcoming_ms = next(iter(self._upcoming.values()))[0] + self._config.repair_t_min_ms
+            at_ms = upcoming_ms if at_ms is None else min(at_ms, upcoming_ms)
+        return None if at_ms is None else max(at_ms, self._sync_not_before_ms)
+
+    def on_sync_for_requests(self, monotonic_ms: int) -> None:
+        """A sync left for requests alone: the next such one waits."""
+        self._sync_not_before_ms = monotonic_ms + REPAIR_SYNC_INTERVAL_MS
 
     def on_request(self, entry: HistoryEntry, monotonic_ms: int) -> None:
         """Another participant asks for `entry`."""

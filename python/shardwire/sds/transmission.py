@@ -281,8 +281,10 @@ class Transmission:
         if not acknowledge and not periodic and (requests_ms is None or requests_ms > at_ms):
             return None
         requests = machine.repair.take_requests(at_ms, self._header_budget)
-        if not (acknowledge or periodic or requests):
-            return None
+        if not (acknowledge or periodic):
+            if not requests:
+                return None
+            machine.repair.on_sync_for_requests(at_ms)
         left = self._header_budget - sum(map(entry_bytes, requests))
         history, said, left = self._compose_history(left, True, now)
         if not history and not requests:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from sds_exchange import LOGOS, Exchange, Party, at, quiet_sync
 
-from shardwire._native import SdsMessage
+from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.sds import (
     ContentAcknowledged,
     ContentPossiblyAcknowledged,
@@ -234,3 +234,80 @@ def test_possibly_acknowledged_contents_wait_twice_as_long() -> None:
     alice.drain(at(400))
     assert {event.by for event in alice.of(SendAcknowledged)} == {"bob", "carol"}  # type: ignore[attr-defined]
     assert alice.machine.stats()["outgoing_unacknowledged"] == 0
+
+
+def test_a_newcomer_waits_for_the_past_no_longer_than_retries_last() -> None:
+    past = HistoryEntry(f"{1:032x}.0", bytes(32), "alice")
+    data = SdsMessage(
+        sender_id="alice",
+        message_id=f"{2:032x}.0",
+        channel_id="room",
+        lamport_timestamp=1,
+        causal_history=[past],
+        content=b"0/1/1|hello",
+    ).encode()
+    # Six waits of five seconds; a member that has caught up waits the whole lost timeout instead.
+    for caught_up, released_ms in ((False, 30_000), (True, 300_000)):
+        bob = Party("bob", sync=quiet_sync())
+        if caught_up:
+            bob.machine.handle_caught_up(at(0))
+        bob.machine.handle_message(data, at(0))
+        bob.drain(at(0))
+        bob.machine.handle_timeout(at(released_ms - 1))
+        bob.drain(at(released_ms - 1))
+        assert bob.delivered == []
+        bob.machine.handle_timeout(at(released_ms))
+        bob.drain(at(released_ms))
+        assert bob.delivered == ["hello"]
+        assert bob.of(DependencyLost) == [DependencyLost(past)]
+    # The store answers that it has nothing: no reason to wait.
+    bob = Party("bob", sync=quiet_sync())
+    bob.machine.handle_message(data, at(0))
+    bob.drain(at(0))
+    bob.machine.handle_irretrievable([past.message_id], at(10))
+    bob.drain(at(10))
+    assert bob.delivered == ["hello"]
+
+
+def test_a_repair_is_asked_for_answered_once_and_suppressed() -> None:
+    sds = replace(LOGOS.sds, max_retransmissions=0)
+    group = parties("alice", "bob", "carol", "dave", sync=quiet_sync(), sds=sds)
+    # Dave never hears the message from alice; bob and carol hold it, and alice is gone afterwards.
+    exchange = Exchange(group, lose=lambda name, transmit: name == "dave" and transmit.message_id == first)
+    group[3].machine.handle_caught_up(at(0))
+    first = f"{group[0].send('first', at(0))}.0"
+    exchange.run(10_000)
+    exchange.parties = group[1:]
+    group[1].send("second", at(10_000))
+    exchange.lose = None
+    exchange.run(10_000 + 300_000)
+    dave = group[3]
+    assert dave.delivered == ["first", "second"]
+    transmitted = [transmit for party in group[1:] for transmit in party.transmitted]
+    repairs = [transmit for transmit in transmitted if transmit.kind is TransmitKind.REPAIR]
+    original = next(transmit.payload for transmit in group[0].transmitted if transmit.message_id == first)
+    assert [transmit.payload for transmit in repairs] == [original]
+    assert dave.machine.stats()["repair_requests"] == 0
+
+
+def test_an_unanswered_repair_is_asked_for_again() -> None:
+    dave = Party("dave", sync=quiet_sync())
+    dave.machine.handle_caught_up(at(0))
+    gone = HistoryEntry(f"{1:032x}.0", None, "alice")
+    told = SdsMessage(
+        sender_id="bob", message_id="sync-1", channel_id="room", lamport_timestamp=1, causal_history=[gone]
+    )
+    dave.machine.handle_message(told.encode(), at(0))
+    dave.drain(at(0))
+    asked = []
+    for second in range(299):
+        now = at(second * 1_000)
+        dave.machine.handle_timeout(now)
+        for transmit in dave.drain(now):
+            decoded = SdsMessage.decode(transmit.payload)
+            assert decoded is not None
+            assert decoded.repair_request == (gone,)
+            asked.append(second)
+    assert len(asked) == 2
+    assert 30 <= asked[0] <= 121
+    assert asked[1] - asked[0] >= 120
