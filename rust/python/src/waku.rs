@@ -112,9 +112,12 @@ impl Record for WakuMessage {
     }
 }
 
-/// The deterministic message hash of 14/WAKU2-MESSAGE, 32 bytes.
+/// The deterministic message hash of 14/WAKU2-MESSAGE, 32 bytes. What is `None` adds nothing.
 #[pyfunction]
-#[pyo3(signature = (*, pubsub_topic, payload, content_topic, meta = None, timestamp_ns = Some(0)))]
+#[pyo3(
+    signature = (*, pubsub_topic, payload, content_topic, meta = None, timestamp_ns = Some(0)),
+    text_signature = "(*, pubsub_topic, payload, content_topic, meta=None, timestamp_ns=0)"
+)]
 pub fn message_hash<'py>(
     py: Python<'py>,
     pubsub_topic: &str,

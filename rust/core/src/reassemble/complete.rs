@@ -9,13 +9,14 @@ impl Reassembler {
     /// Tries to complete a set and says how far it is.
     pub(super) fn attempt(&mut self, id: SetId, contested: Option<String>) -> Outcome {
         let set = &self.sets[&id];
-        let (mut spent, mut hash_mismatch, mut found) = (false, false, None);
+        let (mut spent, mut tried, mut hash_mismatch, mut found) = (false, false, false, None);
         let mut work = 0;
         if let Some(mut attempt) = Attempt::new(set, &self.parameters, self.limits.work_budget) {
             found = attempt.run();
             spent = attempt.is_spent();
             work = attempt.work;
-            hash_mismatch = found.is_none();
+            tried = true;
+            hash_mismatch = found.is_none() && attempt.hashed;
         }
         if let Some(found) = found {
             return Outcome::Reconstructed(Box::new(self.complete(id, found)));
@@ -39,7 +40,7 @@ impl Reassembler {
         Outcome::Stored {
             entire_message_hash: set.hash,
             segments_held,
-            segments_needed: needed.map(|needed| needed.max(usize::from(hash_mismatch))),
+            segments_needed: needed.map(|needed| needed.max(usize::from(tried))),
             hash_mismatch,
         }
     }

@@ -50,6 +50,8 @@ pub(super) struct Attempt<'a> {
     /// Bytes hashed and decoded by this attempt.
     pub work: u64,
     pub work_max: u64,
+    /// Whether a hash was compared.
+    pub hashed: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -77,6 +79,7 @@ impl<'a> Attempt<'a> {
             newest,
             work: 0,
             work_max,
+            hashed: false,
         })
     }
 
@@ -231,7 +234,10 @@ impl<'a> Attempt<'a> {
         let mut choices = Choices::new(self);
         choices.add_mixtures(slots);
         let first: Selection = slots.iter().map(|rivals| rivals.first().copied()).collect();
-        choices.add_without_one(&first);
+        if is_full {
+            // While more segments can come, each of them makes one more wrong one locatable.
+            choices.add_without_one(&first);
+        }
         for selection in std::mem::take(&mut choices.selections) {
             if self.work >= stop {
                 return None;

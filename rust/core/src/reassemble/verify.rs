@@ -28,6 +28,7 @@ impl Attempt<'_> {
                     Part::Recovered(_) => false,
                 })
         });
+        self.hashed = true;
         let candidates_max = self.parameters.settings().max_tail_candidates;
         let mut ends = Vec::with_capacity(2);
         match (self.set.geometry.payload_length, parts.last()?) {
