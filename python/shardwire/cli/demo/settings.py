@@ -25,8 +25,8 @@ SEGMENT_SIZE_BYTES = 102_400
 SEGMENT_SIZE_BYTES_MIN = 64
 DATA_SEGMENTS_MIN = 64
 FILE_BYTES_MIN = SEGMENT_SIZE_BYTES_MIN * DATA_SEGMENTS_MIN
-# With this share of its segments an epoch, a send crosses an epoch boundary wherever in an epoch it begins.
-QUOTA_SHARE = 0.6
+# With this share of its segments an epoch, a send takes three of them: long enough that lost segments are sent again.
+QUOTA_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
