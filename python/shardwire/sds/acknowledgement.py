@@ -100,15 +100,19 @@ class Acknowledgements:
             self._heard.discard(message_id)
             self.changed[message_id] = False
 
-    def said(self, entries: list[LogEntry], now: Now) -> None:
-        """A message of ours that leaves now names these."""
+    def said(self, entries: list[LogEntry], now: Now, by_sync: bool) -> None:
+        """A message of ours that leaves now names these.
+
+        What a sync said, syncs repeat for a while. A content that gets lost is sent again and says it again.
+        """
         for entry in entries:
             message_id = entry.message_id
             if self.delivered.pop(message_id, None) or self.incomplete.pop(message_id, None):
                 self._heard.discard(message_id)
                 self.changed[message_id] = False
                 entry.spoken_ms = now.monotonic_ms
-                self.said_before[message_id] = entry
+                if by_sync:
+                    self.said_before[message_id] = entry
         self._forget_old(now)
         left = len(self.delivered) + len(self.incomplete)
         if left == len(self._heard):

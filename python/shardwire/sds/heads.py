@@ -37,6 +37,14 @@ class Heads:
         if len(by_key) > HEADS_MAX:
             del by_key[next(iter(by_key))]
 
+    def withdraw(self, entry: LogEntry, followed: Iterable[LogEntry]) -> None:
+        """`entry` will never be heard: what it followed is followed by nothing again."""
+        key = entry.message_id[:SEND_ID_LENGTH] if self._by_send else entry.message_id
+        if self.by_key.get(key) is entry:
+            del self.by_key[key]
+            for known in followed:
+                self.deliver(known, ())
+
     def restore(self, entries: Iterable[LogEntry]) -> None:
         for entry in entries:
             self.deliver(entry, ())

@@ -107,6 +107,14 @@ class LocalLog:
             self._arrival.remove(entry)
         self.changed.pop(entry.message_id, None)
 
+    def withdraw(self, message_id: str) -> LogEntry | None:
+        """Takes out and gives the entry of a message of ours that never left."""
+        entry = self.entries.get(message_id)
+        if entry is not None:
+            self.refuse(entry)
+            self.forgotten.append(message_id)
+        return entry
+
     def take_back(self, entries: list[LogEntry]) -> None:
         """Restores stored entries, given in the order of their sequence."""
         for entry in entries:

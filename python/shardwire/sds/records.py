@@ -306,13 +306,13 @@ class Records:
             return None
 
 
-def read_fields(data: bytes, count: int) -> tuple[Any, ...]:
+def read_fields(data: bytes, count: int) -> list[Any]:
     """The fields of a versioned record.
 
     Raises:
         ValueError: Another version, or another number of fields.
     """
     fields = unpack(unseal(data)[1:])
-    if not isinstance(fields, tuple) or len(fields) != count:
+    if not isinstance(fields, list) or len(fields) != count:
         raise ValueError("other fields")
     return fields

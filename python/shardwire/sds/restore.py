@@ -145,7 +145,7 @@ def _restore_outgoing(machine: MessageChannel, records: Records, kinds: Kinds, n
         machine.outgoing.take_back(send, now.monotonic_ms)
 
 
-def _send_of(send_id: str, fields: tuple[Any, ...]) -> OutgoingSend:
+def _send_of(send_id: str, fields: list[Any]) -> OutgoingSend:
     send = OutgoingSend(send_id, fields[0], fields[2])
     send.dispatched, send.finished, send.given_up = fields[3], bool(fields[4]), bool(fields[5])
     if fields[6] is not None:
@@ -157,7 +157,7 @@ def _send_of(send_id: str, fields: tuple[Any, ...]) -> OutgoingSend:
     return send
 
 
-def _content_of(send: OutgoingSend, message_id: str, fields: tuple[Any, ...], body: bytes | None) -> OutgoingContent:
+def _content_of(send: OutgoingSend, message_id: str, fields: list[Any], body: bytes | None) -> OutgoingContent:
     content = OutgoingContent(send, fields[1], message_id, b"")
     content.content = body
     content.lamport, content.attempts = fields[2], fields[3]

@@ -269,7 +269,7 @@ class Transmission:
         if send.bloom_filter is not None:
             left -= len(send.bloom_filter) + 8
         send.header_left = left
-        self._machine.acknowledgements.said(said, now)
+        self._machine.acknowledgements.said(said, now, False)
 
     def _poll_sync(self, now: Now) -> Transmit | None:
         machine = self._machine
@@ -301,7 +301,7 @@ class Transmission:
             repair_request=requests,
             content=b"" if self._config.wire_format == "nim" else None,
         ).encode(self._config.wire_format)
-        acknowledgements.said(said, now)
+        acknowledgements.said(said, now, True)
         machine.anti_entropy.named([entry.message_id for entry in history], at_ms)
         machine.sync_timer.on_sync_sent(now)
         return self._leave(TransmitKind.SYNC, message_id, payload, said)
