@@ -7,13 +7,14 @@ RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
-.PHONY: demo test lint format bench wheel wheel-check clean build
+.PHONY: demo test sim lint format bench wheel wheel-check clean build
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:
 	@echo "make demo [FILE=path]  send a file through a lossy network and reconstruct it, live and on Spark"
 	@echo "make test              run every test"
+	@echo "make sim [SEED=0] [COUNT=1]  run simulated networks, each from one seed"
 	@echo "make lint              formatting, types, lints and the architecture"
 	@echo "make format            rewrite the sources as lint wants them"
 	@echo "make bench             run the benchmarks"
@@ -30,6 +31,9 @@ test: build
 	cargo test --quiet --workspace --exclude shardwire-python
 	$(BIN)/python -m pytest
 	@echo "make test: the tests of the Rust core (cargo test) and of the Python package (pytest) passed"
+
+sim: build
+	$(BIN)/python -m tests.simulation --seed $(or $(SEED),0) --count $(or $(COUNT),1)
 
 lint: build
 	cargo fmt --all --check

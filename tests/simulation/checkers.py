@@ -31,10 +31,11 @@ def check_converged(evidence: Evidence) -> list[str]:
         if entry.sender_id in evidence.world.names
     }
     stored = _whole_in_store(evidence)
+    newness = _newness(evidence)
     violations = []
     for participant in evidence.participants:
         has = {(entry.sender_id, entry.payload) for entry in participant.received if entry.at_ms <= evidence.settled_ms}
-        joined_ms = evidence.world.joins_at_ms[participant.index]
+        first_ms, named_while_new = newness[participant.name]
         missing = []
         for sent in _all_sent(evidence):
             key = (_sender_name(evidence, sent), sent.payload)
@@ -42,8 +43,9 @@ def check_converged(evidence: Evidence) -> list[str]:
                 continue
             if sent.request_id is None and key not in handed:
                 continue
-            # History from before a participant joined counts as lost to it where no store has it.
-            if sent.at_ms < joined_ms and sent.request_id not in stored:
+            # History from before a participant's first receipt counts as lost to it where no store has it.
+            before = sent.at_ms < first_ms or sent.request_id in named_while_new
+            if before and sent.request_id not in stored:
                 continue
             missing.append(_describe(sent))
         crashes = sum(crash.participant == participant.index for crash in evidence.world.crashes)
@@ -105,20 +107,20 @@ def check_causal_order(evidence: Evidence) -> list[str]:
             named = (send_of(entry.message_id) for entry in wire.message.causal_history)
             causes[wire.send_id].update(send_id for send_id in named if send_id not in (None, wire.send_id))
     by_request = {entry.request_id: entry for entry in _all_sent(evidence) if entry.request_id is not None}
-    named_while_new = _named_while_new(evidence)
+    newness = _newness(evidence)
     violations = []
     for participant in evidence.participants:
         place: dict[tuple[str, bytes], int] = {}
         for number, received in enumerate(participant.received):
             place.setdefault((received.sender_id, received.payload), number)
-        joined_ms = evidence.world.joins_at_ms[participant.index]
+        first_ms, named_while_new = newness[participant.name]
         for effect_id, effect in by_request.items():
             effect_place = place.get((_sender_name(evidence, effect), effect.payload))
             if effect_place is None or effect_id is None:
                 continue
             for cause_id in causes[effect_id]:
                 cause = by_request.get(cause_id)
-                if cause is None or cause.at_ms < joined_ms or cause_id in named_while_new[participant.name]:
+                if cause is None or cause.at_ms < first_ms or cause_id in named_while_new:
                     continue
                 cause_place = place.get((_sender_name(evidence, cause), cause.payload))
                 if cause_place is not None and cause_place > effect_place:
@@ -128,20 +130,20 @@ def check_causal_order(evidence: Evidence) -> list[str]:
     return violations
 
 
-def _named_while_new(evidence: Evidence) -> dict[str, set[str]]:
-    """By participant, the sends that messages named which reached it within `NEWCOMER_MS` of the first one."""
+def _newness(evidence: Evidence) -> dict[str, tuple[int, set[str]]]:
+    """By participant, the time of its first receipt, and the sends that were named to it within `NEWCOMER_MS` of it."""
     arrivals: dict[str, list[tuple[int, set[str]]]] = defaultdict(list)
     for wire in wire_messages(evidence):
         named = {send_id for entry in wire.message.causal_history if (send_id := send_of(entry.message_id))}
         for outcome in wire.record.outcomes:
             if outcome.outcome in ("delivered", "duplicated"):
                 arrivals[outcome.receiver].append((wire.at_ms + min(outcome.delays_ms), named))
-    found: dict[str, set[str]] = defaultdict(set)
-    for name, heard in arrivals.items():
-        until_ms = min(at_ms for at_ms, _ in heard) + NEWCOMER_MS
-        for at_ms, named in heard:
-            if at_ms <= until_ms:
-                found[name] |= named
+    found: dict[str, tuple[int, set[str]]] = {}
+    for name in evidence.world.names:
+        heard = arrivals[name]
+        first_ms = min((at_ms for at_ms, _ in heard), default=evidence.ended_ms)
+        early = [named for at_ms, named in heard if at_ms <= first_ms + NEWCOMER_MS]
+        found[name] = (first_ms, set().union(*early))
     return found
 
 

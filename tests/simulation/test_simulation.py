@@ -16,7 +16,8 @@ from tests.simulation.mutations import MUTATIONS
 from tests.simulation.run import run_world
 from tests.simulation.worlds import make_world
 
-WORLDS = 100
+# More of them run with `python -m tests.simulation`.
+WORLDS = 40
 MUTATION_WORLDS_MAX = 60
 
 
