@@ -143,6 +143,7 @@ class Driver:
             flushes = [] if len(self._inputs) > INPUTS_PER_CYCLE_MAX else self._take_flushes()
             self._apply_inputs()
             closing = self._closed.is_set()
+            failed_before = self._commit_failures > 0
             await self._commit_and_carry_out()
             self._resolve(flushes)
             if closing and (self._commit_failures or not self._inputs):
@@ -150,7 +151,8 @@ class Driver:
             if self._commit_failures:
                 await self._pause()
                 continue
-            if self._inputs or self._flushes or self._received_due():
+            # After a recovery there is everything to send that failing commits held back.
+            if self._inputs or self._flushes or self._received_due() or failed_before:
                 # Others must run between two cycles, or a busy driver would starve the node it serves.
                 await asyncio.sleep(0)
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -46,6 +46,7 @@ class Retrieval:
         reception: Takes in what a store answers, and knows what was taken in before.
         missing: What is missing now.
         has_room: Whether what is fetched would be kept.
+        on_caught_up: Called when the store has answered what passed by, and all of it is on its way in.
         on_irretrievable: Told message ids that the store was asked for and does not have.
         last_seen_ns: Transport time up to which nothing was missed before this start; 0 for never.
     """
@@ -61,6 +62,7 @@ class Retrieval:
         reception: Reception,
         missing: Callable[[], Sequence[HistoryEntry]],
         has_room: Callable[[], bool],
+        on_caught_up: Callable[[], Awaitable[None]],
         on_irretrievable: Callable[[tuple[str, ...]], None],
         last_seen_ns: int,
     ) -> None:
@@ -73,6 +75,7 @@ class Retrieval:
         self._reception = reception
         self._missing = missing
         self._has_room = has_room
+        self._on_caught_up = on_caught_up
         self._on_irretrievable = on_irretrievable
         self._last_seen_ns = last_seen_ns
         self._wake = asyncio.Event()
@@ -186,6 +189,7 @@ class Retrieval:
             if not unknown or any(self._names_history(data) for data in taken):
                 break
         if self._has_room():
+            await self._on_caught_up()
             self._last_seen_ns = max(self._last_seen_ns, (end_ms - 2 * QUERY_MARGIN_MS) * NANOSECONDS_PER_MS)
 
     def _topic_query(self, start_ms: int, end_ms: int, *, forward: bool) -> StoreQuery:

@@ -109,6 +109,7 @@ class Session:
             self._reception,
             parts.engine.machine.missing,
             parts.engine.has_room,
+            self._on_caught_up,
             self._on_irretrievable,
             parts.last_seen_ns,
         )
@@ -354,6 +355,10 @@ class Session:
             # A message of a peer ends no channel.
             logger.exception("a received message raised %s", type(error).__name__)
             self.engine.count("dropped_by_error")
+
+    async def _on_caught_up(self) -> None:
+        # Behind everything that was received before it.
+        await self.driver.post_received(self.engine.machine.handle_caught_up, 0)
 
     def _may_leave(self, transmit: Transmit) -> bool:
         return self.engine.transmissions.may_leave(transmit, self._clock.epoch_ms())

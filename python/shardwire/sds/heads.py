@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from shardwire._native import HistoryEntry
 from shardwire.sds.identity import SEND_ID_LENGTH
-from shardwire.sds.local_log import LogEntry
+from shardwire.sds.local_log import LocalLog, LogEntry
 
 # As many participants speaking at once keep exact causal order; beyond, the oldest heads are left to the history.
 HEADS_MAX = 256
@@ -37,13 +38,17 @@ class Heads:
         if len(by_key) > HEADS_MAX:
             del by_key[next(iter(by_key))]
 
-    def withdraw(self, entry: LogEntry, followed: Iterable[LogEntry]) -> None:
-        """`entry` will never be heard: what it followed is followed by nothing again."""
-        key = entry.message_id[:SEND_ID_LENGTH] if self._by_send else entry.message_id
-        if self.by_key.get(key) is entry:
-            del self.by_key[key]
-            for known in followed:
-                self.deliver(known, ())
+    def withdraw(self, log: LocalLog, message_ids: Iterable[str], history: Iterable[HistoryEntry]) -> None:
+        """These were encoded and will never be heard: a history that named one would make receivers wait in vain.
+
+        What they followed, as their `history` says, is followed by nothing again.
+        """
+        for message_id in message_ids:
+            entry = log.withdraw(message_id)
+            key = message_id[:SEND_ID_LENGTH] if self._by_send else message_id
+            if entry is not None and self.by_key.get(key) is entry:
+                del self.by_key[key]
+                self.restore(log.entries[named.message_id] for named in history if named.message_id in log.entries)
 
     def restore(self, entries: Iterable[LogEntry]) -> None:
         for entry in entries:

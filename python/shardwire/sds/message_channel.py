@@ -152,17 +152,10 @@ class MessageChannel:
         if send is None:
             return False
         encoded = [content.message_id for content in send.queue if content.wire is not None]
-        if not self.outgoing.cancel(send):
-            return False
-        # Encoded, but nobody will ever hear them: a history that named one would make its receivers wait in vain.
-        followed = [
-            self.log.entries[named.message_id] for named in send.history or () if named.message_id in self.log.entries
-        ]
-        for message_id in encoded:
-            entry = self.log.withdraw(message_id)
-            if entry is not None:
-                self.heads.withdraw(entry, followed)
-        return True
+        cancelled = self.outgoing.cancel(send)
+        if cancelled:
+            self.heads.withdraw(self.log, encoded, send.history or ())
+        return cancelled
 
     def handle_transmitted(self, transmit_id: int, retrieval_hint: bytes | None, now: Now) -> None:
         """The node propagated a transmission; `retrieval_hint` is the transport hash of what it propagated."""
