@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from shardwire.spark import functions, pandas_functions
+from shardwire.spark.archive import ArchiveReport, reconstruct_archive
 from shardwire.spark.reconstruct import reconstruct
+from shardwire.spark.report import ChannelReport, channel_report
 from shardwire.spark.segments import segment_messages, with_keccak256
 from shardwire.spark.session import job_session, local_cluster_session
 from shardwire.spark.sql import register
 from shardwire.spark.unwrap import Decrypt, decrypt
 
 __all__ = [
+    "ArchiveReport",
+    "ChannelReport",
     "Decrypt",
+    "channel_report",
     "decrypt",
     "functions",
     "job_session",
     "local_cluster_session",
     "pandas_functions",
     "reconstruct",
+    "reconstruct_archive",
     "register",
     "segment_messages",
     "with_keccak256",

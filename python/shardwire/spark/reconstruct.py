@@ -123,7 +123,7 @@ def keyed_segments(
         typed_column(df, key, "key", "binary").alias(HASH),
         F.lit(None).cast("string").alias(SEND_ID),
         F.col(payload).alias(PAYLOAD),
-        _nanoseconds(df, timestamp).alias(TIMESTAMP),
+        nanoseconds_column(df, timestamp).alias(TIMESTAMP),
         _sender(df, sender).alias(SENDER),
         F.lit(None).cast("string").alias(ERROR),
     )
@@ -142,7 +142,7 @@ def unwrapped_segments(
     messages = df.select(
         *by,
         typed_column(df, payload, "payload", "binary").alias(PAYLOAD),
-        _nanoseconds(df, timestamp).alias(TIMESTAMP),
+        nanoseconds_column(df, timestamp).alias(TIMESTAMP),
         _sender(df, sender).alias(SENDER),
     )
     unwrapping = UnwrapSegments(len(by), steps, config.wire_format, config.max_total_segments)
@@ -220,7 +220,12 @@ def typed_column(df: DataFrame, name: str, role: str, wanted: str) -> Column:
     return F.col(name)
 
 
-def _nanoseconds(df: DataFrame, name: str | None) -> Column:
+def nanoseconds_column(df: DataFrame, name: str | None) -> Column:
+    """Times in ns: the named column, or `timestamp` where there is one, or null.
+
+    Raises:
+        ConfigError: The column is missing or neither bigint nor a timestamp.
+    """
     if name is None:
         if "timestamp" not in df.columns:
             return F.lit(None).cast("bigint")

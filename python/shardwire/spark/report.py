@@ -1,0 +1,226 @@
+"""What a channel's SDS messages tell: traffic, gaps, acknowledgements, retransmissions, overhead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from shardwire.config import SdsWireFormat
+from shardwire.errors import ConfigError
+from shardwire.spark.functions import decode_sds
+from shardwire.spark.native import batch_of
+from shardwire.spark.reconstruct import nanoseconds_column, on_executors, typed_column
+from shardwire.spark.unwrap import UnwrapStep, check_steps, unwrap_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+NANOSECONDS_PER_MILLISECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelReport:
+    """Answers as lazy DataFrames; times are in ns, latencies in ms.
+
+    Attributes:
+        messages: A row a transmission: sender_id, message_id, kind, timestamp, size_bytes, content_bytes, is_repeat and
+            the causal history.
+        traffic: By sender, kind and interval: messages, repeats, bytes, content bytes.
+        overhead: By kind: messages, bytes, content bytes, overhead_share.
+        gaps: A row a message that a causal history names and that had not arrived by then: named_first, named_by (how
+            many messages), arrived (null where it never did), state "lost" or "late".
+        acknowledgements: By sender: messages, acknowledged, and percentiles of the time until another participant's
+            history named them.
+        unread: How many messages were no SDS messages, by reason.
+    """
+
+    messages: DataFrame
+    traffic: DataFrame
+    overhead: DataFrame
+    gaps: DataFrame
+    acknowledgements: DataFrame
+    unread: DataFrame
+
+    def plot(self, path: str | Path) -> None:
+        """Draws traffic over time and acknowledgement latency by sender into a picture.
+
+        Raises:
+            ConfigError: The library matplotlib is missing.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise ConfigError("plot needs the library 'matplotlib': pip install 'shardwire[cli]'") from None
+        figure = Figure(figsize=(10, 7), layout="constrained")
+        over_time, by_sender = figure.subplots(2)
+        rows = self.traffic.groupBy("sender_id", "interval_start").agg(F.sum("bytes").alias("bytes")).collect()
+        for sender in sorted({row["sender_id"] for row in rows}):
+            points = sorted((row["interval_start"], row["bytes"]) for row in rows if row["sender_id"] == sender)
+            over_time.plot([time / 1e9 for time, _ in points], [size for _, size in points], marker=".", label=sender)
+        over_time.set(title="Traffic", xlabel="Unix time, s", ylabel="bytes an interval")
+        if rows:
+            over_time.legend()
+        latencies = self.acknowledgements.where("latency_p50_ms is not null").orderBy("sender_id").collect()
+        names = [row["sender_id"] for row in latencies]
+        for share in ("p99", "p90", "p50"):
+            by_sender.bar(names, [row[f"latency_{share}_ms"] for row in latencies], label=share)
+        by_sender.set(title="Time until acknowledged", ylabel="ms")
+        if names:
+            by_sender.legend()
+        figure.savefig(path, dpi=120)
+
+
+def channel_report(
+    df: DataFrame,
+    *,
+    payload: str = "payload",
+    unwrap: Sequence[UnwrapStep] = (),
+    sds: SdsWireFormat = "spec",
+    timestamp: str | None = None,
+    interval_ms: int = 60_000,
+) -> ChannelReport:
+    """Reports on a channel from its archived messages. Lazy: every answer is a plan of its own.
+
+    Args:
+        df: One wire message a row, of one channel.
+        payload: The column with the message's bytes.
+        unwrap: What is around the SDS messages: "waku", `decrypt(...)`.
+        sds: The SDS wire.
+        timestamp: As in `reconstruct`.
+        interval_ms: Width of an interval of `traffic`.
+
+    Raises:
+        ConfigError: A column is missing or has another type; an unknown step; an interval below 1 ms.
+    """
+    if interval_ms < 1:
+        raise ConfigError(f"interval_ms is {interval_ms}: it must be at least 1")
+    steps = check_steps(unwrap)
+    if any(step in ("sds", "sds-nim") for step in steps):
+        raise ConfigError("unwrap names sds, which channel_report reads itself: leave it out")
+    wire = df.select(
+        typed_column(df, payload, "payload", "binary").alias("payload"),
+        nanoseconds_column(df, timestamp).alias("timestamp"),
+    )
+    unwrapped = wire.mapInArrow(on_executors(_Unwrap(steps)), _UNWRAPPED)
+    decoded = unwrapped.where("payload is not null or error is not null").select(
+        decode_sds("payload", sds).alias("message"), "timestamp", "error", F.length("payload").alias("size_bytes")
+    )
+    unread = decoded.select(F.coalesce("error", "message.error").alias("reason")).where("reason is not null")
+    messages = _messages(decoded.where("error is null and message.kind is not null"))
+    return ChannelReport(
+        messages=messages,
+        traffic=_traffic(messages, interval_ms * NANOSECONDS_PER_MILLISECOND),
+        overhead=_overhead(messages),
+        gaps=_gaps(messages),
+        acknowledgements=_acknowledgements(messages),
+        unread=unread.groupBy("reason").agg(F.count("*").alias("messages")),
+    )
+
+
+def _messages(decoded: DataFrame) -> DataFrame:
+    from pyspark.sql import Window
+
+    earlier = Window.partitionBy("sender_id", "message_id").orderBy("timestamp")
+    return decoded.select(
+        "message.sender_id",
+        "message.message_id",
+        "message.kind",
+        "timestamp",
+        "size_bytes",
+        F.coalesce(F.length("message.content"), F.lit(0)).alias("content_bytes"),
+        F.col("message.causal_history.message_id").alias("history"),
+    ).select("*", (F.row_number().over(earlier) > 1).alias("is_repeat"))
+
+
+def _traffic(messages: DataFrame, interval_ns: int) -> DataFrame:
+    start = F.col("timestamp") - F.pmod(F.col("timestamp"), F.lit(interval_ns))
+    return messages.groupBy("sender_id", "kind", start.alias("interval_start")).agg(*_sizes())
+
+
+def _overhead(messages: DataFrame) -> DataFrame:
+    share = (F.sum("size_bytes") - F.sum("content_bytes")) / F.sum("size_bytes")
+    return messages.groupBy("kind").agg(*_sizes(), share.alias("overhead_share"))
+
+
+def _sizes() -> list[Column]:
+    return [
+        F.count("*").alias("messages"),
+        F.count(F.when(F.col("is_repeat"), 1)).alias("repeats"),
+        F.sum("size_bytes").alias("bytes"),
+        F.sum("content_bytes").alias("content_bytes"),
+    ]
+
+
+def _named(messages: DataFrame) -> DataFrame:
+    """A row an id that a first transmission's history names."""
+    return messages.where("not is_repeat").select(
+        F.explode("history").alias("named_id"), F.col("timestamp").alias("named_at"), F.col("sender_id").alias("namer")
+    )
+
+
+def _arrivals(messages: DataFrame) -> DataFrame:
+    return messages.where("kind = 'content'").groupBy("message_id").agg(F.min("timestamp").alias("arrived"))
+
+
+def _gaps(messages: DataFrame) -> DataFrame:
+    named = _named(messages).groupBy(F.col("named_id").alias("message_id"))
+    wanted = named.agg(F.min("named_at").alias("named_first"), F.count("*").alias("named_by"))
+    missing = wanted.join(_arrivals(messages), "message_id", "left").where("arrived is null or arrived > named_first")
+    return missing.select("*", F.when(F.col("arrived").isNull(), "lost").otherwise("late").alias("state"))
+
+
+def _acknowledgements(messages: DataFrame) -> DataFrame:
+    sent = messages.where("kind = 'content'").groupBy("sender_id", "message_id").agg(F.min("timestamp").alias("sent"))
+    named = _named(messages).withColumnRenamed("named_id", "message_id")
+    # One's own history acknowledges nothing.
+    by_others = (
+        sent.join(named, "message_id")
+        .where("namer != sender_id and named_at >= sent")
+        .groupBy("sender_id", "message_id")
+        .agg(F.min("named_at").alias("acknowledged"))
+    )
+    timed = sent.join(by_others, ["sender_id", "message_id"], "left").withColumn(
+        "latency_ms", (F.col("acknowledged") - F.col("sent")) / NANOSECONDS_PER_MILLISECOND
+    )
+    percentiles = [
+        F.expr(f"percentile(latency_ms, {share / 100})").alias(f"latency_p{share}_ms") for share in (50, 90, 99)
+    ]
+    return timed.groupBy("sender_id").agg(
+        F.count("*").alias("messages"), F.count("acknowledged").alias("acknowledged"), *percentiles
+    )
+
+
+_UNWRAPPED = StructType([StructField("payload", BinaryType()), StructField("timestamp", LongType())]).add(
+    "error", "string"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unwrap:
+    """Runs on executors: wire messages in, SDS messages out."""
+
+    steps: tuple[UnwrapStep, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            payload, timestamp = batch.columns
+            nothing = pa.nulls(batch.num_rows, pa.string())
+            state = unwrap_batch(
+                batch_of(
+                    {
+                        "payload": payload,
+                        "timestamp": timestamp,
+                        "sender": nothing,
+                        "send_id": nothing,
+                        "error": nothing,
+                    }
+                ),
+                self.steps,
+            )
+            yield batch_of({name: state.column(name) for name in ("payload", "timestamp", "error")})

@@ -1,0 +1,85 @@
+"""Reports on a channel: Parquet with a row a wire message in; answers as Parquet and a picture out.
+
+spark-submit spark_jobs/channel_report.py --help
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pyspark.sql import functions as F
+
+from shardwire.errors import ConfigError
+from shardwire.spark import channel_report, decrypt, job_session
+from shardwire.spark.job import Progress, print_table, run_job
+from shardwire.spark.unwrap import UnwrapStep
+
+ANSWERS = ("traffic", "overhead", "gaps", "acknowledgements", "unread")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0: the answers are written; 2: the arguments are wrong or Spark failed."""
+    parser = argparse.ArgumentParser(prog="channel_report.py", description=__doc__.splitlines()[0])
+    parser.add_argument("input", help="Parquet files or directory")
+    parser.add_argument("output", help=f"directory that gets {', '.join(ANSWERS)}, each as Parquet")
+    parser.add_argument("--payload", default="payload", metavar="COLUMN", help="the messages (default: %(default)s)")
+    parser.add_argument("--unwrap", nargs="*", default=[], choices=("waku", "decrypt"), help="what is around SDS")
+    parser.add_argument("--key-file", metavar="PATH", help="decrypt: the key file, at this path on every executor")
+    parser.add_argument("--key-env", metavar="NAME", help="decrypt: an environment variable of the executors")
+    parser.add_argument("--channel-id", metavar="ID", help="decrypt: the channel that the messages belong to")
+    parser.add_argument("--sds", choices=("spec", "nim"), default="spec", help="the SDS wire (default: %(default)s)")
+    parser.add_argument("--interval-ms", type=int, default=60_000, help="width of an interval (default: %(default)s)")
+    parser.add_argument("--picture", type=Path, metavar="PNG", help="draw traffic and latency into a picture")
+    parser.add_argument("--overwrite", action="store_true", help="replace the output")
+    options = parser.parse_args(arguments)
+    return run_job(lambda: report(options))
+
+
+def report(options: argparse.Namespace) -> int:
+    """Runs the job; returns the exit code."""
+    steps: list[UnwrapStep] = []
+    for name in options.unwrap:
+        if name == "decrypt" and (options.key_file is None) == (options.key_env is None):
+            raise ConfigError("--unwrap decrypt needs either --key-file or --key-env: give one of them")
+        key = {"key_file": options.key_file, "key_env": options.key_env}
+        steps.append("waku" if name == "waku" else decrypt(**key, channel_id=options.channel_id))
+    spark = job_session("shardwire channel_report")
+    with Progress(spark):
+        found = channel_report(
+            spark.read.parquet(options.input),
+            payload=options.payload,
+            unwrap=steps,
+            sds=options.sds,
+            interval_ms=options.interval_ms,
+        )
+        # Every answer starts from these rows.
+        found.messages.cache()
+        mode = "overwrite" if options.overwrite else "errorifexists"
+        for name in ANSWERS:
+            getattr(found, name).write.mode(mode).parquet(f"{options.output}/{name}")
+        if options.picture is not None:
+            found.plot(options.picture)
+        written = {name: spark.read.parquet(f"{options.output}/{name}") for name in ANSWERS}
+        totals = written["overhead"].agg(F.sum("messages"), F.sum("repeats"), F.sum("bytes"), F.sum("content_bytes"))
+        messages, repeats, size, content = (value or 0 for value in totals.collect()[0])
+        gaps = {row["state"]: row["count"] for row in written["gaps"].groupBy("state").count().collect()}
+        unread = written["unread"].agg(F.coalesce(F.sum("messages"), F.lit(0))).collect()[0][0]
+    print_table(
+        "channel_report",
+        {
+            "messages": messages,
+            "repeats": repeats,
+            "bytes": size,
+            "bytes of content": content,
+            "messages that came late": gaps.get("late", 0),
+            "messages lost": gaps.get("lost", 0),
+            "messages that could not be read": unread,
+        },
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

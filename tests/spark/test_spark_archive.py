@@ -1,0 +1,113 @@
+"""Archives, local first: the messages of `reconstruct`, few bytes across the network, nothing double after failures."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from spark.rows import CONFIG, payload_of
+
+from shardwire import ConfigError
+from shardwire.segmentation import segment
+from shardwire.spark import reconstruct, reconstruct_archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def write_archive(path: Path, messages: int, files: int, in_flight: int, seed: int = 1) -> list[bytes]:
+    """Traffic in order of arrival, `in_flight` messages interleaved, cut into files; returns the payloads."""
+    chance = random.Random(seed)
+    payloads = [payload_of(seed * 1_000 + number, 5_000) for number in range(messages)]
+    rows: list[bytes] = []
+    for start in range(0, messages, in_flight):
+        group = [part for payload in payloads[start : start + in_flight] for part in segment(payload, CONFIG)]
+        chance.shuffle(group)
+        rows += group
+    # One in a hundred comes again a little later.
+    for position in range(50, len(rows), 100):
+        rows.insert(min(len(rows), position + 20), rows[position])
+    path.mkdir()
+    length = -(-len(rows) // files)
+    for number in range(files):
+        part = rows[number * length : (number + 1) * length]
+        pq.write_table(
+            pa.table({"timestamp": range(len(part)), "payload": pa.array(part, pa.binary())}),
+            path / f"{number:03}.parquet",
+        )
+    return payloads
+
+
+def identity(row: Any) -> tuple[Any, ...]:
+    return (row["entire_message_hash"], row["payload"], row["status"] in ("complete", "recovered"))
+
+
+def test_an_archive_gives_what_reconstruct_gives(spark: SparkSession, tmp_path: Path) -> None:
+    payloads = write_archive(tmp_path / "in", messages=80, files=6, in_flight=2)
+    report = reconstruct_archive(spark, str(tmp_path / "in"), str(tmp_path / "out"), CONFIG)
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    plain = reconstruct(spark.read.parquet(str(tmp_path / "in")), CONFIG).collect()
+    assert sorted(map(identity, found)) == sorted(map(identity, plain))
+    assert {row["payload"] for row in found} == set(payloads)
+    assert sum(report.messages.values()) == len(payloads)
+    assert report.payload_bytes == sum(map(len, payloads))
+    assert report.messages_local >= 70
+    # Only what lies at the edge of a file crosses the network.
+    assert report.bytes_shuffled < 0.2 * report.payload_bytes
+    assert not list(tmp_path.glob("*staging*"))
+
+
+def test_repeats_noise_and_losses_in_other_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    whole, torn, lost = (segment(payload_of(number, 5_000), CONFIG) for number in (1, 2, 3))
+    files = [[*whole, *torn[:5], b"noise", *lost[:2]], [*whole, *torn[5:8], b"more noise"], [whole[3], *lost[2:4]]]
+    (tmp_path / "in").mkdir()
+    for number, rows in enumerate(files):
+        pq.write_table(pa.table({"payload": pa.array(rows, pa.binary())}), tmp_path / "in" / f"{number}.parquet")
+    # A union keeps each file in a partition of its own, however small.
+    paths = sorted(map(str, (tmp_path / "in").iterdir()))
+    df = spark.read.parquet(paths[0])
+    for path in paths[1:]:
+        df = df.union(spark.read.parquet(path))
+    report = reconstruct_archive(spark, df, str(tmp_path / "out"), CONFIG)
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert report.messages == {"complete": 2, "incomplete": 1, "invalid": 1}
+    by_payload = {row["payload"]: row for row in found if row["payload"] is not None}
+    assert set(by_payload) == {payload_of(1, 5_000), payload_of(2, 5_000)}
+    assert by_payload[payload_of(1, 5_000)]["found"] == "local"
+    assert by_payload[payload_of(2, 5_000)]["found"] == "across"
+    [unread] = [row for row in found if row["status"] == "invalid"]
+    assert unread["segments_received"] == 2
+    assert report.bytes_shuffled == sum(map(len, [*torn[:8], *lost[:4]]))
+
+
+def test_by_columns_and_an_empty_archive(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "topic string, payload binary"
+    rows = [(topic, part) for topic in ("a", "b") for part in segment(payload_of(4, 3_000), CONFIG)]
+    reconstruct_archive(
+        spark, spark.createDataFrame(rows, schema).repartition(2), str(tmp_path / "out"), CONFIG, by=["topic"]
+    )
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert {(row["topic"], row["payload"]) for row in found} == {(t, payload_of(4, 3_000)) for t in ("a", "b")}
+    report = reconstruct_archive(spark, spark.createDataFrame([], schema), str(tmp_path / "none"), CONFIG)
+    assert (report.messages, report.bytes_shuffled) == ({}, 0)
+    assert spark.read.parquet(str(tmp_path / "none")).count() == 0
+
+
+def test_a_sink_that_exists_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ConfigError, match="which exists"):
+        reconstruct_archive(spark, spark.createDataFrame([], "payload binary"), str(tmp_path / "out"), CONFIG)
+
+
+def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    write_archive(tmp_path / "in", messages=4, files=2, in_flight=1)
+    df = spark.read.parquet(str(tmp_path / "in")).selectExpr("payload", "raise_error('broken row') as topic")
+    with pytest.raises(Exception, match="broken row"):
+        reconstruct_archive(
+            spark, df.selectExpr("payload", "cast(topic as string) topic"), str(tmp_path / "out"), CONFIG, by=["topic"]
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
