@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from itertools import islice
 
@@ -76,6 +76,8 @@ class Transmissions:
         # Transmit id -> what was handed out, oldest first.
         self._in_flight: OrderedDict[int, _Flight] = OrderedDict()
         limiter.in_flight = self._counted_in_flight
+        # Counted in an epoch that was over before they left: first in the next.
+        self._late: deque[Transmit] = deque()
         self._paused_until_ms = 0
         self._failures_in_row = 0
         # Failed dispatches in a row of sends that have some.
@@ -85,11 +87,12 @@ class Transmissions:
         self.counts: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._in_flight)
+        return len(self._in_flight) + len(self._late)
 
     def holds(self, send_id: str) -> bool:
         """Whether the node has yet to answer for something of a send."""
-        return any(flight.transmit.send_id == send_id for flight in self._in_flight.values())
+        in_flight = any(flight.transmit.send_id == send_id for flight in self._in_flight.values())
+        return in_flight or any(transmit.send_id == send_id for transmit in self._late)
 
     def poll(self, now: Now) -> list[Transmit]:
         """Everything that may leave now. It is counted: what counts it must be durable before it does leave."""
@@ -98,19 +101,26 @@ class Transmissions:
             return transmits
         while len(self._in_flight) < DISPATCHES_MAX:
             kinds = self._limiter.allowed_kinds(now.epoch_ms)
+            if self._late and self._late[0].kind in kinds:
+                transmits.append(self._late.popleft())
+                self._hand_out(transmits[-1], now)
+                continue
             transmit = self._machine.poll_transmit(now, kinds)
             if transmit is None:
                 if kinds != ALL_KINDS:
                     self._on_limited(now)
                 break
-            self._limiter.count(transmit.kind)
+            self._hand_out(transmit, now)
             self._count(f"dispatched_{transmit.kind.value}")
-            epoch = self._limiter.epoch_of(now.epoch_ms)
-            self._in_flight[transmit.transmit_id] = _Flight(transmit, now.monotonic_ms, epoch)
             transmits.append(transmit)
             if transmit.send_id is not None and transmit.ordinal is not None:
                 self._outgoing.on_dispatched(transmit.send_id, transmit.ordinal)
         return transmits
+
+    def _hand_out(self, transmit: Transmit, now: Now) -> None:
+        self._limiter.count(transmit.kind)
+        epoch = self._limiter.epoch_of(now.epoch_ms)
+        self._in_flight[transmit.transmit_id] = _Flight(transmit, now.monotonic_ms, epoch)
 
     def may_leave(self, transmit: Transmit, epoch_ms: int) -> bool:
         """Whether a transmit still counts in the epoch that it would leave in: committing may have taken long."""
@@ -134,10 +144,12 @@ class Transmissions:
             self._on_failed(outcome, now)
 
     def _on_late(self, transmit: Transmit, now: Now) -> None:
-        """Not a failure: it is offered, and counted, again; an ephemeral message, which has one try, is dropped."""
-        self._machine.handle_transmit_failed(transmit.transmit_id, now)
+        """Not a failure: it is counted again and leaves as it is. An ephemeral message has one try and is dropped."""
         if transmit.kind is TransmitKind.EPHEMERAL and transmit.send_id is not None:
+            self._machine.handle_transmit_failed(transmit.transmit_id, now)
             self._ephemerals.on_dropped(transmit.send_id, "rate_limit_approached")
+        else:
+            self._late.append(transmit)
 
     def _on_propagated(self, outcome: Propagated, now: Now) -> None:
         transmit = outcome.transmit
@@ -196,6 +208,8 @@ class Transmissions:
     def on_stopped(self, now: Now) -> None:
         """The channel stops: what the node did not answer for is tried again after the next start."""
         self.take_back([flight.transmit for flight in self._in_flight.values()], now)
+        while self._late:
+            self._machine.handle_transmit_failed(self._late.popleft().transmit_id, now)
 
     def next_wake_ms(self, now: Now) -> int | None:
         """Monotonic time at which something may leave, or is given up, without any input."""
@@ -216,9 +230,12 @@ class Transmissions:
         if allowed == ALL_KINDS:
             return frozenset()
         # Answers to repair requests wait for their time first.
-        held = {kind for kind, count in self._machine.waiting().items() if count and kind is not TransmitKind.REPAIR}
+        held: set[TransmitKind] = {
+            kind for kind, count in self._machine.waiting().items() if count and kind is not TransmitKind.REPAIR
+        }
         if not self._machine.has_room():
             held -= {TransmitKind.FIRST, TransmitKind.FURTHER}
+        held.update(transmit.kind for transmit in self._late)
         return frozenset(held) - allowed
 
     def _on_limited(self, now: Now) -> None:

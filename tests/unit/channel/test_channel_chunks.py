@@ -10,6 +10,7 @@ import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
 from shardwire._native import BloomFilter, SdsMessage
+from shardwire.channel.session import Session
 from shardwire.config import ChannelConfig, RateLimitConfig, ReliableChannelOptions, SegmentationConfig, SyncConfig
 from shardwire.errors import NodeError, PayloadTooLargeError, QueueFullError
 from shardwire.events import (
@@ -243,6 +244,24 @@ def test_ephemeral_messages_drop_near_the_limit_and_others_queue() -> None:
     assert world.messages("bob") == [b"%d" % number for number in range(11)]
     (limited,) = world.of("alice", RateLimitEvent)
     assert (limited.used, limited.total, limited.queued) == (10, 10, 1)
+
+
+def test_what_missed_its_epoch_leaves_in_the_next_without_waiting_for_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals = [False] * 3
+    may_leave = Session._may_leave
+    monkeypatch.setattr(
+        Session, "_may_leave", lambda session, transmit: refusals.pop() if refusals else may_leave(session, transmit)
+    )
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", ChannelConfig.logos(rate_limit=replace(LIMIT, messages_per_epoch=100)))
+        await world.join("bob")
+        await alice.send(bytes(500_000))
+        await asyncio.sleep(0.1)
+        assert world.messages("bob") == [bytes(500_000)]
+        assert alice.rate_limit_status().used == 5 + 3
+
+    run_world(scenario)
 
 
 def test_the_queue_has_a_limit() -> None:
