@@ -42,7 +42,7 @@ lint: build
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest shardwire._native --allowlist scripts/stubtest_allowlist.txt
+	$(BIN)/python -m mypy.stubtest shardwire._native
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python scripts/check_purity.py
 	@echo "make lint: passed"
