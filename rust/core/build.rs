@@ -5,8 +5,15 @@ use std::path::PathBuf;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let proto = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../proto");
     println!("cargo::rerun-if-changed={}", proto.display());
-    let files = ["segment_raw", "segment_draft", "segment_lip243", "sds", "sds_nim", "waku_message"]
-        .map(|name| proto.join(format!("{name}.proto")));
+    let files = [
+        "segment_raw",
+        "segment_draft",
+        "segment_lip243",
+        "sds",
+        "sds_nim",
+        "waku_message",
+    ]
+    .map(|name| proto.join(format!("{name}.proto")));
     let descriptors = protox::compile(&files, [&proto])?;
     prost_build::Config::new().compile_fds(descriptors)?;
     Ok(())

@@ -83,8 +83,11 @@ fn bytes_of(number: u32, index: u8, counts: (u16, u16), payload: &[u8]) -> Vec<u
 fn memory_stays_within_its_bound() {
     // Each case holds: forged sets of one small segment under the largest counts, each from its own
     // sender; large segments; many small segments of few sets; completions.
-    let cases: [(u32, u8, usize, bool); 3] =
-        [(4_000, 1, 1, true), (40, 100, 10_240, false), (100, 200, 40, false)];
+    let cases: [(u32, u8, usize, bool); 3] = [
+        (4_000, 1, 1, true),
+        (40, 100, 10_240, false),
+        (100, 200, 40, false),
+    ];
     for (sets, segments, payload, own_sender) in cases {
         let before = HELD.load(Ordering::Relaxed);
         let mut reassembler = reassembler();
@@ -93,14 +96,20 @@ fn memory_stays_within_its_bound() {
             let sender = own_sender.then_some(name.as_str());
             for index in 0..segments {
                 let bytes = bytes_of(number, index, (228, 28), &vec![index; payload]);
-                let receipt = Receipt { sender, ..Receipt::default() };
+                let receipt = Receipt {
+                    sender,
+                    ..Receipt::default()
+                };
                 let outcome = reassembler.receive(&bytes, &receipt);
                 assert!(matches!(outcome, Outcome::Stored { .. }), "{outcome:?}");
             }
         }
         let held = HELD.load(Ordering::Relaxed) - before;
         let limit = allowed(&reassembler, sets as usize * usize::from(segments));
-        assert!(held <= limit, "{sets} sets of {segments} segments hold {held}, at most {limit}");
+        assert!(
+            held <= limit,
+            "{sets} sets of {segments} segments hold {held}, at most {limit}"
+        );
     }
     let before = HELD.load(Ordering::Relaxed);
     let mut reassembler = reassembler();
@@ -122,5 +131,8 @@ fn memory_stays_within_its_bound() {
     }
     let held = HELD.load(Ordering::Relaxed) - before;
     let limit = allowed(&reassembler, 0);
-    assert!(held <= limit, "50,000 completions hold {held}, at most {limit}");
+    assert!(
+        held <= limit,
+        "50,000 completions hold {held}, at most {limit}"
+    );
 }
