@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, NoReturn, Protocol, Self
@@ -33,7 +34,7 @@ class _Cipher(Protocol):
     def decrypt(self, nonce: bytes, data: bytes | memoryview, associated_data: bytes | None) -> bytes: ...
 
 
-class AeadEncryption:
+class AeadEncryption(ABC):
     """What the ciphers share; use `ChaCha20Poly1305Encryption` or `AesGcmEncryption`.
 
     Nonces are random: 2**32 messages under one key keep the chance of a repeated one below 2**-32. Replace the key
@@ -144,8 +145,8 @@ class AeadEncryption:
         raise TypeError(f"{type(self).__name__} holds keys and cannot be pickled: hand over the path of the key file")
 
     @classmethod
-    def _make_cipher(cls, key: bytes) -> _Cipher:
-        raise NotImplementedError
+    @abstractmethod
+    def _make_cipher(cls, key: bytes) -> _Cipher: ...
 
     @classmethod
     def _key_id(cls, key: bytes) -> bytes:
