@@ -62,10 +62,6 @@ impl ArrowReconstructor {
         parameters, *, by_count, include_payload, candidates_per_slot_max, held_bytes_max, work_budget,
         keep_leftovers = false
     ))]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one argument a setting, all by keyword"
-    )]
     fn new(
         parameters: PyRef<'_, SegmentationParameters>,
         by_count: usize,
