@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,12 @@ def read_found_seeds() -> list[int]:
 
 
 @pytest.fixture(autouse=True)
-def _quiet_channels() -> None:
-    logging.getLogger("shardwire").setLevel(logging.CRITICAL)
+def _quiet_channels() -> Iterator[None]:
+    logger = logging.getLogger("shardwire")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(level)
 
 
 @pytest.mark.slow
