@@ -10,6 +10,7 @@ mod leftovers;
 mod output;
 mod reconstruct;
 mod recover;
+mod sds_columns;
 mod segments;
 mod unwrap;
 
@@ -18,10 +19,11 @@ use pyo3::prelude::*;
 use shardwire_core::wire::{sds, segment};
 
 pub use columns::{
-    arrow_decode_sds, arrow_decode_segment, arrow_decode_waku_message, arrow_keccak256,
-    arrow_message_hash, arrow_shard_of,
+    arrow_decode_segment, arrow_decode_waku_message, arrow_keccak256, arrow_message_hash,
+    arrow_shard_of,
 };
 pub use reconstruct::ArrowReconstructor;
+pub use sds_columns::arrow_decode_sds;
 pub use segments::{arrow_segment, arrow_segment_rows};
 pub use unwrap::{arrow_unwrap_sds, arrow_unwrap_segment, arrow_unwrap_waku};
 
