@@ -6,8 +6,11 @@ import random
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from shardwire.config import SdsConfig
+from shardwire.sds.feedback import feedback_delay_ms
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
+from shardwire.sds.participants import Participants
 
 # What is said once is repeated by syncs for three acknowledgement timeouts, and no more than fills a header.
 _REPEATED_WINDOWS = 12
@@ -19,12 +22,14 @@ class Acknowledgements:
 
     Delivered ones ride on any message; those of a send that is still incomplete only on syncs, since in the history
     of a content message they would make it wait, at every receiver, for a send that it does not follow.
-    An acknowledgement sync is due at a random moment in the first quarter of the acknowledgement timeout.
+    An acknowledgement sync is due at a random moment in the first quarter of the acknowledgement timeout; where one
+    participant's is enough, the moments of a large group crowd towards the end, so that few speak.
     """
 
     __slots__ = (
         "_enabled",
         "_heard",
+        "_participants",
         "_rng",
         "_suppress",
         "_window_ms",
@@ -35,11 +40,19 @@ class Acknowledgements:
         "said_before",
     )
 
-    def __init__(self, acknowledgement_timeout_ms: int, enabled: bool, suppress: bool, rng: random.Random) -> None:
-        self._window_ms = acknowledgement_timeout_ms // 4
+    def __init__(
+        self,
+        config: SdsConfig,
+        enabled: bool,
+        suppress: bool,
+        participants: Participants,
+        rng: random.Random,
+    ) -> None:
+        self._window_ms = config.acknowledgement_timeout_ms // 4
         self._enabled = enabled
         # Another participant's acknowledgement counts for ours where any one of them is enough.
         self._suppress = suppress
+        self._participants = participants
         self._rng = rng
         self.delivered: dict[str, LogEntry] = {}
         self.incomplete: dict[str, LogEntry] = {}
@@ -60,12 +73,11 @@ class Acknowledgements:
         self._heard.discard(message_id)
         self.changed[message_id] = True
         if self.due_ms is None and self._enabled:
-            self.due_ms = now.monotonic_ms + round(self._rng.random() * self._window_ms)
+            self._draw(now)
 
-    def owe(self, now: Now) -> None:
-        """Something else than a receipt makes a sync due in the same way."""
-        if self.due_ms is None and self._enabled:
-            self.due_ms = now.monotonic_ms + round(self._rng.random() * self._window_ms)
+    def _draw(self, now: Now) -> None:
+        members = len(self._participants.heard_ms) if self._suppress else 1
+        self.due_ms = now.monotonic_ms + feedback_delay_ms(self._rng, self._window_ms, members)
 
     def restore(self, entry: LogEntry, now: Now) -> None:
         """Takes back a stored unsaid entry; the timer restarts."""
@@ -119,7 +131,7 @@ class Acknowledgements:
             self.due_ms = None
         elif self.due_ms is not None and self.due_ms <= now.monotonic_ms:
             # More than one message can name: the rest follows in its own time.
-            self.due_ms = now.monotonic_ms + round(self._rng.random() * self._window_ms)
+            self._draw(now)
 
     def _forget_old(self, now: Now) -> None:
         said_before = self.said_before

@@ -5,59 +5,95 @@ Histories alone reveal a gap link by link: each message that is repaired names o
 
 from __future__ import annotations
 
+import random
 from itertools import islice
 
+from shardwire.config import SdsConfig
 from shardwire.sds.bloom_schedule import BloomSchedule
+from shardwire.sds.feedback import feedback_delay_ms
 from shardwire.sds.local_log import LocalLog, LogEntry
 from shardwire.sds.participants import Participants
 
 # Newest entries of the log that a filter is asked for, and as many may wait to be named.
 REVIEWED_MAX = 1_000
+# An entry that was named is not named again before this, doubled with every time that did not help.
+NAMED_AGAIN_MS = 30_000
+_DOUBLINGS_MAX = 16
 
 
 class AntiEntropy:
-    """Entries that some member lacks, to be named by our next sync.
+    """Entries that some member lacks, to be named by our next sync unless another participant names them first.
 
     Only what came after we first heard that member counts, so that a newcomer is not told of the past; only what
-    came long enough ago, so that what is on its way is not told either; and each entry once in the period of a
-    repair, so that one who cannot get it does not make the channel talk.
+    came long enough ago, so that what is on its way is not told either; and each entry at growing distances, so that
+    one who cannot or will not get it does not make the channel talk.
     """
 
-    __slots__ = ("_bloom", "_log", "_named_ms", "_pause_ms", "_samples", "_settle_ms", "owed")
+    __slots__ = (
+        "_bloom",
+        "_log",
+        "_named",
+        "_participants",
+        "_prompt",
+        "_rng",
+        "_samples",
+        "_settle_ms",
+        "_window_ms",
+        "due_ms",
+        "owed",
+        "sample_ms",
+    )
 
-    def __init__(self, log: LocalLog, bloom: BloomSchedule, settle_ms: int, pause_ms: int) -> None:
+    def __init__(
+        self,
+        config: SdsConfig,
+        prompt: bool,
+        log: LocalLog,
+        bloom: BloomSchedule,
+        participants: Participants,
+        rng: random.Random,
+    ) -> None:
+        # Whether a sync may be sent for this, or the next periodic one must do.
+        self._prompt = prompt
         self._log = log
         self._bloom = bloom
-        self._settle_ms = settle_ms
-        self._pause_ms = pause_ms
-        # (monotonic ms, log sequence then), the older one old enough to count.
+        self._participants = participants
+        self._rng = rng
+        self._settle_ms = 2 * config.acknowledgement_timeout_ms
+        self._window_ms = config.acknowledgement_timeout_ms // 4
+        # (monotonic ms, log sequence then), the older one old enough to count; when the next one is to be taken.
         self._samples: list[tuple[int, int]] = []
-        self._named_ms: dict[str, int] = {}
+        self.sample_ms = 0
+        # (monotonic ms, how often) each was named.
+        self._named: dict[str, tuple[int, int]] = {}
         self.owed: dict[str, LogEntry] = {}
+        # When a sync is to name what is owed; None while nothing is.
+        self.due_ms: int | None = None
 
-    def review(self, bloom_filter: bytes, sender_id: str, participants: Participants, monotonic_ms: int) -> bool:
-        """Compares a sync's filter with our log; whether something new is to be named."""
+    def review(self, bloom_filter: bytes, sender_id: str, monotonic_ms: int) -> None:
+        """Compares a sync's filter with our log, and makes a sync due where there is something new to name."""
         settled = self._settled_sequence(monotonic_ms)
-        since = participants.since.get(sender_id, settled)
+        since = self._participants.since.get(sender_id, settled)
         entries = [
             entry
             for entry in islice(self._log.newest_arrivals(), REVIEWED_MAX)
             if since < entry.sequence <= settled and entry.send is None and entry.sender_id != sender_id
         ]
         if not entries:
-            return False
+            return
         held = self._bloom.filter.review(bloom_filter, [entry.message_id for entry in entries])
         if held is None or (not held and len(entries) > 1):
             # Another size, or a filter that knows nothing of what we have: not a member that lost some messages.
-            return False
+            return
         positions = set(held)
-        before = len(self.owed)
         for position, entry in enumerate(entries):
             if position not in positions and len(self.owed) < REVIEWED_MAX:
-                named_ms = self._named_ms.get(entry.message_id)
-                if named_ms is None or monotonic_ms - named_ms >= self._pause_ms:
+                named_ms, times = self._named.get(entry.message_id, (0, 0))
+                if not times or monotonic_ms - named_ms >= NAMED_AGAIN_MS << min(times - 1, _DOUBLINGS_MAX):
                     self.owed[entry.message_id] = entry
-        return len(self.owed) > before
+        if self.owed and self.due_ms is None and self._prompt:
+            members = len(self._participants.heard_ms)
+            self.due_ms = monotonic_ms + feedback_delay_ms(self._rng, self._window_ms, members)
 
     def named(self, message_ids: list[str], monotonic_ms: int) -> None:
         """Somebody, perhaps we, named these in a history."""
@@ -65,22 +101,32 @@ class AntiEntropy:
             return
         for message_id in message_ids:
             if self.owed.pop(message_id, None) is not None:
-                self._named_ms.pop(message_id, None)
-                self._named_ms[message_id] = monotonic_ms
-        while len(self._named_ms) > 2 * REVIEWED_MAX:
-            del self._named_ms[next(iter(self._named_ms))]
+                _, times = self._named.pop(message_id, (0, 0))
+                self._named[message_id] = (monotonic_ms, times + 1)
+        while len(self._named) > 2 * REVIEWED_MAX:
+            del self._named[next(iter(self._named))]
+        if not self.owed:
+            self.due_ms = None
+
+    def put_off(self, monotonic_ms: int) -> None:
+        """A sync left that had no room for all that is owed."""
+        if self.due_ms is not None:
+            self.due_ms = monotonic_ms + self._window_ms
 
     def forget(self, message_id: str) -> None:
         """The entry left the log."""
-        self.owed.pop(message_id, None)
+        if self.owed.pop(message_id, None) is not None and not self.owed:
+            self.due_ms = None
+
+    def sample(self, monotonic_ms: int) -> None:
+        """Notes how far the log is; called often, at the earliest at `sample_ms`."""
+        self._samples.append((monotonic_ms, self._log.sequence))
+        del self._samples[:-3]
+        self.sample_ms = monotonic_ms + self._settle_ms
 
     def _settled_sequence(self, monotonic_ms: int) -> int:
-        samples = self._samples
-        if not samples or monotonic_ms - samples[-1][0] >= self._settle_ms:
-            samples.append((monotonic_ms, self._log.sequence))
-            del samples[:-3]
         settled = 0
-        for at_ms, sequence in samples:
+        for at_ms, sequence in self._samples:
             if monotonic_ms - at_ms >= self._settle_ms:
                 settled = sequence
         return settled

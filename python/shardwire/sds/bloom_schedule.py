@@ -27,9 +27,11 @@ class BloomSchedule:
         "_log",
         "_sent_count",
         "_waiting",
+        "asked",
         "base_sequence",
         "insert",
         "last_ms",
+        "unchanged",
     )
 
     def __init__(self, config: SdsConfig, log: LocalLog) -> None:
@@ -46,6 +48,9 @@ class BloomSchedule:
         self.base_sequence = 0
         self.last_ms: int | None = None
         self._sent_count = -1
+        # Whether others should hear it as soon as the interval allows, and how often they heard this one before.
+        self.asked = False
+        self.unchanged = 0
 
     @property
     def filter(self) -> BloomFilter:
@@ -77,13 +82,16 @@ class BloomSchedule:
         if self.count == 0:
             return False
         # One that tells nothing new still shows a peer that was away what we lack, at a slower pace.
-        interval_ms = self._interval_ms * (_UNCHANGED_INTERVALS if self._sent_count == self.count else 1)
+        told = self._sent_count == self.count and not self.asked
+        interval_ms = self._interval_ms * (_UNCHANGED_INTERVALS if told else 1)
         return self.last_ms is None or now.monotonic_ms - self.last_ms >= interval_ms
 
     def take(self, now: Now) -> bytes:
         """The serialized filter, for the message that leaves now."""
         self.last_ms = now.monotonic_ms
+        self.unchanged = self.unchanged + 1 if self._sent_count == self.count else 0
         self._sent_count = self.count
+        self.asked = False
         return self.filter.to_bytes()
 
     def settle(self) -> None:

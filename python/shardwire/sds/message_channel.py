@@ -17,6 +17,7 @@ from shardwire.errors import ConfigError
 from shardwire.sds.acknowledgement import Acknowledgements
 from shardwire.sds.anti_entropy import AntiEntropy
 from shardwire.sds.bloom_schedule import BloomSchedule
+from shardwire.sds.filter_wish import FilterWish
 from shardwire.sds.heads import Heads
 from shardwire.sds.identity import CONTENTS_PER_SEND_MAX, check_name, message_ids_of
 from shardwire.sds.incoming import IncomingBuffer
@@ -26,11 +27,7 @@ from shardwire.sds.local_log import LocalLog
 from shardwire.sds.now import Now
 from shardwire.sds.outgoing import OutgoingBuffer
 from shardwire.sds.outgoing_send import OutgoingSend
-from shardwire.sds.outputs import (
-    SdsEvent,
-    Transmit,
-    TransmitKind,
-)
+from shardwire.sds.outputs import SdsEvent, Transmit, TransmitKind
 from shardwire.sds.participants import Participants
 from shardwire.sds.reception import Reception
 from shardwire.sds.records import Records
@@ -83,14 +80,14 @@ class MessageChannel:
         self.lamport = LamportClock(config.wire_format, config.max_lamport_skew_ms, now)
         self.bloom = BloomSchedule(config, self.log)
         self.participants = Participants()
-        self.acknowledgements = Acknowledgements(
-            config.acknowledgement_timeout_ms, sync.acknowledgement_sync, delivered_when == "any", rng
-        )
-        self.anti_entropy = AntiEntropy(
-            self.log, self.bloom, 2 * config.acknowledgement_timeout_ms, config.repair_t_max_ms
-        )
+        prompt = sync.acknowledgement_sync
+        suppress = delivered_when == "any"
+        self.acknowledgements = Acknowledgements(config, prompt, suppress, self.participants, rng)
+        self.anti_entropy = AntiEntropy(config, prompt, self.log, self.bloom, self.participants, rng)
         self.sync_timer = SyncTimer(sync.sync_min_interval_ms, rng, now)
         self.repair = Repair(config, sender_id, self.log.entries)
+        self.filter_wish = FilterWish(config, prompt, self.bloom, self.repair, self.participants, rng)
+        self.repair.on_news = self.filter_wish.on_missing
         self.outgoing = OutgoingBuffer(config, delivered_when, emit, self.repair.on_send_finished)
         self.repair.own = self.outgoing.by_id
         self.incoming = IncomingBuffer(config, sync, sender_id, self.log, emit, self._on_released, self.repair)
@@ -310,6 +307,8 @@ class MessageChannel:
             self.outgoing.next_deadline(),
             self.incoming.next_deadline(),
             self.acknowledgements.due_ms,
+            self.anti_entropy.due_ms,
+            self.filter_wish.due_ms,
             self.sync_timer.due_ms,
         ]
         if self._config.enable_repair:

@@ -37,6 +37,7 @@ class Reception:
         "_emit",
         "_entries",
         "_ephemeral_order",
+        "_filter_wish",
         "_incoming",
         "_insert_bloom",
         "_lamport",
@@ -79,6 +80,7 @@ class Reception:
         self._sync_timer = machine.sync_timer
         self._repair = machine.repair
         self._anti_entropy = machine.anti_entropy
+        self._filter_wish = machine.filter_wish
         self._new_ms = config.acknowledgement_timeout_ms * (1 + config.max_retransmissions)
         self._outgoing = machine.outgoing
         self._incoming = machine.incoming
@@ -96,6 +98,8 @@ class Reception:
         if not 0 < len(message_id) <= MESSAGE_ID_LENGTH_MAX or len(sender_id) > SENDER_ID_LENGTH_MAX:
             return self._drop("over-limit")
         if sender_id == self._sender_id:
+            if self._repair.answers.by_id and not from_store:
+                self._repair.on_message(message_id)
             return self._on_own(message_id)
         content = message.content
         lamport = message.lamport_timestamp
@@ -104,8 +108,8 @@ class Reception:
         if content:
             known = self._entries.get(message_id)
             if known is not None:
-                if self._repair.answers.by_id:
-                    # Another participant answered first.
+                if self._repair.answers.by_id and not from_store:
+                    # Another participant answered first. What a store answers nobody else heard.
                     self._repair.on_message(message_id)
                 return self._on_duplicate(known, sender_id, content, data, now, from_store)
             if self._incoming.full and not self._incoming.make_room():
@@ -123,8 +127,9 @@ class Reception:
             self._review(message, history_ids, sender_id)
             self._sync_timer.on_sync_received(now)
             self._anti_entropy.named(history_ids, now.monotonic_ms)
-            if not from_store:
-                self._compare(message.bloom_filter, sender_id, now)
+            if not from_store and message.bloom_filter is not None:
+                self._anti_entropy.review(message.bloom_filter, sender_id, now.monotonic_ms)
+                self._filter_wish.on_filter(message.bloom_filter, sender_id, now.monotonic_ms)
             self._incoming.follow(None, history, history_ids, sender_id, now.monotonic_ms, newcomer)
             return None
         incoming = self._incoming
@@ -180,12 +185,6 @@ class Reception:
         if first_ms is None:
             first_ms = self._participants.first_epoch_ms = now.epoch_ms
         return now.epoch_ms - first_ms <= self._new_ms
-
-    def _compare(self, bloom_filter: bytes | None, sender_id: str, now: Now) -> None:
-        if bloom_filter is not None and self._anti_entropy.review(
-            bloom_filter, sender_id, self._participants, now.monotonic_ms
-        ):
-            self._acknowledgements.owe(now)
 
     def infer(self, send: IncomingSend, content_count: int, inferred: Sequence[str], now: Now) -> None:
         """The contents of a reconstructed send that never came count as received all the same."""

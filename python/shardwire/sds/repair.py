@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from shardwire._native import HistoryEntry
 from shardwire.config import SdsConfig
@@ -125,6 +125,7 @@ class Repair:
         "_sync_not_before_ms",
         "_upcoming",
         "answers",
+        "on_news",
         "originals",
         "own",
         "requests",
@@ -140,12 +141,15 @@ class Repair:
         # Missing for less than T_min: most of them come before anything need be computed. In order of time.
         self._upcoming: OrderedDict[str, tuple[int, HistoryEntry]] = OrderedDict()
         self._sync_not_before_ms = 0
+        # Called where something new is missing.
+        self.on_news: Callable[[int], None] = lambda _: None
         self.requests = RepairBuffer()
         self.answers = RepairBuffer()
 
     def on_missing(self, entry: HistoryEntry, monotonic_ms: int) -> None:
         """Asks for `entry` at T_req unless it comes before."""
         if self._config.enable_repair and entry.message_id not in self.requests.by_id:
+            self.on_news(monotonic_ms)
             self._upcoming.setdefault(entry.message_id, (monotonic_ms, entry))
 
     @property

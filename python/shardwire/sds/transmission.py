@@ -275,13 +275,18 @@ class Transmission:
         machine = self._machine
         acknowledgements = machine.acknowledgements
         at_ms = now.monotonic_ms
-        acknowledge = acknowledgements.due_ms is not None and acknowledgements.due_ms <= at_ms
-        periodic = machine.sync_timer.due_ms is not None and machine.sync_timer.due_ms <= at_ms
+        anti_entropy = machine.anti_entropy
+        if at_ms >= anti_entropy.sample_ms:
+            anti_entropy.sample(at_ms)
+        wish = machine.filter_wish
+        asked = wish.due_ms is not None and wish.due_ms <= at_ms and wish.take(at_ms)
+        others = (acknowledgements.due_ms, machine.sync_timer.due_ms, anti_entropy.due_ms)
+        wanted = asked or any(due_ms is not None and due_ms <= at_ms for due_ms in others)
         requests_ms = machine.repair.next_request_ms()
-        if not acknowledge and not periodic and (requests_ms is None or requests_ms > at_ms):
+        if not wanted and (requests_ms is None or requests_ms > at_ms):
             return None
         requests = machine.repair.take_requests(at_ms, self._header_budget)
-        if not (acknowledge or periodic):
+        if not wanted:
             if not requests:
                 return None
             machine.repair.on_sync_for_requests(at_ms)
@@ -290,6 +295,7 @@ class Transmission:
         if not history and not requests:
             machine.sync_timer.on_nothing_to_say(now)
             return None
+        machine.bloom.asked |= asked
         message_id = self.new_sync_id()
         payload = SdsMessage(
             sender_id=machine.sender_id,
@@ -302,7 +308,8 @@ class Transmission:
             content=b"" if self._config.wire_format == "nim" else None,
         ).encode(self._config.wire_format)
         acknowledgements.said(said, now, True)
-        machine.anti_entropy.named([entry.message_id for entry in history], at_ms)
+        anti_entropy.named([entry.message_id for entry in history], at_ms)
+        anti_entropy.put_off(at_ms)
         machine.sync_timer.on_sync_sent(now)
         return self._leave(TransmitKind.SYNC, message_id, payload, said)
 

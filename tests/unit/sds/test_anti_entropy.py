@@ -1,0 +1,250 @@
+"""How participants find out what they lack, and how few of them say so."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from sds_exchange import LOGOS, Exchange, Party, at, quiet_sync
+
+from shardwire._native import BloomFilter, HistoryEntry, SdsMessage
+from shardwire.sds import Transmit, TransmitKind
+from shardwire.sds.feedback import feedback_delay_ms
+
+SDS = replace(LOGOS.sds, bloom_filter_capacity=500)
+# The issue's bound on convergence.
+SETTLE_MS = 2 * SDS.repair_t_max_ms
+
+
+def parties(count: int, **arguments: object) -> list[Party]:
+    return [Party(f"p{number}", sds=SDS, **arguments) for number in range(count)]  # type: ignore[arg-type]
+
+
+def messages_of(transmits: list[Transmit]) -> Iterator[SdsMessage]:
+    for transmit in transmits:
+        message = SdsMessage.decode(transmit.payload)
+        assert message is not None
+        yield message
+
+
+def filters_said(group: list[Party]) -> int:
+    return sum(message.bloom_filter is not None for party in group for message in messages_of(party.transmitted))
+
+
+def filter_of(*message_ids: str) -> bytes:
+    bloom_filter = BloomFilter(500)
+    bloom_filter.insert_many(message_ids)
+    return bloom_filter.to_bytes()
+
+
+def sync_of(sender: str, number: int, bloom_filter: bytes | None, *named: str) -> bytes:
+    return SdsMessage(
+        sender_id=sender,
+        message_id=f"{sender}-sync-{number}",
+        channel_id="room",
+        lamport_timestamp=1,
+        causal_history=[HistoryEntry(name) for name in named],
+        bloom_filter=bloom_filter,
+    ).encode()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sides_of_a_healed_partition_have_everything_within_two_repair_periods(seed: int) -> None:
+    """No store, and nobody sends after the healing."""
+    group = parties(4, seed=seed)
+    exchange = Exchange(group, seed=seed)
+    for number, party in enumerate(group):
+        party.send(f"before {number}", at(0))
+    exchange.run(60_000)
+    side = {"p0": 0, "p1": 0, "p2": 1, "p3": 1}
+    exchange.lose = lambda receiver, transmit: side[receiver] != side[sender_of(transmit)]
+    for step in range(20):
+        for party in group:
+            party.send(f"{party.name} {step}", at(exchange.now_ms))
+        exchange.run(exchange.now_ms + 3_000)
+    exchange.lose = None
+    exchange.run(exchange.now_ms + SETTLE_MS)
+    assert {len(party.delivered) for party in group} == {3 + 3 * 20}
+
+
+def sender_of(transmit: Transmit) -> str:
+    """Of what is no repair answer."""
+    message = SdsMessage.decode(transmit.payload)
+    assert message is not None
+    return message.sender_id
+
+
+def test_at_rest_equal_filters_set_nothing_off() -> None:
+    group = parties(5)
+    exchange = Exchange(group)
+    for number in range(20):
+        group[number % 5].send(f"m{number}", at(0))
+    exchange.run(300_000)
+    before = sum(len(party.transmitted) for party in group)
+    exchange.run(300_000 + 1_200_000)
+    # The periodic ones are at least 30 s apart; two may fall together.
+    assert sum(len(party.transmitted) for party in group) - before <= 40 + 2
+
+
+def test_what_a_filter_lacks_is_named_at_growing_distances() -> None:
+    (alice,) = parties(1, sync=quiet_sync())
+    alice.machine.handle_message(sync_of("bob", 0, filter_of("x")), at(0))
+    send_id = alice.send("unheard by bob", at(1_000))
+    for number in range(SDS.causal_history_size + 1):
+        alice.send(f"heard by bob {number}", at(1_000))
+    held = [transmit.message_id for transmit in alice.drain(at(1_000)) if transmit.send_id != send_id]
+    named_ms = []
+    for number in range(720):
+        now = at(60_000 + 10_000 * number)
+        alice.machine.handle_message(sync_of("bob", number, filter_of("x", *held)), now)
+        for step in range(0, 5_000, 500):
+            later = at(now.monotonic_ms + step)
+            alice.machine.handle_timeout(later)
+            for message in messages_of(alice.drain(later)):
+                if message.kind == "sync" and any(entry.message_id[:32] == send_id for entry in message.causal_history):
+                    named_ms.append(later.monotonic_ms)
+    # For two hours the same filter is heard every ten seconds.
+    distances = [after - before for before, after in itertools.pairwise(named_ms)]
+    assert 5 <= len(named_ms) <= 10
+    assert distances[0] >= 30_000
+    assert all(after >= 1.7 * before for before, after in itertools.pairwise(distances))
+
+
+def test_a_filter_that_holds_more_makes_ours_heard_once_and_not_for_ever() -> None:
+    alice, bob = parties(2, sync=quiet_sync())
+    bob.send("known", at(0))
+    for transmit in bob.drain(at(0)):
+        alice.machine.handle_message(transmit.payload, at(0))
+    said_ms: list[int] = []
+    for second in range(1_800):
+        now = at(1_000 * second)
+        if second % 30 == 15:
+            # What bob's filter has too many is never named, so this difference stays.
+            alice.machine.handle_message(sync_of("bob", second, filter_of("only bob's")), now)
+        alice.machine.handle_timeout(now)
+        said_ms += [now.monotonic_ms for message in messages_of(alice.drain(now)) if message.bloom_filter is not None]
+    assert 1 <= len(said_ms) <= 5
+    assert any(15_000 < moment < 60_000 for moment in said_ms)
+
+
+def test_a_filter_that_holds_no_more_than_ours_speaks_for_us() -> None:
+    """Of many who lack the same, one says its filter."""
+    group = parties(12, sync=quiet_sync(), seed=3)
+    exchange = Exchange(group)
+    group[0].send("first", at(0))
+    exchange.run(100_000)
+    exchange.lose = lambda receiver, transmit: receiver != "p1"
+    for number in range(5):
+        group[0].send(f"lost {number}", at(exchange.now_ms))
+        exchange.run(exchange.now_ms + 5_000)
+    exchange.lose = None
+    exchange.run(200_000)
+    before = filters_said(group[2:])
+    # p1 has them, so it was acknowledged; its sync names the newest only.
+    for party in group[1:]:
+        party.machine.sync_timer.due_ms = None
+    newest = [entry.message_id for entry in group[1].machine.log.newest(1)]
+    for party in group[2:]:
+        party.machine.handle_message(sync_of("p1", 99, None, *newest), at(exchange.now_ms))
+    exchange.run(260_000)
+    assert 1 <= filters_said(group[2:]) - before <= 3
+    exchange.run(exchange.now_ms + SETTLE_MS)
+    assert {len(party.delivered) for party in group[2:]} == {6}
+
+
+# --- repair: who answers ------------------------------------------------------------------------
+
+
+def request_of(message_id: str, number: int = 0) -> bytes:
+    return SdsMessage(
+        sender_id="carol",
+        message_id=f"carol-sync-{number}",
+        channel_id="room",
+        lamport_timestamp=1,
+        causal_history=[],
+        repair_request=[HistoryEntry(message_id, None, "alice")],
+    ).encode()
+
+
+def asked_holder() -> tuple[Party, Transmit]:
+    """bob, who holds a message of alice, and is asked for it."""
+    alice, bob = parties(2, sync=quiet_sync())
+    alice.send("wanted", at(0))
+    (transmit,) = alice.drain(at(0))
+    bob.machine.handle_message(transmit.payload, at(0))
+    bob.drain(at(5_000))
+    bob.machine.handle_message(request_of(transmit.message_id), at(10_000))
+    assert bob.machine.stats()["repair_answers"] == 1
+    return bob, transmit
+
+
+def answers_by(party: Party, until_ms: int) -> int:
+    before = party.count(TransmitKind.REPAIR)
+    for moment in range(10_000, until_ms, 1_000):
+        party.machine.handle_timeout(at(moment))
+        party.drain(at(moment))
+    return party.count(TransmitKind.REPAIR) - before
+
+
+def test_an_answer_heard_from_another_cancels_ours_though_the_message_is_known() -> None:
+    bob, transmit = asked_holder()
+    bob.machine.handle_message(transmit.payload, at(10_000))
+    assert answers_by(bob, 200_000) == 0
+
+
+def test_what_a_store_gave_cancels_no_answer() -> None:
+    bob, transmit = asked_holder()
+    bob.machine.handle_message(transmit.payload, at(10_000), from_store=True)
+    assert answers_by(bob, 200_000) == 1
+
+
+def test_the_original_sender_does_not_answer_what_another_answered() -> None:
+    (alice,) = parties(1, sync=quiet_sync())
+    alice.send("wanted", at(0))
+    (transmit,) = alice.drain(at(0))
+    alice.machine.handle_transmitted(transmit.transmit_id, None, at(0))
+    alice.machine.handle_message(request_of(transmit.message_id), at(1_000))
+    alice.machine.handle_message(transmit.payload, at(1_000))
+    assert [sent.kind for sent in alice.drain(at(1_000))] == []
+
+
+def test_the_original_sender_answers_at_once() -> None:
+    (alice,) = parties(1, sync=quiet_sync())
+    alice.send("wanted", at(0))
+    (transmit,) = alice.drain(at(0))
+    alice.machine.handle_transmitted(transmit.transmit_id, None, at(0))
+    alice.machine.handle_message(request_of(transmit.message_id), at(1_000))
+    assert [(sent.kind, sent.payload) for sent in alice.drain(at(1_000))] == [(TransmitKind.REPAIR, transmit.payload)]
+
+
+# --- chorus -------------------------------------------------------------------------------------
+
+
+def test_few_of_a_large_group_acknowledge_where_one_is_enough() -> None:
+    """Delays are up to a fifth of the window in which they draw, so that a uniform draw would let seven speak."""
+    group = parties(30, sync=quiet_sync())
+    exchange = Exchange(group, delay_ms=(200, 300))
+    for party in group:
+        party.send(f"hello of {party.name}", at(0))
+    # By then everyone knows of everyone, and nothing is repeated any more.
+    exchange.run(60_000)
+    before = sum(party.count(TransmitKind.SYNC) for party in group)
+    for number in range(8):
+        group[number].send(f"again {number}", at(exchange.now_ms))
+        exchange.run(exchange.now_ms + 10_000)
+    assert (sum(party.count(TransmitKind.SYNC) for party in group) - before) / 8 <= 3.5
+
+
+def test_the_delay_of_feedback_is_uniform_for_one_and_late_for_many() -> None:
+    rng = random.Random(1)
+    alone = [feedback_delay_ms(rng, 1_000, 1) for _ in range(2_000)]
+    among_many = [feedback_delay_ms(rng, 1_000, 100) for _ in range(20_000)]
+    assert all(0 <= delay <= 1_000 for delay in alone + among_many)
+    assert 0.45 < sum(delay < 500 for delay in alone) / len(alone) < 0.55
+    # The density at the end is a hundred times that at the beginning: 1/11 of all lie in the first half.
+    assert 0.08 < sum(delay < 500 for delay in among_many) / len(among_many) < 0.1
+    first_of_hundred = [min(among_many[start : start + 100]) for start in range(0, 20_000, 100)]
+    assert sum(first_of_hundred) / len(first_of_hundred) < 400
