@@ -5,9 +5,11 @@ Each checker gives the violations it finds, as texts; an empty list means that t
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
+from shardwire.node.virtual_time import START_EPOCH_MS
 from shardwire.segmentation import segment
 from tests.simulation.participants import Participant, Received, Sent
 from tests.simulation.run import Evidence, channel_config, named_receiver
@@ -18,12 +20,18 @@ from tests.simulation.worlds import IDLE_MS, SYNC_MIN_INTERVAL_MS
 NAMED_MAX = 5
 # Two participants whose timers fire within one network delay both send.
 IDLE_SLACK = 2
+# Senders' clocks may be that far off before a query by time misses what they sent.
+STORE_MARGIN_MS = 30_000
 # A new member resends as long as an honest sender does for what came before it; what it still lacks then is lost.
 NEWCOMER_MS = 30_000
 
 
 def check_converged(evidence: Evidence) -> list[str]:
-    """Everyone holds every message: those whose `send` returned, and those that anybody was handed."""
+    """Everyone holds every message: those whose `send` returned, and those that anybody was handed.
+
+    What was sent before a participant's time it must have where the store can give it, if need be after it gave up
+    waiting for what that follows.
+    """
     handed = {
         (entry.sender_id, entry.payload)
         for participant in evidence.participants
@@ -34,18 +42,20 @@ def check_converged(evidence: Evidence) -> list[str]:
     newness = _newness(evidence)
     violations = []
     for participant in evidence.participants:
-        has = {(entry.sender_id, entry.payload) for entry in participant.received if entry.at_ms <= evidence.settled_ms}
+        has: dict[tuple[str, bytes], int] = {}
+        for entry in participant.received:
+            has.setdefault((entry.sender_id, entry.payload), entry.at_ms)
         first_ms, named_while_new = newness[participant.name]
         missing = []
         for sent in _all_sent(evidence):
             key = (_sender_name(evidence, sent), sent.payload)
-            if sent.plan.ephemeral or key[0] == participant.name or key in has:
+            if sent.plan.ephemeral or key[0] == participant.name or has.get(key, math.inf) <= evidence.settled_ms:
                 continue
             if sent.request_id is None and key not in handed:
                 continue
             # History from before a participant's first receipt counts as lost to it where no store has it.
             before = sent.at_ms < first_ms or sent.request_id in named_while_new
-            if before and sent.request_id not in stored:
+            if before and (key in has or sent.request_id not in stored):
                 continue
             missing.append(_describe(sent))
         crashes = sum(crash.participant == participant.index for crash in evidence.world.crashes)
@@ -256,11 +266,17 @@ def _describe(sent: Sent) -> str:
 
 
 def _whole_in_store(evidence: Evidence) -> set[str]:
-    """Request ids of messages of which the store holds enough segments."""
+    """Request ids of messages of which the store holds enough segments, at the times when they were sent.
+
+    Without a hint a store is asked by time; what a sender's clock dated hours away is not found so.
+    """
     assert evidence.network.store is not None
     held: dict[str, set[str]] = defaultdict(set)
     for stored in evidence.network.store:
         assert stored.envelope is not None
+        began_ms = stored.timestamp_ns // 1_000_000 - START_EPOCH_MS
+        if not -STORE_MARGIN_MS <= began_ms <= evidence.world.calm_at_ms + STORE_MARGIN_MS:
+            continue
         message = read_payload(evidence, stored.envelope.payload)
         send_id = None if message is None else send_of(message.message_id)
         if message is not None and send_id is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shardwire.channel.records import PAYLOAD
 from shardwire.persistence import Changes, ChannelState, MemoryPersistence
 
 
@@ -11,6 +12,8 @@ class Disk:
     def __init__(self) -> None:
         self.content = MemoryPersistence()
         self.commits = 0
+        # Messages that were once written whole.
+        self.payloads: set[bytes] = set()
 
     def mount(self) -> MountedDisk:
         return MountedDisk(self)
@@ -34,6 +37,9 @@ class MountedDisk:
         if self._powered:
             self._disk.content.commit(channel_id, changes)
             self._disk.commits += 1
+            self._disk.payloads.update(
+                value for (kind, _), value in changes.records.items() if kind == PAYLOAD and value is not None
+            )
 
     def close(self) -> None:
         pass

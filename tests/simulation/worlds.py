@@ -147,6 +147,8 @@ class World:
     callback_ms: tuple[int, ...] = ()
     hostile_at_ms: tuple[int, ...] = ()
 
+    preset: str = "logos"
+
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(f"p{index:02}" for index in range(self.participants))
