@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.__main__ import judge, judge_many, print_totals
 from tests.simulation.checkers import check
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.run import run_world
+from tests.simulation.runner import judge, judge_many, totals
 from tests.simulation.worlds import make_world
 
 # More of them run with `python -m tests.simulation`.
@@ -40,7 +40,7 @@ def _quiet_channels() -> Iterator[None]:
 @pytest.mark.timeout(600)
 def test_the_invariants_hold_in_every_world() -> None:
     verdicts = list(judge_many(range(WORLDS), os.cpu_count() or 1))
-    print_totals(verdicts, sum(verdict.seconds for verdict in verdicts))
+    print("\n".join(totals(verdicts)))
     assert {verdict.seed: verdict.violations for verdict in verdicts if verdict.violations} == {}
 
 
