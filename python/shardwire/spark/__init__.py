@@ -9,6 +9,7 @@ from shardwire.spark.report import ChannelReport, channel_report
 from shardwire.spark.segments import segment_messages, with_keccak256
 from shardwire.spark.session import job_session, local_cluster_session
 from shardwire.spark.sql import register
+from shardwire.spark.stream import reconstruct_stream
 from shardwire.spark.unwrap import Decrypt, decrypt
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "pandas_functions",
     "reconstruct",
     "reconstruct_archive",
+    "reconstruct_stream",
     "register",
     "segment_messages",
     "with_keccak256",

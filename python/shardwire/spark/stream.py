@@ -1,0 +1,121 @@
+"""Messages from a stream of segments: Structured Streaming with the state of unfinished messages in RocksDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from shardwire.config import SegmentationConfig
+from shardwire.errors import ConfigError
+from shardwire.spark.reconstruct import (
+    HASH,
+    SEGMENT_COLUMNS,
+    SEND_ID,
+    check_columns,
+    keyed_segments,
+    message_schema,
+    nanoseconds_column,
+    unwrapped_segments,
+)
+from shardwire.spark.stream_state import EVENT_TIME, StreamReconstruction
+from shardwire.spark.unwrap import UnwrapStep, check_steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_STATE_STORE_CONF = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def reconstruct_stream(
+    df: DataFrame,
+    config: SegmentationConfig | None = None,
+    *,
+    payload: str = "payload",
+    by: Sequence[str] = (),
+    key: str | None = None,
+    include_payload: bool = True,
+    unwrap: Sequence[UnwrapStep] = (),
+    timestamp: str | None = None,
+    sender: str | None = None,
+    watermark_delay_ms: int = 60_000,
+    remember_ms: int = 3_600_000,
+) -> DataFrame:
+    """Reconstructs messages from a streaming DataFrame of segments or of the wire messages around them. Lazy.
+
+    The columns are those of `reconstruct`. A message has its row in the micro-batch that brings its last needed
+    segment; one that stays short of segments has its row, "incomplete" or "invalid", once the watermark is
+    `config.limits.timeout_ms` past its last new segment. Messages that cannot be read are counted in one row (per `by`)
+    a micro-batch. Written through a sink that commits by batch (Parquet, Delta), every row comes out once, also after
+    the driver was killed: state, timers and offsets come back from the checkpoint.
+
+    Time is event time: the watermark follows the column `timestamp` of the rows, never what messages claim, and no row
+    counts as later than its micro-batch. A row that arrives behind the watermark is used like any other.
+
+    State is bounded by message and by time. One message holds at most `limits.buffered_bytes_per_sender_max` bytes and
+    `limits.candidates_per_slot_max` rivals a place; what is beyond is counted and let go. An unfinished message is held
+    for `limits.timeout_ms` and a finished one is remembered, without its bytes, for `remember_ms`; each new segment,
+    respectively each repeat, begins that time anew. A repeat after it opens the message again.
+
+    Sets the session's state store to RocksDB, which the operator needs.
+
+    Args:
+        df: A streaming DataFrame, one wire message a row: Parquet files, Kafka (`payload="value"`), `waku-store`.
+        config: As in `reconstruct`, like the arguments after it.
+        timestamp: A column of nanoseconds (bigint) or a timestamp column with the time of arrival. None: `timestamp`
+            where there is one, otherwise the time of the micro-batch. A null counts as the latter too.
+        watermark_delay_ms: How far the watermark stays behind the latest time seen.
+        remember_ms: How long the repeats of a finished message are dropped.
+
+    Returns:
+        A streaming DataFrame for output mode "append", a row a message.
+
+    Raises:
+        ConfigError: As `reconstruct` raises it; `df` is not streaming; a time below 0; the library protobuf is missing.
+    """
+    config = config or SegmentationConfig()
+    _require_protobuf()
+    if not df.isStreaming:
+        raise ConfigError("df is not streaming: read it with spark.readStream, or use reconstruct")
+    for name, value in (("watermark_delay_ms", watermark_delay_ms), ("remember_ms", remember_ms)):
+        if not 0 <= value < 1 << 53:
+            raise ConfigError(f"{name} is {value}: it must be from 0 to {(1 << 53) - 1}")
+    steps = check_steps(unwrap)
+    by = check_columns(df, by)
+    if key is not None and steps:
+        raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
+    if EVENT_TIME in by:
+        raise ConfigError(f"by names the column {EVENT_TIME!r}, which the result needs: rename it before")
+    timed = df.withColumn(EVENT_TIME, _event_time(df, timestamp)).withWatermark(
+        EVENT_TIME, f"{watermark_delay_ms} milliseconds"
+    )
+    carried = [*by, EVENT_TIME]
+    if key is not None:
+        segments = keyed_segments(timed, key, payload, carried, timestamp, sender)
+    else:
+        segments = unwrapped_segments(timed, config, payload, carried, steps, timestamp, sender)
+    df.sparkSession.conf.set(_STATE_STORE_CONF, _ROCKSDB)
+    # Without its mark the column drives the watermark, but Spark drops no row for being behind it.
+    arrivals = segments.select(*by, *SEGMENT_COLUMNS, F.unix_millis(F.col(EVENT_TIME)).alias(EVENT_TIME, metadata={}))
+    return arrivals.groupBy(*by, HASH, SEND_ID).transformWithState(
+        statefulProcessor=StreamReconstruction(config, tuple(by), include_payload, remember_ms),
+        outputStructType=message_schema(segments, by),
+        outputMode="append",
+        timeMode="EventTime",
+    )
+
+
+def _event_time(df: DataFrame, timestamp: str | None) -> Column:
+    """When a row arrived, at the latest now: a time from the future would end every message at once."""
+    now = F.current_timestamp()
+    arrived = F.timestamp_micros(F.floor(nanoseconds_column(df, timestamp) / 1000))
+    return F.coalesce(F.least(arrived, now), now)
+
+
+def _require_protobuf() -> None:
+    try:
+        import google.protobuf  # noqa: F401
+    except ImportError:
+        raise ConfigError("reconstruct_stream needs the library 'protobuf': pip install 'shardwire[spark]'") from None

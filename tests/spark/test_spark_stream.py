@@ -1,0 +1,184 @@
+"""`reconstruct_stream` on a cluster: what `reconstruct` finds, once, also after the driver was killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from spark.killed_driver import start
+from spark.rows import CONFIG, payload_of, reassembled, without
+
+from shardwire import ConfigError, _native
+from shardwire.encryption import ChaCha20Poly1305Encryption
+from shardwire.segmentation import segment
+from shardwire.spark import decrypt, reconstruct, reconstruct_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SECOND = 1_000_000_000
+START = 1_700_000_000 * SECOND
+
+
+def write(path: Path, columns: dict[str, Any], number: int) -> None:
+    """One file of a source directory; the source takes files by their times, whatever the clock's resolution."""
+    part = path / f"{number:03}.parquet"
+    pq.write_table(pa.table(columns), part)
+    os.utime(part, (1_000_000 + number, 1_000_000 + number))
+
+
+def run(messages: DataFrame, directory: Path) -> None:
+    """Runs a query until all that there is was read."""
+    query = (
+        messages.writeStream.option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(directory / "out"), format="parquet", outputMode="append")
+    )
+    query.awaitTermination()
+
+
+def test_equals_the_plain_reassembler_and_reconstruct(spark: SparkSession, tmp_path: Path) -> None:
+    chance = random.Random(1)
+    rows: list[tuple[int, bytes | None]] = []
+    for number in range(30):
+        parts = segment(payload_of(1_000 + number, chance.choice([640, 5_000, 9_000])), CONFIG)
+        lost = chance.sample(range(len(parts)), len(parts) * (3 if number % 4 == 0 else 1) // 4)
+        rows += [(START + number * SECOND + place, part) for place, part in enumerate(without(parts, lost))]
+    rows += [(START, chance.randbytes(200)) for _ in range(5)] + [(START, None)]
+    chance.shuffle(rows)
+    wanted = reassembled([part for _, part in rows if part is not None], CONFIG)
+    # Ten minutes later all that is short of segments expires.
+    rows.append((START + 600 * SECOND, segment(b"last", CONFIG)[0]))
+    (tmp_path / "in").mkdir()
+    half = -(-len(rows) // 2)
+    for number in range(2):
+        times, parts_of = zip(*rows[number * half : (number + 1) * half], strict=True)
+        write(tmp_path / "in", {"timestamp": times, "payload": pa.array(parts_of, pa.binary())}, number)
+    schema = "timestamp bigint, payload binary"
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    run(reconstruct_stream(stream, CONFIG), tmp_path)
+
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    plain = reconstruct(spark.read.parquet(str(tmp_path / "in")), CONFIG).collect()
+    by_hash = {row["entire_message_hash"]: row for row in found if row["entire_message_hash"] is not None}
+    assert len(by_hash) == sum(row["entire_message_hash"] is not None for row in found)
+    assert {key: row["payload"] for key, row in by_hash.items() if row["payload"] is not None} == {
+        **wanted,
+        next(row["entire_message_hash"] for row in plain if row["payload"] == b"last"): b"last",
+    }
+    short = {row["entire_message_hash"]: row for row in plain if row["status"] == "incomplete"}
+    assert len(short) >= 5
+    for key, row in short.items():
+        # Nothing comes after these that could differ: the rows are equal in every column.
+        assert by_hash[key] == row
+    unread = [row for row in found if row["entire_message_hash"] is None]
+    assert sum(row["segments_received"] for row in unread) == 5
+
+
+def test_every_message_comes_out_once_though_the_driver_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    chance = random.Random(2)
+    payloads = [payload_of(2_000 + number, 5_000) for number in range(60)]
+    parts = [part for payload in payloads for part in without(segment(payload, CONFIG), [chance.randrange(12)])]
+    # The messages lie over all files, and each comes again in part.
+    chance.shuffle(parts)
+    parts += chance.sample(parts, len(parts) // 3)
+    (tmp_path / "in").mkdir()
+    per_file = -(-len(parts) // 6)
+    arrival = datetime.fromtimestamp(1_700_000_000, UTC)
+    for number in range(6):
+        values = parts[number * per_file : (number + 1) * per_file]
+        columns = {
+            "key": pa.nulls(len(values), pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "topic": ["segments"] * len(values),
+            "partition": pa.array([0] * len(values), pa.int32()),
+            "offset": pa.array(range(number * per_file, number * per_file + len(values)), pa.int64()),
+            "timestamp": pa.array([arrival + timedelta(seconds=number)] * len(values), pa.timestamp("us", "UTC")),
+        }
+        write(tmp_path / "in", columns, number)
+
+    assert kill_mid_batch(tmp_path) < 6
+    start(spark, tmp_path).awaitTermination()
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert Counter(bytes(row["payload"]) for row in found) == Counter(payloads)
+    assert {row["topic"] for row in found} == {"segments"}
+
+
+def kill_mid_batch(directory: Path) -> int:
+    """Starts the driver, kills it and its Java while a micro-batch is under way; returns that one's number."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    script = Path(__file__).parent / "killed_driver.py"
+    with (directory / "driver.log").open("wb") as log:
+        driver = subprocess.Popen(
+            [sys.executable, str(script), str(directory)],
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        while True:
+            assert driver.poll() is None, (directory / "driver.log").read_text()
+            for number in range(2, 6):
+                planned = directory / "checkpoint" / "offsets" / str(number)
+                if planned.exists() and not (directory / "checkpoint" / "commits" / str(number)).exists():
+                    # Half way through, as far as that can be hit.
+                    time.sleep(0.2)
+                    return number
+            time.sleep(0.005)
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+
+
+def test_unwraps_encryption_and_sds_and_tells_sends_apart(spark: SparkSession, tmp_path: Path) -> None:
+    encryption = ChaCha20Poly1305Encryption([bytes(range(32))])
+    encryption.write_key_file(tmp_path / "channel.key")
+    payload = payload_of(3, 5_000)
+    rows = []
+    for sender, send in (("alice", "a" * 32), ("bob", "b" * 32)):
+        for place, part in enumerate(segment(payload, CONFIG)[3:]):
+            message = _native.SdsMessage(
+                sender_id=sender, message_id=f"{send}.{place}", channel_id="room", lamport_timestamp=1, content=part
+            )
+            rows.append(encryption.bind("room").encrypt(message.encode()))
+    rows.append(b"hostile")
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in", {"payload": pa.array(rows, pa.binary())}, 0)
+    stream = spark.readStream.schema("payload binary").parquet(str(tmp_path / "in"))
+    step = decrypt(key_file=tmp_path / "channel.key", channel_id="room")
+    run(reconstruct_stream(stream, CONFIG, unwrap=[step, "sds"], include_payload=False), tmp_path)
+    found = {row["send_id"]: row for row in spark.read.parquet(str(tmp_path / "out")).collect()}
+    assert set(found) == {"a" * 32, "b" * 32, None}
+    for send, sender in (("a" * 32, "alice"), ("b" * 32, "bob")):
+        row = found[send]
+        assert (row["status"], row["senders"], row["payload_length"]) == ("recovered", [sender], 5_000)
+        assert row["payload"] is None
+    assert (found[None]["status"], found[None]["segments_received"]) == ("invalid", 1)
+
+
+def test_wrong_arguments_are_refused_at_once(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr("timestamp", "cast('x' as binary) payload")
+    for match, arguments in {
+        "watermark_delay_ms is -1": {"watermark_delay_ms": -1},
+        "remember_ms is -1": {"remember_ms": -1},
+        "payload names the column 'nothing'": {"payload": "nothing"},
+        "a key needs bare segments": {"key": "payload", "unwrap": ["sds"]},
+    }.items():
+        with pytest.raises(ConfigError, match=match):
+            reconstruct_stream(stream, CONFIG, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="use reconstruct"):
+        reconstruct_stream(spark.createDataFrame([(b"",)], "payload binary"), CONFIG)

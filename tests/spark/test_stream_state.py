@@ -1,0 +1,234 @@
+"""The processor of a stream by itself: what it keeps of a message, for how long, and the row that it gives."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
+from pyspark.sql.types import Row, StructType
+from spark.rows import CONFIG, payload_of, without
+
+from shardwire import ReassemblyLimits, SegmentationConfig, keccak256
+from shardwire.segmentation import segment
+from shardwire.spark.stream_state import StreamReconstruction
+
+PAYLOAD = payload_of(1, 5_000)
+PARTS = segment(PAYLOAD, CONFIG)
+REMEMBER_MS = 1_000_000
+
+
+class Store:
+    """Stands for the state store of one message: what is written is what Spark would write."""
+
+    def __init__(self, schema: StructType) -> None:
+        self.schema = schema
+        self.values: list[bytes] = []
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.values = [pickle.dumps(self.schema.toInternal(value))]
+
+    def appendList(self, values: Sequence[tuple[Any, ...]]) -> None:
+        self.values += [pickle.dumps(self.schema.toInternal(value)) for value in values]
+
+    def clear(self) -> None:
+        self.values = []
+
+
+class ValueStore(Store):
+    def get(self) -> tuple[Any, ...] | None:
+        return pickle.loads(self.values[0]) if self.values else None
+
+
+class ListStore(Store):
+    def get(self) -> Iterator[tuple[Any, ...]]:
+        return iter([pickle.loads(value) for value in self.values])
+
+
+class Stream:
+    """Feeds one message's processor as Spark does."""
+
+    def __init__(self, config: SegmentationConfig = CONFIG, digest: bytes | None = keccak256(PAYLOAD)) -> None:
+        self.timers: set[int] = set()
+        self.watermark = 0
+        self.key = ("topic", digest, None)
+        self.processor = StreamReconstruction(config, ("topic",), True, REMEMBER_MS)
+        self.processor.init(self)  # type: ignore[arg-type]
+
+    def getValueState(self, _: str, schema: StructType) -> ValueStore:
+        self.known = ValueStore(schema)
+        return self.known
+
+    def getListState(self, _: str, schema: StructType) -> ListStore:
+        self.segments = ListStore(schema)
+        return self.segments
+
+    def registerTimer(self, at: int) -> None:
+        self.timers.add(at)
+
+    def batch(self, parts: Sequence[bytes | None], at: int = 1_000, error: str | None = None) -> list[Row]:
+        rows = [
+            {
+                "shardwire_payload": part,
+                "shardwire_timestamp": at * 1_000_000,
+                "shardwire_sender": "alice",
+                "shardwire_error": error,
+                "shardwire_event_time": at,
+            }
+            for part in parts
+        ]
+        return list(self.processor.handleInputRows(self.key, iter(rows), TimerValues(-1, self.watermark)))
+
+    def advance(self, watermark: int) -> list[Row]:
+        """Moves the watermark and fires what is due."""
+        self.watermark = watermark
+        rows = []
+        for at in sorted(self.timers):
+            if at <= watermark:
+                rows += list(
+                    self.processor.handleExpiredTimer(self.key, TimerValues(-1, watermark), ExpiredTimerInfo(at))
+                )
+                self.timers.discard(at)
+        return rows
+
+
+def test_a_message_in_one_micro_batch_leaves_no_bytes_behind() -> None:
+    stream = Stream()
+    [row] = stream.batch(PARTS)
+    assert (row["topic"], row["payload"], row["status"]) == ("topic", PAYLOAD, "complete")
+    assert (row["first_timestamp"], row["senders"]) == (1_000_000_000, ["alice"])
+    assert stream.segments.values == []
+    assert len(stream.known.values[0]) < 500
+
+
+def test_a_message_over_many_micro_batches_and_its_repeats() -> None:
+    stream = Stream()
+    kept = without(PARTS, (1, 4))
+    for at, part in enumerate(kept[:7]):
+        assert stream.batch([part], at) == []
+    # Eight data segments and four parity ones: the eighth place makes it whole.
+    [row] = stream.batch([kept[0], kept[7]], 50)
+    assert (row["status"], row["payload"], row["data_segments_recovered"]) == ("recovered", PAYLOAD, 2)
+    assert (row["duplicates"], row["segments_received"], row["copies"]) == (1, 8, 1)
+    assert (row["first_timestamp"], row["last_timestamp"]) == (0, 50_000_000)
+    assert stream.batch(PARTS, 60) == []
+    assert stream.segments.values == []
+
+
+def test_a_finished_message_is_forgotten_after_its_last_repeat() -> None:
+    stream = Stream()
+    stream.batch(PARTS, 1_000)
+    stream.batch(PARTS[:1], 500_000)
+    assert stream.advance(1_000 + REMEMBER_MS) == []
+    assert stream.batch(PARTS, 500_001) == []
+    assert stream.advance(500_001 + REMEMBER_MS) == []
+    assert stream.known.values == []
+    assert not stream.timers
+    assert [row["status"] for row in stream.batch(PARTS, 2_000_000)] == ["complete"]
+
+
+def test_an_unfinished_message_expires_by_its_last_new_segment() -> None:
+    stream = Stream()
+    timeout_ms = CONFIG.limits.timeout_ms
+    stream.batch(PARTS[:3], 1_000)
+    stream.batch(PARTS[3:5], 200_000)
+    # A repeat is nothing new.
+    stream.batch(PARTS[:1], 250_000)
+    assert stream.advance(200_000 + timeout_ms - 1) == []
+    [row] = stream.advance(200_000 + timeout_ms)
+    assert (row["status"], row["segments_received"], row["duplicates"]) == ("incomplete", 5, 1)
+    assert (row["entire_message_hash"], row["payload"]) == (keccak256(PAYLOAD), None)
+    assert stream.known.values == stream.segments.values == []
+    assert not stream.timers
+
+
+def test_a_segment_behind_the_watermark_is_used() -> None:
+    stream = Stream()
+    stream.batch(PARTS[:7], 1_000_000)
+    stream.watermark = 1_200_000
+    [row] = stream.batch(PARTS[7:8], 5)
+    assert row["payload"] == PAYLOAD
+
+
+def test_one_that_begins_behind_the_watermark_waits_for_the_next_advance() -> None:
+    stream = Stream()
+    stream.watermark = 10_000_000
+    assert stream.batch(PARTS[:2], 5) == []
+    assert all(at > stream.watermark for at in stream.timers)
+    assert [row["status"] for row in stream.advance(20_000_000)] == ["incomplete"]
+
+
+def forged(part: bytes, number: int) -> bytes:
+    """A segment for the same place with other bytes."""
+    return part[:300] + number.to_bytes(4, "big") + part[304:]
+
+
+def test_rivals_are_bounded_and_the_message_is_found_among_them() -> None:
+    stream = Stream()
+    limits = CONFIG.limits
+    flood = [forged(PARTS[2], number) for number in range(200)]
+    assert stream.batch([PARTS[2], *flood]) == []
+    assert len(stream.segments.values) == limits.candidates_per_slot_max
+    found = stream.batch([part for part in PARTS if part != PARTS[2]])
+    assert [(row["payload"], row["conflicts"]) for row in found] == [(PAYLOAD, 200)]
+
+
+def test_one_message_holds_no_more_bytes_than_it_may() -> None:
+    config = SegmentationConfig(
+        segment_size_bytes=640,
+        enable_reed_solomon=True,
+        parity_rate=0.5,
+        limits=ReassemblyLimits(buffered_bytes_per_sender_max=4_000),
+    )
+    stream = Stream(config)
+    for number in range(100):
+        assert stream.batch([forged(part, number) for part in PARTS[:7]]) == []
+    assert sum(len(pickle.loads(value)[0]) for value in stream.segments.values) <= 4_000
+    [row] = stream.advance(10**9)
+    assert (row["status"], row["payload"]) == ("incomplete", None)
+
+
+def test_forged_segments_alone_end_as_invalid() -> None:
+    stream = Stream()
+    for number in range(3):
+        assert stream.batch([forged(part, number) for part in PARTS]) == []
+    [row] = stream.advance(10**9)
+    assert (row["status"], row["payload"]) == ("invalid", None)
+    assert row["conflicts"] == 2 * len(PARTS)
+
+
+def test_what_is_no_segment_of_the_message_is_told() -> None:
+    stream = Stream()
+    other = segment(payload_of(2, 5_000), CONFIG)[0]
+    assert stream.batch([b"noise", other]) == []
+    [row] = stream.advance(10**9)
+    assert (row["status"], row["segments_received"]) == ("invalid", 0)
+    assert row["error"]
+
+
+def test_unreadable_rows_are_counted_and_not_kept() -> None:
+    stream = Stream(digest=None)
+    [row] = stream.batch([None] * 5_000, error="no segment: of any kind")
+    assert (row["status"], row["segments_received"], row["error"]) == ("invalid", 5_000, "no segment: of any kind")
+    assert row["entire_message_hash"] is None
+    assert not stream.timers
+    assert stream.known.values == []
+
+
+@pytest.mark.parametrize("wire_format", ["draft", "lip243"])
+def test_other_wires(wire_format: Any) -> None:
+    config = SegmentationConfig(
+        segment_size_bytes=640, enable_reed_solomon=True, parity_rate=0.5, wire_format=wire_format
+    )
+    parts = without(segment(PAYLOAD, config), (0, 3))
+    stream = Stream(config)
+    rows = [row for part in parts for row in stream.batch([part])]
+    assert [(row["status"], row["payload"]) for row in rows] == [("recovered", PAYLOAD)]
+
+
+def test_a_message_that_went_whole_under_draft() -> None:
+    config = SegmentationConfig(segment_size_bytes=640, wire_format="draft")
+    stream = Stream(config, digest=keccak256(b"small"))
+    assert [row["payload"] for row in stream.batch([b"small", b"small"])] == [b"small"]
