@@ -1,6 +1,6 @@
 """The Spark data source `waku-store`: the messages of a store node as a DataFrame, read by the executors.
 
-spark.read.format("waku-store").option("url", "http://127.0.0.1:8645").load()
+spark.read.format("waku-store").option("url", "http://127.0.0.1:8645").load(), or spark.readStream for a stream.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     EqualTo,
     Filter,
     GreaterThan,
@@ -46,6 +47,8 @@ _OPTIONS = (
     "numShards",
     "timeoutMs",
     "retriesMax",
+    "delayMs",
+    "batchMs",
 )
 
 
@@ -55,6 +58,11 @@ class WakuStoreDataSource(DataSource):
     Options: url (required), dialect, peerAddr, pubsubTopic, contentTopics (separated by commas), startTime and endTime
     (ns, inclusive), partitions (time ranges that tasks read side by side; needs both times), pageSize, clusterId,
     numShards, timeoutMs, retriesMax. Filters on content_topic and timestamp narrow what is asked of the store.
+
+    As a stream it reads on from startTime (without it from the oldest message that the store holds) to endTime, or for
+    ever. Further options: delayMs, how far it stays behind the clock, since a store takes a while to hold what was sent
+    (10,000); batchMs, the longest span of time of a micro-batch (without it everything that there is). What reaches the
+    store with a time that the stream has passed is not read. Spark pushes no filters into streams: use the options.
     """
 
     @classmethod
@@ -66,6 +74,12 @@ class WakuStoreDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return WakuStoreReader(dict(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        # Here, because it builds on this module.
+        from shardwire.spark.store_stream import WakuStoreStreamReader
+
+        return WakuStoreStreamReader(dict(self.options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,50 +98,58 @@ class StorePartition(InputPartition):
         self.value = value
 
 
-class WakuStoreReader(DataSourceReader):
-    """Plans ranges on the driver and reads pages on the executors."""
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """The options of a read, checked."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    endpoint: StoreEndpoint
+    range: StoreRange
+    partitions: int
+    page_size: int
+    delay_ms: int
+    batch_ms: int | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> StoreOptions:
+        """The options by their names in any case.
+
+        Raises:
+            ConfigError: An unknown option, a missing url, or a value out of its limits.
+        """
         given = {name.lower(): value for name, value in options.items()}
         unknown = sorted(set(given) - {name.lower() for name in _OPTIONS})
         if unknown:
             raise ConfigError(f"{SOURCE_NAME} has no option {unknown[0]!r}: it has {', '.join(_OPTIONS)}")
         if "url" not in given:
             raise ConfigError(f"{SOURCE_NAME} needs the option 'url': the address of a node's REST interface")
-        self._endpoint = StoreEndpoint(
+        endpoint = StoreEndpoint(
             url=given["url"],
             dialect=cast(StoreDialect, given.get("dialect", "auto")),
             peer_addr=given.get("peeraddr"),
             pubsub_topic=given.get("pubsubtopic"),
             cluster_id=_integer(given, "clusterId", 1),
-            num_shards_in_cluster=_integer(given, "numShards", 8),
+            num_shards_in_cluster=_integer(given, "numShards", 8, minimum=1),
             timeout_ms=_integer(given, "timeoutMs", 30_000),
             retries_max=_integer(given, "retriesMax", 5),
         )
         topics = tuple(topic.strip() for topic in given.get("contenttopics", "").split(",") if topic.strip())
-        start = _integer(given, "startTime", None)
-        end = _integer(given, "endTime", None)
-        self._range = StoreRange(topics, start, end)
-        self._partitions = _integer(given, "partitions", 1)
-        self._page_size = _integer(given, "pageSize", PAGE_SIZE_MAX)
-        if self._partitions < 1:
-            raise ConfigError(f"{SOURCE_NAME}: partitions is {self._partitions}: it must be at least 1")
+        return cls(
+            endpoint=endpoint,
+            range=StoreRange(topics, _integer(given, "startTime", None), _integer(given, "endTime", None)),
+            partitions=_integer(given, "partitions", 1, minimum=1),
+            page_size=_integer(given, "pageSize", PAGE_SIZE_MAX, minimum=1, maximum=PAGE_SIZE_MAX),
+            delay_ms=_integer(given, "delayMs", 10_000, minimum=0),
+            batch_ms=_integer(given, "batchMs", None, minimum=1),
+        )
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrows the query; Spark evaluates every filter again, so a store that answers too much does no harm."""
-        for given in filters:
-            self._range = _narrowed(self._range, given)
-            yield given
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """A partition a range of time and, where the store answers by shard, a topic."""
-        topics = self._range.content_topics
-        # go-waku takes topics of one shard in a query, nwaku any; a topic a task suits both.
+    def plan(self, asked: StoreRange) -> list[InputPartition]:
+        """A partition a range of time and topic: go-waku takes topics of one shard in a query, one topic suits all."""
+        topics = asked.content_topics
         groups = [(topic,) for topic in topics] if len(topics) > 1 else [topics]
         return [
             StorePartition(replace(span, content_topics=group))
             for group in groups
-            for span in split_times(self._range, self._partitions)
+            for span in split_times(asked, self.partitions)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -137,10 +159,32 @@ class WakuStoreReader(DataSourceReader):
             content_topics=asked.content_topics,
             start_time_ns=asked.start_time_ns,
             end_time_ns=asked.end_time_ns,
-            page_size=self._page_size,
+            page_size=self.page_size,
         )
-        with StoreClient(self._endpoint) as client:
+        with StoreClient(self.endpoint) as client:
             yield from map(batch_of_page, client.pages(query))
+
+
+class WakuStoreReader(DataSourceReader):
+    """Plans ranges on the driver and reads pages on the executors."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = StoreOptions.of(options)
+        self._range = self._options.range
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Narrows the query; Spark evaluates every filter again, so a store that answers too much does no harm."""
+        for given in filters:
+            self._range = _narrowed(self._range, given)
+            yield given
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """A partition a range of time and topic."""
+        return self._options.plan(self._range)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The pages of one range, a batch a page."""
+        return self._options.read(partition)
 
 
 def split_times(whole: StoreRange, count: int) -> list[StoreRange]:
@@ -188,11 +232,18 @@ def _narrowed(whole: StoreRange, given: Filter) -> StoreRange:
     return whole
 
 
-def _integer(options: Mapping[str, str], name: str, default: Any) -> Any:
+def _integer(
+    options: Mapping[str, str], name: str, default: Any, *, minimum: int | None = None, maximum: int | None = None
+) -> Any:
     text = options.get(name.lower())
     if text is None:
         return default
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
         raise ConfigError(f"{SOURCE_NAME}: {name} is {text!r}: it must be an integer") from None
+    if minimum is not None and value < minimum:
+        raise ConfigError(f"{SOURCE_NAME}: {name} is {value}: it must be at least {minimum}")
+    if maximum is not None and value > maximum:
+        raise ConfigError(f"{SOURCE_NAME}: {name} is {value}: it must be at most {maximum}")
+    return value
