@@ -11,10 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from shardwire.errors import ConfigError
-from shardwire.spark import channel_report, decrypt, job_session
-from shardwire.spark.job import Progress, print_table, run_job
-from shardwire.spark.unwrap import UnwrapStep
+from shardwire.spark import channel_report, job_session
+from shardwire.spark.job import Progress, add_unwrap_arguments, print_table, run_job, unwrap_steps_of
 
 ANSWERS = ("traffic", "overhead", "gaps", "acknowledgements", "unread")
 
@@ -25,26 +23,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("input", help="Parquet files or directory")
     parser.add_argument("output", help=f"directory that gets {', '.join(ANSWERS)}, each as Parquet")
     parser.add_argument("--payload", default="payload", metavar="COLUMN", help="the messages (default: %(default)s)")
-    parser.add_argument("--unwrap", nargs="*", default=[], choices=("waku", "decrypt"), help="what is around SDS")
-    parser.add_argument("--key-file", metavar="PATH", help="decrypt: the key file, at this path on every executor")
-    parser.add_argument("--key-env", metavar="NAME", help="decrypt: an environment variable of the executors")
-    parser.add_argument("--channel-id", metavar="ID", help="decrypt: the channel that the messages belong to")
     parser.add_argument("--sds", choices=("spec", "nim"), default="spec", help="the SDS wire (default: %(default)s)")
     parser.add_argument("--interval-ms", type=int, default=60_000, help="width of an interval (default: %(default)s)")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw traffic and latency into a picture")
     parser.add_argument("--overwrite", action="store_true", help="replace the output")
+    add_unwrap_arguments(parser, ("waku", "decrypt"))
     options = parser.parse_args(arguments)
     return run_job(lambda: report(options))
 
 
 def report(options: argparse.Namespace) -> int:
     """Runs the job; returns the exit code."""
-    steps: list[UnwrapStep] = []
-    for name in options.unwrap:
-        if name == "decrypt" and (options.key_file is None) == (options.key_env is None):
-            raise ConfigError("--unwrap decrypt needs either --key-file or --key-env: give one of them")
-        key = {"key_file": options.key_file, "key_env": options.key_env}
-        steps.append("waku" if name == "waku" else decrypt(**key, channel_id=options.channel_id))
+    steps = unwrap_steps_of(options)
     spark = job_session("shardwire channel_report")
     with Progress(spark):
         found = channel_report(

@@ -11,10 +11,16 @@ import sys
 from pyspark.sql import functions as F
 
 from shardwire.config import SegmentationConfig
-from shardwire.errors import ConfigError
-from shardwire.spark import decrypt, job_session, reconstruct
-from shardwire.spark.job import Progress, add_config_arguments, config_of, print_table, run_job
-from shardwire.spark.unwrap import UnwrapStep
+from shardwire.spark import job_session, reconstruct
+from shardwire.spark.job import (
+    Progress,
+    add_config_arguments,
+    add_unwrap_arguments,
+    config_of,
+    print_table,
+    run_job,
+    unwrap_steps_of,
+)
 
 STATUSES = ("complete", "recovered", "incomplete", "invalid")
 
@@ -27,18 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--payload", default="payload", metavar="COLUMN", help="the messages (default: %(default)s)")
     parser.add_argument("--by", nargs="*", default=[], metavar="COLUMN", help="columns that keep messages apart")
     parser.add_argument("--key", metavar="COLUMN", help="a column with entire_message_hash, where there is one")
-    parser.add_argument(
-        "--unwrap",
-        nargs="*",
-        default=[],
-        choices=("waku", "decrypt", "sds", "sds-nim"),
-        help="what is around the segments, outermost first",
-    )
-    parser.add_argument("--key-file", metavar="PATH", help="decrypt: the key file, at this path on every executor")
-    parser.add_argument("--key-env", metavar="NAME", help="decrypt: an environment variable of the executors")
-    parser.add_argument("--channel-id", metavar="ID", help="decrypt: the channel that the messages belong to")
     parser.add_argument("--lengths-only", action="store_true", help="write the lengths of the payloads alone")
     parser.add_argument("--overwrite", action="store_true", help="replace the output")
+    add_unwrap_arguments(parser, ("waku", "decrypt", "sds", "sds-nim"))
     add_config_arguments(parser)
     options = parser.parse_args(arguments)
     return run_job(lambda: reconstruct_messages(options, config_of(options)))
@@ -46,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def reconstruct_messages(options: argparse.Namespace, config: SegmentationConfig) -> int:
     """Runs the job; returns the exit code."""
-    steps = [step_of(name, options) for name in options.unwrap]
+    steps = unwrap_steps_of(options)
     spark = job_session("shardwire reconstruct_messages")
     with Progress(spark):
         messages = reconstruct(
@@ -75,15 +72,6 @@ def reconstruct_messages(options: argparse.Namespace, config: SegmentationConfig
     }
     print_table("reconstruct_messages", counts | totals)
     return 1 if counts["messages incomplete"] or counts["messages invalid"] else 0
-
-
-def step_of(name: str, options: argparse.Namespace) -> UnwrapStep:
-    """The unwrap step that a word of --unwrap names."""
-    if name != "decrypt":
-        return name  # type: ignore[return-value]  # argparse admits the names of steps alone
-    if (options.key_file is None) == (options.key_env is None):
-        raise ConfigError("--unwrap decrypt needs either --key-file or --key-env: give one of them")
-    return decrypt(key_file=options.key_file, key_env=options.key_env, channel_id=options.channel_id)
 
 
 if __name__ == "__main__":

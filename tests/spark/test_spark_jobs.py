@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spark.rows import payload_of
+from spark.submit import ROOT, command, environment, submit, summary
 
 from shardwire import SegmentationConfig, _native
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
-from shardwire.spark.java import ensure_java
 
-ROOT = Path(__file__).parents[2]
 CONFIG = SegmentationConfig(segment_size_bytes=6_400, enable_reed_solomon=True, parity_rate=0.5)
 OPTIONS = ("--segment-size-bytes", "6400", "--parity-rate", "0.5")
-
-
-def submit(job: str, *arguments: str, submitted: bool = True) -> subprocess.CompletedProcess[str]:
-    """Runs a job by `spark-submit`, or by Python where Spark is not reached anyway."""
-    ensure_java()
-    script = str(ROOT / "spark_jobs" / job)
-    python = Path(sys.executable)
-    command = [str(python.parent / "spark-submit"), "--master", "local[2]"] if submitted else [str(python)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    environment |= {"PATH": f"{python.parent}:{environment['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
-    return subprocess.run(
-        [*command, script, *arguments], capture_output=True, text=True, env=environment, timeout=280, check=False
-    )
-
-
-def summary(output: str) -> dict[str, int]:
-    """The table at the end of a job."""
-    lines = [line.rsplit(None, 1) for line in output.splitlines() if line.startswith("  ")]
-    return {name.strip(): int(value.replace(",", "")) for name, value in lines}
 
 
 def test_segment_and_reconstruct_by_spark_submit(tmp_path: Path) -> None:
@@ -101,15 +80,90 @@ def test_an_encrypted_archive_with_losses(tmp_path: Path) -> None:
         assert secret not in found.stderr
 
 
-@pytest.mark.parametrize("job", ["segment_messages.py", "reconstruct_messages.py"])
+WRONG = {
+    "segment_messages.py": (("--segment-size-bytes", "0"), "SegmentationConfig.segment_size_bytes is 0"),
+    "reconstruct_messages.py": (("--unwrap", "decrypt"), "--unwrap decrypt needs either --key-file or --key-env"),
+    "channel_report.py": (("--unwrap", "decrypt"), "--unwrap decrypt needs either --key-file or --key-env"),
+    "reconstruct_stream.py": (("--checkpoint", "c", "--interval-ms", "-1"), "--interval-ms is -1"),
+}
+
+
+@pytest.mark.parametrize("job", WRONG)
 def test_help_and_wrong_arguments(job: str) -> None:
     helped = submit(job, "--help", submitted=False)
     assert helped.returncode == 0
-    assert "Parquet files or directory" in helped.stdout
-    refused = submit(job, "in", "out", "--segment-size-bytes", "0", submitted=False)
+    assert "Parquet" in helped.stdout
+    arguments, reason = WRONG[job]
+    refused = submit(job, "in", "out", *arguments, submitted=False)
     assert refused.returncode == 2
-    assert refused.stderr.strip().startswith("error: SegmentationConfig.segment_size_bytes is 0")
+    assert refused.stderr.strip().startswith(f"error: {reason}")
     assert "Traceback" not in refused.stderr
+
+
+def test_every_job_has_its_test_of_arguments() -> None:
+    assert {path.name for path in (ROOT / "spark_jobs").glob("*.py")} == set(WRONG)
+
+
+def test_channel_report_by_spark_submit(tmp_path: Path) -> None:
+    def sds(sender: str, message_id: str, *history: str) -> bytes:
+        entries = [_native.HistoryEntry(entry) for entry in history]
+        return _native.SdsMessage(
+            sender_id=sender,
+            message_id=message_id,
+            channel_id="room",
+            lamport_timestamp=1,
+            causal_history=entries,
+            content=b"content",
+        ).encode()
+
+    rows = [sds("alice", "a1"), sds("bob", "b1", "a1", "late", "lost"), sds("alice", "a1"), sds("bob", "late"), b"\xff"]
+    times = [1_700_000_000_000_000_000 + n * 20_000_000 for n in range(len(rows))]
+    pq.write_table(pa.table({"timestamp": times, "payload": rows}), tmp_path / "in.parquet")
+    output, picture = tmp_path / "out", tmp_path / "report.png"
+    found = submit("channel_report.py", str(tmp_path / "in.parquet"), str(output), "--picture", str(picture))
+    assert found.returncode == 0, found.stderr
+    table = summary(found.stdout)
+    assert (table["messages"], table["repeats"], table["bytes of content"]) == (4, 1, 28)
+    assert (table["messages that came late"], table["messages lost"]) == (1, 1)
+    assert table["messages that could not be read"] == 1
+    acknowledged = {row["sender_id"]: row for row in pq.read_table(output / "acknowledgements").to_pylist()}
+    assert acknowledged["alice"]["latency_p50_ms"] == 20.0
+    assert {row["message_id"]: row["state"] for row in pq.read_table(output / "gaps").to_pylist()} == {
+        "late": "late",
+        "lost": "lost",
+    }
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_stream_by_spark_submit_ends_when_told(tmp_path: Path) -> None:
+    payloads = [payload_of(number, 20_000) for number in range(6)]
+    parts = [part for payload in payloads for part in segment(payload, CONFIG)]
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"payload": parts}), tmp_path / "in" / "0.parquet")
+    stop_file = tmp_path / "stop"
+    arguments = [str(tmp_path / name) for name in ("in", "out")]
+    arguments += ["--checkpoint", str(tmp_path / "checkpoint"), "--stop-file", str(stop_file), *OPTIONS]
+    job = subprocess.Popen(
+        command("reconstruct_stream.py", *arguments),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        # It would go on for ever: the file is set as soon as a micro-batch is done.
+        while not (tmp_path / "checkpoint" / "commits" / "0").exists() and job.poll() is None:
+            time.sleep(0.05)
+        stop_file.touch()
+        told, _ = job.communicate(timeout=120)
+    finally:
+        job.kill()
+    assert job.returncode == 0, told
+    table = summary(told)
+    assert (table["messages complete"], table["messages incomplete"]) == (6, 0)
+    assert (table["rows read"], table["micro-batches"]) == (len(parts), 1)
+    assert table["bytes of payloads"] == sum(map(len, payloads))
+    assert f"micro-batch 0: {len(parts)} rows" in told
 
 
 def test_a_missing_input_is_one_line(tmp_path: Path) -> None:

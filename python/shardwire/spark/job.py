@@ -6,11 +6,12 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self, TextIO
 
 from shardwire.config import SegmentationConfig
-from shardwire.errors import ShardwireError
+from shardwire.errors import ConfigError, ShardwireError
+from shardwire.spark.unwrap import UnwrapStep, decrypt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +49,32 @@ def config_of(options: argparse.Namespace) -> SegmentationConfig:
     )
 
 
+def add_unwrap_arguments(parser: argparse.ArgumentParser, layers: Sequence[str]) -> None:
+    """Adds the options that say what is around the messages, and where the executors find the keys."""
+    group = parser.add_argument_group("unwrapping")
+    group.add_argument("--unwrap", nargs="*", default=[], choices=layers, help="what is around, outermost first")
+    group.add_argument("--key-file", metavar="PATH", help="decrypt: the key file, at this path on every executor")
+    group.add_argument("--key-env", metavar="NAME", help="decrypt: an environment variable of the executors")
+    group.add_argument("--channel-id", metavar="ID", help="decrypt: the channel that the messages belong to")
+
+
+def unwrap_steps_of(options: argparse.Namespace) -> list[UnwrapStep]:
+    """The steps that the options describe.
+
+    Raises:
+        ConfigError: "decrypt" without a key, or with both a file and a variable.
+    """
+    return [_step_of(name, options) for name in options.unwrap]
+
+
+def _step_of(name: str, options: argparse.Namespace) -> UnwrapStep:
+    if name != "decrypt":
+        return name  # type: ignore[return-value]  # argparse admits the names of steps alone
+    if (options.key_file is None) == (options.key_env is None):
+        raise ConfigError("--unwrap decrypt needs either --key-file or --key-env: give one of them")
+    return decrypt(key_file=options.key_file, key_env=options.key_env, channel_id=options.channel_id)
+
+
 def run_job(job: Callable[[], int]) -> int:
     """The job's exit code; an error is one line on stderr and exit code 2."""
     from pyspark.errors import PySparkException
@@ -66,7 +93,7 @@ def run_job(job: Callable[[], int]) -> int:
 def print_table(title: str, values: Mapping[str, object]) -> None:
     """Prints the summary at the end of a job to stdout."""
     width = max(map(len, values))
-    lines = [title, *(f"  {name:<{width}}  {_grouped(value):>15}" for name, value in values.items())]
+    lines = [title, *(f"  {name:<{width}}  {grouped(value):>15}" for name, value in values.items())]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
 
@@ -111,5 +138,6 @@ class Progress:
         self._stream.flush()
 
 
-def _grouped(value: object) -> str:
+def grouped(value: object) -> str:
+    """A value as a reader wants it: integers with separators."""
     return f"{value:,}" if isinstance(value, int) else str(value)

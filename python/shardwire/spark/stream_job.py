@@ -1,0 +1,107 @@
+"""Runs a streaming query of a job: says what each micro-batch brought, and stops it between two of them when asked."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from shardwire.spark.job import grouped
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_S = 1
+_BOUNDARY_POLL_S = 0.02
+
+
+@dataclass(slots=True)
+class StreamTotals:
+    """What a run of a query did.
+
+    Attributes:
+        batches: Micro-batches that read something.
+        rows_read: Rows of the source.
+        messages_held: Messages whose state was held at the end: unfinished ones, and finished ones that are remembered.
+    """
+
+    batches: int = 0
+    rows_read: int = 0
+    messages_held: int = 0
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set, instead of ending the process."""
+    stop = threading.Event()
+
+    def set_stop(*_: Any) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, set_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def follow(
+    query: StreamingQuery, stop: threading.Event, stop_file: Path | None = None, stream: TextIO | None = None
+) -> StreamTotals:
+    """Waits for the end of a query, a line a micro-batch; stops it when `stop` is set or `stop_file` appears.
+
+    A query is stopped between two micro-batches, so that nothing has to be done again when it goes on.
+
+    Raises:
+        StreamingQueryException: The query failed.
+    """
+    totals, told = StreamTotals(), -1
+    stream = stream or sys.stderr
+    while query.isActive:
+        query.awaitTermination(_POLL_S)
+        told = _tell(query, totals, told, stream)
+        if stop.is_set() or (stop_file is not None and stop_file.exists()):
+            _await_boundary(query)
+            query.stop()
+    # Raises what ended it.
+    query.awaitTermination()
+    _tell(query, totals, told, stream)
+    return totals
+
+
+def _await_boundary(query: StreamingQuery) -> None:
+    """Waits until a micro-batch has ended; under load the next one begins at once."""
+
+    def last() -> int:
+        progress = query.lastProgress
+        return -1 if progress is None else int(progress["batchId"])
+
+    before = last()
+    while query.isActive and query.status["isTriggerActive"] and last() == before:
+        time.sleep(_BOUNDARY_POLL_S)
+
+
+def _tell(query: StreamingQuery, totals: StreamTotals, told: int, stream: TextIO) -> int:
+    """Writes the micro-batches after number `told`; returns the last one."""
+    for progress in query.recentProgress:
+        number, rows = int(progress["batchId"]), int(progress["numInputRows"])
+        totals.messages_held = sum(int(operator["numRowsTotal"]) for operator in progress["stateOperators"])
+        if number <= told or not progress["durationMs"].get("addBatch"):
+            continue
+        told = number
+        totals.batches += rows > 0
+        totals.rows_read += rows
+        milliseconds = progress["durationMs"]["triggerExecution"]
+        stream.write(
+            f"micro-batch {number}: {grouped(rows)} rows in {milliseconds / 1000:.1f} s, "
+            f"{grouped(totals.messages_held)} entries of state\n"
+        )
+        stream.flush()
+    return told
