@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from matplotlib.text import Text
 
 from shardwire import ConfigError, _native
 from shardwire.spark import channel_report
+from shardwire.spark.report_plot import draw_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +83,42 @@ def test_every_answer(spark: SparkSession, tmp_path: Path) -> None:
     assert unread["messages"] == 1
     report.plot(tmp_path / "report.png")
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def texts(figure: Any) -> set[str]:
+    """Everything that is written in a picture."""
+    return {text.get_text().strip() for text in figure.findobj(Text) if text.get_visible()}
+
+
+def test_the_picture_tells_the_answers_and_bears_hostile_names() -> None:
+    interval_ns = 60_000 * MS
+    traffic = [
+        {"sender_id": name, "interval_start": start * interval_ns, "bytes": size}
+        for name, start, size in (("alice", 10, 60 << 20), ("_$x$_{", 10, 5), ("alice", 14, 1), (None, 12, 3))
+    ]
+    overhead = [{"kind": "sync", "messages": 1_200, "bytes": 4_096, "content_bytes": 0, "overhead_share": 1.0}]
+    latency = {"latency_p50_ms": 5.0, "latency_p90_ms": 6.0, "latency_p99_ms": 7.0}
+    acknowledgements = [
+        {"sender_id": "n" * 400, "messages": 8, "acknowledged": 6, **latency},
+        {"sender_id": "mute", "messages": 1, "acknowledged": 0, **dict.fromkeys(latency)},
+    ]
+    gaps = [{"state": "lost", "interval_start": 12 * interval_ns, "messages": 3}]
+    figure = draw_report(traffic, overhead, acknowledgements, gaps, interval_ns)
+    figure.savefig(BytesIO())
+    told = texts(figure)
+    assert {"alice", "all others", "MiB/s", "100.0% overhead, 1,200 messages", "KiB"} <= told
+    assert {"75% of 8 acknowledged", "3 never came", "0 came late"} <= told
+    assert not any("nnnnnnnnnnnnnnnnnnn" in text or "mute" in text for text in told)
+    stacked = figure.axes[0].collections[0].get_paths()[0].get_extents()
+    # 60 MiB in a minute, and intervals without traffic between.
+    assert stacked.y1 == 1.0
+    assert stacked.width * 86_400 == pytest.approx(5 * 60)
+
+
+def test_a_picture_of_nothing() -> None:
+    figure = draw_report([], [], [], [], 1)
+    figure.savefig(BytesIO())
+    assert "nothing to show" in texts(figure)
 
 
 def test_wrong_arguments(spark: SparkSession) -> None:

@@ -14,8 +14,9 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from shardwire.config import SdsWireFormat
 from shardwire.errors import ConfigError
 from shardwire.spark.functions import decode_sds
-from shardwire.spark.native import batch_of
-from shardwire.spark.reconstruct import nanoseconds_column, on_executors, typed_column
+from shardwire.spark.native import batch_of, map_in_arrow
+from shardwire.spark.reconstruct import nanoseconds_column, typed_column
+from shardwire.spark.report_plot import SENDERS_COLOURED_MAX, SENDERS_LISTED_MAX, draw_report
 from shardwire.spark.unwrap import UnwrapStep, check_steps, unwrap_batch
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class ChannelReport:
         acknowledgements: By sender: messages, acknowledged, and percentiles of the time until another participant's
             history named them.
         unread: How many messages were no SDS messages, by reason.
+        interval_ms: Width of an interval of `traffic`.
     """
 
     messages: DataFrame
@@ -46,34 +48,27 @@ class ChannelReport:
     gaps: DataFrame
     acknowledgements: DataFrame
     unread: DataFrame
+    interval_ms: int
 
     def plot(self, path: str | Path) -> None:
-        """Draws traffic over time and acknowledgement latency by sender into a picture.
+        """Draws traffic, overhead, acknowledgement latency and gaps into a picture.
 
         Raises:
             ConfigError: The library matplotlib is missing.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise ConfigError("plot needs the library 'matplotlib': pip install 'shardwire[cli]'") from None
-        figure = Figure(figsize=(10, 7), layout="constrained")
-        over_time, by_sender = figure.subplots(2)
-        rows = self.traffic.groupBy("sender_id", "interval_start").agg(F.sum("bytes").alias("bytes")).collect()
-        for sender in sorted({row["sender_id"] for row in rows}):
-            points = sorted((row["interval_start"], row["bytes"]) for row in rows if row["sender_id"] == sender)
-            over_time.plot([time / 1e9 for time, _ in points], [size for _, size in points], marker=".", label=sender)
-        over_time.set(title="Traffic", xlabel="Unix time, s", ylabel="bytes an interval")
-        if rows:
-            over_time.legend()
-        latencies = self.acknowledgements.where("latency_p50_ms is not null").orderBy("sender_id").collect()
-        names = [row["sender_id"] for row in latencies]
-        for share in ("p99", "p90", "p50"):
-            by_sender.bar(names, [row[f"latency_{share}_ms"] for row in latencies], label=share)
-        by_sender.set(title="Time until acknowledged", ylabel="ms")
-        if names:
-            by_sender.legend()
-        figure.savefig(path, dpi=120)
+        # Senders' names are peers' own: however many there are, few rows come to the driver.
+        sent = self.traffic.groupBy("sender_id").agg(F.sum("bytes").alias("bytes")).orderBy(F.desc("bytes"))
+        largest = [row["sender_id"] for row in sent.limit(SENDERS_COLOURED_MAX).collect()]
+        named = F.when(F.col("sender_id").isin(largest), F.col("sender_id")).alias("sender_id")
+        sizes = self.traffic.groupBy(named, "interval_start").agg(F.sum("bytes").alias("bytes"))
+        busiest = self.acknowledgements.orderBy(F.desc("messages"), "sender_id").limit(SENDERS_LISTED_MAX)
+        interval_ns = self.interval_ms * NANOSECONDS_PER_MILLISECOND
+        start = _interval_start(F.col("named_first"), interval_ns).alias("interval_start")
+        late = self.gaps.groupBy("state", start).agg(F.count("*").alias("messages"))
+        traffic, overhead, acknowledgements, gaps = (
+            [row.asDict() for row in answer.collect()] for answer in (sizes, self.overhead, busiest, late)
+        )
+        draw_report(traffic, overhead, acknowledgements, gaps, interval_ns).savefig(path, dpi=120)
 
 
 def channel_report(
@@ -107,7 +102,7 @@ def channel_report(
         typed_column(df, payload, "payload", "binary").alias("payload"),
         nanoseconds_column(df, timestamp).alias("timestamp"),
     )
-    unwrapped = wire.mapInArrow(on_executors(_Unwrap(steps)), _UNWRAPPED)
+    unwrapped = map_in_arrow(wire, _Unwrap(steps), _UNWRAPPED)
     decoded = unwrapped.where("payload is not null or error is not null").select(
         decode_sds("payload", sds).alias("message"), "timestamp", "error", F.length("payload").alias("size_bytes")
     )
@@ -120,6 +115,7 @@ def channel_report(
         gaps=_gaps(messages),
         acknowledgements=_acknowledgements(messages),
         unread=unread.groupBy("reason").agg(F.count("*").alias("messages")),
+        interval_ms=interval_ms,
     )
 
 
@@ -139,8 +135,12 @@ def _messages(decoded: DataFrame) -> DataFrame:
 
 
 def _traffic(messages: DataFrame, interval_ns: int) -> DataFrame:
-    start = F.col("timestamp") - F.pmod(F.col("timestamp"), F.lit(interval_ns))
+    start = _interval_start(F.col("timestamp"), interval_ns)
     return messages.groupBy("sender_id", "kind", start.alias("interval_start")).agg(*_sizes())
+
+
+def _interval_start(time: Column, interval_ns: int) -> Column:
+    return time - F.pmod(time, F.lit(interval_ns))
 
 
 def _overhead(messages: DataFrame) -> DataFrame:
