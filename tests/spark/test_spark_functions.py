@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import random
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -148,6 +150,9 @@ def test_functions_on_a_cluster(spark: SparkSession) -> None:
         for row in found:
             if row["part"] is None:
                 assert row["keccak256"] is row["hash"] is row["shard"] is row["segments"] is None
+                for name in ("segment", "sds", "waku"):
+                    # A pandas UDF has no null struct: all its fields are.
+                    assert row[name] is None or not any(value is not None for value in row[name])
                 continue
             data = bytes(row["part"])
             assert row["keccak256"] == keccak256(data)
@@ -173,13 +178,56 @@ def test_functions_in_sql(spark: SparkSession) -> None:
     from shardwire.spark import register
 
     register(spark)
-    spark.createDataFrame([(segment(b"in SQL", CONFIG)[0],)], "part binary").createOrReplaceTempView("parts")
-    [row] = spark.sql(
-        "select keccak256(decode_segment(part).segment_payload) h, decode_segment(part).entire_message_hash w, "
-        "shard_of('/toychat/2/huilong/proto') s, size(segment(part)) n from parts"
+    part = segment(b"in SQL", CONFIG)[0]
+    rows = [(1, part, SDS.encode(), WAKU.encode(), "/toychat/2/huilong/proto"), (2, *[None] * 4)]
+    rows += [(3 + n, noise, noise, noise, "no topic") for n, noise in enumerate(NOISE)]  # type: ignore[misc]
+    schema = "id int, part binary, sds binary, waku binary, topic string"
+    spark.createDataFrame(rows, schema).createOrReplaceTempView("rows_in_sql")
+    found = spark.sql(
+        "select keccak256(part) hash, decode_segment(part) raw, decode_segment_draft(part) draft, "
+        "decode_segment_lip243(part) lip243, decode_sds(sds) sds, decode_sds_nim(sds) nim, "
+        "decode_waku_message(waku) waku, message_hash(topic, part, topic, part, 7L) message, shard_of(topic) shard, "
+        "segment(part) segments from rows_in_sql order by id"
     ).collect()
-    assert row["h"] == row["w"] == keccak256(b"in SQL")
-    assert (row["s"], row["n"]) == (3, 1)
+    good, nothing, *hostile = found
+    assert (good["hash"], good["raw"]["segment_payload"]) == (keccak256(part), b"in SQL")
+    assert (good["sds"]["content"], good["waku"]["payload"], good["shard"]) == (b"content", b"payload", 3)
+    topic = "/toychat/2/huilong/proto"
+    assert good["message"] == _native.message_hash(
+        pubsub_topic=topic, payload=part, content_topic=topic, meta=part, timestamp_ns=7
+    )
+    assert good["segments"] == segment(part)
+    assert all(value is None for value in nothing)
+    assert len(hostile) == len(NOISE)
+    for row in hostile:
+        for name in ("raw", "lip243", "sds", "waku"):
+            assert row[name]["error"], name
+            assert all(value is None for field, value in row[name].asDict().items() if field != "error")
+        # Under draft what is no segment is a whole message.
+        assert row["draft"]["segment_payload"] is not None or row["draft"]["error"]
+        assert row["shard"] is None
+
+
+def test_nothing_of_ours_warns_of_pandas(spark: SparkSession) -> None:
+    from shardwire.spark import reconstruct, reconstruct_stream, segment_messages, with_keccak256
+
+    df = spark.createDataFrame([(b"x", "t")], "payload binary, topic string")
+    rate = spark.readStream.format("rate").load().selectExpr("timestamp", "cast('x' as binary) payload")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        for module in (sw, pandas_sw):
+            # With arguments that no other test gives: the functions are made once.
+            df.select(module.shard_of("topic", 17), module.decode_segment("payload", max_total_segments=17))
+        segment_messages(with_keccak256(df), CONFIG)
+        reconstruct(df, CONFIG)
+        reconstruct_stream(rate, CONFIG)
+
+
+def test_both_forms_have_every_name() -> None:
+    names = "keccak256 decode_segment decode_sds decode_waku_message message_hash shard_of segment"
+    for name in names.split():
+        forms = [inspect.signature(getattr(module, name)) for module in (sw, pandas_sw)]
+        assert forms[0] == forms[1], name
 
 
 def test_a_payload_that_does_not_fit_fails_the_query(spark: SparkSession) -> None:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkAttributeError
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from shardwire import _native
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
-from shardwire.spark.native import Array, batch_of, parameters
+from shardwire.spark.native import Array, batch_of, map_in_arrow, parameters
 from shardwire.spark.reconstruct import (
     HASH,
     PAYLOAD,
@@ -28,7 +29,6 @@ from shardwire.spark.reconstruct import (
     check_columns,
     keyed_segments,
     message_schema,
-    on_executors,
     reconstruct_segments,
     segment_schema,
     unwrapped_segments,
@@ -128,7 +128,7 @@ def _reconstruct_locally(
     leftovers = segment_schema(segments, by)
     both = StructType([*messages.fields, *leftovers.fields[len(by) :], StructField(_KIND, StringType())])
     local = _LocalReconstruction(config, len(by), include_payload, _arrow_types(both, by))
-    found = segments.sortWithinPartitions(*order).mapInArrow(on_executors(local), both)
+    found = map_in_arrow(segments.sortWithinPartitions(*order), local, both)
     spark = segments.sparkSession
     before = spark.conf.get(_WRITERS_CONF, None)
     spark.conf.set(_WRITERS_CONF, "2")
@@ -234,7 +234,13 @@ class _Files:
     """The sink and the directory beside it where it is made, on whatever file system the sink is."""
 
     def __init__(self, spark: SparkSession, sink: str) -> None:
-        jvm: Any = spark.sparkContext._jvm
+        try:
+            jvm: Any = spark.sparkContext._jvm
+        except PySparkAttributeError:
+            raise ConfigError(
+                "spark is a Spark Connect session, which does not reach the file system that the archive's files are "
+                "renamed on: use a classic session, or reconstruct and write what it gives"
+            ) from None
         self._hadoop = jvm.org.apache.hadoop.fs
         self._staging = f"{sink.rstrip('/')}.shardwire-staging"
         self._sink = self._hadoop.Path(sink)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from shardwire import _native
 from shardwire.config import SegmentationConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 # Spark reads the annotations of a UDF at run time, where pyarrow's classes take no parameters.
 if TYPE_CHECKING:
@@ -34,6 +41,29 @@ def parameters(config: SegmentationConfig) -> _native.SegmentationParameters:
 def batch_of(columns: Mapping[str, Array]) -> pa.RecordBatch:
     """A record batch of named columns."""
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def map_in_arrow(
+    df: DataFrame, run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
+) -> DataFrame:
+    """`DataFrame.mapInArrow` of a callable object. Lazy."""
+    with without_pandas_warning():
+        # Spark looks for the code of a plain function, which a callable object does not have.
+        return df.mapInArrow(partial(_run, run), schema)
+
+
+def _run(
+    run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    return run(batches)
+
+
+@contextmanager
+def without_pandas_warning() -> Iterator[None]:
+    """PySpark warns of pandas 3 where a Python function enters a plan; of what it warns of nothing is used here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        yield
 
 
 def flat(batches: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

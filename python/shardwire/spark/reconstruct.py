@@ -7,9 +7,8 @@ no group is held whole by Python, and a retried task gives the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from shardwire import _native
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
-from shardwire.spark.native import flat, parameters
+from shardwire.spark.native import flat, map_in_arrow, parameters
 from shardwire.spark.schema import MESSAGE_FIELDS
 from shardwire.spark.unwrap import UnwrapSegments, UnwrapStep, check_steps
 
@@ -146,7 +145,7 @@ def unwrapped_segments(
         _sender(df, sender).alias(SENDER),
     )
     unwrapping = UnwrapSegments(len(by), steps, config.wire_format, config.max_total_segments)
-    return messages.mapInArrow(on_executors(unwrapping), segment_schema(df, by))
+    return map_in_arrow(messages, unwrapping, segment_schema(df, by))
 
 
 def segment_schema(df: DataFrame, by: Sequence[str]) -> StructType:
@@ -168,7 +167,7 @@ def reconstruct_segments(
     order = [HASH, SEND_ID, *by]
     together = segments.repartition(*order).sortWithinPartitions(*order)
     reconstruction = Reconstruction(config, len(by), include_payload)
-    return together.mapInArrow(on_executors(reconstruction), message_schema(segments, by))
+    return map_in_arrow(together, reconstruction, message_schema(segments, by))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,19 +190,6 @@ class Reconstruction:
         )
         yield from flat(map(machine.push, batches))
         yield from machine.finish()
-
-
-def on_executors(
-    run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What `mapInArrow` takes: Spark looks for the code of a plain function, which a callable object does not have."""
-    return partial(_run, run)
-
-
-def _run(
-    run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    return run(batches)
 
 
 def typed_column(df: DataFrame, name: str, role: str, wanted: str) -> Column:

@@ -14,8 +14,8 @@ from shardwire import _native
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
 from shardwire.spark.functions import keccak256_array
-from shardwire.spark.native import batch_of, parameters
-from shardwire.spark.reconstruct import on_executors, typed_column
+from shardwire.spark.native import batch_of, map_in_arrow, parameters
+from shardwire.spark.reconstruct import typed_column
 from shardwire.spark.schema import SEGMENT_FIELDS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def with_keccak256(
     schema = StructType([*(df.schema[name] for name in kept), StructField(output, BinaryType())])
     # The hashed column last, so that the others keep their positions.
     arranged = df.select(*(name for name in df.columns if name != column), column)
-    return arranged.mapInArrow(on_executors(_Hash(column, output, tuple(kept))), schema)
+    return map_in_arrow(arranged, _Hash(column, output, tuple(kept)), schema)
 
 
 def segment_messages(df: DataFrame, config: SegmentationConfig | None = None, *, payload: str = "payload") -> DataFrame:
@@ -71,7 +71,7 @@ def segment_messages(df: DataFrame, config: SegmentationConfig | None = None, *,
         )
     schema = StructType([*(df.schema[name] for name in kept), *SEGMENT_FIELDS.fields])
     messages = df.where(F.col(payload).isNotNull()).select(*kept, payload)
-    return messages.mapInArrow(on_executors(_Segmentation(config or SegmentationConfig())), schema)
+    return map_in_arrow(messages, _Segmentation(config or SegmentationConfig()), schema)
 
 
 @dataclass(frozen=True, slots=True)
