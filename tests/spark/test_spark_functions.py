@@ -196,7 +196,7 @@ def test_functions_in_sql(spark: SparkSession) -> None:
     assert good["message"] == _native.message_hash(
         pubsub_topic=topic, payload=part, content_topic=topic, meta=part, timestamp_ns=7
     )
-    assert good["segments"] == segment(part)
+    assert good["segments"] == segment(part, SegmentationConfig())
     assert all(value is None for value in nothing)
     assert len(hostile) == len(NOISE)
     for row in hostile:
