@@ -10,9 +10,6 @@ from shardwire.errors import PersistenceError
 # "shwr": marks the file as ours.
 APPLICATION_ID = 0x73687772
 
-# Position n - 1 holds the step from version n to version n + 1. Steps are never changed once released.
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = ()
-
 VERSION_1 = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 CREATE TABLE channel (id INTEGER PRIMARY KEY, channel_id TEXT NOT NULL UNIQUE);
@@ -25,6 +22,24 @@ CREATE TABLE record (
     PRIMARY KEY (channel, kind, key)
 ) WITHOUT ROWID;
 """
+
+
+def _to_version_2(connection: sqlite3.Connection) -> None:
+    """Records in a table with row ids: in one without, long values slow down every search among the keys."""
+    connection.execute(
+        "CREATE TABLE record_2 (channel INTEGER NOT NULL REFERENCES channel (id), kind TEXT NOT NULL, "
+        "key BLOB NOT NULL, checksum INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY (channel, kind, key))"
+    )
+    connection.execute(
+        "INSERT INTO record_2 (channel, kind, key, checksum, value) "
+        "SELECT channel, kind, key, checksum, value FROM record ORDER BY channel, kind, key"
+    )
+    connection.execute("DROP TABLE record")
+    connection.execute("ALTER TABLE record_2 RENAME TO record")
+
+
+# Position n - 1 holds the step from version n to version n + 1. Steps are never changed once released.
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_to_version_2,)
 
 
 def current_version() -> int:

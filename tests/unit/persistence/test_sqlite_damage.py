@@ -177,6 +177,21 @@ def test_a_database_of_version_1_is_upgraded_in_one_transaction(
     connection.close()
 
 
+def test_a_database_of_version_1_becomes_one_of_the_present_version(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    connection = sqlite3.connect(path)
+    connection.executescript((Path(__file__).parent / "schema_version_1.sql").read_text())
+    connection.close()
+    assert_holds_version_1_content(path)
+    persistence = SqlitePersistence(path)
+    persistence.commit("a", Changes({("sds.log", b"\x00\x01"): b"newer", ("sds.meta", b""): None}))
+    persistence.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT version FROM schema_version").fetchall() == [(schema.current_version(),)]
+    assert connection.execute("SELECT rowid, kind, value FROM record").fetchall() == [(1, "sds.log", b"newer")]
+    connection.close()
+
+
 def assert_holds_version_1_content(path: Path) -> None:
     persistence = SqlitePersistence(path)
     state = persistence.load("a")
