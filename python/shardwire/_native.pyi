@@ -230,6 +230,8 @@ class ReassemblerCore:
         """Changes since the last call as (op, key, value): op is "put_segment", "delete_set", "put_completed",
         "delete_completed". A set's key is the first 20 bytes of its segments' keys. Values are opaque; applying one
         twice is harmless."""
+    def poll_completions(self) -> list[tuple[str, bytes, bytes]]:
+        """The changes of `poll_persist` with "put_completed" and "delete_completed" alone; the others are forgotten."""
     def restore(self, records: Iterable[tuple[str, bytes, bytes]]) -> None:
         """Takes back what `poll_persist` gave, minus what was deleted. Unreadable records are ignored and counted."""
 

@@ -19,6 +19,7 @@ from shardwire.channel.outgoing import Outcome, OutgoingSends
 from shardwire.channel.rate_limit import RateLimiter
 from shardwire.channel.reception import Arrival
 from shardwire.channel.records import Records
+from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.submissions import Submission, Submissions
 from shardwire.channel.timeline import SegmentObservation, Timeline
 from shardwire.channel.transmissions import Transmissions
@@ -80,6 +81,7 @@ class Engine:
         deliveries: Messages for the application.
         limiter: The rate limit.
         timeline: Told about single segments.
+        shared: Gives what is stored its form.
         sender_id: Ours.
         now: The moment of creation.
 
@@ -97,6 +99,7 @@ class Engine:
         deliveries: Deliveries,
         limiter: RateLimiter,
         timeline: Timeline,
+        shared: SharedBytes,
         sender_id: str,
         now: Now,
     ) -> None:
@@ -111,13 +114,17 @@ class Engine:
             machine, limiter, outgoing, self.ephemerals, timeline, sender_id, config.sds.max_retransmissions
         )
         self._timeline = timeline
+        self._shared = shared
+        if config.sds.enable_repair:
+            shared.is_original = machine.repair.originals.by_id.__contains__
         self._sender_id = sender_id
         self.active = False
         self.may_hand_over: Callable[[], bool] = lambda: False
         self.submissions = Submissions(
             machine, outgoing, config.rate_limit.queue_bytes_max, config.sds.message_id == "content-sha256"
         )
-        self._authenticated_sender: str | None = None
+        # What is being taken in.
+        self._arrival: Arrival | None = None
         self._next_conflict_ms = now.monotonic_ms
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
         self._missing: list[HistoryEntry] = []
@@ -155,11 +162,11 @@ class Engine:
             # As if lost on the way: not acknowledged, so it comes again when the application has caught up.
             self.count("dropped_by_backpressure")
             return False
-        self._authenticated_sender = arrival.authenticated_sender
+        self._arrival = arrival
         self.incoming.refused = False
         self.machine.handle_message(arrival.data, now, arrival.message_hash, from_store=arrival.from_store)
         self._settle(now)
-        self._authenticated_sender = None
+        self._arrival = None
         return not self.incoming.refused
 
     def on_dispatch_outcome(self, outcome: DispatchOutcome, now: Now) -> None:
@@ -234,6 +241,7 @@ class Engine:
         ):
             changes.merge(records)
         self._changes = {}
+        self._shared.apply(changes.records)
         return changes
 
     def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:
@@ -274,8 +282,9 @@ class Engine:
     def _on_sds_event(self, event: SdsEvent, now: Now) -> None:
         match event:
             case ContentReceived():
-                authenticated = self._authenticated_sender == event.sender_id
-                self.incoming.on_content(event, authenticated, now)
+                assert self._arrival is not None
+                authenticated = self._arrival.authenticated_sender == event.sender_id
+                self.incoming.on_content(event, self._arrival.data, authenticated, now)
             case EphemeralReceived():
                 self._on_ephemeral_received(event)
             case SendReleased():

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from shardwire._native import HistoryEntry, keccak256
-from shardwire.channel.records import PAYLOAD, Records, payload_key, split_payload_key
+from shardwire.channel.records import Records, payload_key, split_payload_key
+from shardwire.channel.restored_bytes import StoredSegment
 from shardwire.channel.segment_records import SegmentRecords
+from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.timeline import SegmentObservation, SegmentStage, Timeline
 from shardwire.config import SegmentationConfig
 from shardwire.errors import InvalidSegmentError, ShardwireError
@@ -45,6 +47,7 @@ class Incoming:
         machine: The SDS machine that hears about every content.
         reassembler: Holds the segments.
         segmentation: How segments are read.
+        shared: Keeps the bytes of segments and of whole messages.
         infer_content_ids: Whether message ids are the SHA-256 of contents, so that those of recovered segments have
             to be computed.
         timeline: Told about single segments.
@@ -60,6 +63,7 @@ class Incoming:
         machine: MessageChannel,
         reassembler: Reassembler,
         segmentation: SegmentationConfig,
+        shared: SharedBytes,
         *,
         infer_content_ids: bool,
         timeline: Timeline,
@@ -68,6 +72,7 @@ class Incoming:
         self._machine = machine
         self._reassembler = reassembler
         self._segmentation = segmentation
+        self._shared = shared
         self._infer_content_ids = infer_content_ids
         self._timeline = timeline
         # Stored sets remember when they were last heard of, and the monotonic clock does not outlive a machine:
@@ -81,14 +86,20 @@ class Incoming:
         self.complete_bytes = 0
         # Keys of partial sets -> what they are called in SDS, to tell it when one is dropped.
         self._partial: dict[bytes, tuple[str, str]] = {}
-        self._changes: Records = {}
         self.counts = dict.fromkeys(("segments_received", "segments_recovered", "segments_discarded", "messages"), 0)
 
     def stats(self) -> dict[str, int]:
         return {**self.counts, **self._reassembler.stats(), "messages_waiting_for_causes": len(self._complete)}
 
-    def on_content(self, event: ContentReceived, authenticated: bool, now: Now) -> None:
-        """Takes a content that SDS received for the first time."""
+    def on_content(self, event: ContentReceived, wire: bytes, authenticated: bool, now: Now) -> None:
+        """Takes a content that SDS received for the first time.
+
+        Args:
+            event: The content.
+            wire: The SDS message that brought it.
+            authenticated: Whether its sender is proven.
+            now: The time.
+        """
         try:
             header = inspect(event.content, wire_format=self._segmentation.wire_format)
         except InvalidSegmentError as error:
@@ -96,27 +107,30 @@ class Incoming:
             self._discard(event, "Invalid", str(error), now)
             return
         if header is None:
-            self._on_whole(event, now)
+            self._on_whole(event, wire, now)
         else:
-            self._on_segment(event, header, authenticated, now)
+            self._on_segment(event, wire, header, authenticated, now)
 
-    def _on_whole(self, event: ContentReceived, now: Now) -> None:
+    def _on_whole(self, event: ContentReceived, wire: bytes, now: Now) -> None:
         """`draft` sends small payloads as they are."""
         send_id = event.send_id or event.message_id
         self._note("received", event.sender_id, send_id, 0, 1, 1, now)
         self._machine.handle_content_placed(event.message_id, event.sender_id, send_id, 0, 1, 1, now)
-        self._keep(event.sender_id, send_id, event.content, keccak256(event.content))
+        self._keep(event.sender_id, send_id, event.content, keccak256(event.content), 1, (event.message_id, 0, wire))
         self._machine.handle_send_reconstructed(event.sender_id, send_id, 1, now)
 
-    def _on_segment(self, event: ContentReceived, header: SegmentHeader, authenticated: bool, now: Now) -> None:
+    def _on_segment(
+        self, event: ContentReceived, wire: bytes, header: SegmentHeader, authenticated: bool, now: Now
+    ) -> None:
         data_count, content_count, ordinal = _place(header)
         single = data_count == 1 and content_count == 1
         # A peer whose ids do not name a send: one message for each id where it fits one segment, else for each hash.
         send_id = event.send_id or (event.message_id if single else header.entire_message_hash.hex())
         key = payload_key(event.sender_id, send_id)
+        at_ms = now.monotonic_ms + self._time_offset_ms
         outcome = self._reassembler.receive(
             event.content,
-            now_ms=now.monotonic_ms + self._time_offset_ms,
+            now_ms=at_ms,
             sender=event.sender_id,
             authenticated=authenticated,
             message_key=key,
@@ -141,14 +155,22 @@ class Incoming:
         )
         if isinstance(outcome, SegmentStored):
             self._partial[key] = (event.sender_id, send_id)
+            index = None if header.is_parity else header.data_segment_index
+            self._shared.keep_segment(event, send_id, wire, index, at_ms, authenticated)
         elif isinstance(outcome, PayloadReconstructed):
             self._partial.pop(key, None)
-            self._on_reconstructed(event, send_id, header, outcome, now)
+            self._on_reconstructed(event, wire, send_id, header, outcome, now)
         for dropped in self._reassembler.poll_dropped():
             self._on_dropped(dropped, now)
 
     def _on_reconstructed(
-        self, event: ContentReceived, send_id: str, header: SegmentHeader, outcome: PayloadReconstructed, now: Now
+        self,
+        event: ContentReceived,
+        wire: bytes,
+        send_id: str,
+        header: SegmentHeader,
+        outcome: PayloadReconstructed,
+        now: Now,
     ) -> None:
         data_count = outcome.data_segment_count
         content_count = data_count + outcome.parity_segment_count
@@ -163,7 +185,9 @@ class Incoming:
                 event.sender_id,
                 len(outcome.bad_segments),
             )
-        self._keep(event.sender_id, send_id, outcome.payload, outcome.entire_message_hash)
+        as_sent = data_count if not recovered and not outcome.bad_segments else None
+        last = (event.message_id, None if header.is_parity else header.data_segment_index, wire)
+        self._keep(event.sender_id, send_id, outcome.payload, outcome.entire_message_hash, as_sent, last)
         inferred = self._inferred_ids(outcome, header) if self._infer_content_ids and recovered else ()
         self._machine.handle_send_reconstructed(
             event.sender_id, send_id, content_count, now, inferred_message_ids=inferred
@@ -189,11 +213,19 @@ class Incoming:
             return ()
         return tuple(hashlib.sha256(contents[index]).hexdigest() for index in outcome.data_segments_recovered)
 
-    def _keep(self, sender_id: str, send_id: str, payload: bytes, payload_hash: bytes) -> None:
+    def _keep(
+        self,
+        sender_id: str,
+        send_id: str,
+        payload: bytes,
+        payload_hash: bytes,
+        data_count: int | None,
+        last: tuple[str, int | None, bytes] | None,
+    ) -> None:
         self.counts["messages"] += 1
         self._complete[sender_id, send_id] = (payload, payload_hash.hex())
         self.complete_bytes += len(payload)
-        self._changes[PAYLOAD, payload_key(sender_id, send_id)] = payload
+        self._shared.keep_payload(payload_key(sender_id, send_id), payload, payload_hash, data_count, last)
 
     def read_ephemeral(self, content: bytes) -> tuple[str, bytes] | None:
         """(hex hash, payload) of an ephemeral content: one whole segment, or bytes as they are; None where neither."""
@@ -234,7 +266,9 @@ class Incoming:
             self._drop(*place, dropped, now)
 
     def _drop(self, sender_id: str, send_id: str, dropped: SetDropped, now: Now) -> None:
-        self._partial.pop(payload_key(sender_id, send_id), None)
+        key = payload_key(sender_id, send_id)
+        self._partial.pop(key, None)
+        self._shared.drop_segments(key)
         logger.warning(
             "partial message %s of sender %r was dropped: %s",
             _prefix(dropped.entire_message_hash),
@@ -280,17 +314,47 @@ class Incoming:
         return given_up
 
     def poll_persist(self) -> Records:
-        changes, self._changes = self._changes, {}
-        changes.update(self._segment_records.translate(self._reassembler.poll_persist()))
-        return changes
+        if self._segment_records:
+            return self._segment_records.translate(self._reassembler.poll_persist())
+        return self._segment_records.translate(self._reassembler.poll_completions())
 
-    def restore(self, records: Mapping[RecordName, bytes], payloads: dict[bytes, bytes], queued: set[bytes]) -> None:
+    def restore(
+        self,
+        records: Mapping[RecordName, bytes],
+        segments: list[StoredSegment],
+        payloads: dict[bytes, bytes],
+        queued: set[bytes],
+        now: Now,
+    ) -> None:
         """Takes back partial sets, and the `PAYLOAD` records of messages that no delivery in `queued` holds."""
         self._reassembler.restore(self._segment_records.restore(records))
+        for stored in segments:
+            self._receive_again(stored, now)
         for key, payload in payloads.items():
             if key not in queued:
                 self._complete[split_payload_key(key)] = (payload, keccak256(payload).hex())
                 self.complete_bytes += len(payload)
+
+    def _receive_again(self, stored: StoredSegment, now: Now) -> None:
+        record = stored.record
+        key = payload_key(record.sender_id, record.send_id)
+        outcome = self._reassembler.receive(
+            stored.content,
+            now_ms=record.at_ms,
+            sender=record.sender_id,
+            authenticated=record.authenticated,
+            message_key=key,
+        )
+        if isinstance(outcome, SegmentStored):
+            self._partial[key] = (record.sender_id, record.send_id)
+        elif isinstance(outcome, PayloadReconstructed):
+            # With a larger work budget than the earlier life had.
+            self._partial.pop(key, None)
+            self._keep(record.sender_id, record.send_id, outcome.payload, outcome.entire_message_hash, None, None)
+            content_count = outcome.data_segment_count + outcome.parity_segment_count
+            self._machine.handle_send_reconstructed(record.sender_id, record.send_id, content_count, now)
+        elif isinstance(outcome, SetDropped):
+            self._drop(record.sender_id, record.send_id, outcome, now)
 
 
 def _place(header: SegmentHeader) -> tuple[int | None, int | None, int | None]:

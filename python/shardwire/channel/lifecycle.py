@@ -29,9 +29,11 @@ from shardwire.channel.records import (
     payload_key,
 )
 from shardwire.channel.reliable_channel import ReliableChannel
+from shardwire.channel.restored_bytes import StoredSegment, expand
 from shardwire.channel.segment_size import MessageBudget, cipher_overhead_bytes, divide_message
 from shardwire.channel.segmenter import ChannelSegmenter
 from shardwire.channel.session import Parts, Session
+from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
 from shardwire.config import ChannelConfig
@@ -101,7 +103,8 @@ async def create_reliable_channel(
     writer = Writer(persistence, channel_id)
     try:
         state = await writer.load()
-        records = dict(state.records) if state is not None else {}
+        shared = SharedBytes(config.sds.wire_format, config.segmentation.wire_format)
+        records, segments = expand(state.records if state is not None else {}, shared)
         stored = StoredState.read(records, channel_id, sender_id)
         if stored.is_new:
             # Tells a persistence that cannot write from one that can, before anything depends on it.
@@ -118,6 +121,8 @@ async def create_reliable_channel(
             rng,
             budget,
             records,
+            segments,
+            shared,
             stored,
             writer,
             own_persistence,
@@ -200,6 +205,8 @@ def _assemble(
     rng: random.Random,
     budget: MessageBudget,
     records: Mapping[RecordName, bytes],
+    segments: list[StoredSegment],
+    shared: SharedBytes,
     stored: StoredState,
     writer: Writer,
     own_persistence: Persistence | None,
@@ -213,6 +220,7 @@ def _assemble(
         machine,
         Reassembler(config.segmentation),
         config.segmentation,
+        shared,
         infer_content_ids=config.sds.message_id == "content-sha256",
         timeline=timeline,
         now=now,
@@ -226,9 +234,10 @@ def _assemble(
     )
     deliveries.restore(stored.deliveries, stored.payloads, stored.handover)
     waiting = map(DeliveryRecord.decode, stored.deliveries.values())
-    incoming.restore(records, stored.payloads, {payload_key(entry.sender_id, entry.send_id) for entry in waiting})
+    queued = {payload_key(entry.sender_id, entry.send_id) for entry in waiting}
+    incoming.restore(records, segments, stored.payloads, queued, now)
     limiter = RateLimiter(config.rate_limit, stored.rate)
-    engine = Engine(config, machine, incoming, outgoing, deliveries, limiter, timeline, sender_id, now)
+    engine = Engine(config, machine, incoming, outgoing, deliveries, limiter, timeline, shared, sender_id, now)
     session = Session(
         Parts(
             node,

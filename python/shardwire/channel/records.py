@@ -122,9 +122,53 @@ class SendRecord(_JsonRecord):
     unannounced: list[str] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class SegmentRecord(_JsonRecord):
+    """A segment of a partial message, with what it has to be received with again.
+
+    Attributes:
+        sender_id: Its sender.
+        send_id: The send it belongs to.
+        at_ms: When it came, by the clock of the reassembler.
+        authenticated: Whether the identity of its sender is proven.
+        sds_wire_format: How the message that brought it is read.
+        segment_wire_format: How the segment is read.
+        message_id: The message that brought it; empty where the bytes of the segment follow the record.
+        serial: Its place in the order of arrival.
+    """
+
+    sender_id: str
+    send_id: str
+    at_ms: int
+    authenticated: bool
+    sds_wire_format: str
+    segment_wire_format: str
+    message_id: str = ""
+    serial: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartsRecord(_JsonRecord):
+    """A whole message by the messages that brought its data segments, in order; beside a `DELIVERY` or not yet.
+
+    Attributes:
+        message_ids: Ids of those messages.
+        length: Of the whole message, in bytes.
+        payload_hash: Hex Keccak-256 of it.
+        sds_wire_format: How the messages are read.
+        segment_wire_format: How their contents are read.
+    """
+
+    message_ids: list[str]
+    length: int
+    payload_hash: str
+    sds_wire_format: str
+    segment_wire_format: str
+
+
 @dataclass(frozen=True, slots=True)
 class DeliveryRecord(_JsonRecord):
-    """A message that waits to be handed to the application; its payload is the `PAYLOAD` record of the same send."""
+    """A message that waits to be handed to the application; the `PAYLOAD` or parts of the same send are its bytes."""
 
     sender_id: str
     send_id: str

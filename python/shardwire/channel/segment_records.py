@@ -1,4 +1,7 @@
-"""The records of a reassembler in terms of a persistence: sets are deleted whole there, by exact name here."""
+"""The records of a reassembler in terms of a persistence: completions, and the segments that older releases stored.
+
+Those wrote each segment under the reassembler's own key; they are read, and deleted when their set is done.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,25 @@ _SET_KEY_BYTES = 20
 
 
 class SegmentRecords:
-    """Knows which segments are stored for each set."""
+    """Knows which segments older releases stored for each set."""
 
     def __init__(self) -> None:
         self._keys_by_set: dict[bytes, set[bytes]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._keys_by_set)
+
     def translate(self, operations: Iterable[tuple[str, bytes, bytes]]) -> Records:
-        """What `poll_persist` of a reassembler gave, as records."""
+        """What the reassembler polled, as records."""
         records: Records = {}
         for operation, key, value in operations:
-            if operation == "put_segment":
-                self._keys_by_set.setdefault(key[:_SET_KEY_BYTES], set()).add(key)
-                records[SEGMENT, key] = value
-            elif operation == "delete_set":
-                for segment_key in self._keys_by_set.pop(key, ()):
-                    records[SEGMENT, segment_key] = None
-            elif operation == "put_completed":
+            if operation == "put_completed":
                 records[COMPLETED, key] = value
             elif operation == "delete_completed":
                 records[COMPLETED, key] = None
+            elif operation == "delete_set":
+                for segment_key in self._keys_by_set.pop(key, ()):
+                    records[SEGMENT, segment_key] = None
         return records
 
     def restore(self, records: Mapping[RecordName, bytes]) -> Iterator[tuple[str, bytes, bytes]]:

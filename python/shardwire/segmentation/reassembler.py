@@ -108,6 +108,13 @@ class Reassembler:
         """
         return self._core.poll_persist()
 
+    def poll_completions(self) -> list[tuple[str, bytes, bytes]]:
+        """The changes of `poll_persist` that concern completions, for a caller that keeps segments in its own way.
+
+        Such a caller receives its segments again after `restore` has taken the completions back.
+        """
+        return self._core.poll_completions()
+
     def restore(self, records: Iterable[tuple[str, bytes, bytes]]) -> None:
         """Takes back what `poll_persist` gave, less what was deleted since, before anything is received.
 

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBytes, PyDict, PyList};
-use shardwire_core::reassemble::{Change, Discard, Drop, Limits, Reassembler, Receipt};
+use shardwire_core::reassemble::{Change, Discard, Drop, Limits, Reassembler, Receipt, Record};
 
 use crate::buffer::{Buffer, detached};
 use crate::outcome::{self, SetDropped};
@@ -129,15 +129,12 @@ impl ReassemblerCore {
 
     /// Changes since the last call as (op, key, value).
     fn poll_persist<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let records = self.0.poll_persist();
-        let rows = records.iter().map(|record| {
-            let (key, value) = (
-                PyBytes::new(py, &record.key),
-                PyBytes::new(py, &record.value),
-            );
-            (record.change.name(), key, value)
-        });
-        PyList::new(py, rows.collect::<Vec<_>>())
+        rows(py, &self.0.poll_persist())
+    }
+
+    /// Completions alone, as (op, key, value).
+    fn poll_completions<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        rows(py, &self.0.poll_completions())
     }
 
     /// Takes back what `poll_persist` gave, less what was deleted.
@@ -159,4 +156,15 @@ impl ReassemblerCore {
         py.detach(|| self.0.restore(records));
         Ok(())
     }
+}
+
+fn rows<'py>(py: Python<'py>, records: &[Record]) -> PyResult<Bound<'py, PyList>> {
+    let rows = records.iter().map(|record| {
+        let (key, value) = (
+            PyBytes::new(py, &record.key),
+            PyBytes::new(py, &record.value),
+        );
+        (record.change.name(), key, value)
+    });
+    PyList::new(py, rows.collect::<Vec<_>>())
 }

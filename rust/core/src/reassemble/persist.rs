@@ -64,14 +64,7 @@ impl Reassembler {
         let mut records: Vec<Record> = deleted
             .map(|id| record(Change::DeleteSet, set_key(id), Vec::new()))
             .collect();
-        let (completed, forgotten) = self.completed.poll();
-        for key in forgotten {
-            records.push(record(Change::DeleteCompleted, key.to_vec(), Vec::new()));
-        }
-        for (key, number) in completed {
-            let value = number.to_be_bytes().to_vec();
-            records.push(record(Change::PutCompleted, key.to_vec(), value));
-        }
+        records.extend(self.poll_completions());
         for id in std::mem::take(&mut self.unsaved) {
             let ledger = &self.ledger;
             let set = self.sets.get_mut(&id).expect("a set to save is held");
@@ -92,6 +85,24 @@ impl Reassembler {
             }
         }
         records
+    }
+
+    /// The completions among what changed since the last call, for a caller that stores segments
+    /// in a form of its own and receives them again after a restart.
+    pub fn poll_completions(&mut self) -> Vec<Record> {
+        self.deleted.clear();
+        let (completed, forgotten) = self.completed.poll();
+        let forgotten = forgotten.into_iter().map(|key| Record {
+            change: Change::DeleteCompleted,
+            key: key.to_vec(),
+            value: Vec::new(),
+        });
+        let completed = completed.into_iter().map(|(key, number)| Record {
+            change: Change::PutCompleted,
+            key: key.to_vec(),
+            value: number.to_be_bytes().to_vec(),
+        });
+        forgotten.chain(completed).collect()
     }
 
     /// Takes back what [`Reassembler::poll_persist`] gave, less what was deleted since, before
