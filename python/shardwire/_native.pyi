@@ -16,6 +16,7 @@ __all__ = [
     "Keccak256",
     "PayloadReconstructed",
     "ReassemblerCore",
+    "SdsCodec",
     "SdsMessage",
     "SegmentDiscarded",
     "SegmentHeader",
@@ -37,6 +38,7 @@ __all__ = [
     "arrow_unwrap_waku",
     "erasure_encode",
     "erasure_reconstruct",
+    "farmhash64",
     "inspect_segment",
     "keccak256",
     "keccak256_many",
@@ -292,6 +294,40 @@ class SdsMessage:
     def decode(data: Buffer, wire_format: _SdsWireFormat = "spec") -> SdsMessage | None:
         """None where the bytes are no SDS message. Invalid UTF-8 becomes U+FFFD."""
     def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class SdsCodec:
+    """Encodes and decodes for one participant of one channel, each message in one call."""
+
+    def __new__(cls, channel_id: str, sender_id: str, wire_format: _SdsWireFormat = "spec") -> Self: ...
+    def decode(
+        self, data: Buffer, /
+    ) -> (
+        tuple[
+            str, str, int | None, tuple[str, ...], tuple[int, int] | None, tuple[HistoryEntry, ...], bytes | None
+        ]
+        | tuple[()]
+        | None
+    ):
+        """(message id, sender id, lamport timestamp, ids of the causal history, where the bloom filter begins and
+        ends in `data`, repair requests, content); () for a message of another channel; None for what is none.
+        """
+    def encode_history(self, entries: list[tuple[str, bytes | None, str | None]], /) -> bytes:
+        """A causal history (message id, retrieval hint, sender id each) in the form that `encode` takes."""
+    def encode(
+        self,
+        message_id: str,
+        lamport_timestamp: int | None,
+        history_fields: bytes,
+        bloom_filter: bytes | None,
+        repair_request: Sequence[HistoryEntry],
+        content: bytes | None,
+        /,
+    ) -> bytes:
+        """A message of this participant, as `SdsMessage.encode` would write it."""
+
+def farmhash64(text: str, /) -> int:
+    """Nim's `hash(string)`, which nim-sds uses: FarmHash64 of the UTF-8 bytes, signed."""
 
 @final
 class BloomFilter:

@@ -13,6 +13,7 @@ mod outcome;
 mod reassembler;
 mod record;
 mod sds;
+mod sds_codec;
 mod segmentation;
 mod waku;
 
@@ -40,6 +41,8 @@ mod _native {
     use reassembler::ReassemblerCore;
     #[pymodule_export]
     use sds::{HistoryEntry, SdsMessage};
+    #[pymodule_export]
+    use sds_codec::{SdsCodec, farmhash64};
     #[pymodule_export]
     use segmentation::{SegmentHeader, SegmentationParameters, inspect_segment};
     #[pymodule_export]

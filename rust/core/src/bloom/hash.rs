@@ -25,7 +25,7 @@ const K1: u64 = 0xb492_b66f_be98_f273;
 const K2: u64 = 0x9ae1_6a3b_2f90_404f;
 
 /// FarmHash's `farmhashna::Hash64`, which Nim's `hash(string)` is.
-pub(super) fn farmhash64(bytes: &[u8]) -> u64 {
+pub fn farmhash64(bytes: &[u8]) -> u64 {
     match bytes.len() {
         0..=16 => farm_to_16(bytes),
         17..=32 => farm_to_32(bytes),

@@ -10,7 +10,8 @@ use thiserror::Error;
 
 use crate::wire::proto::sds::nim;
 use crate::wire::sds::WireFormat;
-use hash::{farmhash64, murmur3_x86_32};
+pub use hash::farmhash64;
+use hash::murmur3_x86_32;
 use prost::Message as _;
 
 /// Bits beyond which a filter is refused (512 MiB).

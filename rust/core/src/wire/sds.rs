@@ -8,6 +8,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 pub use super::protobuf::ProtobufError;
+use super::protobuf::lossy;
 use super::{sds_nim, sds_spec};
 
 /// Which layout an SDS message has.
@@ -42,6 +43,38 @@ pub struct HistoryEntry {
     pub sender_id: Option<String>,
 }
 
+/// A [`HistoryEntry`] that lies in the bytes of its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EntryView<'a> {
+    /// The message that the entry names, in UTF-8 unless a peer broke it.
+    pub message_id: &'a [u8],
+    /// How a store finds the message.
+    pub retrieval_hint: Option<&'a [u8]>,
+    /// The participant that sent it.
+    pub sender_id: Option<&'a [u8]>,
+}
+
+impl HistoryEntry {
+    /// The entry, borrowed.
+    pub fn view(&self) -> EntryView<'_> {
+        EntryView {
+            message_id: self.message_id.as_bytes(),
+            retrieval_hint: self.retrieval_hint.as_deref(),
+            sender_id: self.sender_id.as_deref().map(str::as_bytes),
+        }
+    }
+}
+
+impl From<EntryView<'_>> for HistoryEntry {
+    fn from(view: EntryView<'_>) -> Self {
+        HistoryEntry {
+            message_id: lossy(view.message_id),
+            retrieval_hint: view.retrieval_hint.map(<[u8]>::to_vec),
+            sender_id: view.sender_id.map(lossy),
+        }
+    }
+}
+
 /// What an SDS message is, told by the presence of its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -72,6 +105,105 @@ pub struct Message {
     pub repair_request: Vec<HistoryEntry>,
     /// The application's bytes.
     pub content: Option<Vec<u8>>,
+}
+
+/// A [`Message`] whose parts lie in the bytes it was read from: nothing is copied but the lists.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MessageView<'a> {
+    /// The participant that sent it.
+    pub sender_id: &'a [u8],
+    /// Its id, opaque.
+    pub message_id: &'a [u8],
+    /// The channel it belongs to.
+    pub channel_id: &'a [u8],
+    /// Absent on ephemeral messages.
+    pub lamport_timestamp: Option<u64>,
+    /// The messages it depends on, oldest first.
+    pub causal_history: Vec<EntryView<'a>>,
+    /// The sender's serialized bloom filter.
+    pub bloom_filter: Option<&'a [u8]>,
+    /// The messages the sender asks for (SDS-R).
+    pub repair_request: Vec<EntryView<'a>>,
+    /// The application's bytes.
+    pub content: Option<&'a [u8]>,
+}
+
+impl<'a> MessageView<'a> {
+    /// The message that `bytes` are on `wire_format`: see [`Message::decode`].
+    ///
+    /// # Errors
+    /// [`SdsDecodeError`] where the bytes are no such message.
+    pub fn decode(bytes: &'a [u8], wire_format: WireFormat) -> Result<Self, SdsDecodeError> {
+        match wire_format {
+            WireFormat::Spec => sds_spec::decode(bytes),
+            WireFormat::Nim => sds_nim::decode(bytes),
+        }
+    }
+}
+
+impl From<MessageView<'_>> for Message {
+    fn from(view: MessageView<'_>) -> Self {
+        let owned = |entries: Vec<EntryView<'_>>| entries.into_iter().map(Into::into).collect();
+        Message {
+            sender_id: lossy(view.sender_id),
+            message_id: lossy(view.message_id),
+            channel_id: lossy(view.channel_id),
+            lamport_timestamp: view.lamport_timestamp,
+            causal_history: owned(view.causal_history),
+            bloom_filter: view.bloom_filter.map(<[u8]>::to_vec),
+            repair_request: owned(view.repair_request),
+            content: view.content.map(<[u8]>::to_vec),
+        }
+    }
+}
+
+/// A message to encode whose causal history is encoded already: the contents of one send share it.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts<'a> {
+    /// The participant that sends it.
+    pub sender_id: &'a str,
+    /// Its id, opaque.
+    pub message_id: &'a str,
+    /// The channel it belongs to.
+    pub channel_id: &'a str,
+    /// Absent on ephemeral messages.
+    pub lamport_timestamp: Option<u64>,
+    /// What [`encode_history`] gave for the same wire.
+    pub history_fields: &'a [u8],
+    /// The serialized bloom filter.
+    pub bloom_filter: Option<&'a [u8]>,
+    /// The messages asked for (SDS-R).
+    pub repair_request: &'a [HistoryEntry],
+    /// The application's bytes.
+    pub content: Option<&'a [u8]>,
+}
+
+impl Parts<'_> {
+    /// The message on `wire_format`.
+    ///
+    /// # Errors
+    /// As [`Message::encode`].
+    pub fn encode(&self, wire_format: WireFormat) -> Result<Vec<u8>, SdsEncodeError> {
+        match wire_format {
+            WireFormat::Spec => Ok(sds_spec::encode(self)),
+            WireFormat::Nim => sds_nim::encode(self),
+        }
+    }
+}
+
+/// The fields of a causal history on `wire_format`, one after the other.
+pub fn encode_history<'a>(
+    entries: impl IntoIterator<Item = EntryView<'a>>,
+    wire_format: WireFormat,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    for entry in entries {
+        match wire_format {
+            WireFormat::Spec => sds_spec::put_history_entry(&mut out, entry),
+            WireFormat::Nim => sds_nim::put_history_entry(&mut out, entry),
+        }
+    }
+    out
 }
 
 /// Why a message cannot be written on a wire.
@@ -117,10 +249,20 @@ impl Message {
     /// # Errors
     /// [`SdsEncodeError::NimEphemeral`] for an ephemeral message on the nim wire.
     pub fn encode(&self, wire_format: WireFormat) -> Result<Vec<u8>, SdsEncodeError> {
-        match wire_format {
-            WireFormat::Spec => Ok(sds_spec::encode(self)),
-            WireFormat::Nim => sds_nim::encode(self),
+        Parts {
+            sender_id: &self.sender_id,
+            message_id: &self.message_id,
+            channel_id: &self.channel_id,
+            lamport_timestamp: self.lamport_timestamp,
+            history_fields: &encode_history(
+                self.causal_history.iter().map(HistoryEntry::view),
+                wire_format,
+            ),
+            bloom_filter: self.bloom_filter.as_deref(),
+            repair_request: &self.repair_request,
+            content: self.content.as_deref(),
         }
+        .encode(wire_format)
     }
 
     /// The message that `bytes` are on `wire_format`. Unknown fields are skipped, the last of a
@@ -129,9 +271,6 @@ impl Message {
     /// # Errors
     /// [`SdsDecodeError`] where the bytes are no such message.
     pub fn decode(bytes: &[u8], wire_format: WireFormat) -> Result<Self, SdsDecodeError> {
-        match wire_format {
-            WireFormat::Spec => sds_spec::decode(bytes),
-            WireFormat::Nim => sds_nim::decode(bytes),
-        }
+        MessageView::decode(bytes, wire_format).map(Message::from)
     }
 }

@@ -1,9 +1,9 @@
 //! The SDS wire of nim-sds: every scalar is written, also when it is zero or empty.
 
 use super::protobuf::{
-    Fields, bytes_field_length, lossy, put_bytes_field, put_length, put_varint_field,
+    Fields, bytes_field_length, put_bytes_field, put_length, put_varint_field,
 };
-use super::sds::{HistoryEntry, Message, SdsDecodeError, SdsEncodeError};
+use super::sds::{EntryView, MessageView, Parts, SdsDecodeError, SdsEncodeError};
 
 const MESSAGE_ID: u32 = 1;
 const LAMPORT_TIMESTAMP: u32 = 2;
@@ -18,33 +18,37 @@ const ENTRY_MESSAGE_ID: u32 = 1;
 const ENTRY_RETRIEVAL_HINT: u32 = 2;
 const ENTRY_SENDER_ID: u32 = 3;
 
-pub(super) fn encode(message: &Message) -> Result<Vec<u8>, SdsEncodeError> {
+pub(super) fn encode(message: &Parts<'_>) -> Result<Vec<u8>, SdsEncodeError> {
     let lamport = message
         .lamport_timestamp
         .ok_or(SdsEncodeError::NimEphemeral)?;
-    let content = message.content.as_deref().unwrap_or_default();
-    let bloom_filter = message.bloom_filter.as_deref().unwrap_or_default();
-    let mut out = Vec::with_capacity(content.len() + bloom_filter.len() + 256);
+    let content = message.content.unwrap_or_default();
+    let bloom_filter = message.bloom_filter.unwrap_or_default();
+    let length = content.len() + bloom_filter.len() + message.history_fields.len() + 256;
+    let mut out = Vec::with_capacity(length);
     put_bytes_field(&mut out, MESSAGE_ID, message.message_id.as_bytes());
     put_varint_field(&mut out, LAMPORT_TIMESTAMP, lamport);
-    for entry in &message.causal_history {
-        put_entry(&mut out, CAUSAL_HISTORY, entry);
-    }
+    out.extend_from_slice(message.history_fields);
     put_bytes_field(&mut out, CHANNEL_ID, message.channel_id.as_bytes());
     put_bytes_field(&mut out, CONTENT, content);
     put_bytes_field(&mut out, BLOOM_FILTER, bloom_filter);
     if !message.sender_id.is_empty() {
         put_bytes_field(&mut out, SENDER_ID, message.sender_id.as_bytes());
     }
-    for entry in &message.repair_request {
-        put_entry(&mut out, REPAIR_REQUEST, entry);
+    for entry in message.repair_request {
+        put_entry(&mut out, REPAIR_REQUEST, entry.view());
     }
     Ok(out)
 }
 
+/// Appends one entry of a causal history.
+pub(super) fn put_history_entry(out: &mut Vec<u8>, entry: EntryView<'_>) {
+    put_entry(out, CAUSAL_HISTORY, entry);
+}
+
 /// Empty bytes stand for an absent field: this wire cannot tell them apart.
-pub(super) fn decode(bytes: &[u8]) -> Result<Message, SdsDecodeError> {
-    let mut message = Message::default();
+pub(super) fn decode(bytes: &[u8]) -> Result<MessageView<'_>, SdsDecodeError> {
+    let mut message = MessageView::default();
     let mut history: Vec<&[u8]> = Vec::new();
     let (mut message_id, mut channel_id, mut content) = (None, None, None);
     let mut fields = Fields::new(bytes);
@@ -56,21 +60,17 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Message, SdsDecodeError> {
             CHANNEL_ID => channel_id = Some(value.bytes(field)?),
             CONTENT => content = Some(value.bytes(field)?),
             BLOOM_FILTER => message.bloom_filter = non_empty(value.bytes(field)?),
-            SENDER_ID => message.sender_id = lossy(value.bytes(field)?),
+            SENDER_ID => message.sender_id = value.bytes(field)?,
             REPAIR_REQUEST => message
                 .repair_request
                 .push(decode_entry(value.bytes(field)?)?),
             _ => {}
         }
     }
-    let required = |value: Option<&[u8]>, field| {
-        value
-            .map(<[u8]>::to_vec)
-            .ok_or(SdsDecodeError::MissingField { field })
-    };
-    message.message_id = lossy(&required(message_id, MESSAGE_ID)?);
-    message.channel_id = lossy(&required(channel_id, CHANNEL_ID)?);
-    message.content = non_empty(&required(content, CONTENT)?);
+    let required = |value: Option<_>, field| value.ok_or(SdsDecodeError::MissingField { field });
+    message.message_id = required(message_id, MESSAGE_ID)?;
+    message.channel_id = required(channel_id, CHANNEL_ID)?;
+    message.content = non_empty(required(content, CONTENT)?);
     if message.lamport_timestamp.is_none() {
         return Err(SdsDecodeError::MissingField {
             field: LAMPORT_TIMESTAMP,
@@ -81,30 +81,28 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Message, SdsDecodeError> {
 }
 
 /// Earlier versions of nim-sds wrote plain ids: when one entry fails, all are read so.
-fn decode_history(items: &[&[u8]]) -> Vec<HistoryEntry> {
+fn decode_history<'a>(items: &[&'a [u8]]) -> Vec<EntryView<'a>> {
     let entries: Result<Vec<_>, _> = items.iter().map(|bytes| decode_entry(bytes)).collect();
     entries.unwrap_or_else(|_| {
         items
             .iter()
-            .map(|bytes| HistoryEntry {
-                message_id: lossy(bytes),
-                ..HistoryEntry::default()
+            .map(|bytes| EntryView {
+                message_id: bytes,
+                ..EntryView::default()
             })
             .collect()
     })
 }
 
-fn decode_entry(bytes: &[u8]) -> Result<HistoryEntry, SdsDecodeError> {
+fn decode_entry(bytes: &[u8]) -> Result<EntryView<'_>, SdsDecodeError> {
     let mut message_id = None;
-    let mut entry = HistoryEntry::default();
+    let mut entry = EntryView::default();
     let mut fields = Fields::new(bytes);
     while let Some((field, value)) = fields.next()? {
         match field {
-            ENTRY_MESSAGE_ID => message_id = Some(lossy(value.bytes(field)?)),
+            ENTRY_MESSAGE_ID => message_id = Some(value.bytes(field)?),
             ENTRY_RETRIEVAL_HINT => entry.retrieval_hint = non_empty(value.bytes(field)?),
-            ENTRY_SENDER_ID => {
-                entry.sender_id = non_empty(value.bytes(field)?).map(|bytes| lossy(&bytes));
-            }
+            ENTRY_SENDER_ID => entry.sender_id = non_empty(value.bytes(field)?),
             _ => {}
         }
     }
@@ -114,31 +112,25 @@ fn decode_entry(bytes: &[u8]) -> Result<HistoryEntry, SdsDecodeError> {
     Ok(entry)
 }
 
-fn non_empty(bytes: &[u8]) -> Option<Vec<u8>> {
-    (!bytes.is_empty()).then(|| bytes.to_vec())
+fn non_empty(bytes: &[u8]) -> Option<&[u8]> {
+    (!bytes.is_empty()).then_some(bytes)
 }
 
-fn put_entry(out: &mut Vec<u8>, field: u32, entry: &HistoryEntry) {
-    let hint = entry
-        .retrieval_hint
-        .as_deref()
-        .filter(|hint| !hint.is_empty());
-    let sender_id = entry
-        .sender_id
-        .as_deref()
-        .filter(|sender_id| !sender_id.is_empty());
+fn put_entry(out: &mut Vec<u8>, field: u32, entry: EntryView<'_>) {
+    let hint = entry.retrieval_hint.and_then(non_empty);
+    let sender_id = entry.sender_id.and_then(non_empty);
     let mut length = bytes_field_length(ENTRY_MESSAGE_ID, entry.message_id.len());
     length += hint.map_or(0, |hint| {
         bytes_field_length(ENTRY_RETRIEVAL_HINT, hint.len())
     });
     length += sender_id.map_or(0, |id| bytes_field_length(ENTRY_SENDER_ID, id.len()));
     put_length(out, field, length);
-    put_bytes_field(out, ENTRY_MESSAGE_ID, entry.message_id.as_bytes());
+    put_bytes_field(out, ENTRY_MESSAGE_ID, entry.message_id);
     if let Some(hint) = hint {
         put_bytes_field(out, ENTRY_RETRIEVAL_HINT, hint);
     }
     if let Some(sender_id) = sender_id {
-        put_bytes_field(out, ENTRY_SENDER_ID, sender_id.as_bytes());
+        put_bytes_field(out, ENTRY_SENDER_ID, sender_id);
     }
 }
 
@@ -146,7 +138,16 @@ fn put_entry(out: &mut Vec<u8>, field: u32, entry: &HistoryEntry) {
 mod tests {
     use super::*;
     use crate::wire::proto::sds::nim as proto;
+    use crate::wire::sds::{HistoryEntry, Message, WireFormat};
+
+    fn encode(message: &Message) -> Result<Vec<u8>, SdsEncodeError> {
+        message.encode(WireFormat::Nim)
+    }
     use prost::Message as _;
+
+    fn decode(bytes: &[u8]) -> Result<Message, SdsDecodeError> {
+        super::decode(bytes).map(Message::from)
+    }
 
     fn entry(id: &str, hint: Option<Vec<u8>>, sender: Option<&str>) -> HistoryEntry {
         HistoryEntry {

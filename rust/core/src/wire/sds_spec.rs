@@ -1,10 +1,10 @@
 //! The SDS wire of the specification (sds.md, Message and HistoryEntry) and of @waku/sds.
 
 use super::protobuf::{
-    Fields, ProtobufError, bytes_field_length, lossy, put_bytes_field, put_length,
-    put_varint_field, varint_length,
+    Fields, ProtobufError, bytes_field_length, put_bytes_field, put_length, put_varint_field,
+    varint_length,
 };
-use super::sds::{HistoryEntry, Message, SdsDecodeError};
+use super::sds::{EntryView, MessageView, Parts, SdsDecodeError};
 
 const SENDER_ID: u32 = 1;
 const MESSAGE_ID: u32 = 2;
@@ -21,12 +21,12 @@ const ENTRY_SENDER_ID: u32 = 3;
 
 /// Fields in ascending order; plain strings are left out when empty, `optional` ones written
 /// whenever they are set.
-pub(super) fn encode(message: &Message) -> Vec<u8> {
+pub(super) fn encode(message: &Parts<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(encoded_length(message));
     for (field, text) in [
-        (SENDER_ID, &message.sender_id),
-        (MESSAGE_ID, &message.message_id),
-        (CHANNEL_ID, &message.channel_id),
+        (SENDER_ID, message.sender_id),
+        (MESSAGE_ID, message.message_id),
+        (CHANNEL_ID, message.channel_id),
     ] {
         if !text.is_empty() {
             put_bytes_field(&mut out, field, text.as_bytes());
@@ -35,87 +35,90 @@ pub(super) fn encode(message: &Message) -> Vec<u8> {
     if let Some(lamport) = message.lamport_timestamp {
         put_varint_field(&mut out, LAMPORT_TIMESTAMP, lamport);
     }
-    for entry in &message.causal_history {
-        put_entry(&mut out, CAUSAL_HISTORY, entry);
-    }
-    if let Some(bloom_filter) = &message.bloom_filter {
+    out.extend_from_slice(message.history_fields);
+    if let Some(bloom_filter) = message.bloom_filter {
         put_bytes_field(&mut out, BLOOM_FILTER, bloom_filter);
     }
-    for entry in &message.repair_request {
-        put_entry(&mut out, REPAIR_REQUEST, entry);
+    for entry in message.repair_request {
+        put_entry(&mut out, REPAIR_REQUEST, entry.view());
     }
-    if let Some(content) = &message.content {
+    if let Some(content) = message.content {
         put_bytes_field(&mut out, CONTENT, content);
     }
     out
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Message, SdsDecodeError> {
-    let mut message = Message::default();
+/// Appends one entry of a causal history.
+pub(super) fn put_history_entry(out: &mut Vec<u8>, entry: EntryView<'_>) {
+    put_entry(out, CAUSAL_HISTORY, entry);
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<MessageView<'_>, SdsDecodeError> {
+    let mut message = MessageView::default();
     let mut fields = Fields::new(bytes);
     while let Some((field, value)) = fields.next()? {
         match field {
-            SENDER_ID => message.sender_id = lossy(value.bytes(field)?),
-            MESSAGE_ID => message.message_id = lossy(value.bytes(field)?),
-            CHANNEL_ID => message.channel_id = lossy(value.bytes(field)?),
+            SENDER_ID => message.sender_id = value.bytes(field)?,
+            MESSAGE_ID => message.message_id = value.bytes(field)?,
+            CHANNEL_ID => message.channel_id = value.bytes(field)?,
             LAMPORT_TIMESTAMP => message.lamport_timestamp = Some(value.varint(field)?),
             CAUSAL_HISTORY => message
                 .causal_history
                 .push(decode_entry(value.bytes(field)?)?),
-            BLOOM_FILTER => message.bloom_filter = Some(value.bytes(field)?.to_vec()),
+            BLOOM_FILTER => message.bloom_filter = Some(value.bytes(field)?),
             REPAIR_REQUEST => message
                 .repair_request
                 .push(decode_entry(value.bytes(field)?)?),
-            CONTENT => message.content = Some(value.bytes(field)?.to_vec()),
+            CONTENT => message.content = Some(value.bytes(field)?),
             _ => {}
         }
     }
     Ok(message)
 }
 
-fn decode_entry(bytes: &[u8]) -> Result<HistoryEntry, ProtobufError> {
-    let mut entry = HistoryEntry::default();
+fn decode_entry(bytes: &[u8]) -> Result<EntryView<'_>, ProtobufError> {
+    let mut entry = EntryView::default();
     let mut fields = Fields::new(bytes);
     while let Some((field, value)) = fields.next()? {
         match field {
-            ENTRY_MESSAGE_ID => entry.message_id = lossy(value.bytes(field)?),
-            ENTRY_RETRIEVAL_HINT => entry.retrieval_hint = Some(value.bytes(field)?.to_vec()),
-            ENTRY_SENDER_ID => entry.sender_id = Some(lossy(value.bytes(field)?)),
+            ENTRY_MESSAGE_ID => entry.message_id = value.bytes(field)?,
+            ENTRY_RETRIEVAL_HINT => entry.retrieval_hint = Some(value.bytes(field)?),
+            ENTRY_SENDER_ID => entry.sender_id = Some(value.bytes(field)?),
             _ => {}
         }
     }
     Ok(entry)
 }
 
-fn put_entry(out: &mut Vec<u8>, field: u32, entry: &HistoryEntry) {
+fn put_entry(out: &mut Vec<u8>, field: u32, entry: EntryView<'_>) {
     put_length(out, field, entry_length(entry));
     if !entry.message_id.is_empty() {
-        put_bytes_field(out, ENTRY_MESSAGE_ID, entry.message_id.as_bytes());
+        put_bytes_field(out, ENTRY_MESSAGE_ID, entry.message_id);
     }
-    if let Some(hint) = &entry.retrieval_hint {
+    if let Some(hint) = entry.retrieval_hint {
         put_bytes_field(out, ENTRY_RETRIEVAL_HINT, hint);
     }
-    if let Some(sender_id) = &entry.sender_id {
-        put_bytes_field(out, ENTRY_SENDER_ID, sender_id.as_bytes());
+    if let Some(sender_id) = entry.sender_id {
+        put_bytes_field(out, ENTRY_SENDER_ID, sender_id);
     }
 }
 
-fn entry_length(entry: &HistoryEntry) -> usize {
+fn entry_length(entry: EntryView<'_>) -> usize {
     let mut length = 0;
     if !entry.message_id.is_empty() {
         length += bytes_field_length(ENTRY_MESSAGE_ID, entry.message_id.len());
     }
-    if let Some(hint) = &entry.retrieval_hint {
+    if let Some(hint) = entry.retrieval_hint {
         length += bytes_field_length(ENTRY_RETRIEVAL_HINT, hint.len());
     }
-    if let Some(sender_id) = &entry.sender_id {
+    if let Some(sender_id) = entry.sender_id {
         length += bytes_field_length(ENTRY_SENDER_ID, sender_id.len());
     }
     length
 }
 
-fn encoded_length(message: &Message) -> usize {
-    let texts = [&message.sender_id, &message.message_id, &message.channel_id];
+fn encoded_length(message: &Parts<'_>) -> usize {
+    let texts = [message.sender_id, message.message_id, message.channel_id];
     let mut length: usize = texts
         .iter()
         .map(|text| bytes_field_length(SENDER_ID, text.len()))
@@ -123,13 +126,14 @@ fn encoded_length(message: &Message) -> usize {
     if let Some(lamport) = message.lamport_timestamp {
         length += 1 + varint_length(lamport);
     }
-    for entry in message.causal_history.iter().chain(&message.repair_request) {
-        length += bytes_field_length(CAUSAL_HISTORY, entry_length(entry));
+    length += message.history_fields.len();
+    for entry in message.repair_request {
+        length += bytes_field_length(REPAIR_REQUEST, entry_length(entry.view()));
     }
-    if let Some(bloom_filter) = &message.bloom_filter {
+    if let Some(bloom_filter) = message.bloom_filter {
         length += bytes_field_length(BLOOM_FILTER, bloom_filter.len());
     }
-    if let Some(content) = &message.content {
+    if let Some(content) = message.content {
         length += bytes_field_length(CONTENT, content.len());
     }
     length
@@ -144,6 +148,17 @@ mod tests {
 
     use super::*;
     use crate::wire::proto::sds as proto;
+    use crate::wire::sds::{HistoryEntry, Message, WireFormat};
+
+    fn encode(message: &Message) -> Vec<u8> {
+        message
+            .encode(WireFormat::Spec)
+            .expect("this wire has every kind")
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Message, SdsDecodeError> {
+        super::decode(bytes).map(Message::from)
+    }
 
     fn entries() -> impl Strategy<Value = Vec<HistoryEntry>> {
         vec(
