@@ -43,6 +43,7 @@ __all__ = [
     "keccak256",
     "keccak256_many",
     "message_hash",
+    "sds_log_record",
     "segment",
     "segment_many",
     "shard_of",
@@ -303,9 +304,7 @@ class SdsCodec:
     def decode(
         self, data: Buffer, /
     ) -> (
-        tuple[
-            str, str, int | None, tuple[str, ...], tuple[int, int] | None, tuple[HistoryEntry, ...], bytes | None
-        ]
+        tuple[str, str, int | None, tuple[str, ...], tuple[int, int] | None, tuple[HistoryEntry, ...], bytes | None]
         | tuple[()]
         | None
     ):
@@ -325,6 +324,21 @@ class SdsCodec:
         /,
     ) -> bytes:
         """A message of this participant, as `SdsMessage.encode` would write it."""
+
+def sds_log_record(
+    head: tuple[int, int],
+    lamport: int,
+    sequence: int,
+    unsaid: int,
+    ordinal: int,
+    sender_id: str,
+    retrieval_hint: bytes | None,
+    waits_in: str,
+    /,
+) -> bytes:
+    """A stored log entry: `head` (version, flags) and the numbers little-endian (8, 8, 8, 2 bytes), three lengths of 2
+    bytes, sender id, hint, key of the send it waits in, CRC-32.
+    """
 
 def farmhash64(text: str, /) -> int:
     """Nim's `hash(string)`, which nim-sds uses: FarmHash64 of the UTF-8 bytes, signed."""

@@ -7,8 +7,8 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
-from shardwire._native import HistoryEntry
-from shardwire.config import SdsConfig
+from shardwire._native import HistoryEntry, farmhash64
+from shardwire.config import SdsConfig, SdsWireFormat
 from shardwire.sds.identity import entry_bytes
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.outgoing_send import OutgoingContent
@@ -27,25 +27,36 @@ def repair_hash(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "big")
 
 
-def request_offset_ms(participant: str, message_id: str, t_min_ms: int, t_max_ms: int) -> int:
+RepairHash = Callable[[str], int]
+# nim-sds takes Nim's `hash(string)` and works with absolute values. Derived from its source; never met as a live peer.
+REPAIR_HASHES: Mapping[SdsWireFormat, RepairHash] = {"spec": repair_hash, "nim": farmhash64}
+
+
+def request_offset_ms(
+    participant: str, message_id: str, t_min_ms: int, t_max_ms: int, hashed: RepairHash = repair_hash
+) -> int:
     """T_req - now."""
-    return repair_hash(participant + message_id) % (t_max_ms - t_min_ms) + t_min_ms
+    return abs(hashed(participant + message_id)) % (t_max_ms - t_min_ms) + t_min_ms
 
 
-def response_offset_ms(participant: str, sender_id: str, message_id: str, t_max_ms: int) -> int:
+def response_offset_ms(
+    participant: str, sender_id: str, message_id: str, t_max_ms: int, hashed: RepairHash = repair_hash
+) -> int:
     """T_resp - now: 0 for the original sender."""
     if participant == sender_id:
         return 0
-    return (repair_hash(participant) ^ repair_hash(sender_id)) * repair_hash(message_id) % t_max_ms
+    return abs(hashed(participant) ^ hashed(sender_id)) * abs(hashed(message_id)) % t_max_ms
 
 
-def in_response_group(participant: str, sender_id: str, message_id: str, groups: int) -> bool:
+def in_response_group(
+    participant: str, sender_id: str, message_id: str, groups: int, hashed: RepairHash = repair_hash
+) -> bool:
     """Whether `participant` answers for a message of `sender_id`; nobody does where the sender is unknown."""
     if not sender_id:
         return False
     if groups <= 1 or participant == sender_id:
         return True
-    return repair_hash(participant + message_id) % groups == repair_hash(sender_id + message_id) % groups
+    return abs(hashed(participant + message_id)) % groups == abs(hashed(sender_id + message_id)) % groups
 
 
 class RepairBuffer:
@@ -93,12 +104,14 @@ class Originals:
         self._bytes = 0
         self.changed: dict[str, None] = {}
 
-    def keep(self, message_id: str, data: bytes) -> None:
+    def keep(self, message_id: str, data: bytes, stored: bool = False) -> None:
+        """Holds `data`; `stored` tells that its record is written already."""
         if message_id in self.by_id or len(data) > ORIGINAL_BYTES_MAX:
             return
         self.by_id[message_id] = data
         self._bytes += len(data)
-        self.changed[message_id] = None
+        if not stored:
+            self.changed[message_id] = None
         while self._bytes > ORIGINAL_BYTES_MAX:
             oldest, dropped = self.by_id.popitem(last=False)
             self._bytes -= len(dropped)
@@ -121,6 +134,7 @@ class Repair:
     __slots__ = (
         "_config",
         "_entries",
+        "_hashed",
         "_me",
         "_sync_not_before_ms",
         "_upcoming",
@@ -134,6 +148,7 @@ class Repair:
     def __init__(self, config: SdsConfig, sender_id: str, entries: Mapping[str, LogEntry]) -> None:
         self._config = config
         self._entries = entries
+        self._hashed = REPAIR_HASHES[config.wire_format]
         self._me = sender_id
         self.originals = Originals()
         # Contents of ours that are not finished yet keep their bytes themselves.
@@ -202,8 +217,9 @@ class Repair:
             return
         # The request may not name the sender, or a false one; who holds the message knows it.
         sender_id = held.sender_id
-        if in_response_group(self._me, sender_id, message_id, self._config.repair_groups):
-            offset_ms = response_offset_ms(self._me, sender_id, message_id, self._config.repair_t_max_ms)
+        hashed = self._hashed
+        if in_response_group(self._me, sender_id, message_id, self._config.repair_groups, hashed):
+            offset_ms = response_offset_ms(self._me, sender_id, message_id, self._config.repair_t_max_ms, hashed)
             self.answers.put(entry, monotonic_ms + offset_ms)
 
     def take_requests(self, monotonic_ms: int, budget_bytes: int) -> list[HistoryEntry]:
@@ -237,8 +253,11 @@ class Repair:
     def on_send_finished(self, content: OutgoingContent) -> None:
         """A content of a send that is no longer resent: its bytes are kept for repair only."""
         if content.wire is not None and not content.in_flight:
+            message_id = content.message_id
             if self._config.enable_repair:
-                self.originals.keep(content.message_id, content.wire)
+                self.originals.keep(message_id, content.wire, stored=self.own.get(message_id) is content)
+            else:
+                self.originals.changed[message_id] = None
             content.wire = None
 
     def _put_off(self, entry: HistoryEntry, monotonic_ms: int) -> None:
@@ -246,4 +265,5 @@ class Repair:
         self.requests.put(entry, monotonic_ms + wait_ms)
 
     def _offset_ms(self, message_id: str) -> int:
-        return request_offset_ms(self._me, message_id, self._config.repair_t_min_ms, self._config.repair_t_max_ms)
+        t_min_ms, t_max_ms = self._config.repair_t_min_ms, self._config.repair_t_max_ms
+        return request_offset_ms(self._me, message_id, t_min_ms, t_max_ms, self._hashed)

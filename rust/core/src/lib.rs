@@ -5,6 +5,7 @@
 
 pub mod bloom;
 pub mod cpu;
+pub mod crc32;
 pub mod erasure;
 #[cfg(all(test, unix))]
 mod guard_pages;

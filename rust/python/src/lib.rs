@@ -42,7 +42,7 @@ mod _native {
     #[pymodule_export]
     use sds::{HistoryEntry, SdsMessage};
     #[pymodule_export]
-    use sds_codec::{SdsCodec, farmhash64};
+    use sds_codec::{SdsCodec, farmhash64, sds_log_record};
     #[pymodule_export]
     use segmentation::{SegmentHeader, SegmentationParameters, inspect_segment};
     #[pymodule_export]

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use shardwire_core::bloom;
+use shardwire_core::crc32::crc32;
 use shardwire_core::wire::sds::{self, EntryView, MessageView, WireFormat};
 
 use crate::buffer::Buffer;
@@ -136,4 +137,41 @@ type Entry<'py> = (
 #[pyo3(signature = (text, /))]
 pub fn farmhash64(text: &str) -> i64 {
     bloom::farmhash64(text.as_bytes()) as i64
+}
+
+/// The stored form of a log entry: every number little-endian, then the texts, then a CRC-32.
+#[pyfunction]
+#[pyo3(signature = (
+    head, lamport, sequence, unsaid, ordinal, sender_id, retrieval_hint, waits_in, /
+))]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one argument a field, and the interpreter"
+)]
+pub fn sds_log_record<'py>(
+    py: Python<'py>,
+    head: (u8, u8),
+    lamport: u64,
+    sequence: u64,
+    unsaid: u64,
+    ordinal: u16,
+    sender_id: &str,
+    retrieval_hint: Option<&[u8]>,
+    waits_in: &str,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let hint = retrieval_hint.unwrap_or_default();
+    let mut record = Vec::with_capacity(40 + sender_id.len() + hint.len() + waits_in.len());
+    record.extend([head.0, head.1]);
+    for number in [lamport, sequence, unsaid] {
+        record.extend(number.to_le_bytes());
+    }
+    record.extend(ordinal.to_le_bytes());
+    for length in [sender_id.len(), hint.len(), waits_in.len()] {
+        record.extend(u16::try_from(length)?.to_le_bytes());
+    }
+    record.extend(sender_id.as_bytes());
+    record.extend(hint);
+    record.extend(waits_in.as_bytes());
+    record.extend(crc32(&record).to_le_bytes());
+    Ok(PyBytes::new(py, &record))
 }
