@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
 from collections.abc import Iterable
 
 from shardwire.config import SdsConfig
 from shardwire.sds.feedback import feedback_delay_ms
-from shardwire.sds.local_log import LogEntry
+from shardwire.sds.local_log import LocalLog, LogEntry
 from shardwire.sds.now import Now
 from shardwire.sds.participants import Participants
 
-# What is said once is repeated by syncs for three acknowledgement timeouts, and no more than fills a header.
+# What a sync said once is said again by so many further syncs within three acknowledgement timeouts, since the first
+# one may be lost: at a loss of 20 % one in 125 is then still unheard, and its sender asks by sending it again.
+REPEATS_MAX = 2
 _REPEATED_WINDOWS = 12
 REPEATED_MAX = 600
 
@@ -24,20 +25,25 @@ class Acknowledgements:
     of a content message they would make it wait, at every receiver, for a send that it does not follow.
     An acknowledgement sync is due at a random moment in the first quarter of the acknowledgement timeout; where one
     participant's is enough, the moments of a large group crowd towards the end, so that few speak.
+
+    Entries are numbered as they become unsaid. What is stored is that number, with the entry, and the highest number
+    up to which all was said (`said_order`): to say everything costs no record.
     """
 
     __slots__ = (
         "_enabled",
         "_heard",
+        "_log",
+        "_order",
         "_participants",
         "_rng",
         "_suppress",
         "_window_ms",
-        "changed",
         "delivered",
         "due_ms",
         "incomplete",
         "said_before",
+        "said_order",
     )
 
     def __init__(
@@ -45,6 +51,7 @@ class Acknowledgements:
         config: SdsConfig,
         enabled: bool,
         suppress: bool,
+        log: LocalLog,
         participants: Participants,
         rng: random.Random,
     ) -> None:
@@ -52,26 +59,30 @@ class Acknowledgements:
         self._enabled = enabled
         # Another participant's acknowledgement counts for ours where any one of them is enough.
         self._suppress = suppress
+        self._log = log
         self._participants = participants
         self._rng = rng
         self.delivered: dict[str, LogEntry] = {}
         self.incomplete: dict[str, LogEntry] = {}
         self._heard: set[str] = set()
-        # Said once already: a sync repeats it while it is young, since the message that said it may be lost.
-        self.said_before: OrderedDict[str, LogEntry] = OrderedDict()
+        # Said by a sync, and to be said again: the oldest first.
+        self.said_before: dict[str, LogEntry] = {}
         self.due_ms: int | None = None
-        # For poll_persist: True where the id became unsaid, False where it was said.
-        self.changed: dict[str, bool] = {}
+        self._order = 0
+        self.said_order = 0
 
     def received(self, entry: LogEntry, now: Now) -> None:
         """A content came, for the first time or again because its sender heard no acknowledgement."""
         message_id = entry.message_id
+        if not entry.unsaid:
+            self._order = entry.unsaid = self._order + 1
+            self._log.changed[message_id] = entry
         if entry.send is None:
             self.delivered[message_id] = entry
         else:
             self.incomplete[message_id] = entry
-        self._heard.discard(message_id)
-        self.changed[message_id] = True
+        if self._heard:
+            self._heard.discard(message_id)
         if self.due_ms is None and self._enabled:
             self._draw(now)
 
@@ -79,10 +90,18 @@ class Acknowledgements:
         members = len(self._participants.heard_ms) if self._suppress else 1
         self.due_ms = now.monotonic_ms + feedback_delay_ms(self._rng, self._window_ms, members)
 
-    def restore(self, entry: LogEntry, now: Now) -> None:
-        """Takes back a stored unsaid entry; the timer restarts."""
-        self.received(entry, now)
-        self.changed.clear()
+    def restore(self, entries: Iterable[LogEntry], said_order: int, now: Now) -> None:
+        """Takes back what of the log's `entries` is unsaid; the timer restarts."""
+        self.said_order = self._order = said_order
+        unsaid: list[LogEntry] = []
+        for entry in entries:
+            if entry.unsaid > said_order:
+                unsaid.append(entry)
+            else:
+                entry.unsaid = 0
+        for entry in sorted(unsaid, key=lambda entry: entry.unsaid):
+            self._order = entry.unsaid
+            self.received(entry, now)
 
     def send_delivered(self, entries: list[LogEntry]) -> None:
         """The contents' send was delivered: any message may name them."""
@@ -97,55 +116,77 @@ class Acknowledgements:
         """`by` acknowledged these, save its own, which it names in its history as a matter of course."""
         if not self._suppress:
             return
-        delivered, incomplete = self.delivered, self.incomplete
+        entries = self._log.entries
         for message_id in message_ids:
-            entry = delivered.get(message_id) or incomplete.get(message_id)
+            entry = entries.get(message_id)
             if entry is not None and entry.sender_id != by:
-                self._heard.add(message_id)
-        if len(self._heard) == len(delivered) + len(incomplete):
+                entry.repeats = 0
+                if entry.unsaid:
+                    self._heard.add(message_id)
+        if self._heard and len(self._heard) == len(self.delivered) + len(self.incomplete):
             self.due_ms = None
 
     def forget(self, message_id: str) -> None:
         """The content left the log."""
         self.said_before.pop(message_id, None)
-        if self.delivered.pop(message_id, None) or self.incomplete.pop(message_id, None):
+        entry = self.delivered.pop(message_id, None) or self.incomplete.pop(message_id, None)
+        if entry is not None:
+            entry.unsaid = 0
             self._heard.discard(message_id)
-            self.changed[message_id] = False
 
-    def said(self, entries: list[LogEntry], now: Now, by_sync: bool) -> None:
-        """A message of ours that leaves now names these.
+    def said(self, entries: list[LogEntry], now: Now, by_sync: bool) -> list[LogEntry]:
+        """A message of ours that leaves now names these; returns those that were unsaid.
 
-        What a sync said, syncs repeat for a while. A content that gets lost is sent again and says it again.
+        What a sync said, syncs repeat for a while, unless another participant said it too. A content that gets lost
+        is sent again and says it again.
         """
+        delivered, incomplete, said_before = self.delivered, self.incomplete, self.said_before
+        newly: list[LogEntry] = []
+        numbers: list[int] = []
         for entry in entries:
             message_id = entry.message_id
-            if self.delivered.pop(message_id, None) or self.incomplete.pop(message_id, None):
-                self._heard.discard(message_id)
-                self.changed[message_id] = False
-                entry.spoken_ms = now.monotonic_ms
-                if by_sync:
-                    self.said_before[message_id] = entry
-        self._forget_old(now)
-        left = len(self.delivered) + len(self.incomplete)
+            if not entry.unsaid:
+                if by_sync and entry.repeats:
+                    entry.repeats -= 1
+                continue
+            if delivered.pop(message_id, None) is None:
+                incomplete.pop(message_id, None)
+            newly.append(entry)
+            numbers.append(entry.unsaid)
+            entry.unsaid = 0
+            entry.spoken_ms = now.monotonic_ms
+            if by_sync and message_id not in self._heard:
+                entry.repeats = REPEATS_MAX
+                said_before[message_id] = entry
+        if newly:
+            self._note_said(newly, numbers)
+        left = len(delivered) + len(incomplete)
         if left == len(self._heard):
             self.due_ms = None
         elif self.due_ms is not None and self.due_ms <= now.monotonic_ms:
             # More than one message can name: the rest follows in its own time.
             self._draw(now)
+        return newly
 
-    def _forget_old(self, now: Now) -> None:
-        said_before = self.said_before
-        oldest_ms = now.monotonic_ms - _REPEATED_WINDOWS * self._window_ms
-        while said_before:
-            oldest = next(iter(said_before.values()))
-            if len(said_before) <= REPEATED_MAX and oldest.spoken_ms >= oldest_ms:
-                return
-            said_before.popitem(last=False)
+    def _note_said(self, newly: list[LogEntry], numbers: list[int]) -> None:
+        """Stores that these were said: by `said_order` where nothing before them is left, else with each."""
+        if self._heard:
+            self._heard.difference_update(entry.message_id for entry in newly)
+        if not self.delivered:
+            # What is incomplete stands in the order of its numbers.
+            first = next(iter(self.incomplete.values()), None)
+            self.said_order = self._order if first is None else max(self.said_order, first.unsaid - 1)
+        for entry, number in zip(newly, numbers, strict=True):
+            if number > self.said_order:
+                self._log.touch(entry)
 
-    def repeated(self, now: Now) -> Iterable[LogEntry]:
+    def repeated(self, now: Now) -> list[LogEntry]:
         """What a sync names once more."""
-        self._forget_old(now)
-        return self.said_before.values()
+        oldest_ms = now.monotonic_ms - _REPEATED_WINDOWS * self._window_ms
+        kept = [entry for entry in self.said_before.values() if entry.repeats and entry.spoken_ms >= oldest_ms]
+        del kept[:-REPEATED_MAX]
+        self.said_before = {entry.message_id: entry for entry in kept}
+        return kept
 
     def __contains__(self, message_id: str) -> bool:
         return message_id in self.delivered or message_id in self.incomplete

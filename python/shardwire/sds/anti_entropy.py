@@ -6,6 +6,7 @@ Histories alone reveal a gap link by link: each message that is repaired names o
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from itertools import islice
 
 from shardwire.config import SdsConfig
@@ -95,7 +96,7 @@ class AntiEntropy:
             members = len(self._participants.heard_ms)
             self.due_ms = monotonic_ms + feedback_delay_ms(self._rng, self._window_ms, members)
 
-    def named(self, message_ids: list[str], monotonic_ms: int) -> None:
+    def named(self, message_ids: Sequence[str], monotonic_ms: int) -> None:
         """Somebody, perhaps we, named these in a history."""
         if not self.owed:
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shardwire._native import HistoryEntry
 from shardwire.sds.identity import SEND_ID_LENGTH
 from shardwire.sds.local_log import LocalLog, LogEntry
 
@@ -38,7 +37,7 @@ class Heads:
         if len(by_key) > HEADS_MAX:
             del by_key[next(iter(by_key))]
 
-    def withdraw(self, log: LocalLog, message_ids: Iterable[str], history: Iterable[HistoryEntry]) -> None:
+    def withdraw(self, log: LocalLog, message_ids: Iterable[str], history: Iterable[str]) -> None:
         """These were encoded and will never be heard: a history that named one would make receivers wait in vain.
 
         What they followed, as their `history` says, is followed by nothing again.
@@ -48,7 +47,7 @@ class Heads:
             key = message_id[:SEND_ID_LENGTH] if self._by_send else message_id
             if entry is not None and self.by_key.get(key) is entry:
                 del self.by_key[key]
-                self.restore(log.entries[named.message_id] for named in history if named.message_id in log.entries)
+                self.restore(log.entries[named] for named in history if named in log.entries)
 
     def restore(self, entries: Iterable[LogEntry]) -> None:
         for entry in entries:

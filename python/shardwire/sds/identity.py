@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 
 from shardwire._native import HistoryEntry
@@ -18,7 +19,7 @@ RETRIEVAL_HINT_BYTES_MAX = 256
 SEND_ID_LENGTH = 32
 CONTENTS_PER_SEND_MAX = 65_536
 _PLACE_DIGITS_MAX = 4
-_HEX = frozenset("0123456789abcdef")
+_SEND_ID = re.compile(r"[0-9a-f]{32}")
 # Tags and lengths around the strings of one history entry, at most.
 ENTRY_FRAME_BYTES = 14
 
@@ -39,9 +40,9 @@ def message_ids_of(rule: MessageIdRule, send_id: str, contents: Sequence[bytes])
         if len(set(ids)) != len(ids):
             raise ConfigError("two contents of one send are equal: under 'content-sha256' they would share an id")
         return ids
-    if len(send_id) != SEND_ID_LENGTH or not set(send_id) <= _HEX:
+    if _SEND_ID.fullmatch(send_id) is None:
         raise ConfigError(f"send_id {send_id!r}: it must be {SEND_ID_LENGTH} lower-case hex characters")
-    return tuple(content_id(send_id, ordinal) for ordinal in range(len(contents)))
+    return tuple([f"{send_id}.{ordinal}" for ordinal in range(len(contents))])
 
 
 def split_content_id(message_id: str) -> tuple[str, int] | None:
@@ -76,13 +77,16 @@ def encoded_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
+def entry_size(message_id: str, retrieval_hint: bytes | None, sender_id: str | None) -> int:
+    """An upper bound of what a history entry adds to a message."""
+    size = ENTRY_FRAME_BYTES + encoded_length(message_id)
+    if retrieval_hint:
+        size += len(retrieval_hint)
+    if sender_id:
+        size += encoded_length(sender_id)
+    return size
+
+
 def entry_bytes(entry: HistoryEntry) -> int:
     """An upper bound of what `entry` adds to a message."""
-    hint = entry.retrieval_hint
-    sender = entry.sender_id
-    return (
-        ENTRY_FRAME_BYTES
-        + encoded_length(entry.message_id)
-        + (len(hint) if hint else 0)
-        + (encoded_length(sender) if sender else 0)
-    )
+    return entry_size(entry.message_id, entry.retrieval_hint, entry.sender_id)

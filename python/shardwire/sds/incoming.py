@@ -7,9 +7,8 @@ is reconstructed and every send it follows was released or is lost (SDS, Deliver
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from shardwire._native import HistoryEntry
 from shardwire.config import SdsConfig, SyncConfig
 from shardwire.sds.gaps import Gaps
 from shardwire.sds.identity import split_content_id
@@ -45,6 +44,7 @@ class IncomingBuffer:
         "contents_held",
         "gaps",
         "sends",
+        "stored",
     )
 
     def __init__(
@@ -72,8 +72,9 @@ class IncomingBuffer:
         # Reconstructed sends that wait, the longest waiting first.
         self.blocked: OrderedDict[str, IncomingSend] = OrderedDict()
         self.gaps = Gaps(config, sender_id, self, log, emit, repair)
-        # For poll_persist.
+        # For poll_persist: keys whose records changed, and those that have one.
         self.changed: dict[str, None] = {}
+        self.stored: set[str] = set()
 
     # --- what arrives ---------------------------------------------------------------------------
 
@@ -89,16 +90,8 @@ class IncomingBuffer:
         self.let_go(next(iter(self.blocked.values())))
         return not self.full
 
-    def receive(
-        self,
-        entry: LogEntry,
-        send_id: str,
-        history: Sequence[HistoryEntry],
-        history_ids: list[str],
-        monotonic_ms: int,
-        newcomer: bool,
-    ) -> None:
-        """Holds a new content of a send and notes what that send follows."""
+    def receive(self, entry: LogEntry, send_id: str, monotonic_ms: int) -> IncomingSend:
+        """Holds a new content; returns its send."""
         sender_id = entry.sender_id
         key = send_id
         send = self.sends.get(key)
@@ -117,34 +110,7 @@ class IncomingBuffer:
         entry.send = send
         self.contents_held += 1
         self.changed[key] = None
-        if history:
-            if len(history_ids) > len(send.history):
-                send.history = history_ids
-            self.follow(send, history, history_ids, sender_id, monotonic_ms, newcomer)
-
-    def follow(
-        self,
-        send: IncomingSend | None,
-        history: Sequence[HistoryEntry],
-        history_ids: list[str],
-        named_by: str,
-        monotonic_ms: int,
-        newcomer: bool,
-    ) -> None:
-        """Reads a causal history: of a content of `send`, or of a sync (None, which waits for nothing)."""
-        entries = self._entries
-        unknown: list[int] | None = None
-        for position, message_id in enumerate(history_ids):
-            held = entries.get(message_id)
-            if held is None:
-                if unknown is None:
-                    unknown = [position]
-                else:
-                    unknown.append(position)
-            elif held.send is not None and send is not None:
-                self.wait(send, held.send)
-        if unknown is not None:
-            self.gaps.on_unknown(send, [history[position] for position in unknown], named_by, monotonic_ms, newcomer)
+        return send
 
     def find(self, sender_id: str, send_id: str) -> IncomingSend | None:
         """The undelivered send that the channel calls so."""
@@ -288,7 +254,11 @@ class IncomingBuffer:
         if self.blocked:
             self.blocked.pop(key, None)
         self.contents_held -= len(send.contents)
-        self.changed[key] = None
+        if key in self.stored:
+            self.changed[key] = None
+        else:
+            # Most come and go between two polls.
+            self.changed.pop(key, None)
         self._on_released(send)
         self._emit(SendReleased(send.sender_id, send.send_id))
 

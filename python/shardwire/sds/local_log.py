@@ -27,6 +27,8 @@ class LogEntry:
         send: The incoming send it waits in; None once that is delivered, and for our own.
         ordered: Whether it stands for its delivered send in the log's order.
         spoken_ms: When this participant last named it, 0 for never; not kept over a restart.
+        unsaid: Place in the order in which contents came that no message of ours has named since; 0 where one has.
+        repeats: How many more syncs name it; not kept over a restart.
     """
 
     __slots__ = (
@@ -34,11 +36,13 @@ class LogEntry:
         "message_id",
         "ordered",
         "ordinal",
+        "repeats",
         "retrieval_hint",
         "send",
         "sender_id",
         "sequence",
         "spoken_ms",
+        "unsaid",
     )
 
     def __init__(
@@ -52,6 +56,8 @@ class LogEntry:
         self.ordinal = ordinal
         self.send: IncomingSend | None = None
         self.spoken_ms = 0
+        self.unsaid = 0
+        self.repeats = 0
         self.ordered = False
 
 

@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from shardwire._native import HistoryEntry
+from shardwire._native import HistoryEntry, SdsCodec
 from shardwire.config import DeliveredWhen, SdsConfig, SyncConfig
 from shardwire.errors import ConfigError
 from shardwire.sds.acknowledgement import Acknowledgements
@@ -75,6 +75,7 @@ class MessageChannel:
         self._sync = sync
         self._events: deque[SdsEvent] = deque()
         self.emit = emit = self._events.append
+        self.codec = SdsCodec(channel_id, sender_id, config.wire_format)
         self.log = LocalLog(config.log_messages_max, self._on_forgotten)
         self.heads = Heads(config.message_id == "send")
         self.lamport = LamportClock(config.wire_format, config.max_lamport_skew_ms, now)
@@ -82,7 +83,7 @@ class MessageChannel:
         self.participants = Participants()
         prompt = sync.acknowledgement_sync
         suppress = delivered_when == "any"
-        self.acknowledgements = Acknowledgements(config, prompt, suppress, self.participants, rng)
+        self.acknowledgements = Acknowledgements(config, prompt, suppress, self.log, self.participants, rng)
         self.anti_entropy = AntiEntropy(config, prompt, self.log, self.bloom, self.participants, rng)
         self.sync_timer = SyncTimer(sync.sync_min_interval_ms, rng, now)
         self.repair = Repair(config, sender_id, self.log.entries)
@@ -151,7 +152,7 @@ class MessageChannel:
         encoded = [content.message_id for content in send.queue if content.wire is not None]
         cancelled = self.outgoing.cancel(send)
         if cancelled:
-            self.heads.withdraw(self.log, encoded, send.history or ())
+            self.heads.withdraw(self.log, encoded, send.history_ids or ())
         return cancelled
 
     def handle_transmitted(self, transmit_id: int, retrieval_hint: bytes | None, now: Now) -> None:

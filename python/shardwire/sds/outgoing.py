@@ -55,6 +55,7 @@ class OutgoingBuffer:
         self.changed_sends: dict[str, None] = {}
         self.changed_contents: dict[str, None] = {}
         self.new_contents: dict[str, bytes] = {}
+        self.new_wires: dict[str, bytes] = {}
 
     # --- queue ----------------------------------------------------------------------------------
 
@@ -100,24 +101,39 @@ class OutgoingBuffer:
             self._set_timer(content, monotonic_ms)
         self.changed_contents[content.message_id] = None
 
-    def on_propagated(self, content: OutgoingContent, retrieval_hint: bytes | None, monotonic_ms: int) -> None:
-        if retrieval_hint is not None:
-            content.retrieval_hint = retrieval_hint
+    def on_propagated(self, content: OutgoingContent, monotonic_ms: int) -> None:
+        """`content` is in the network since now: its acknowledgement is waited for from here on."""
         if content.message_id in self.unacknowledged:
             self._set_timer(content, monotonic_ms)
-        self.changed_contents[content.message_id] = None
 
     def _set_timer(self, content: OutgoingContent, monotonic_ms: int) -> None:
         period = resend_period_ms(self._config, content.attempts)
         if content.possible:
             # SDS: possibly acknowledged messages are rebroadcast at a longer period.
             period *= 2
-        content.resend_ms = monotonic_ms + period
+        content.resend_ms = at_ms = monotonic_ms + period
+        # A timer that goes off too early moves itself: see `next_deadline`.
+        if content.timer_ms is None or at_ms < content.timer_ms:
+            self._push_timer(content, at_ms)
+
+    def _push_timer(self, content: OutgoingContent, at_ms: int) -> None:
+        content.timer_ms = at_ms
         self._timer_count += 1
-        heappush(self._timers, (content.resend_ms, self._timer_count, content))
+        heappush(self._timers, (at_ms, self._timer_count, content))
         if len(self._timers) > 4 * len(self.unacknowledged) + 64:
-            self._timers = [timer for timer in self._timers if timer[2].resend_ms == timer[0]]
-            heapify(self._timers)
+            self._drop_stale_timers()
+
+    def _drop_stale_timers(self) -> None:
+        kept: list[tuple[int, int, OutgoingContent]] = []
+        for timer in self._timers:
+            at_ms, _, content = timer
+            if content.timer_ms == at_ms:
+                if content.resend_ms is None:
+                    content.timer_ms = None
+                else:
+                    kept.append(timer)
+        heapify(kept)
+        self._timers = kept
 
     def next_deadline(self) -> int | None:
         timers = self._timers
@@ -126,12 +142,17 @@ class OutgoingBuffer:
             if content.resend_ms == at_ms:
                 return at_ms
             heappop(timers)
+            if content.timer_ms == at_ms:
+                content.timer_ms = None
+                if content.resend_ms is not None:
+                    self._push_timer(content, content.resend_ms)
+                    timers = self._timers
         return None
 
     def on_timeout(self, monotonic_ms: int) -> None:
         while (at_ms := self.next_deadline()) is not None and at_ms <= monotonic_ms:
             _, _, content = heappop(self._timers)
-            content.resend_ms = None
+            content.resend_ms = content.timer_ms = None
             if not self._wanted(content):
                 continue
             if content.attempts < self._attempts_max:
@@ -237,7 +258,6 @@ class OutgoingBuffer:
         send.finished = True
         for content in send.contents:
             self._untrack(content)
-            self.changed_contents[content.message_id] = None
             if content.wire is not None:
                 self._on_finished(content)
         self.changed_sends[send.send_id] = None

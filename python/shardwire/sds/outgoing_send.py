@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-from shardwire._native import HistoryEntry
 from shardwire.config import SdsConfig
 
 # Back-off ends at this many times the first period.
@@ -32,19 +31,18 @@ class OutgoingContent:
 
     Attributes:
         content: Its bytes until they are encoded.
-        wire: The encoded message once it left first; every retransmission is these bytes.
+        wire: The encoded message once it left first; every retransmission is these bytes. Given away when its send is
+            finished.
         queued: Whether it waits for its first dispatch.
         attempts: Retransmissions so far.
         resend_ms: When it is sent again; None while queued, in a retransmission, or no longer tracked.
-        carries_bloom: Whether the send's filter rides on it.
-        requests: Repair requests that ride on it.
+        timer_ms: When its timer in the heap goes off, at `resend_ms` or before; None where it has none.
         possible: Participants whose bloom filter held it.
         in_flight: The transmission that has no answer yet; 0 for none.
     """
 
     __slots__ = (
         "attempts",
-        "carries_bloom",
         "content",
         "in_flight",
         "lamport",
@@ -52,11 +50,10 @@ class OutgoingContent:
         "ordinal",
         "possible",
         "queued",
-        "requests",
         "resend_ms",
-        "retrieval_hint",
         "send",
         "size_bytes",
+        "timer_ms",
         "wire",
     )
 
@@ -69,11 +66,9 @@ class OutgoingContent:
         self.wire: bytes | None = None
         self.queued = True
         self.lamport = 0
-        self.carries_bloom = False
-        self.requests: list[HistoryEntry] = []
-        self.retrieval_hint: bytes | None = None
         self.attempts = 0
         self.resend_ms: int | None = None
+        self.timer_ms: int | None = None
         self.possible: set[str] | None = None
         self.in_flight = 0
 
@@ -82,7 +77,8 @@ class OutgoingSend:
     """A group of contents that make one message.
 
     Attributes:
-        history: Causal history that all its contents carry, fixed at its first dispatch.
+        history_ids: The causal history that all its contents carry, fixed at its first dispatch; None before.
+        history_fields: The same as it stands in each message.
         bloom_filter: The filter that its last content carries, fixed then too; None for none.
         acknowledged: For each participant the set of acknowledged ordinals, as bits.
         complete: Participants that can reconstruct the message.
@@ -102,7 +98,8 @@ class OutgoingSend:
         "first_ms",
         "given_up",
         "header_left",
-        "history",
+        "history_fields",
+        "history_ids",
         "number",
         "queue",
         "send_id",
@@ -114,7 +111,8 @@ class OutgoingSend:
         self.contents_needed = contents_needed
         self.contents: list[OutgoingContent] = []
         self.queue: deque[OutgoingContent] = deque()
-        self.history: tuple[HistoryEntry, ...] | None = None
+        self.history_ids: tuple[str, ...] | None = None
+        self.history_fields = b""
         self.bloom_filter: bytes | None = None
         self.acknowledged: dict[str, int] = {}
         self.complete: dict[str, None] = {}

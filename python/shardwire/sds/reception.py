@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from shardwire._native import SdsMessage
 from shardwire.config import SdsConfig
+from shardwire.sds.gaps import UNKNOWN_PER_MESSAGE_MAX
+from shardwire.sds.heads import HEADS_MAX
 from shardwire.sds.identity import (
     CONTENTS_PER_SEND_MAX,
     MESSAGE_ID_LENGTH_MAX,
@@ -25,15 +27,22 @@ if TYPE_CHECKING:
     from shardwire.sds.message_channel import MessageChannel
 
 
+# SDS-R: a message carries at most three requests. What a peer asks beyond this is not looked at.
+REQUESTS_HEARD_MAX = 100
+# Of a longer history a waiting send keeps both ends: the heads stand first, the causal history last.
+HISTORY_KEPT_MAX = 2 * HEADS_MAX
+
+
 class Reception:
     """Handles received messages; everything a peer can say ends as state or as an event, never as an exception."""
 
     __slots__ = (
         "_acknowledgements",
+        "_answers",
         "_anti_entropy",
         "_bloom",
         "_by_send",
-        "_channel_id",
+        "_decode",
         "_emit",
         "_entries",
         "_ephemeral_order",
@@ -60,7 +69,7 @@ class Reception:
 
     def __init__(self, machine: MessageChannel, config: SdsConfig) -> None:
         self._machine = machine
-        self._channel_id = machine.channel_id
+        self._decode = machine.codec.decode
         self._sender_id = machine.sender_id
         self._by_send = config.message_id == "send"
         self._wire_format = config.wire_format
@@ -79,6 +88,7 @@ class Reception:
         self._acknowledgements = machine.acknowledgements
         self._sync_timer = machine.sync_timer
         self._repair = machine.repair
+        self._answers = machine.repair.answers.by_id
         self._anti_entropy = machine.anti_entropy
         self._filter_wish = machine.filter_wish
         self._new_ms = config.acknowledgement_timeout_ms * (1 + config.max_retransmissions)
@@ -88,49 +98,44 @@ class Reception:
         self._ephemeral_order: deque[str] = deque()
 
     def handle(self, data: bytes, now: Now, retrieval_hint: bytes | None, from_store: bool) -> None:
-        message = SdsMessage.decode(data, self._wire_format)
-        if message is None:
-            return self._drop("undecodable")
-        if message.channel_id != self._channel_id:
-            return self._drop("other-channel")
-        message_id = message.message_id
-        sender_id = message.sender_id
+        fields = self._decode(data)
+        if not fields:
+            return self._drop("undecodable" if fields is None else "other-channel")
+        message_id, sender_id, lamport, history_ids, bloom_range, requests, content = fields
         if not 0 < len(message_id) <= MESSAGE_ID_LENGTH_MAX or len(sender_id) > SENDER_ID_LENGTH_MAX:
             return self._drop("over-limit")
         if sender_id == self._sender_id:
-            if self._repair.answers.by_id and not from_store:
+            if self._answers and not from_store:
                 self._repair.on_message(message_id)
             return self._on_own(message_id)
-        content = message.content
-        lamport = message.lamport_timestamp
         if lamport is None:
             return self._on_ephemeral(message_id, sender_id, content)
         if content:
             known = self._entries.get(message_id)
             if known is not None:
-                if self._repair.answers.by_id and not from_store:
+                if self._answers and not from_store:
                     # Another participant answered first. What a store answers nobody else heard.
                     self._repair.on_message(message_id)
                 return self._on_duplicate(known, sender_id, content, data, now, from_store)
             if self._incoming.full and not self._incoming.make_room():
                 return self._drop("over-limit")
-        newcomer = self._participants.hear(sender_id, now.monotonic_ms, self._log.sequence) and self._is_new(now)
-        history = message.causal_history
-        history_ids = [entry.message_id for entry in history]
+        monotonic_ms = now.monotonic_ms
+        newcomer = self._participants.hear(sender_id, monotonic_ms, self._log.sequence) and self._is_new(now)
         if self._repairs:
-            if self._repair.answers.by_id:
+            if self._answers:
                 self._repair.on_message(message_id)
-            for request in message.repair_request:
-                self._repair.on_request(request, now.monotonic_ms)
+            for request in requests[:REQUESTS_HEARD_MAX]:
+                self._repair.on_request(request, monotonic_ms)
         if not content:
             self._emit(SyncReceived(sender_id))
-            self._review(message, history_ids, sender_id)
+            self._review(history_ids, bloom_range, data, sender_id)
             self._sync_timer.on_sync_received(now)
-            self._anti_entropy.named(history_ids, now.monotonic_ms)
-            if not from_store and message.bloom_filter is not None:
-                self._anti_entropy.review(message.bloom_filter, sender_id, now.monotonic_ms)
-                self._filter_wish.on_filter(message.bloom_filter, sender_id, now.monotonic_ms)
-            self._incoming.follow(None, history, history_ids, sender_id, now.monotonic_ms, newcomer)
+            self._anti_entropy.named(history_ids, monotonic_ms)
+            if bloom_range is not None and not from_store:
+                bloom_filter = data[slice(*bloom_range)]
+                self._anti_entropy.review(bloom_filter, sender_id, monotonic_ms)
+                self._filter_wish.on_filter(bloom_filter, sender_id, monotonic_ms)
+            self._follow(None, history_ids, data, sender_id, monotonic_ms, newcomer)
             return None
         incoming = self._incoming
         send_id: str | None
@@ -138,13 +143,14 @@ class Reception:
         if self._by_send and message_id[SEND_ID_LENGTH:] == ".0":
             # By far the most: spares the calls.
             send_id, ordinal = message_id[:SEND_ID_LENGTH], 0
+            late = False
         else:
             send_id, ordinal = incoming.place_of(message_id) or (None, None)
-        # A content of a send that is delivered already, and that nobody could infer when it was.
-        late = ordinal and send_id not in incoming.sends and content_id(send_id or "", 0) in self._entries
+            # A content of a send that is delivered already, and that nobody could infer when it was.
+            late = bool(ordinal) and send_id not in incoming.sends and content_id(send_id or "", 0) in self._entries
         if not late:
             self._emit(ContentReceived(message_id, sender_id, content, send_id, ordinal))
-        self._review(message, history_ids, sender_id)
+        self._review(history_ids, bloom_range, data, sender_id)
         if retrieval_hint is not None and len(retrieval_hint) > RETRIEVAL_HINT_BYTES_MAX:
             retrieval_hint = None
         if lamport * self._lamport_unit_ms > now.epoch_ms:
@@ -155,13 +161,48 @@ class Reception:
             self._originals.keep(message_id, data)
         self._sync_timer.on_content_received(now)
         if not late:
-            incoming.receive(entry, send_id or message_id, history, history_ids, now.monotonic_ms, newcomer)
+            send = incoming.receive(entry, send_id or message_id, monotonic_ms)
+            if history_ids:
+                if len(history_ids) > len(send.history):
+                    send.history = _ends(history_ids)
+                self._follow(send, history_ids, data, sender_id, monotonic_ms, newcomer)
         self._acknowledgements.received(entry, now)
         return None
 
-    def _review(self, message: SdsMessage, history_ids: list[str], sender_id: str) -> None:
+    def _follow(
+        self,
+        send: IncomingSend | None,
+        history_ids: tuple[str, ...],
+        data: bytes,
+        named_by: str,
+        monotonic_ms: int,
+        newcomer: bool,
+    ) -> None:
+        """Reads a causal history: of a content of `send`, or of a sync (None, which waits for nothing)."""
+        entries = self._entries
+        unknown: list[int] | None = None
+        for position, message_id in enumerate(history_ids):
+            held = entries.get(message_id)
+            if held is None:
+                if unknown is None:
+                    unknown = []
+                unknown.append(position)
+            elif held.send is not None and send is not None:
+                self._incoming.wait(send, held.send)
+        if unknown is None:
+            return
+        # Only now are hints and senders wanted.
+        message = SdsMessage.decode(data, self._wire_format)
+        if message is not None:
+            history = message.causal_history
+            named = [history[position] for position in unknown[-UNKNOWN_PER_MESSAGE_MAX:]]
+            self._incoming.gaps.on_unknown(send, named, named_by, monotonic_ms, newcomer)
+
+    def _review(
+        self, history_ids: tuple[str, ...], bloom_range: tuple[int, int] | None, data: bytes, sender_id: str
+    ) -> None:
         """SDS, Review ACK Status: definitive by causal history, possible by bloom filter."""
-        if self._acknowledgements.delivered or self._acknowledgements.incomplete:
+        if history_ids:
             self._acknowledgements.heard(history_ids, sender_id)
         outgoing = self._outgoing
         by_id = outgoing.by_id
@@ -171,13 +212,11 @@ class Reception:
             content = by_id.get(message_id)
             if content is not None:
                 outgoing.acknowledge(content, sender_id)
-        if outgoing.unacknowledged:
-            bloom_filter = message.bloom_filter
-            if bloom_filter is not None:
-                ids = outgoing.review_ids()
-                # A filter of another size has parameters that we do not know: it says nothing.
-                for position in self._bloom.filter.review(bloom_filter, ids) or ():
-                    outgoing.possibly_acknowledge(ids[position], sender_id)
+        if bloom_range is not None and outgoing.unacknowledged:
+            ids = outgoing.review_ids()
+            # A filter of another size has parameters that we do not know: it says nothing.
+            for position in self._bloom.filter.review(data[slice(*bloom_range)], ids) or ():
+                outgoing.possibly_acknowledge(ids[position], sender_id)
 
     def _is_new(self, now: Now) -> bool:
         """Whether this participant's own first receipt was so lately that what is named may be older."""
@@ -261,3 +300,9 @@ class Reception:
 
     def _drop(self, reason: str) -> None:
         self._emit(MessageDropped(reason))
+
+
+def _ends(history_ids: tuple[str, ...]) -> tuple[str, ...]:
+    if len(history_ids) <= HISTORY_KEPT_MAX:
+        return history_ids
+    return history_ids[:HEADS_MAX] + history_ids[-HEADS_MAX:]

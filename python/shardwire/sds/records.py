@@ -1,9 +1,11 @@
 """The stored form of a machine: records by kind and key, written as they change and read back after a restart.
 
 Every value but raw bytes begins with a version byte and ends with a checksum. Kinds: `sds.state` (counters),
-`sds.log` (one received, sent or recovered content), `sds.message` (original bytes for repair), `sds.unsaid` (not yet
-acknowledged), `sds.send`, `sds.content` and `sds.outgoing` (a send, the bytes and the state of one of its contents),
-`sds.incoming`, `sds.missing`, `sds.lost`, `sds.answer`, `sds.participant`.
+`sds.log` (one received, sent or recovered content, and whether it is acknowledged), `sds.message` (a message as it
+came or left: for repair, and for resending), `sds.send`, `sds.content` and `sds.outgoing` (a send, the bytes of one of
+its contents until it leaves first, and its state), `sds.incoming`, `sds.missing`, `sds.lost`, `sds.answer`,
+`sds.participant`. A message that is received or sent and acknowledged takes as few records as that allows: `sds.log`
+and `sds.message` for either, `sds.send` and `sds.outgoing` for ours.
 """
 
 from __future__ import annotations
@@ -14,26 +16,31 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from shardwire._native import HistoryEntry
+from shardwire._native import HistoryEntry, sds_log_record
 from shardwire.sds.encoding import pack, unpack
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
-from shardwire.sds.outgoing_send import OutgoingSend
+from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
 
 if TYPE_CHECKING:
     from shardwire.sds.message_channel import MessageChannel
 
 Name = tuple[str, bytes]
 
-VERSION = 1
+VERSION = 2
 _VERSION_BYTE = bytes((VERSION,))
 _CHECKSUM_BYTES = 4
-# version, lamport, base of the filter, syncs, sends, time of the first receipt (0: none)
-_STATE = Struct("<BQQQQQ")
-# version, flags, lamport, sequence, ordinal, lengths of sender, hint and the key of the send it waits in
-_LOG = Struct("<BBQQHHHH")
+# version, lamport, base of the filter, syncs, sends, time of the first receipt (0: none), what is said up to
+_STATE = Struct("<BQQQQQQ")
+# version, flags, lamport, sequence, unsaid, ordinal, lengths of sender, hint and the key of the send it waits in
+_LOG = Struct("<BBQQQHHHH")
 _ORDERED, _HINT = 1, 2
-_UNSAID = Struct("<BQ")
+# version, flags, number, contents, needed, header bytes left, lengths of filter and history, ids in the history
+_SEND = Struct("<BBQIIiIII")
+_FINISHED, _GIVEN_UP, _FIXED, _FILTER = 1, 2, 4, 8
+# version, queued, ordinal, lamport, attempts, length of the send id
+_CONTENT = Struct("<BBIQIH")
+_LENGTH = Struct("<H")
 
 
 def text_of(key: bytes) -> str:
@@ -62,21 +69,103 @@ def seal_fields(fields: tuple[object, ...]) -> bytes:
 
 
 def _send_record(send: OutgoingSend) -> bytes:
-    return seal_fields(
-        (
-            send.number,
-            len(send.contents),
-            send.contents_needed,
-            send.dispatched,
-            send.finished,
-            send.given_up,
-            None if send.history is None else tuple(map(entry_fields, send.history)),
-            None if send.finished else send.bloom_filter,
-            send.header_left,
-            tuple(send.acknowledged.items()),
-            tuple(send.complete),
-        )
+    count = len(send.contents)
+    bloom_filter = send.bloom_filter or b""
+    fixed = send.history_ids is not None
+    flags = (
+        send.finished * _FINISHED
+        | send.given_up * _GIVEN_UP
+        | fixed * _FIXED
+        | (send.bloom_filter is not None) * _FILTER
     )
+    # What is fixed at the first dispatch is wanted for the contents that follow it.
+    fields = send.history_fields
+    ids = (send.history_ids or ()) if fields else ()
+    head = _SEND.pack(
+        VERSION,
+        flags,
+        send.number,
+        count,
+        send.contents_needed,
+        send.header_left,
+        len(bloom_filter),
+        len(fields),
+        len(ids),
+    )
+    parts = [head, bloom_filter, fields]
+    parts += map(_text, ids)
+    width = (count + 7) // 8
+    for name, bits in send.acknowledged.items():
+        parts += (_text(name), bits.to_bytes(width, "little"))
+    return seal(b"".join(parts))
+
+
+def read_send(send_id: str, data: bytes) -> tuple[OutgoingSend, int]:
+    """(the send without its contents, how many it has).
+
+    Raises:
+        ValueError: The bytes are no record of this version.
+    """
+    data = unseal(data)
+    _, flags, number, count, needed, header_left, filter_bytes, field_bytes, ids = _SEND.unpack_from(data)
+    send = OutgoingSend(send_id, number, needed)
+    send.finished, send.given_up = bool(flags & _FINISHED), bool(flags & _GIVEN_UP)
+    send.header_left = header_left
+    at = _SEND.size + filter_bytes
+    send.bloom_filter = data[_SEND.size : at] if flags & _FILTER else None
+    send.history_fields = data[at : at + field_bytes]
+    at += field_bytes
+    names = []
+    for _ in range(ids):
+        name, at = _read_text(data, at)
+        names.append(name)
+    send.history_ids = tuple(names) if flags & _FIXED else None
+    width = (count + 7) // 8
+    while at < len(data):
+        name, at = _read_text(data, at)
+        send.acknowledged[name] = bits = int.from_bytes(data[at : at + width], "little")
+        at += width
+        if bits == (1 << count) - 1:
+            send.complete[name] = None
+    return send, count
+
+
+def _content_record(content: OutgoingContent) -> bytes:
+    send_id = content.send.send_id.encode()
+    head = _CONTENT.pack(VERSION, content.queued, content.ordinal, content.lamport, content.attempts, len(send_id))
+    possible = b"".join(map(_text, sorted(content.possible))) if content.possible else b""
+    return seal(head + send_id + possible)
+
+
+def read_content(message_id: str, data: bytes, sends: Mapping[str, OutgoingSend]) -> OutgoingContent | None:
+    """The content without its bytes; None where its send is not known.
+
+    Raises:
+        ValueError: The bytes are no record of this version.
+    """
+    data = unseal(data)
+    _, queued, ordinal, lamport, attempts, length = _CONTENT.unpack_from(data)
+    at = _CONTENT.size + length
+    send = sends.get(text_of(data[_CONTENT.size : at]))
+    if send is None:
+        return None
+    content = OutgoingContent(send, ordinal, message_id, b"")
+    content.queued, content.lamport, content.attempts = bool(queued), lamport, attempts
+    while at < len(data):
+        name, at = _read_text(data, at)
+        content.possible = (content.possible or set()) | {name}
+    return content
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return _LENGTH.pack(len(encoded)) + encoded
+
+
+def _read_text(data: bytes, at: int) -> tuple[str, int]:
+    (length,) = _LENGTH.unpack_from(data, at)
+    at += _LENGTH.size
+    return text_of(data[at : at + length]), at + length
 
 
 def entry_fields(entry: HistoryEntry) -> tuple[str, bytes | None, str | None]:
@@ -84,14 +173,17 @@ def entry_fields(entry: HistoryEntry) -> tuple[str, bytes | None, str | None]:
 
 
 def encode_log(entry: LogEntry) -> bytes:
-    sender = entry.sender_id.encode()
     hint = entry.retrieval_hint
-    waits = entry.send.key.encode() if entry.send is not None else b""
-    flags = (_ORDERED if entry.ordered else 0) | (_HINT if hint is not None else 0)
-    head = _LOG.pack(
-        VERSION, flags, entry.lamport, entry.sequence, entry.ordinal, len(sender), len(hint or b""), len(waits)
+    return sds_log_record(
+        (VERSION, (_ORDERED if entry.ordered else 0) | (0 if hint is None else _HINT)),
+        entry.lamport,
+        entry.sequence,
+        entry.unsaid,
+        entry.ordinal,
+        entry.sender_id,
+        hint,
+        entry.send.key if entry.send is not None else "",
     )
-    return seal(head + sender + (hint or b"") + waits)
 
 
 def decode_log(message_id: str, data: bytes) -> tuple[LogEntry, str]:
@@ -101,7 +193,7 @@ def decode_log(message_id: str, data: bytes) -> tuple[LogEntry, str]:
         ValueError: The bytes are no record of this version.
     """
     data = unseal(data)
-    _, flags, lamport, sequence, ordinal, sender, hint, _ = _LOG.unpack_from(data)
+    _, flags, lamport, sequence, unsaid, ordinal, sender, hint, _ = _LOG.unpack_from(data)
     at = _LOG.size
     entry = LogEntry(
         message_id,
@@ -111,6 +203,7 @@ def decode_log(message_id: str, data: bytes) -> tuple[LogEntry, str]:
         sequence,
         ordinal,
     )
+    entry.unsaid = unsaid
     entry.ordered = bool(flags & _ORDERED)
     return entry, text_of(data[at + sender + hint :])
 
@@ -121,10 +214,11 @@ class Records:
     def __init__(self, machine: MessageChannel) -> None:
         self._machine = machine
         self._state = b""
-        self._unsaid_count = 0
         # What is stored now, of the kinds whose records may vanish before they were ever written.
         self._stored: dict[str, set[str]] = {
-            kind: set() for kind in ("sds.incoming", "sds.missing", "sds.unsaid", "sds.answer")
+            "sds.incoming": machine.incoming.stored,
+            "sds.missing": set(),
+            "sds.answer": set(),
         }
         self.unreadable = 0
 
@@ -146,14 +240,12 @@ class Records:
             for message_id, entry in log.changed.items():
                 out["sds.log", message_id.encode()] = encode_log(entry)
             log.changed.clear()
+        self._poll_outgoing(out)
         if machine.repair.originals.changed:
             by_id = machine.repair.originals.by_id
             for message_id in machine.repair.originals.changed:
                 out["sds.message", message_id.encode()] = by_id.get(message_id)
             machine.repair.originals.changed.clear()
-        if machine.acknowledgements.changed:
-            self._poll_unsaid(out)
-        self._poll_outgoing(out)
         self._poll_incoming(out)
         self._poll_repair(out)
         if machine.participants.changed:
@@ -174,6 +266,7 @@ class Records:
                 transmission.sync_count,
                 transmission.send_count,
                 machine.participants.first_epoch_ms or 0,
+                machine.acknowledgements.said_order,
             )
             + transmission.nonce.encode()
             + b"\0".join(entry.message_id.encode() for entry in machine.heads.by_key.values())
@@ -189,17 +282,15 @@ class Records:
             stored.discard(name)
             out[kind, name.encode()] = None
 
-    def _poll_unsaid(self, out: dict[Name, bytes | None]) -> None:
-        changed = self._machine.acknowledgements.changed
-        for message_id, unsaid in changed.items():
-            self._unsaid_count += 1
-            self._put(
-                out, "sds.unsaid", message_id, seal(_UNSAID.pack(VERSION, self._unsaid_count)) if unsaid else None
-            )
-        changed.clear()
-
     def _poll_outgoing(self, out: dict[Name, bytes | None]) -> None:
         outgoing = self._machine.outgoing
+        for message_id, wire in outgoing.new_wires.items():
+            key = message_id.encode()
+            out["sds.message", key] = wire
+            if outgoing.new_contents.pop(message_id, None) is None:
+                # Stored when it was queued; from now on the wire holds it.
+                out["sds.content", key] = None
+        outgoing.new_wires.clear()
         for message_id, data in outgoing.new_contents.items():
             out["sds.content", message_id.encode()] = data
         outgoing.new_contents.clear()
@@ -210,25 +301,12 @@ class Records:
         for message_id in outgoing.changed_contents:
             content = outgoing.by_id.get(message_id)
             key = message_id.encode()
-            if content is None:
-                out["sds.outgoing", key] = None
-                out["sds.content", key] = None
+            if content is not None:
+                out["sds.outgoing", key] = _content_record(content)
                 continue
-            if content.send.finished and not content.in_flight and content.lamport:
-                out["sds.content", key] = None
-            out["sds.outgoing", key] = seal_fields(
-                (
-                    content.send.send_id,
-                    content.ordinal,
-                    content.lamport,
-                    content.attempts,
-                    content.queued,
-                    content.carries_bloom,
-                    content.retrieval_hint,
-                    tuple(map(entry_fields, content.requests)),
-                    tuple(sorted(content.possible or ())),
-                )
-            )
+            out["sds.outgoing", key] = out["sds.content", key] = None
+            if message_id not in self._machine.repair.originals.by_id:
+                out["sds.message", key] = None
         outgoing.changed_contents.clear()
 
     def _poll_incoming(self, out: dict[Name, bytes | None]) -> None:
@@ -286,16 +364,12 @@ class Records:
         restore(self._machine, self, kinds, now)
         self._state = self._encode_state()
 
-    def read_state(self, data: bytes) -> tuple[int, int, int, int, int, str, list[str]]:
+    def read_state(self, data: bytes) -> tuple[int, int, int, int, int, int, str, list[str]]:
         data = unseal(data)
-        _, lamport, base, syncs, sends, first = _STATE.unpack_from(data)
+        _, lamport, base, syncs, sends, first, said = _STATE.unpack_from(data)
         rest = data[_STATE.size :]
-        return lamport, base, syncs, sends, first, rest[:16].decode(), [text_of(key) for key in rest[16:].split(b"\0")]
-
-    def read_unsaid(self, data: bytes) -> int:
-        _, order = _UNSAID.unpack(unseal(data))
-        self._unsaid_count = max(self._unsaid_count, order)
-        return int(order)
+        heads = [text_of(key) for key in rest[16:].split(b"\0")]
+        return lamport, base, syncs, sends, first, said, rest[:16].decode(), heads
 
     def attempt(self, read: Callable[..., Any], *arguments: object) -> Any:
         """What `read` makes of a record, or None where that cannot be read."""

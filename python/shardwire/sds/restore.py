@@ -9,7 +9,7 @@ from shardwire.sds.incoming_send import IncomingSend
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
 from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
-from shardwire.sds.records import Records, decode_log, read_fields
+from shardwire.sds.records import Records, decode_log, read_content, read_fields, read_send
 
 if TYPE_CHECKING:
     from shardwire.sds.message_channel import MessageChannel
@@ -20,9 +20,9 @@ Kinds = dict[str, list[tuple[str, bytes]]]
 def restore(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
     """Fills `machine`, which is new, from records grouped by kind."""
     waits = _restore_log(machine, records, kinds)
-    _restore_state(machine, records, kinds, now)
+    said_order = _restore_state(machine, records, kinds, now)
     _restore_incoming(machine, records, kinds, waits, now)
-    _restore_unsaid(machine, records, kinds, now)
+    machine.acknowledgements.restore(machine.log.entries.values(), said_order, now)
     _restore_outgoing(machine, records, kinds, now)
     for name, data in sorted(kinds.get("sds.participant", ())):
         fields = records.attempt(read_fields, data, 1)
@@ -52,12 +52,13 @@ def _restore_log(machine: MessageChannel, records: Records, kinds: Kinds) -> dic
     return waits
 
 
-def _restore_state(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
-    base = 0
+def _restore_state(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> int:
+    """Returns up to which number all was acknowledged."""
+    base = said = 0
     for _, data in kinds.get("sds.state", ()):
         state = records.attempt(records.read_state, data)
         if state is not None:
-            lamport, base, syncs, sends, first, nonce, heads = state
+            lamport, base, syncs, sends, first, said, nonce, heads = state
             transmission = machine.transmission
             machine.lamport.timestamp = max(machine.lamport.timestamp if lamport == 0 else 0, lamport)
             transmission.sync_count = syncs
@@ -66,6 +67,7 @@ def _restore_state(machine: MessageChannel, records: Records, kinds: Kinds, now:
             machine.participants.first_epoch_ms = first or None
             machine.heads.restore(machine.log.entries[name] for name in heads if name in machine.log.entries)
     machine.bloom.rebuild(base, now.monotonic_ms)
+    return said
 
 
 def _restore_incoming(
@@ -107,65 +109,46 @@ def _restore_incoming(
     incoming.resume(causes, now.monotonic_ms)
 
 
-def _restore_unsaid(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
-    unsaid: list[tuple[int, str]] = []
-    for message_id, data in kinds.get("sds.unsaid", ()):
-        order = records.attempt(records.read_unsaid, data)
-        if order is not None and message_id in machine.log.entries:
-            unsaid.append((order, message_id))
-    for _, message_id in sorted(unsaid):
-        machine.acknowledgements.restore(machine.log.entries[message_id], now)
-
-
 def _restore_outgoing(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
-    sends: dict[str, tuple[OutgoingSend, int]] = {}
+    sends: dict[str, OutgoingSend] = {}
+    counts: dict[str, int] = {}
     for send_id, data in kinds.get("sds.send", ()):
-        fields = records.attempt(read_fields, data, 11)
-        if fields is not None:
-            sends[send_id] = (_send_of(send_id, fields), fields[1])
-    bodies = dict(kinds.get("sds.content", ()))
+        read = records.attempt(read_send, send_id, data)
+        if read is not None:
+            sends[send_id], counts[send_id] = read
+    bodies, wires = dict(kinds.get("sds.content", ())), dict(kinds.get("sds.message", ()))
     for message_id, data in kinds.get("sds.outgoing", ()):
-        fields = records.attempt(read_fields, data, 9)
-        if fields is not None and fields[0] in sends:
-            send = sends[fields[0]][0]
-            send.contents.append(_content_of(send, message_id, fields, bodies.get(message_id)))
-    for send, content_count in sorted(sends.values(), key=lambda pair: pair[0].number):
+        content = records.attempt(read_content, message_id, data, sends)
+        if content is None:
+            continue
+        content.content = None
+        if not content.lamport:
+            content.content = bodies.get(message_id)
+        else:
+            content.send.dispatched += 1
+            if not content.send.finished:
+                content.wire = wires.get(message_id)
+        content.size_bytes = len(content.content or content.wire or b"")
+        content.send.contents.append(content)
+    for send in sorted(sends.values(), key=lambda send: send.number):
         send.contents.sort(key=lambda content: content.ordinal)
-        whole = [content.ordinal for content in send.contents] == list(range(content_count))
-        kept = all(content.content is not None for content in send.contents if content.queued or not send.finished)
-        if not whole or not kept:
+        whole = [content.ordinal for content in send.contents] == list(range(counts[send.send_id]))
+        if not whole or not all(map(_kept, send.contents)):
             records.unreadable += 1
             continue
-        for content in send.contents:
-            if content.lamport and content.content is not None:
-                content.wire = machine.transmission.encode(
-                    content, send.bloom_filter if content.carries_bloom else None
-                )
-                content.content = None
         machine.outgoing.take_back(send, now.monotonic_ms)
+        for content in send.contents:
+            if content.wire is not None:
+                # It keeps its bytes itself until its send is finished.
+                machine.repair.originals.forget(content.message_id)
+    machine.repair.originals.changed.clear()
 
 
-def _send_of(send_id: str, fields: list[Any]) -> OutgoingSend:
-    send = OutgoingSend(send_id, fields[0], fields[2])
-    send.dispatched, send.finished, send.given_up = fields[3], bool(fields[4]), bool(fields[5])
-    if fields[6] is not None:
-        send.history = tuple(HistoryEntry(*entry) for entry in fields[6])
-    send.bloom_filter = fields[7]
-    send.header_left = fields[8]
-    send.acknowledged = dict(fields[9])
-    send.complete = dict.fromkeys(fields[10])
-    return send
-
-
-def _content_of(send: OutgoingSend, message_id: str, fields: list[Any], body: bytes | None) -> OutgoingContent:
-    content = OutgoingContent(send, fields[1], message_id, b"")
-    content.content = body
-    content.lamport, content.attempts = fields[2], fields[3]
-    content.queued, content.carries_bloom = bool(fields[4]), bool(fields[5])
-    content.retrieval_hint = fields[6]
-    content.requests = [HistoryEntry(*entry) for entry in fields[7]]
-    content.possible = set(fields[8]) or None
-    return content
+def _kept(content: OutgoingContent) -> bool:
+    """Whether what a content still needs was stored."""
+    if content.send.finished and not content.queued:
+        return True
+    return content.wire is not None or content.content is not None
 
 
 def _restore_repair(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:

@@ -6,12 +6,11 @@ import random
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.config import SdsConfig
 from shardwire.errors import ConfigError
-from shardwire.sds.identity import ENTRY_FRAME_BYTES, MESSAGE_ID_LENGTH_MAX, encoded_length, entry_bytes
+from shardwire.sds.identity import ENTRY_FRAME_BYTES, MESSAGE_ID_LENGTH_MAX, encoded_length, entry_bytes, entry_size
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
 from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
@@ -24,15 +23,25 @@ if TYPE_CHECKING:
 _MESSAGE_FRAME_BYTES = 48
 
 
-class InFlight:
+class InFlight(NamedTuple):
     """A transmission that has no answer yet, with what its failure must undo."""
 
-    __slots__ = ("content", "kind", "said")
+    kind: TransmitKind
+    content: OutgoingContent | None
+    said: Sequence[LogEntry]
 
-    def __init__(self, kind: TransmitKind, content: OutgoingContent | None, said: Sequence[LogEntry]) -> None:
-        self.kind = kind
-        self.content = content
-        self.said = said
+
+# Message id, retrieval hint and sender id of one entry.
+HistoryFields = tuple[str, bytes | None, str | None]
+
+
+class History(NamedTuple):
+    """A causal history: its ids, its fields as encoded, what it acknowledges, and the bytes left of the budget."""
+
+    ids: tuple[str, ...]
+    fields: bytes
+    said: list[LogEntry]
+    budget: int
 
 
 class Transmission:
@@ -116,7 +125,7 @@ class Transmission:
     def _leave_content(self, kind: TransmitKind, content: OutgoingContent, wire: bytes) -> Transmit:
         self._transmit_count += 1
         content.in_flight = self._transmit_count
-        self._in_flight[self._transmit_count] = InFlight(kind, content, [])
+        self._in_flight[self._transmit_count] = InFlight(kind, content, ())
         return Transmit(
             self._transmit_count,
             kind,
@@ -137,7 +146,7 @@ class Transmission:
         machine = self._machine
         if content.in_flight == transmit_id:
             content.in_flight = 0
-        machine.outgoing.on_propagated(content, retrieval_hint, now.monotonic_ms)
+        machine.outgoing.on_propagated(content, now.monotonic_ms)
         if content.send.finished:
             machine.repair.on_send_finished(content)
         if retrieval_hint is not None:
@@ -164,58 +173,56 @@ class Transmission:
 
     # --- composing ------------------------------------------------------------------------------
 
-    def _compose_history(
-        self, budget: int, sync: bool, now: Now
-    ) -> tuple[tuple[HistoryEntry, ...], list[LogEntry], int]:
-        """(entries, oldest first; what they acknowledge; bytes left of `budget`).
+    def _compose_history(self, budget: int, sync: bool, now: Now) -> History:
+        """The causal history of a message with at most `budget` bytes for it.
 
         The configured causal history comes first in claim and last in place. Then, as ids alone, the heads, which
         make a content follow all that was delivered here before it, and what was received since we last spoke.
         """
         machine = self._machine
         acknowledgements = machine.acknowledgements
-        causal: list[HistoryEntry] = []
+        causal: list[HistoryFields] = []
         said: list[LogEntry] = []
-        named: set[str] = set()
         for held in reversed(machine.log.newest(self._config.causal_history_size)):
-            entry = HistoryEntry(held.message_id, held.retrieval_hint, held.sender_id)
-            budget -= entry_bytes(entry)
-            if budget < 0:
-                budget += entry_bytes(entry)
+            size = entry_size(held.message_id, held.retrieval_hint, held.sender_id)
+            if size > budget:
                 break
-            causal.append(entry)
+            budget -= size
+            causal.append((held.message_id, held.retrieval_hint, held.sender_id))
             said.append(held)
-            named.add(held.message_id)
         causal.reverse()
-        further: list[HistoryEntry] = []
+        named = {held.message_id for held in said}
+        further: list[HistoryFields] = []
         sources: list[Iterable[LogEntry]] = [acknowledgements.delivered.values()]
         if sync:
-            sources.append(acknowledgements.incomplete.values())
-            sources.append(acknowledgements.repeated(now))
+            sources += [acknowledgements.incomplete.values(), acknowledgements.repeated(now)]
         else:
             sources.insert(0, machine.heads.by_key.values())
         for held in chain(*sources):
-            if held.message_id in named:
+            message_id = held.message_id
+            if message_id in named:
                 continue
-            budget -= ENTRY_FRAME_BYTES + encoded_length(held.message_id)
-            if budget < 0:
-                budget += ENTRY_FRAME_BYTES + encoded_length(held.message_id)
+            size = ENTRY_FRAME_BYTES + encoded_length(message_id)
+            if size > budget:
                 break
-            named.add(held.message_id)
-            further.append(HistoryEntry(held.message_id))
+            budget -= size
+            named.add(message_id)
+            further.append((message_id, None, None))
             said.append(held)
         if sync and machine.anti_entropy.owed:
             budget = self._name_owed(further, named, budget)
-        return (*further, *causal), said, budget
+        entries = further + causal
+        ids = tuple([message_id for message_id, _, _ in entries])
+        return History(ids, machine.codec.encode_history(entries), said, budget)
 
-    def _name_owed(self, further: list[HistoryEntry], named: set[str], budget: int) -> int:
+    def _name_owed(self, further: list[HistoryFields], named: set[str], budget: int) -> int:
         """Names what others lack, with hints, so that they can fetch it; returns the bytes left."""
         for held in list(self._machine.anti_entropy.owed.values()):
-            entry = HistoryEntry(held.message_id, held.retrieval_hint, held.sender_id)
-            if held.message_id not in named and entry_bytes(entry) <= budget:
-                budget -= entry_bytes(entry)
+            size = entry_size(held.message_id, held.retrieval_hint, held.sender_id)
+            if held.message_id not in named and size <= budget:
+                budget -= size
                 named.add(held.message_id)
-                further.append(entry)
+                further.append((held.message_id, held.retrieval_hint, held.sender_id))
         return budget
 
     def _bloom_filter(self, budget: int, now: Now) -> bytes | None:
@@ -227,49 +234,41 @@ class Transmission:
     def _encode_content(self, content: OutgoingContent, now: Now) -> bytes:
         machine = self._machine
         send = content.send
-        if send.history is None:
+        message_id = content.message_id
+        if send.history_ids is None:
             self._fix_history(send, now)
         every = self._config.bloom_interval_ms == 0
         bloom_filter = send.bloom_filter if every or not send.queue else None
-        content.lamport = machine.lamport.tick(now)
-        content.requests = machine.repair.take_requests(now.monotonic_ms, send.header_left)
-        wire = self.encode(content, bloom_filter)
-        content.carries_bloom = bloom_filter is not None
+        content.lamport = lamport = machine.lamport.tick(now)
+        requests = machine.repair.take_requests(now.monotonic_ms, send.header_left)
+        wire = machine.codec.encode(message_id, lamport, send.history_fields, bloom_filter, requests, content.content)
         content.wire = wire
         content.content = None
-        entry = machine.log.add(content.message_id, machine.sender_id, content.lamport, None, content.ordinal)
-        machine.bloom.insert(content.message_id)
+        # From here on the wire is what is stored.
+        machine.outgoing.new_wires[message_id] = wire
+        entry = machine.log.add(message_id, machine.sender_id, lamport, None, content.ordinal)
+        machine.bloom.insert(message_id)
         send.dispatched += 1
         if send.dispatched == len(send.contents):
             # Named from now on: what is under way for long would hold up what follows it at every receiver.
             machine.log.deliver(entry)
-            machine.heads.deliver(entry, [named.message_id for named in send.history or ()])
-        machine.outgoing.changed_sends[send.send_id] = None
+            machine.heads.deliver(entry, send.history_ids or ())
+            send.bloom_filter = None
+            send.history_fields = b""
         machine.sync_timer.on_content_sent(now)
         return wire
 
-    def encode(self, content: OutgoingContent, bloom_filter: bytes | None) -> bytes:
-        """The message of `content`: the same bytes whenever it is called with the same parts."""
-        machine = self._machine
-        return SdsMessage(
-            sender_id=machine.sender_id,
-            message_id=content.message_id,
-            channel_id=machine.channel_id,
-            lamport_timestamp=content.lamport,
-            causal_history=content.send.history or (),
-            bloom_filter=bloom_filter,
-            repair_request=content.requests,
-            content=content.content,
-        ).encode(self._config.wire_format)
-
     def _fix_history(self, send: OutgoingSend, now: Now) -> None:
         """All contents of a send carry the same history and filter, so that none depends on a sibling."""
-        send.history, said, left = self._compose_history(self._header_budget, False, now)
+        history = self._compose_history(self._header_budget, False, now)
+        send.history_ids, send.history_fields, left = history.ids, history.fields, history.budget
         send.bloom_filter = self._bloom_filter(left, now)
         if send.bloom_filter is not None:
             left -= len(send.bloom_filter) + 8
         send.header_left = left
-        self._machine.acknowledgements.said(said, now, False)
+        self._machine.acknowledgements.said(history.said, now, False)
+        if len(send.contents) > 1:
+            self._machine.outgoing.changed_sends[send.send_id] = None
 
     def _poll_sync(self, now: Now) -> Transmit | None:
         machine = self._machine
@@ -291,27 +290,25 @@ class Transmission:
                 return None
             machine.repair.on_sync_for_requests(at_ms)
         left = self._header_budget - sum(map(entry_bytes, requests))
-        history, said, left = self._compose_history(left, True, now)
-        if not history and not requests:
+        history = self._compose_history(left, True, now)
+        if not history.ids and not requests:
             machine.sync_timer.on_nothing_to_say(now)
             return None
         machine.bloom.asked |= asked
         message_id = self.new_sync_id()
-        payload = SdsMessage(
-            sender_id=machine.sender_id,
-            message_id=message_id,
-            channel_id=machine.channel_id,
-            lamport_timestamp=machine.lamport.tick(now),
-            causal_history=history,
-            bloom_filter=self._bloom_filter(left, now),
-            repair_request=requests,
-            content=b"" if self._config.wire_format == "nim" else None,
-        ).encode(self._config.wire_format)
-        acknowledgements.said(said, now, True)
-        anti_entropy.named([entry.message_id for entry in history], at_ms)
+        payload = machine.codec.encode(
+            message_id,
+            machine.lamport.tick(now),
+            history.fields,
+            self._bloom_filter(history.budget, now),
+            requests,
+            b"" if self._config.wire_format == "nim" else None,
+        )
+        newly = acknowledgements.said(history.said, now, True)
+        anti_entropy.named(history.ids, at_ms)
         anti_entropy.put_off(at_ms)
         machine.sync_timer.on_sync_sent(now)
-        return self._leave(TransmitKind.SYNC, message_id, payload, said)
+        return self._leave(TransmitKind.SYNC, message_id, payload, newly)
 
     def new_sync_id(self) -> str:
         self.sync_count += 1
@@ -320,9 +317,7 @@ class Transmission:
     def _ephemeral(self) -> Transmit:
         send_id, message_id, content = self.ephemerals.popleft()
         machine = self._machine
-        payload = SdsMessage(
-            sender_id=machine.sender_id, message_id=message_id, channel_id=machine.channel_id, content=content
-        ).encode(self._config.wire_format)
+        payload = machine.codec.encode(message_id, None, b"", None, (), content)
         self._transmit_count += 1
-        self._in_flight[self._transmit_count] = InFlight(TransmitKind.EPHEMERAL, None, [])
+        self._in_flight[self._transmit_count] = InFlight(TransmitKind.EPHEMERAL, None, ())
         return Transmit(self._transmit_count, TransmitKind.EPHEMERAL, message_id, payload, send_id, 0)

@@ -15,7 +15,8 @@ from shardwire.sds.gaps import UNKNOWN_PER_MESSAGE_MAX
 from shardwire.sds.heads import HEADS_MAX
 from shardwire.sds.identity import MESSAGE_ID_LENGTH_MAX, split_content_id
 from shardwire.sds.participants import PARTICIPANTS_MAX
-from shardwire.sds.repair import ORIGINAL_BYTES_MAX, REPAIR_BUFFER_MAX
+from shardwire.sds.reception import REQUESTS_HEARD_MAX
+from shardwire.sds.repair import ORIGINAL_BYTES_MAX, REPAIR_BUFFER_MAX, Repair
 
 SMALL = replace(
     LOGOS.sds,
@@ -101,6 +102,43 @@ def test_a_history_of_a_hundred_thousand_entries_is_bounded() -> None:
     for sync in range(1, 30):
         hear(bob, message(0, message_id=f"sync-{sync}", content=None, history=history[sync * 900 : sync * 900 + 1_000]))
     assert bob.machine.stats()["missing"] <= LOGOS.sds.missing_messages_max
+
+
+def test_a_long_history_keeps_no_memory_in_a_message_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work is bounded too: of 100,000 requests only the first ones cost more than being decoded."""
+    bob = Party("bob")
+    for number in range(1, 301):
+        hear(bob, message(number, content=b"0/1/1|m%d" % number))
+    known = [HistoryEntry(f"{number:032x}.0") for number in range(1, 301)]
+    looked_at: list[str] = []
+    monkeypatch.setattr(Repair, "on_request", lambda self, entry, ms: looked_at.append(entry.message_id))
+    history = [HistoryEntry(f"{number:032x}.0") for number in range(1_000, 101_000)]
+    hear(bob, message(999, content=b"0/2/2|part", history=history, requests=known * 300))
+    assert len(looked_at) == REQUESTS_HEARD_MAX
+    (send,) = [send for send in bob.machine.incoming.sends.values() if send.contents]
+    assert list(send.history) == [f"{number:032x}.0" for number in (*range(1_000, 1_256), *range(100_744, 101_000))]
+    assert len(send.waits_for or ()) == UNKNOWN_PER_MESSAGE_MAX
+
+
+def test_one_sender_that_forges_many_stays_within_every_limit() -> None:
+    """Each message under another name, naming others' ids, asking for repairs and saying false filters."""
+    bob = Party("bob", sds=SMALL)
+    for number in range(1, 600):
+        forged = f"user{number}"
+        history = [HistoryEntry(f"{number * 50 + place:032x}.0", bytes(32), f"user{place}") for place in range(30)]
+        data = message(
+            number, sender=forged, content=b"0/2/2|x", history=history, requests=history, bloom=bytes([255]) * 18_752
+        )
+        hear(bob, data, number)
+        hear(bob, message(0, sender=forged, message_id=f"s{number}", content=None, history=history), number)
+    stats = bob.machine.stats()
+    assert stats["missing"] <= SMALL.missing_messages_max
+    assert stats["lost"] <= SMALL.missing_messages_max
+    assert stats["incoming_contents"] <= SMALL.incoming_buffer_messages_max
+    assert stats["repair_requests"] <= SMALL.missing_messages_max
+    assert stats["incoming_sends"] <= SMALL.incoming_buffer_messages_max + SMALL.missing_messages_max
+    assert stats["log"] <= SMALL.log_messages_max + SMALL.incoming_buffer_messages_max
+    assert bob.machine.stats()["unsaid_acknowledgements"] <= stats["log"]
 
 
 def test_ids_of_a_megabyte_are_dropped() -> None:
