@@ -121,6 +121,16 @@ class SdsModel(RuleBasedStateMachine):
                     assert self.reference.send_ids[event.send_id] in texts[event.by], "acknowledged and not held"
 
     @invariant()
+    def what_is_held_is_not_asked_for(self) -> None:
+        for party in self.exchange.parties:
+            held = party.machine.log.entries.keys()
+            whole = set(party.texts.values())
+            for entry in party.machine.missing():
+                assert entry.message_id not in held, "asks for what it received"
+                assert self.reference.send_ids[entry.message_id[:32]] not in whole, "asks for what it reconstructed"
+            assert party.machine.stats()["repair_requests"] <= len(party.machine.missing())
+
+    @invariant()
     def memory_is_bounded(self) -> None:
         for party in self.exchange.parties:
             stats = party.machine.stats()
