@@ -1,15 +1,18 @@
-"""The SDS machine beside @waku/sds on the same messages: `python benches/bench_sds.py`, or with pytest-benchmark.
+"""The SDS machine beside @waku/sds on the same messages, in one run: `python benches/bench_sds.py`.
 
 Whole machine: decode, log, filter, causal order, events, and records for a persistence in memory, committed in groups
-of 20. Processor time of one core. The peer runs where `tests/interop/install_peers.py` was run.
+of 20. Processor time of one core. The peer runs where `tests/interop/install_peers.py` was run. `--save NAME` writes
+benches/results/NAME.json and .md; `--quick` takes a tenth of the messages. Cases also run with pytest-benchmark.
 """
 
 from __future__ import annotations
 
-import base64
+import argparse
 import gc
 import json
+import platform
 import random
+import struct
 import subprocess
 import sys
 import time
@@ -76,10 +79,24 @@ def drain(receiver: MessageChannel, now: Now) -> int:
     return released
 
 
+class Store:
+    """A persistence in memory: what was deleted is gone."""
+
+    def __init__(self) -> None:
+        self.records: dict[tuple[str, bytes], bytes | None] = {}
+
+    def commit(self, changes: dict[tuple[str, bytes], bytes | None]) -> None:
+        self.records.update(changes)
+        if None in changes.values():
+            for name, value in changes.items():
+                if value is None:
+                    del self.records[name]
+
+
 def receive(wires: list[bytes]) -> MessageChannel:
     """A participant that hears `wires` at 100 a second and keeps its records in memory."""
     receiver = machine("bobby")
-    stored: dict[tuple[str, bytes], bytes | None] = {}
+    store = Store()
     released = 0
     for number, wire in enumerate(wires):
         now = at(number * 10)
@@ -88,7 +105,7 @@ def receive(wires: list[bytes]) -> MessageChannel:
         if number % GROUP == GROUP - 1:
             while receiver.poll_transmit(now) is not None:
                 pass
-            stored.update(receiver.poll_persist())
+            store.commit(receiver.poll_persist())
     assert released == len(wires)
     return receiver
 
@@ -98,6 +115,7 @@ def send(count: int) -> None:
     sender = machine("alice")
     now = at(0)
     content = b"x" * 100
+    store = Store()
     sent = 0
     waiting: list[str] = []
     while sent < count:
@@ -108,7 +126,7 @@ def send(count: int) -> None:
             sender.handle_transmitted(transmit.transmit_id, bytes(32), now)
             sent += 1
             if sent % GROUP == 0:
-                sender.poll_persist()
+                store.commit(sender.poll_persist())
         sync = SdsMessage(
             sender_id="bobby",
             message_id=f"sync-{sent}",
@@ -142,10 +160,11 @@ def test_sds(benchmark, case: str) -> None:  # type: ignore[no-untyped-def]
     benchmark.pedantic(CASES[case](count), rounds=3)
 
 
-def per_second(case: str, count: int) -> float:
+def per_second(case: str, count: int, rounds: int) -> float:
+    """The best of `rounds`: whatever else ran on the machine can only slow one down."""
     run = CASES[case](count)
     best = 0.0
-    for _ in range(3 if count <= 20_000 else 1):
+    for _ in range(rounds):
         gc.collect()
         begin = time.process_time()
         run()
@@ -154,7 +173,7 @@ def per_second(case: str, count: int) -> float:
 
 
 def memory_per_message(count: int) -> float:
-    """Bytes that the machine keeps for a message beyond its content."""
+    """Bytes that the machine keeps for a message beyond its content, after `count` of them."""
     wires = messages(count)
     gc.collect()
     tracemalloc.start()
@@ -171,7 +190,7 @@ def memory_per_message(count: int) -> float:
     return used / receiver.stats()["log"] - 100
 
 
-def wire_overhead(participants: int, seconds: int = 120) -> tuple[float, int]:
+def wire_overhead(participants: int, one_speaker: bool, seconds: int) -> tuple[float, int]:
     """(bytes beyond the content for a message, retransmissions): 100 messages a second over all, no loss."""
     sys.path.insert(0, str(ROOT / "tests"))
     from sds_exchange import Exchange, Party
@@ -182,48 +201,118 @@ def wire_overhead(participants: int, seconds: int = 120) -> tuple[float, int]:
     rng = random.Random(3)
     count = seconds * 100
     for number in range(count):
-        rng.choice(group).send(f"{number}".ljust(94), at(number * 10))
+        (group[0] if one_speaker else rng.choice(group)).send(f"{number}".ljust(94), at(number * 10))
         exchange.run(number * 10 + 9)
     exchange.run(count * 10 + 10_000)
     resent = sum(party.count(TransmitKind.RETRANSMISSION) for party in group)
     return exchange.bytes_sent / count - 100, resent
 
 
-def peer(wires: list[bytes], history_size: int) -> dict[str, float] | None:
+def peer(wires: list[bytes], sends: int) -> dict[str, float] | None:
+    """What @waku/sds 0.0.8 makes of `wires`; None where it is not installed."""
     sys.path.insert(0, str(ROOT / "tests"))
     from interop.install_peers import installed, node_command
 
     if not installed():
         return None
     script = str(ROOT / "benches" / "sds_peer.mjs")
-    lines = "\n".join(base64.b64encode(wire).decode() for wire in wires)
-    done = subprocess.run(
-        [*node_command(), script, str(history_size)], input=lines, capture_output=True, text=True, check=True
-    )
+    framed = b"".join(struct.pack(">I", len(wire)) + wire for wire in wires)
+    command = [*node_command(), "--expose-gc", script, "2", str(sends)]
+    done = subprocess.run(command, input=framed, capture_output=True, check=True)
     answer: dict[str, float] = json.loads(done.stdout)
     return answer
 
 
+def commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+class Report:
+    """Rows of (figure, ours, target, the peer's, ours over theirs)."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, str | float | None]] = []
+
+    def add(self, figure: str, unit: str, ours: float, target: str, theirs: float | None = None) -> None:
+        self.rows.append({"figure": figure, "unit": unit, "ours": ours, "target": target, "waku_sds": theirs})
+        print(self.line(self.rows[-1]), flush=True)
+
+    @staticmethod
+    def line(row: dict[str, str | float | None]) -> str:
+        def shown(value: str | float | None) -> str:
+            if not isinstance(value, float):
+                return str(value or "")
+            return f"{value:,.2f}" if value < 10 else f"{value:,.0f}"
+
+        ours, theirs = row["ours"], row["waku_sds"]
+        ratio = f"{ours / theirs:,.3g}" if isinstance(ours, float) and isinstance(theirs, float) else ""
+        cells = (row["figure"], row["unit"], shown(ours), row["target"], shown(theirs), ratio)
+        return "| " + " | ".join(map(str, cells)) + " |"
+
+    def save(self, name: str) -> None:
+        run = {"commit": commit(), "machine": machine_name(), "python": platform.python_version(), "rows": self.rows}
+        base = ROOT / "benches" / "results" / name
+        base.with_suffix(".json").write_text(json.dumps(run, indent=1) + "\n")
+        head = [
+            "# Scalable Data Sync beside @waku/sds 0.0.8",
+            "",
+            f"Machine: {run['machine']}. Python {run['python']}. Commit {run['commit']}.",
+            "Command: `python benches/bench_sds.py --save NAME`. Messages of 100 bytes, history 2; processor time of",
+            "one core, the best of three rounds. The peer is given the same bytes in the same run.",
+            "",
+            "| figure | unit | ours | target | @waku/sds | ours / theirs |",
+            "|---|---|---|---|---|---|",
+        ]
+        base.with_suffix(".md").write_text("\n".join([*head, *map(self.line, self.rows)]) + "\n")
+
+
+def machine_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.processor()
+
+
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    rates = {case: per_second(case, count) for case in CASES}
-    for case, rate in rates.items():
-        print(f"{case:45} {rate:>10,.0f}/s")
-    few, many = per_second("received in order", 2_000), per_second("received in order", 200_000)
-    print(f"{'rate at 200,000 over that at 2,000':45} {many / few:>10.2f}")
-    print(f"{'memory a message beyond its content':45} {memory_per_message(20_000):>10,.0f} B")
-    for participants in (3, 5):
-        overhead, resent = wire_overhead(participants)
-        print(f"{f'on the wire a message, {participants} participants':45} {overhead:>10,.0f} B, {resent} resent")
-    theirs = peer(messages(2_000), 2)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--save", metavar="NAME")
+    parser.add_argument("--quick", action="store_true")
+    arguments = parser.parse_args()
+    scale = 10 if arguments.quick else 1
+    report = Report()
+    inputs = {
+        "received in order": (messages(2_000), "100,000"),
+        "received in order, filter on every message": (
+            messages(2_000, bloom_filter=BloomFilter().to_bytes()),
+            "60,000",
+        ),
+        "received shuffled in windows of 20": (shuffled(messages(2_000)), "60,000"),
+    }
+    theirs: dict[str, float] | None = {}
+    for case, (wires, target) in inputs.items():
+        theirs = peer(wires, 2_000 // scale) if theirs is not None else None
+        rate = per_second(case, 20_000 // scale, 3)
+        report.add(case, "messages/s", rate, target, theirs and theirs["receivePerSecond"])
+    case = "sent, buffer at its limit"
+    report.add(case, "messages/s", per_second(case, 20_000 // scale, 3), "60,000", theirs and theirs["sendPerSecond"])
+    few, many = (per_second("received in order", count // scale, 3) for count in (2_000, 200_000))
+    longer = peer(messages(10_000 // scale), 0) if theirs is not None else None
+    slowdown = longer and theirs and longer["receivePerSecond"] / theirs["receivePerSecond"]
+    report.add("rate at 200,000 / rate at 2,000 (the peer: 10,000)", "ratio", many / few, "0.75", slowdown)
+    memory = memory_per_message(20_000 // scale)
+    report.add("memory a message beyond its content", "bytes", memory, "1,024", longer and longer["bytesPerMessage"])
+    for participants, target in ((3, "400"), (5, "600")):
+        for one_speaker in (False, True):
+            overhead, resent = wire_overhead(participants, one_speaker, 120 // scale)
+            who = "one speaks" if one_speaker else "all speak"
+            wire = theirs and theirs["wireBytesPerMessage"]
+            report.add(f"on the wire beyond the content, {participants}, {who}", "bytes", overhead, target, wire)
+            report.add(f"retransmissions, {participants}, {who}", "messages", float(resent), "0")
     if theirs is None:
         print("@waku/sds is not installed: python tests/interop/install_peers.py")
-        return
-    received = theirs["receivePerSecond"]
-    sent = theirs["sendPerSecond"]
-    print(f"{'@waku/sds 0.0.8, received in order, 2,000':45} {received:>10,.0f}/s  (ours {few / received:,.0f}x)")
-    ours = rates["sent, buffer at its limit"]
-    print(f"{'@waku/sds 0.0.8, sent, 2,000':45} {sent:>10,.0f}/s  (ours {ours / sent:,.0f}x)")
+    if arguments.save:
+        report.save(arguments.save)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,58 @@
-// Times @waku/sds on the messages given as lines of base64: `node sds_peer.mjs <causal history size> < messages`.
-import { createRequire } from "node:module";
+// Times @waku/sds on the messages on standard input (a length of 4 bytes, big-endian, before each):
+// `node --expose-gc sds_peer.mjs <causal history size> <messages to send> < messages`.
 import { pathToFileURL } from "node:url";
-import readline from "node:readline";
 import path from "node:path";
 
 const root = path.resolve(import.meta.dirname, "..", "tests", "interop", "node_modules", "@waku", "sds", "dist");
-createRequire(import.meta.url);
 const { MessageChannel } = await import(pathToFileURL(path.join(root, "index.js")));
 const { Message } = await import(pathToFileURL(path.join(root, "message_channel", "message.js")));
 
+const chunks = [];
+for await (const chunk of process.stdin) chunks.push(chunk);
+const input = Buffer.concat(chunks);
 const wires = [];
-for await (const line of readline.createInterface({ input: process.stdin })) wires.push(Buffer.from(line, "base64"));
+for (let at = 0; at < input.length; ) {
+  const end = at + 4 + input.readUInt32BE(at);
+  wires.push(input.subarray(at + 4, end));
+  at = end;
+}
 const options = { causalHistorySize: Number(process.argv[2]) };
+const seconds = ({ user, system }) => (user + system) / 1e6;
+const used = () => {
+  globalThis.gc();
+  return process.memoryUsage().heapUsed;
+};
+
 const receiver = new MessageChannel("rooms", "bobby", options);
 let delivered = 0;
 receiver.addEventListener("sds:in:message-delivered", () => delivered++);
+const usedBefore = used();
 let start = process.cpuUsage();
 for (const wire of wires) {
   receiver.pushIncomingMessage(Message.decode(wire), undefined);
   await receiver.processTasks();
 }
-const receiving = process.cpuUsage(start);
+const receiving = seconds(process.cpuUsage(start));
+const bytesPerMessage = (used() - usedBefore) / wires.length - 100;
+
 const sender = new MessageChannel("rooms", "alice", options);
+const sends = Number(process.argv[3]);
+let wireBytes = 0;
 start = process.cpuUsage();
-const sent = Math.min(wires.length, 2000);
-for (let number = 0; number < sent; number++) {
+for (let number = 0; number < sends; number++) {
   sender.pushOutgoingMessage(Buffer.from(`message ${number}`.padEnd(100)), async (message) => {
-    message.encode();
+    wireBytes += message.encode().length;
     return { success: true };
   });
   await sender.processTasks();
 }
-const sending = process.cpuUsage(start);
-const seconds = ({ user, system }) => (user + system) / 1e6;
-console.log(JSON.stringify({ delivered, receivePerSecond: wires.length / seconds(receiving), sendPerSecond: sent / seconds(sending) }));
+const sending = seconds(process.cpuUsage(start));
+console.log(
+  JSON.stringify({
+    delivered,
+    receivePerSecond: wires.length / receiving,
+    bytesPerMessage,
+    sendPerSecond: sends / sending,
+    wireBytesPerMessage: wireBytes / sends - 100,
+  }),
+);
