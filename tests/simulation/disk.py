@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from shardwire.channel.records import PAYLOAD
+from shardwire import keccak256
+from shardwire.channel.records import PAYLOAD, PartsRecord
+from shardwire.channel.restored_bytes import expand
+from shardwire.channel.shared_bytes import PARTS, SharedBytes
 from shardwire.persistence import Changes, ChannelState, MemoryPersistence
 
 
@@ -12,11 +15,19 @@ class Disk:
     def __init__(self) -> None:
         self.content = MemoryPersistence()
         self.commits = 0
-        # Messages that were once written whole.
-        self.payloads: set[bytes] = set()
+        # Hex hashes of messages that were once written whole.
+        self.written: set[str] = set()
 
     def mount(self) -> MountedDisk:
         return MountedDisk(self)
+
+    def payloads(self, channel_id: str) -> set[bytes]:
+        """Whole messages that are stored now, as a restart would read them."""
+        state = self.content.load(channel_id)
+        if state is None:
+            return set()
+        expanded, _ = expand(state.records, SharedBytes("spec", "raw"))
+        return {value for (kind, _), value in expanded.items() if kind == PAYLOAD}
 
 
 class MountedDisk:
@@ -37,9 +48,11 @@ class MountedDisk:
         if self._powered:
             self._disk.content.commit(channel_id, changes)
             self._disk.commits += 1
-            self._disk.payloads.update(
-                value for (kind, _), value in changes.records.items() if kind == PAYLOAD and value is not None
-            )
+            for (kind, _), value in changes.records.items():
+                if kind == PAYLOAD and value is not None:
+                    self._disk.written.add(keccak256(value).hex())
+                elif kind == PARTS and value is not None:
+                    self._disk.written.add(PartsRecord.decode(value).payload_hash)
 
     def close(self) -> None:
         pass

@@ -8,8 +8,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shardwire import ChannelConfig, ReliableChannel, close_channel, create_reliable_channel
-from shardwire.channel.records import PAYLOAD
+from shardwire import ChannelConfig, ReliableChannel, close_channel, create_reliable_channel, keccak256
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.errors import ChannelClosedError, QueueFullError
 from shardwire.events import (
@@ -204,11 +203,8 @@ class Participant:
         if any(entry.payload == payload and entry.sender_id == sender_id for entry in self.received):
             return True
         if self.world.at_most_once:
-            return payload in self.disk.payloads
-        state = self.disk.content.load(CHANNEL_ID)
-        return state is not None and any(
-            kind == PAYLOAD and value == payload for (kind, _), value in state.records.items()
-        )
+            return keccak256(payload).hex() in self.disk.written
+        return payload in self.disk.payloads(CHANNEL_ID)
 
     def now_ms(self) -> int:
         return round(self._loop.time() * 1000)
