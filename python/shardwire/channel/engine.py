@@ -115,8 +115,7 @@ class Engine:
         )
         self._timeline = timeline
         self._shared = shared
-        if config.sds.enable_repair:
-            shared.is_original = machine.repair.originals.by_id.__contains__
+        shared.is_kept = self._is_kept
         self._sender_id = sender_id
         self.active = False
         self.may_hand_over: Callable[[], bool] = lambda: False
@@ -130,6 +129,12 @@ class Engine:
         self._missing: list[HistoryEntry] = []
         self._changes: Records = {}
         self.counts: dict[str, int] = {}
+
+    def _is_kept(self, message_id: str) -> bool:
+        """Whether SDS itself still needs a stored message: to send it again, or to repair others with."""
+        if message_id in self.machine.outgoing.by_id:
+            return True
+        return self._config.sds.enable_repair and message_id in self.machine.repair.originals.by_id
 
     # --- inputs ---
 

@@ -6,8 +6,8 @@ one record has them and the others name it:
 
 - A received message is its `sds.message` record. Segments of a partial message (`SEGMENT`) and the parts of a whole one
   (`PARTS`) name it, and it stays for as long as one of them does.
-- A message of ours that is kept for repair is what the wire puts around its content (`FRAME`), beside the
-  `sds.content` record that was written when it was sent.
+- A message of ours whose content was stored while it waited to leave is what the wire puts around that content
+  (`FRAME`), beside the `sds.content` record.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class SharedBytes:
         segment_wire_format: How contents are read.
 
     Attributes:
-        is_original: Whether SDS keeps a message of this id to answer repair requests with.
+        is_kept: Whether SDS itself still needs a message of this id.
     """
 
     def __init__(self, sds_wire_format: str, segment_wire_format: str) -> None:
         self._formats = (sds_wire_format, segment_wire_format)
-        self.is_original: Callable[[str], bool] = lambda message_id: False
+        self.is_kept: Callable[[str], bool] = lambda message_id: False
         # Ids of whole messages that are stored.
         self._stored: set[str] = set()
         self._uses: Counter[str] = Counter()
@@ -188,7 +188,7 @@ class SharedBytes:
                 self._stored.add(message_id)
         self._wires.clear()
         for message_id in self._released:
-            if message_id in self._stored and message_id not in self._uses and not self.is_original(message_id):
+            if message_id in self._stored and message_id not in self._uses and not self.is_kept(message_id):
                 records[MESSAGE, message_id.encode()] = None
                 self._stored.discard(message_id)
         self._released.clear()
