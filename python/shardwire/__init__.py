@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from shardwire import erasure
     from shardwire._native import Keccak256, __version__, keccak256, keccak256_many
     from shardwire.channel import (
+        GAUGES,
+        METRICS,
+        Measurement,
         PendingSend,
         RateLimitStatus,
         ReliableChannel,
@@ -80,6 +83,9 @@ if TYPE_CHECKING:
 _ROOMS = {
     "shardwire._native": ("Keccak256", "__version__", "keccak256", "keccak256_many"),
     "shardwire.channel": (
+        "GAUGES",
+        "METRICS",
+        "Measurement",
         "PendingSend",
         "RateLimitStatus",
         "ReliableChannel",
@@ -147,6 +153,8 @@ _ROOMS = {
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
+    "GAUGES",
+    "METRICS",
     "CallbackErrorEvent",
     "Changes",
     "ChannelClosedError",
@@ -168,6 +176,7 @@ __all__ = [
     "InvalidSegmentError",
     "IrretrievableMessageEvent",
     "Keccak256",
+    "Measurement",
     "MemoryPersistence",
     "MessageDeliveredEvent",
     "MessageEnvelope",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shardwire.channel.lifecycle import create_reliable_channel
+from shardwire.channel.metrics import GAUGES, METRICS, Measurement
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.reliable_channel import ReliableChannel, close_channel
@@ -10,7 +11,10 @@ from shardwire.channel.subscriptions import EventIterator
 from shardwire.channel.timeline import SegmentObservation
 
 __all__ = [
+    "GAUGES",
+    "METRICS",
     "EventIterator",
+    "Measurement",
     "PendingSend",
     "RateLimitStatus",
     "ReliableChannel",

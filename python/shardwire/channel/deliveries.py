@@ -34,6 +34,7 @@ class Delivery:
         message_id: Hex Keccak-256 of the payload.
         payload: The payload.
         redelivered: Whether a crash interrupted an earlier hand-over.
+        released_ms: Monotonic time at which it was queued; None for one of an earlier life.
     """
 
     sequence: int
@@ -42,6 +43,7 @@ class Delivery:
     message_id: str
     payload: bytes = field(repr=False)
     redelivered: bool = False
+    released_ms: int | None = None
 
     def event(self) -> MessageReceivedEvent:
         return MessageReceivedEvent(self.payload, self.sender_id, self.message_id, self.redelivered)
@@ -85,9 +87,11 @@ class Deliveries:
     def waiting_bytes(self) -> int:
         return self._bytes
 
-    def append(self, sender_id: str, send_id: str | None, message_id: str, payload: bytes) -> None:
+    def append(
+        self, sender_id: str, send_id: str | None, message_id: str, payload: bytes, released_ms: int | None = None
+    ) -> None:
         """Queues a released message; its `PAYLOAD` record is there already."""
-        delivery = Delivery(self._next_sequence, sender_id, send_id, message_id, payload)
+        delivery = Delivery(self._next_sequence, sender_id, send_id, message_id, payload, released_ms=released_ms)
         self._next_sequence += 1
         self._queue.append(delivery)
         self._bytes += len(payload)

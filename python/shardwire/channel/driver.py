@@ -205,11 +205,14 @@ class Driver:
         self._unfinished.append(self._engine.collect(self.now(), may_transmit=self._commit_failures == 0))
         self._uncommitted.merge(self._unfinished[-1].changes.records)
         if self._uncommitted:
+            since_ms = self._clock.monotonic_ms()
             try:
                 await self._writer.commit(self._uncommitted)
             except PersistenceError as error:
                 self._on_commit_failed(error)
                 return
+            if self._engine.meter:
+                self._engine.meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)
         self._uncommitted = Changes()
         self._commit_failures = 0
         unfinished, self._unfinished = self._unfinished, []

@@ -15,6 +15,7 @@ from shardwire.channel.deliveries import Deliveries, Delivery
 from shardwire.channel.dispatch import DispatchOutcome
 from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.incoming import Incoming
+from shardwire.channel.metrics import Meter
 from shardwire.channel.outgoing import Outcome, OutgoingSends
 from shardwire.channel.rate_limit import RateLimiter
 from shardwire.channel.reception import Arrival
@@ -88,6 +89,7 @@ class Engine:
     Attributes:
         active: Whether the channel is started; nothing is dispatched and no time runs while it is not.
         may_hand_over: Whether the application takes the next message now.
+        meter: Told how long things take and how large they are.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class Engine:
         shared.is_kept = self._is_kept
         self._sender_id = sender_id
         self.active = False
+        self.meter = Meter()
         self.may_hand_over: Callable[[], bool] = lambda: False
         self.submissions = Submissions(
             machine, outgoing, config.rate_limit.queue_bytes_max, config.sds.message_id == "content-sha256"
@@ -140,6 +143,7 @@ class Engine:
 
     def submit(self, submission: Submission, now: Now) -> None:
         """Registers a message, now or when the outgoing buffer has room."""
+        submission.submitted_ms = now.monotonic_ms
         self.submissions.submit(submission, now)
 
     def withdraw(self, submission: Submission, now: Now) -> None:
@@ -224,7 +228,20 @@ class Engine:
             self.collect_changes(), self.submissions.poll_accepted(), self._events, transmits, self._missing, delivery
         )
         self._events, self._missing = [], []
+        if self.meter:
+            self._measure(collected, now)
         return collected
+
+    def _measure(self, collected: Collected, now: Now) -> None:
+        for submission in collected.submissions:
+            self.meter.on_registered(submission.send_id, submission.size_bytes, submission.submitted_ms)
+        for transmit in collected.transmits:
+            self.meter.on_dispatched(transmit, now)
+        for _, outcome in collected.events:
+            if outcome is not None:
+                self.meter.on_outcome(*outcome, now)
+        if collected.delivery is not None:
+            self.meter.on_delivery(collected.delivery, now)
 
     def _review_left(self) -> None:
         """A restart loses what the node would have said: what SDS sends no more and nobody answers for has left."""
@@ -293,9 +310,10 @@ class Engine:
             case EphemeralReceived():
                 self._on_ephemeral_received(event)
             case SendReleased():
-                self._on_released(event)
+                self._on_released(event, now)
             case ContentAcknowledged():
                 self.outgoing.on_acknowledged(event.send_id, event.ordinal, event.by)
+                self.meter.on_acknowledged(event.send_id, now)
                 self._note_acknowledged(event, now)
             case ContentPossiblyAcknowledged():
                 self.outgoing.on_possibly_acknowledged(event.send_id, event.ordinal)
@@ -318,13 +336,13 @@ class Engine:
             self._next_conflict_ms = now.monotonic_ms + CONFLICT_INTERVAL_MS
             self._events.append((SenderIdConflictEvent(self._sender_id), None))
 
-    def _on_released(self, event: SendReleased) -> None:
+    def _on_released(self, event: SendReleased, now: Now) -> None:
         released = self.incoming.release(event.sender_id, event.send_id)
         if released is None:
             logger.error("send %s of %r was released but is not held", event.send_id, event.sender_id)
             return
         payload, message_id = released
-        self.deliveries.append(event.sender_id, event.send_id, message_id, payload)
+        self.deliveries.append(event.sender_id, event.send_id, message_id, payload, now.monotonic_ms)
 
     def _on_ephemeral_received(self, event: EphemeralReceived) -> None:
         whole = self.incoming.read_ephemeral(event.content)

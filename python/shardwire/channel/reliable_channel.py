@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from shardwire.channel.metrics import MeasurementObserver
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.submissions import Submission
@@ -236,6 +237,17 @@ class ReliableChannel:
         """
         return self._session.timeline.observe(observer)
 
+    def measure(self, observer: MeasurementObserver) -> Unsubscribe:
+        """Tells `observer` how long things take and how large they are (`METRICS` names what), for histograms.
+
+        Called at once and in the channel's own task: it must be quick. Sends made before are not followed. Counters
+        come from `stats()`.
+
+        Returns:
+            A function that ends it.
+        """
+        return self._session.engine.meter.observe(observer)
+
     # --- life ---
 
     async def start(self) -> None:
@@ -262,7 +274,7 @@ class ReliableChannel:
         return self._session.rate_limit_status()
 
     def stats(self) -> dict[str, int]:
-        """Counters since the channel was made, and what it holds now, by name."""
+        """Counters since the channel was made, and what it holds now (`GAUGES`), by name."""
         return self._session.stats()
 
     async def __aenter__(self) -> Self:

@@ -332,7 +332,9 @@ class Session:
             # The next delivery begins in the commit that ends the last one.
             self.driver.post(self.engine.on_delivery_done)
             delivery = await future
+            since_ms = self._clock.monotonic_ms()
             await self.subscriptions.hand_over(delivery.event())
+            self.engine.meter.record("hand_over_ms", self._clock.monotonic_ms() - since_ms)
 
     def may_hand_over(self) -> bool:
         """Whether somebody listens and the last message is done."""

@@ -26,6 +26,7 @@ class Submission:
         data_count: How many of them hold data.
         settled: Called once: with None when the message is durable, with an error where it is refused.
         withdrawn: Set when the caller no longer wants it.
+        submitted_ms: Monotonic time at which it came.
     """
 
     send_id: str
@@ -35,6 +36,7 @@ class Submission:
     data_count: int
     settled: Settled
     withdrawn: bool = False
+    submitted_ms: int = 0
 
     @property
     def size_bytes(self) -> int:

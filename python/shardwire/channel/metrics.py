@@ -1,0 +1,175 @@
+"""How long things take and how large they are, one measurement at a time, for histograms.
+
+Counters and what is held now come from `ReliableChannel.stats()`; `GAUGES` says which of those may fall.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from shardwire.channel.deliveries import Delivery
+from shardwire.persistence.protocol import Changes
+from shardwire.sds import Now
+from shardwire.sds.outputs import Transmit, TransmitKind
+
+logger = logging.getLogger(__name__)
+
+# Sends that are followed until their outcome at most; of the oldest no more is measured.
+FOLLOWED_SENDS_MAX = 10_000
+
+MetricName = Literal[
+    "message_size_bytes",
+    "segment_size_bytes",
+    "queue_wait_ms",
+    "sent_ms",
+    "acknowledged_ms",
+    "delivered_ms",
+    "received_message_size_bytes",
+    "delivery_wait_ms",
+    "hand_over_ms",
+    "commit_ms",
+    "commit_size_bytes",
+]
+
+METRICS: Mapping[MetricName, str] = MappingProxyType(
+    {
+        "message_size_bytes": "Segments of a message that send took, in bytes together",
+        "segment_size_bytes": "SDS message that holds a segment, as it is handed to the cipher or the node",
+        "queue_wait_ms": "From send until a segment is handed to the node for the first time",
+        "sent_ms": "From send until the network took every segment",
+        "acknowledged_ms": "From send until the first acknowledgement of a segment",
+        "delivered_ms": "From send until enough participants can reconstruct the message",
+        "received_message_size_bytes": "Received message",
+        "delivery_wait_ms": "From a received message being complete and in order until it is handed over",
+        "hand_over_ms": "How long callbacks and iterators are busy with a received message",
+        "commit_ms": "A commit of the persistence",
+        "commit_size_bytes": "Values that a commit writes",
+    }
+)
+"""Every metric with what it measures; the ending of the name is the unit."""
+
+GAUGES: frozenset[str] = frozenset(
+    {
+        "bytes_held",
+        "completed_remembered",
+        "deliveries_waiting",
+        "deliveries_waiting_bytes",
+        "dispatches_in_flight",
+        "incoming_contents",
+        "incoming_sends",
+        "log",
+        "lost",
+        "messages_waiting_for_causes",
+        "missing",
+        "outgoing_queued",
+        "outgoing_queued_bytes",
+        "outgoing_unacknowledged",
+        "participants",
+        "repair_answers",
+        "repair_requests",
+        "senders_held",
+        "sets_held",
+        "unsaid_acknowledgements",
+    }
+)
+"""Names of `ReliableChannel.stats()` that tell what is held now; all others only grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One observation of one metric.
+
+    Attributes:
+        name: A name of `METRICS`.
+        value: In the unit that the name ends with.
+    """
+
+    name: MetricName
+    value: int
+
+
+MeasurementObserver = Callable[[Measurement], None]
+
+
+class Meter:
+    """The observers of one channel's measurements; while there are none, nothing is measured."""
+
+    def __init__(self) -> None:
+        self._observers: list[MeasurementObserver] = []
+        # Send id -> when `send` was called, and whether an acknowledgement came.
+        self._sends: OrderedDict[str, tuple[int, bool]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._observers)
+
+    def observe(self, observer: MeasurementObserver) -> Callable[[], None]:
+        """Adds an observer; the returned function removes it."""
+        self._observers.append(observer)
+
+        def remove() -> None:
+            if observer in self._observers:
+                self._observers.remove(observer)
+
+        return remove
+
+    def record(self, name: MetricName, value: int) -> None:
+        measurement = Measurement(name, value)
+        for observer in list(self._observers):
+            try:
+                observer(measurement)
+            except Exception as error:
+                logger.error("a metrics observer raised %s", type(error).__name__)
+
+    def on_commit(self, changes: Changes, elapsed_ms: int) -> None:
+        self.record("commit_ms", elapsed_ms)
+        self.record("commit_size_bytes", sum(len(value) for value in changes.records.values() if value is not None))
+
+    # --- what is received ---
+
+    def on_delivery(self, delivery: Delivery, now: Now) -> None:
+        """A received message is about to be handed over."""
+        self.record("received_message_size_bytes", len(delivery.payload))
+        if delivery.released_ms is not None:
+            self.record("delivery_wait_ms", now.monotonic_ms - delivery.released_ms)
+
+    # --- our sends ---
+
+    def on_registered(self, send_id: str, size_bytes: int, submitted_ms: int) -> None:
+        """A message is on its way; `send` was called at this monotonic time."""
+        if self:
+            self.record("message_size_bytes", size_bytes)
+            self._sends[send_id] = (submitted_ms, False)
+            if len(self._sends) > FOLLOWED_SENDS_MAX:
+                self._sends.popitem(last=False)
+
+    def on_dispatched(self, transmit: Transmit, now: Now) -> None:
+        """A message was handed to the node."""
+        if not self or transmit.ordinal is None or transmit.kind is TransmitKind.EPHEMERAL:
+            return
+        self.record("segment_size_bytes", len(transmit.payload))
+        since = self._sends.get(transmit.send_id or "")
+        if since is not None and not transmit.attempt:
+            self.record("queue_wait_ms", now.monotonic_ms - since[0])
+
+    def on_acknowledged(self, send_id: str, now: Now) -> None:
+        since = self._sends.get(send_id)
+        if self and since is not None and not since[1]:
+            self._sends[send_id] = (since[0], True)
+            self.record("acknowledged_ms", now.monotonic_ms - since[0])
+
+    def on_outcome(self, send_id: str, outcome: str, now: Now) -> None:
+        """A send is "sent", "delivered" or has ended with "error"."""
+        since = self._sends.get(send_id)
+        if since is None:
+            return
+        if outcome == "sent":
+            self.record("sent_ms", now.monotonic_ms - since[0])
+            return
+        del self._sends[send_id]
+        if outcome == "delivered":
+            self.record("delivered_ms", now.monotonic_ms - since[0])
