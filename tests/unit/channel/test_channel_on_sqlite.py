@@ -1,0 +1,184 @@
+"""A channel whose database is locked, full, corrupt or of an older release: clear errors, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from channel_world import CHANNEL, TOPIC
+
+from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
+from shardwire.channel.records import PAYLOAD
+from shardwire.channel.shared_bytes import PARTS
+from shardwire.config import ChannelConfig, SdsConfig
+from shardwire.errors import ConfigError, PersistenceError
+from shardwire.events import MessageReceivedEvent
+from shardwire.node import MemoryNetwork
+from shardwire.persistence import Changes, SqlitePersistence, schema
+
+LARGE = random.Random(3).randbytes(400_000)
+
+HOLDER = """
+import asyncio, sys
+from shardwire import ChannelConfig, SdsConfig, SqlitePersistence, create_reliable_channel
+from shardwire.node import MemoryNetwork
+
+async def main():
+    node = MemoryNetwork().create_node("alice")
+    await node.start()
+    config = ChannelConfig.logos(sds=SdsConfig(persistence=SqlitePersistence(sys.argv[1])))
+    await create_reliable_channel(node, "channel", "/shardwire/1/test/proto", "alice", None, config)
+    print("held", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def join(network: MemoryNetwork, name: str, persistence: SqlitePersistence | None) -> ReliableChannel:
+    node = network.nodes.get(name)
+    if node is None or node.stopped:
+        node = network.create_node(name)
+        await node.start()
+    config = ChannelConfig.logos(sds=SdsConfig(persistence=persistence))
+    return await create_reliable_channel(node, CHANNEL, TOPIC, name, None, config)
+
+
+def kept_content(path: Path) -> bytes:
+    (kept,) = path.parent.glob(f"{path.name}.corrupt-*[0-9]")
+    return kept.read_bytes()
+
+
+async def received_by(channel: ReliableChannel, count: int) -> list[bytes]:
+    messages: list[bytes] = []
+    enough = asyncio.Event()
+
+    def note(event: MessageReceivedEvent) -> None:
+        messages.append(event.message)
+        if len(messages) >= count:
+            enough.set()
+
+    channel.on_message_received(note)
+    await asyncio.wait_for(enough.wait(), 20)
+    return messages
+
+
+def test_a_channel_state_that_another_process_holds_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "alice.db"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(PersistenceError, match=rf"in use by process {holder.pid}.*close the other one"):
+            asyncio.run(join(MemoryNetwork(), "alice", SqlitePersistence(path)))
+    finally:
+        holder.kill()
+        holder.communicate()
+
+    async def take_over() -> None:
+        persistence = SqlitePersistence(path)
+        await close_channel(await join(MemoryNetwork(), "alice", persistence))
+        persistence.close()
+
+    asyncio.run(take_over())
+
+
+def test_a_full_database_refuses_a_send_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        persistence = SqlitePersistence(tmp_path / "alice.db")
+        alice, bob = await join(network, "alice", persistence), await join(network, "bob", None)
+        connection = persistence._connection
+        assert connection is not None
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 4}")
+        with pytest.raises(PersistenceError, match="the disk is full: make room, nothing was stored"):
+            await alice.send(LARGE)
+        assert alice.pending() == ()
+        connection.execute("PRAGMA max_page_count = 1000000")
+        request_id = await asyncio.wait_for(alice.send(LARGE[::-1]), 20)
+        assert await received_by(bob, 1) == [LARGE[::-1]]
+        assert await alice.delivered(request_id) == {"bob"}
+        for channel in (alice, bob):
+            await close_channel(channel)
+        persistence.close()
+
+    asyncio.run(main())
+
+
+def test_a_corrupt_database_is_kept_aside_and_no_channel_begins_anew_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "alice.db"
+
+    async def main() -> None:
+        persistence = SqlitePersistence(path)
+        channel = await join(MemoryNetwork(), "alice", persistence)
+        await channel.send(b"not to be lost")
+        await close_channel(channel)
+        persistence.close()
+        content = bytearray(path.read_bytes())
+        content[100:4_000] = os.urandom(3_900)
+        path.write_bytes(content)
+        with pytest.raises(PersistenceError, match=r"the database is corrupt.*it was kept as"):
+            await join(MemoryNetwork(), "alice", SqlitePersistence(path))
+        assert kept_content(path) == content
+        with pytest.raises(PersistenceError, match="was found corrupt and kept as"):
+            await join(MemoryNetwork(), "alice", SqlitePersistence(path))
+
+    asyncio.run(main())
+
+
+def test_a_stored_sender_id_that_differs_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> None:
+        persistence = SqlitePersistence(path)
+        await close_channel(await join(MemoryNetwork(), "alice", persistence))
+        with pytest.raises(ConfigError, match=r"sender_id is 'bob'.*belongs to 'alice'"):
+            await join(MemoryNetwork(), "bob", persistence)
+        persistence.close()
+
+    asyncio.run(main())
+
+
+def test_a_channel_goes_on_from_a_database_of_version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 1 stored a message that waits for the application as it is."""
+    path = tmp_path / "bob.db"
+
+    async def wait_for_delivery(persistence: SqlitePersistence) -> None:
+        network = MemoryNetwork()
+        alice, bob = await join(network, "alice", None), await join(network, "bob", persistence)
+        await alice.delivered(await alice.send(LARGE))
+        for channel in (alice, bob):
+            await close_channel(channel)
+
+    with monkeypatch.context() as older:
+        older.setattr(schema, "MIGRATIONS", ())
+        persistence = SqlitePersistence(path)
+        asyncio.run(wait_for_delivery(persistence))
+        state = persistence.load(CHANNEL)
+        assert state is not None
+        (name,) = [name for name in state.records if name[0] == PARTS]
+        persistence.commit(CHANNEL, Changes({name: None, (PAYLOAD, name[1]): LARGE}))
+        persistence.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT version FROM schema_version").fetchall() == [(1,)]
+    connection.close()
+
+    async def read() -> list[bytes]:
+        newer = SqlitePersistence(path)
+        bob = await join(MemoryNetwork(), "bob", newer)
+        messages = await received_by(bob, 1)
+        await close_channel(bob)
+        newer.close()
+        return messages
+
+    assert asyncio.run(read()) == [LARGE]
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT version FROM schema_version").fetchall() == [(2,)]
+    connection.close()
