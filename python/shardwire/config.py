@@ -130,7 +130,8 @@ class SdsConfig:
         timeout_for_lost_messages_ms: A dependency missing for this long is declared lost; 0 never.
         enable_repair: Whether SDS-R repair is asked for and answered.
         outgoing_buffer_messages_max: Dispatched, unacknowledged messages; `send` awaits room.
-        incoming_buffer_messages_max: Received messages that wait for their dependencies.
+        incoming_buffer_messages_max: Received messages that wait for their dependencies, or for the application.
+        incoming_buffer_bytes_max: Bytes of whole messages that wait for the application, before nothing is taken in.
         missing_messages_max: Missing dependencies tracked.
         log_messages_max: Messages kept in the local log.
         max_lamport_skew_ms: How far ahead of our clock a received Lamport timestamp may move ours.
@@ -154,6 +155,7 @@ class SdsConfig:
     enable_repair: bool = True
     outgoing_buffer_messages_max: int = 1_024
     incoming_buffer_messages_max: int = 10_000
+    incoming_buffer_bytes_max: int = 256 * MEBIBYTE
     missing_messages_max: int = 10_000
     log_messages_max: int = 100_000
     max_lamport_skew_ms: int = 300_000
@@ -166,6 +168,7 @@ class SdsConfig:
     def __post_init__(self) -> None:
         check_integers(self, 1, ("acknowledgement_timeout_ms", "possible_acks_threshold"))
         check_integers(self, 1, ("outgoing_buffer_messages_max", "incoming_buffer_messages_max"))
+        check_integers(self, 1, ("incoming_buffer_bytes_max",))
         check_integers(self, 1, ("missing_messages_max", "log_messages_max", "repair_groups"))
         check_integers(self, 0, ("max_retransmissions", "causal_history_size", "bloom_interval_ms"))
         check_integers(self, 0, ("timeout_for_lost_messages_ms", "max_lamport_skew_ms", "repair_t_min_ms"))

@@ -40,6 +40,7 @@ DEFAULTS = [
     ("sds", "enable_repair", True, True),
     ("sds", "outgoing_buffer_messages_max", 1_024, 1_024),
     ("sds", "incoming_buffer_messages_max", 10_000, 10_000),
+    ("sds", "incoming_buffer_bytes_max", 256 << 20, 256 << 20),
     ("sds", "missing_messages_max", 10_000, 10_000),
     ("sds", "log_messages_max", 100_000, 100_000),
     ("sds", "max_lamport_skew_ms", 300_000, 300_000),

@@ -230,7 +230,7 @@ def _assemble(
     deliveries = Deliveries(
         config.redelivery,
         messages_max=config.sds.incoming_buffer_messages_max,
-        bytes_max=config.segmentation.limits.buffered_bytes_max,
+        bytes_max=config.sds.incoming_buffer_bytes_max,
     )
     deliveries.restore(stored.deliveries, stored.payloads, stored.handover)
     waiting = map(DeliveryRecord.decode, stored.deliveries.values())

@@ -10,7 +10,7 @@ import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
 from shardwire.channel import close_channel, create_reliable_channel
-from shardwire.config import ChannelConfig, RateLimitConfig, ReassemblyLimits, SdsConfig, SegmentationConfig
+from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig
 from shardwire.errors import ChannelClosedError, ConfigError, NodeError
 from shardwire.events import CallbackErrorEvent, MessageReceivedEvent, MessageSentEvent, SenderIdConflictEvent
 from shardwire.node import NetworkConditions, NodeConfig
@@ -368,8 +368,7 @@ def test_a_broken_callback_is_reported_and_nothing_stops() -> None:
 def test_a_slow_application_holds_back_what_comes_and_loses_nothing() -> None:
     """What is held: the bytes that may wait for it, and as many messages as may wait for their causes."""
     config = ChannelConfig.logos(
-        sds=SdsConfig(incoming_buffer_messages_max=20),
-        segmentation=SegmentationConfig(limits=ReassemblyLimits(buffered_bytes_max=50_000)),
+        sds=SdsConfig(incoming_buffer_messages_max=20, incoming_buffer_bytes_max=50_000),
     )
     messages = [bytes([number]) * 10_000 for number in range(80)]
 
