@@ -80,7 +80,7 @@ class Known:
     last_timestamp: int | None = None
     senders: list[str] = field(default_factory=list)
     error: str | None = None
-    candidates: list[Candidate] = field(default_factory=list)
+    places: dict[int, list[Candidate]] = field(default_factory=dict)
 
     def note(self, timestamp: int | None, sender: str | None) -> None:
         """Takes in when and from whom a segment came."""
@@ -98,7 +98,7 @@ class Known:
     def keeps(self, place: int, data_segment_count: int, segment: bytes, limits: ReassemblyLimits) -> bool:
         """Whether a segment is new and there is room for it; counts it either way."""
         digest = hashlib.blake2b(segment, digest_size=_DIGEST_BYTES).digest()
-        rivals = [one for one in self.candidates if one.place == place]
+        rivals = self.places.get(place, [])
         for one in rivals:
             if one.digest == digest:
                 one.times = min(one.times + 1, _TIMES_MAX)
@@ -110,39 +110,38 @@ class Known:
             self.conflicts += bool(rivals)
             return False
         self.held_bytes += len(segment)
-        self.candidates.append(Candidate(place, data_segment_count, 1, digest))
+        self.places.setdefault(place, []).append(Candidate(place, data_segment_count, 1, digest))
         return True
 
     def may_be_whole(self) -> bool:
         """Whether as many places are filled as the message seems to need."""
-        counts = [one.data_segment_count for one in self.candidates if one.data_segment_count]
-        if any(one.place == _WHOLE for one in self.candidates):
+        if _WHOLE in self.places:
             return True
-        if not counts:
-            return False
+        counts = [one.data_segment_count for one in self.candidates() if one.data_segment_count]
         # The smallest count that any segment announces: a forged larger one must not hold the message back.
-        return len({one.place for one in self.candidates}) >= min(counts)
+        return bool(counts) and len(self.places) >= min(counts)
 
     def copies(self) -> int:
         """How often the message seems to have been sent: the lower median, over its places, of their arrivals."""
-        times: dict[int, int] = {}
-        for one in self.candidates:
-            times[one.place] = max(times.get(one.place, 0), one.times)
-        ordered = sorted(times.values())
+        ordered = sorted(max(one.times for one in rivals) for rivals in self.places.values())
         return ordered[(len(ordered) - 1) // 2] if ordered else 0
+
+    def candidates(self) -> list[Candidate]:
+        """Every segment that is held."""
+        return [one for rivals in self.places.values() for one in rivals]
 
     def finish(self) -> None:
         """Forgets what only an unfinished message needs."""
         self.is_finished = True
         self.held_bytes = 0
         self.senders.clear()
-        self.candidates.clear()
+        self.places.clear()
         self.error = None
 
     def to_state(self) -> tuple[Any, ...]:
         """The values of `KNOWN_SCHEMA`."""
         packed = b"".join(
-            _CANDIDATE.pack(one.place, one.data_segment_count, one.times, one.digest) for one in self.candidates
+            _CANDIDATE.pack(one.place, one.data_segment_count, one.times, one.digest) for one in self.candidates()
         )
         return (*(getattr(self, name) for name in _KNOWN_NAMES), packed)
 
@@ -150,9 +149,12 @@ class Known:
     def from_state(cls, values: tuple[Any, ...]) -> Known:
         """What `to_state` wrote."""
         *known, packed = values
-        candidates = [Candidate(*fields) for fields in _CANDIDATE.iter_unpack(bytes(packed))]
         named = dict(zip(_KNOWN_NAMES, known, strict=True))
-        return cls(**{**named, "senders": list(named["senders"])}, candidates=candidates)
+        found = cls(**{**named, "senders": list(named["senders"])})
+        for fields in _CANDIDATE.iter_unpack(bytes(packed)):
+            one = Candidate(*fields)
+            found.places.setdefault(one.place, []).append(one)
+        return found
 
 
 KNOWN_SCHEMA = StructType(
@@ -277,7 +279,7 @@ class StreamReconstruction(StatefulProcessor):
 
     def _held(self, known: Known, fresh: list[Segment]) -> Iterable[Segment]:
         """The segments of earlier micro-batches; the state is read only where there are some."""
-        return self._segments.get() if len(known.candidates) > len(fresh) else ()
+        return self._segments.get() if len(known.candidates()) > len(fresh) else ()
 
     def _put_together(self, key: Any, known: Known, segments: list[Segment]) -> dict[str, Any]:
         """The message as `reconstruct` gives it, from the segments that are held."""
