@@ -15,6 +15,7 @@ from shardwire import ConfigError, SegmentationConfig, _native, keccak256, kecca
 from shardwire.segmentation import segment
 from shardwire.spark import functions as sw
 from shardwire.spark import pandas_functions as pandas_sw
+from shardwire.spark.native import parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +51,32 @@ def test_keccak256_of_a_slice_and_of_many_rows(layout: pa.DataType) -> None:
     data = [payload_of(number, number % 400) for number in range(3_000)]
     array = pa.array(data, type=layout).slice(17)
     assert sw.keccak256_array(array).to_pylist() == keccak256_many(data[17:])
+
+
+@pytest.mark.parametrize("layout", [pa.large_binary(), pa.binary_view()])
+def test_every_kernel_takes_every_layout(layout: pa.DataType) -> None:
+    rows: list[bytes | None] = [*segment(payload_of(4, 3_000), CONFIG), SDS.encode(), WAKU.encode(), None, *NOISE]
+    plain, other = pa.array(rows, pa.binary()), pa.array(rows, layout)
+    topics = pa.array(["/toychat/2/huilong/proto"] * len(rows))
+    times = pa.array(range(len(rows)), pa.int64())
+
+    def answers(data: Any) -> list[Any]:
+        state = {"payload": data, **{name: pa.nulls(len(rows), pa.string()) for name in ("sender", "send_id", "error")}}
+        batch = pa.record_batch({**state, "timestamp": times})
+        return [
+            _native.arrow_decode_segment(data, "raw", 256, True),
+            _native.arrow_decode_sds(data, "spec"),
+            _native.arrow_decode_waku_message(data),
+            _native.arrow_message_hash(topics, data, topics, data, times),
+            _native.arrow_segment(data, parameters(CONFIG))[0],
+            _native.arrow_segment_rows(data, parameters(CONFIG)),
+            _native.arrow_unwrap_waku(batch),
+            _native.arrow_unwrap_sds(batch, "spec"),
+            _native.arrow_unwrap_segment(batch, "raw", 256),
+        ]
+
+    for one, wanted in zip(answers(other), answers(plain), strict=True):
+        assert one.to_pylist() == wanted.to_pylist()
 
 
 @pytest.mark.parametrize("wire_format", ["raw", "draft", "lip243"])

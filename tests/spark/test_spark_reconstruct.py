@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import os
+import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,10 +173,21 @@ def test_unwraps_waku_encryption_and_sds(spark: SparkSession, tmp_path: Path) ->
     assert "cannot be decrypted" in found[None]["error"]
 
 
-def test_keys_are_in_no_plan_and_no_log(spark: SparkSession, tmp_path: Path, capfd: Any) -> None:
-    import os
-    import pickle
+def assert_told_nowhere(key: bytes, messages: DataFrame, capfd: Any) -> None:
+    """Neither the plan, nor what was printed, nor a log of an executor holds the key in any writing."""
+    messages.explain(mode="extended")
+    told = capfd.readouterr()
+    logs = [path.read_bytes() for path in Path(os.environ["SPARK_HOME"], "work").rglob("*") if path.is_file()]
+    assert logs
+    for text in [told.out.encode(), told.err.encode(), *logs]:
+        assert not any(secret in text for secret in writings(key))
 
+
+def writings(key: bytes) -> tuple[bytes, ...]:
+    return key, key.hex().encode(), key.hex().upper().encode(), repr(key).encode(), base64.b64encode(key)
+
+
+def test_keys_are_in_no_plan_and_no_log(spark: SparkSession, tmp_path: Path, capfd: Any) -> None:
     key = random.Random(10).randbytes(32)
     key_file = tmp_path / "channel.key"
     encryption = ChaCha20Poly1305Encryption([key])
@@ -184,22 +198,20 @@ def test_keys_are_in_no_plan_and_no_log(spark: SparkSession, tmp_path: Path, cap
     step = decrypt(key_file=key_file, channel_id=CHANNEL_ID)
     messages = reconstruct(df, CONFIG, unwrap=["waku", step, "sds"])
     assert [row["status"] for row in messages.collect()] == ["complete"]
-    messages.explain(mode="extended")
-    told = capfd.readouterr()
-    logs = [path.read_bytes() for path in Path(os.environ["SPARK_HOME"], "work").rglob("*") if path.is_file()]
-    assert logs
-    secrets = (key, key.hex().encode(), key.hex().upper().encode(), repr(key).encode())
-    for text in [told.out.encode(), told.err.encode(), pickle.dumps(step), repr(step).encode(), *logs]:
-        assert not any(secret in text for secret in secrets)
+    assert_told_nowhere(key, messages, capfd)
+    for text in (pickle.dumps(step), repr(step).encode()):
+        assert not any(secret in text for secret in writings(key))
 
 
-def test_keys_from_the_environment_of_the_executors(spark: SparkSession) -> None:
+def test_keys_from_the_environment_of_the_executors(spark: SparkSession, capfd: Any) -> None:
     payload = payload_of(11, 2_000)
     rows = [*wrapped(ChaCha20Poly1305Encryption([ENV_KEY]), "alice", "e" * 32, payload)]
     df = spark.createDataFrame([(row,) for row in rows], "payload binary")
     step = decrypt(key_env=KEY_ENV, channel_id=CHANNEL_ID)
-    [message] = reconstruct(df, CONFIG, unwrap=["waku", step, "sds"]).collect()
+    messages = reconstruct(df, CONFIG, unwrap=["waku", step, "sds"])
+    [message] = messages.collect()
     assert message["payload"] == payload
+    assert_told_nowhere(ENV_KEY, messages, capfd)
     missing = decrypt(key_env="SHARDWIRE_NO_SUCH_KEYS", channel_id=CHANNEL_ID)
     with pytest.raises(Exception, match="SHARDWIRE_NO_SUCH_KEYS of an executor holds no key"):
         reconstruct(df, CONFIG, unwrap=["waku", missing, "sds"]).collect()
