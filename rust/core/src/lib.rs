@@ -12,4 +12,5 @@ mod guard_pages;
 pub mod keccak;
 pub mod reassemble;
 pub mod segment;
+pub mod sink;
 pub mod wire;

@@ -9,6 +9,7 @@ mod geometry;
 mod kernel;
 mod leopard_ff16;
 mod plan;
+mod remake;
 mod vandermonde_portable;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use std::str::FromStr;
 pub use error::ErasureError;
 use geometry::Geometry;
 use plan::Method;
+pub(crate) use remake::{coefficients, remake};
 
 /// A field of 256 elements has points for this many shards.
 const SHARDS_MAX: usize = 256;

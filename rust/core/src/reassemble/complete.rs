@@ -1,5 +1,6 @@
 //! From a set that holds enough to the outcome: the attempt, and what a completion leaves behind.
 
+use super::bytes::Bytes;
 use super::recover::{Attempt, Found, Part};
 use super::set::{Key, SetId};
 use super::{Discard, Drop, Outcome, Payload, Reassembler, Reconstructed};
@@ -8,15 +9,18 @@ use crate::wire::segment::{HASH_LENGTH, Slot};
 impl Reassembler {
     /// Tries to complete a set and says how far it is.
     pub(super) fn attempt(&mut self, id: SetId, contested: Option<String>) -> Outcome {
-        let set = &self.sets[&id];
+        let set = self.sets.get_mut(&id).expect("a set to complete is held");
+        let mut lessons = std::mem::take(&mut set.lessons);
         let (mut spent, mut tried, mut hash_mismatch, mut found) = (false, false, false, None);
         let mut work = 0;
-        if let Some(mut attempt) = Attempt::new(set, &self.parameters, self.limits.work_budget) {
+        let budget = self.limits.work_budget;
+        if let Some(mut attempt) = Attempt::new(set, &mut lessons, &self.parameters, budget) {
             found = attempt.run();
             spent = attempt.is_spent();
             work = attempt.work;
             tried = true;
             hash_mismatch = found.is_none() && attempt.hashed;
+            lessons = attempt.lessons;
         }
         if let Some(found) = found {
             return Outcome::Reconstructed(Box::new(self.complete(id, found)));
@@ -27,6 +31,7 @@ impl Reassembler {
         }
         let set = self.sets.get_mut(&id).expect("the set is still held");
         set.work += work;
+        set.lessons = lessons;
         if let Some(detail) = contested {
             let reason = Discard::CountMismatch;
             self.stats.count_discard(reason);
@@ -49,15 +54,16 @@ impl Reassembler {
         &mut self,
         key: Key,
         hash: [u8; HASH_LENGTH],
-        payload: &[u8],
+        payload: Bytes,
         parity_segment_count: usize,
     ) -> Outcome {
+        let length = payload.len();
         self.forget_sets(key);
         self.completed.insert(key);
         self.stats.reconstructed += 1;
         Outcome::Reconstructed(Box::new(Reconstructed {
             entire_message_hash: hash,
-            payload: Payload::new(vec![Box::from(payload)], payload.len()),
+            payload: Payload::new(vec![payload], length),
             data_segment_count: 1,
             parity_segment_count,
             data_segments_recovered: Vec::new(),
@@ -89,7 +95,7 @@ impl Reassembler {
         self.completed.insert(id.key);
         let hash = set.hash;
         let parity_segment_count = usize::from(set.geometry.parity.unwrap_or(0));
-        let mut held: Vec<Option<Box<[u8]>>> = set
+        let mut held: Vec<Option<Bytes>> = set
             .into_candidates()
             .into_iter()
             .map(|candidate| Some(candidate.payload))
@@ -103,7 +109,7 @@ impl Reassembler {
                 Part::Held(place) => held[place].take().expect("a place is used once"),
                 Part::Recovered(shard) => {
                     data_segments_recovered.push(ordinal);
-                    shard.into_boxed_slice()
+                    Bytes::from(shard)
                 }
             })
             .collect();

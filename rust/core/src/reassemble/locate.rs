@@ -4,13 +4,30 @@
 //! differences that are zero for a codeword. Over many offsets (an interleaved code) the
 //! differences of e bad shards span a space of dimension e when they are corrupted independently,
 //! and the shards whose own column lies in that space are the bad ones: up to r - 1 of them. What
-//! was crafted to span less is decoded offset by offset, up to r / 2.
+//! was crafted to span less is decoded offset by offset, up to r / 2, and then by a bounded search.
+//!
+//! A few offsets are looked at first: that costs nothing beside a hash, and tells most often
+//! whether the shards are this code's at all and which are bad. What is left is then checked in
+//! full, which costs one row of a product for each shard that is still to spare.
 
-use super::field::{Span, element, inverse, product};
+use super::field::{Span, element};
+use super::points::{Explained, Points};
 use crate::erasure::{self, ErasureCode};
 
-/// Offsets sampled for each difference: a chance coincidence needs all of them.
-const SAMPLES_PER_DIFFERENCE: usize = 4;
+/// Stretches of neighbouring offsets that are sampled, spread over the shard.
+const STRETCHES_MIN: usize = 16;
+
+/// Offsets in a stretch: a cache line is fetched for all of them.
+const STRETCH: usize = 8;
+
+/// Offsets added by a full check that finds a contradiction.
+const SUSPECTS_PER_CHECK: usize = 4;
+
+/// A column must be a multiple of this long for Leopard.
+const ALIGNMENT: usize = 64;
+
+/// Checking a column of a few shards costs this many times the hash of as many bytes.
+const COLUMN_WORK: usize = 4;
 
 /// Shards of one code, some lost, more than k held.
 pub(super) struct Word<'a> {
@@ -19,6 +36,19 @@ pub(super) struct Word<'a> {
     pub data_count: usize,
     pub parity_count: usize,
     pub shard_len: usize,
+}
+
+/// What a search may use, and what it found out on its way.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// Offsets where shards contradicted each other before.
+    pub suspects: Vec<usize>,
+    /// Guesses of bad shards allowed where nothing else explains the differences.
+    pub guesses_max: usize,
+    /// Offsets found by this search.
+    pub found: Vec<usize>,
+    /// Bytes looked at, in bytes of hashing.
+    pub work: u64,
 }
 
 /// What the held shards say of each other.
@@ -31,40 +61,84 @@ pub(super) enum Located {
 }
 
 impl Word<'_> {
-    /// Names the bad shards. Where it names any, what is left is consistent and more than k.
-    pub fn locate(&self) -> Located {
-        let Some(differences) = self.differences() else {
-            return Located::Unknown;
-        };
-        let surplus = differences.len();
-        let held: Vec<usize> = (0..self.shards.len())
-            .filter(|ordinal| self.shards[*ordinal].is_some())
-            .collect();
+    /// Names the bad shards. What is left is consistent at every offset and more than k.
+    pub fn locate(&self, search: &mut Search) -> Located {
+        self.try_locate(search)
+            .map_or(Located::Unknown, Located::Bad)
+    }
+
+    fn try_locate(&self, search: &mut Search) -> Option<Vec<usize>> {
+        let held = self.held();
+        let surplus = held.len().checked_sub(self.data_count).filter(|s| *s > 0)?;
         let columns = self.columns(&held);
-        let mut offsets = sample(&differences, SAMPLES_PER_DIFFERENCE * surplus);
-        // Every round that fails adds an offset whose difference the last answer left out, so the
-        // span grows; it has at most `surplus` dimensions.
+        let mut offsets = self.spread(surplus);
+        let known = search.suspects.iter().copied();
+        offsets.extend(known.filter(|offset| *offset < self.shard_len));
+        let sampled = offsets.len();
+        // A check that fails adds offsets that the last answer did not explain. Where corruption is
+        // independent the span grows with each, and it has at most `surplus` dimensions.
         for _ in 0..=surplus {
-            let vectors: Vec<Vec<u8>> = offsets
-                .iter()
-                .map(|offset| self.vector(&differences, *offset))
-                .collect();
-            let Some(bad) = self.explain(&vectors, &held, &columns, &offsets) else {
-                return Located::Unknown;
-            };
+            let gathered = self.gather(&offsets);
+            search.work += (held.len() * offsets.len() * COLUMN_WORK) as u64;
+            let bad = self
+                .at(&gathered)
+                .explain(&held, &columns, sampled, search)?;
             if bad.len() >= surplus {
-                return Located::Unknown;
+                return None;
             }
-            let Some(rest) = self.without(&bad).differences() else {
-                return Located::Unknown;
-            };
-            let more = sample(&rest, SAMPLES_PER_DIFFERENCE);
-            if more.is_empty() {
-                return Located::Bad(bad);
+            search.work += (self.shard_len * (surplus - bad.len())) as u64;
+            let contradicting = sample(&self.without(&bad).differences()?, SUSPECTS_PER_CHECK);
+            if contradicting.is_empty() {
+                return Some(bad);
             }
-            offsets.extend(more);
+            search.found.extend(&contradicting);
+            offsets.extend(contradicting);
         }
-        Located::Unknown
+        None
+    }
+
+    fn held(&self) -> Vec<usize> {
+        (0..self.shards.len())
+            .filter(|ordinal| self.shards[*ordinal].is_some())
+            .collect()
+    }
+
+    /// Offsets in stretches over the whole shard, four at least for every difference.
+    fn spread(&self, surplus: usize) -> Vec<usize> {
+        let stretches = STRETCHES_MIN.max(surplus.div_ceil(2));
+        if self.shard_len <= stretches * STRETCH {
+            return (0..self.shard_len).collect();
+        }
+        let between = (self.shard_len - STRETCH) / (stretches - 1);
+        (0..stretches)
+            .flat_map(|stretch| stretch * between..stretch * between + STRETCH)
+            .collect()
+    }
+
+    /// The bytes of each held shard at `offsets`.
+    fn gather(&self, offsets: &[usize]) -> Vec<Option<Vec<u8>>> {
+        let length = offsets.len().next_multiple_of(ALIGNMENT);
+        let gather = |shard: &&[u8]| {
+            let bytes = offsets.iter().map(|offset| shard.get(*offset).copied());
+            let mut bytes: Vec<u8> = bytes.map(Option::unwrap_or_default).collect();
+            bytes.resize(length, 0);
+            bytes
+        };
+        self.shards
+            .iter()
+            .map(|shard| shard.as_ref().map(gather))
+            .collect()
+    }
+
+    /// The word that `gathered` is.
+    fn at<'a>(&self, gathered: &'a [Option<Vec<u8>>]) -> Word<'a> {
+        let shards: Vec<Option<&[u8]>> = gathered.iter().map(Option::as_deref).collect();
+        let shard_len = shards.iter().flatten().map(|shard| shard.len()).max();
+        Word {
+            shards,
+            shard_len: shard_len.unwrap_or(0),
+            ..*self
+        }
     }
 
     /// The shards without those in `bad`.
@@ -74,113 +148,119 @@ impl Word<'_> {
         Word { shards, ..*self }
     }
 
-    /// For each parity shard that decoding does not need: itself plus what the others make of it.
+    /// For each shard beyond the first k: itself plus what those make of it.
     fn differences(&self) -> Option<Vec<Vec<u8>>> {
-        let (k, m) = (self.data_count, self.parity_count);
-        let recovered = erasure::reconstruct(self.code, &self.shards, k, m, self.shard_len).ok()?;
-        let used = recovered.len();
-        let mut data: Vec<&[u8]> = self.shards[..k]
-            .iter()
-            .map(|shard| shard.unwrap_or_default())
-            .collect();
-        for (ordinal, shard) in &recovered {
-            data[*ordinal] = shard;
+        let held = self.held();
+        let (sources, targets) = held.split_at_checked(self.data_count)?;
+        let bytes = |ordinal: &usize| self.shards[*ordinal].unwrap_or_default();
+        let sources: Vec<(usize, &[u8])> = sources.iter().map(|o| (*o, bytes(o))).collect();
+        let counts = (self.data_count, self.parity_count);
+        let mut made =
+            erasure::remake(self.code, counts, &sources, targets, self.shard_len).ok()?;
+        for (difference, ordinal) in made.iter_mut().zip(targets) {
+            let held = bytes(ordinal);
+            let pairs = difference.iter_mut().zip(held);
+            pairs.for_each(|(byte, held)| *byte ^= held);
         }
-        let mut parity = erasure::encode(self.code, &data, m, self.shard_len).ok()?;
-        let surplus = (0..m)
-            .filter(|index| self.shards[k + index].is_some())
-            .skip(used);
-        let differences: Vec<Vec<u8>> = surplus
-            .map(|index| {
-                let mut difference = std::mem::take(&mut parity[index]);
-                let held = self.shards[k + index].unwrap_or_default();
-                difference
-                    .iter_mut()
-                    .zip(held)
-                    .for_each(|(byte, held)| *byte ^= held);
-                difference
-            })
-            .collect();
-        (!differences.is_empty()).then_some(differences)
-    }
-
-    fn vector(&self, differences: &[Vec<u8>], offset: usize) -> Vec<u8> {
-        differences
-            .iter()
-            .map(|difference| element(self.code, difference[offset]))
-            .collect()
+        Some(made)
     }
 
     /// What an error of one in each held shard does to the differences: the parity-check columns.
-    /// They come from the code itself, applied to shards that hold a single one each.
     fn columns(&self, held: &[usize]) -> Vec<Vec<u8>> {
-        let shard_len = held.len().next_multiple_of(64);
-        let units: Vec<Vec<u8>> = (0..held.len())
-            .map(|place| {
-                let mut unit = vec![0; shard_len];
-                unit[place] = 1;
-                unit
-            })
-            .collect();
-        let mut shards = vec![None; self.shards.len()];
-        for (ordinal, unit) in held.iter().zip(&units) {
-            shards[*ordinal] = Some(unit.as_slice());
-        }
-        let differences = Word {
-            shards,
-            shard_len,
-            ..*self
-        }
-        .differences()
-        .unwrap_or_default();
-        (0..held.len())
-            .map(|place| self.vector(&differences, place))
+        let (sources, targets) = held.split_at(self.data_count);
+        let counts = (self.data_count, self.parity_count);
+        let rows = erasure::coefficients(self.code, counts, sources, targets);
+        let of_source = |place| {
+            let entries = rows.iter().map(move |row: &Vec<u8>| row[place]);
+            entries.map(|byte| element(self.code, byte)).collect()
+        };
+        let of_target = |place| (0..rows.len()).map(|row| u8::from(row == place)).collect();
+        (0..sources.len())
+            .map(of_source)
+            .chain((0..targets.len()).map(of_target))
             .collect()
     }
 
-    /// The fewest shards that explain the differences at the sampled offsets.
+    /// The fewest shards that explain the differences at every offset of a gathered word. Offsets
+    /// from `sampled` on are each looked at where the span as a whole tells nothing.
     fn explain(
         &self,
-        vectors: &[Vec<u8>],
         held: &[usize],
         columns: &[Vec<u8>],
-        offsets: &[usize],
+        sampled: usize,
+        search: &mut Search,
     ) -> Option<Vec<usize>> {
-        let mut span = Span::default();
-        vectors.iter().for_each(|vector| {
-            span.add(vector);
-        });
-        if span.dimension() == 0 {
-            return Some(Vec::new());
+        let differences = self.differences()?;
+        let (mut span, mut telling) = (Span::default(), Vec::new());
+        for offset in 0..self.shard_len {
+            if differences.iter().all(|difference| difference[offset] == 0) {
+                continue;
+            }
+            let bytes = differences.iter().map(|difference| difference[offset]);
+            let vector: Vec<u8> = bytes.map(|byte| element(self.code, byte)).collect();
+            if span.add(&vector) || offset >= sampled {
+                telling.push(offset);
+            }
+            if span.dimension() >= differences.len() {
+                return None;
+            }
         }
-        let inside = |column: &&Vec<u8>| span.contains(column);
-        let bad: Vec<usize> = held
+        let inside = held
             .iter()
             .zip(columns)
-            .filter(|(_, column)| inside(column))
-            .map(|(ordinal, _)| *ordinal)
-            .collect();
+            .filter(|(_, column)| span.contains(column));
+        let bad: Vec<usize> = inside.map(|(ordinal, _)| *ordinal).collect();
         if bad.len() == span.dimension() {
             return Some(bad);
         }
-        self.explain_each(held, offsets)
+        self.explain_each(held, &telling, search)
     }
 
-    /// Bounded-distance decoding of single words, whose bad places are then taken together.
-    fn explain_each(&self, held: &[usize], offsets: &[usize]) -> Option<Vec<usize>> {
+    /// Decoding of single words, whose bad places are then taken together.
+    fn explain_each(
+        &self,
+        held: &[usize],
+        offsets: &[usize],
+        search: &mut Search,
+    ) -> Option<Vec<usize>> {
         let points = Points::of(self, held)?;
+        let word_at = |offset: usize| -> Vec<u8> {
+            let bytes = held.iter().map(|ordinal| self.shards[*ordinal]);
+            bytes
+                .map(|shard| element(self.code, shard.map_or(0, |shard| shard[offset])))
+                .collect()
+        };
+        let checks = held.len() - self.data_count;
         let mut bad = std::collections::BTreeSet::new();
         for offset in offsets {
-            let word: Vec<u8> = held
-                .iter()
-                .map(|ordinal| {
-                    let shard = self.shards[*ordinal].unwrap_or_default();
-                    element(self.code, shard.get(*offset).copied().unwrap_or(0))
-                })
-                .collect();
-            bad.extend(points.errors(&word, held.len() - self.data_count)?);
+            match points.errors(&word_at(*offset), checks) {
+                Some(errors) => bad.extend(errors),
+                None => return self.guess(held, &points, &word_at(*offset), search),
+            }
         }
         Some(bad.into_iter().map(|place| held[place]).collect())
+    }
+
+    /// Takes some shards for bad, so that the rest of the errors is few enough to be decoded.
+    fn guess(
+        &self,
+        held: &[usize],
+        points: &Points,
+        word: &[u8],
+        search: &mut Search,
+    ) -> Option<Vec<usize>> {
+        let checks = held.len() - self.data_count;
+        let explains = |places: &[usize]| {
+            let bad: Vec<usize> = places.iter().map(|place| held[*place]).collect();
+            let rest = (bad.len() < checks).then(|| self.without(&bad).differences());
+            let differences = rest.flatten()?;
+            let is_word = differences.iter().flatten().all(|byte| *byte == 0);
+            is_word.then_some(bad)
+        };
+        let Explained { answer, work } =
+            points.errors_beyond(word, checks, search.guesses_max, explains);
+        search.work += work;
+        answer
     }
 }
 
@@ -200,143 +280,6 @@ fn sample(differences: &[Vec<u8>], count: usize) -> Vec<usize> {
         .filter(|(_, byte)| **byte != 0)
         .map(|(offset, _)| offset);
     offsets.step_by(step).collect()
-}
-
-/// The held shards as a generalised Reed-Solomon code: evaluation points, and the multipliers that
-/// make its parity checks powers of the points.
-struct Points {
-    points: Vec<u8>,
-    multipliers: Vec<u8>,
-}
-
-impl Points {
-    /// `None` where the code is not of that form (a single data shard) or fills the whole field.
-    fn of(word: &Word<'_>, held: &[usize]) -> Option<Self> {
-        let (k, m) = (word.data_count, word.parity_count);
-        if k < 2 || m < 2 {
-            return None;
-        }
-        let rows = m.next_power_of_two();
-        // Leopard: P + j for data shard j, i for parity shard i; vandermonde: 0 .. n - 1.
-        let raw_point = |ordinal: usize| match word.code {
-            ErasureCode::Vandermonde => ordinal,
-            ErasureCode::Leopard if ordinal < k => rows + ordinal,
-            ErasureCode::Leopard => ordinal - k,
-        };
-        let point = |ordinal: usize| {
-            u8::try_from(raw_point(ordinal))
-                .ok()
-                .map(|byte| element(word.code, byte))
-        };
-        let all: Vec<u8> = (0..k + m).map(point).collect::<Option<_>>()?;
-        // Moving all points by a constant changes nothing but keeps zero out of them.
-        let shift = (0..=255).find(|shift| held.iter().all(|ordinal| all[*ordinal] != *shift))?;
-        let over = |from: u8, others: &mut dyn Iterator<Item = usize>| {
-            others.fold(1, |product_so_far, other| {
-                product(product_so_far, from ^ all[other])
-            })
-        };
-        let multipliers = held
-            .iter()
-            .map(|ordinal| {
-                let own = all[*ordinal];
-                let mut held_others = held.iter().copied().filter(|other| other != ordinal);
-                let held_product = over(own, &mut held_others);
-                inverse(product(
-                    weight(word, *ordinal, own, rows, &over),
-                    held_product,
-                ))
-            })
-            .collect();
-        let points = held.iter().map(|ordinal| all[*ordinal] ^ shift).collect();
-        Some(Points {
-            points,
-            multipliers,
-        })
-    }
-
-    /// Places of the errors in one word, at most half of `checks` of them.
-    fn errors(&self, word: &[u8], checks: usize) -> Option<Vec<usize>> {
-        let mut terms: Vec<u8> = word
-            .iter()
-            .zip(&self.multipliers)
-            .map(|(byte, by)| product(*byte, *by))
-            .collect();
-        let mut syndromes = Vec::with_capacity(checks);
-        for _ in 0..checks {
-            syndromes.push(terms.iter().fold(0, |sum, term| sum ^ term));
-            for (term, point) in terms.iter_mut().zip(&self.points) {
-                *term = product(*term, *point);
-            }
-        }
-        if syndromes.iter().all(|syndrome| *syndrome == 0) {
-            return Some(Vec::new());
-        }
-        let (locator, length) = shortest_recurrence(&syndromes);
-        let roots: Vec<usize> = (0..self.points.len())
-            .filter(|place| {
-                let at = inverse(self.points[*place]);
-                locator
-                    .iter()
-                    .rev()
-                    .fold(0, |sum, term| product(sum, at) ^ term)
-                    == 0
-            })
-            .collect();
-        (roots.len() == length && 2 * length <= checks).then_some(roots)
-    }
-}
-
-/// The factor between a shard and the value of the message polynomial at its point.
-fn weight(
-    word: &Word<'_>,
-    ordinal: usize,
-    own: u8,
-    rows: usize,
-    over: &dyn Fn(u8, &mut dyn Iterator<Item = usize>) -> u8,
-) -> u8 {
-    let k = word.data_count;
-    match word.code {
-        ErasureCode::Vandermonde => 1,
-        // Parity row i is the sum over j of ((P + j) >> log2 P) / (P + j + i) x shard j.
-        ErasureCode::Leopard if ordinal < k => {
-            let numerator = ((rows + ordinal) >> rows.trailing_zeros()) as u8;
-            let scale = element(word.code, numerator);
-            inverse(product(
-                scale,
-                over(own, &mut (0..k).filter(|other| *other != ordinal)),
-            ))
-        }
-        ErasureCode::Leopard => inverse(over(own, &mut (0..k))),
-    }
-}
-
-/// Berlekamp-Massey: the error locator of the syndromes, and its length.
-fn shortest_recurrence(syndromes: &[u8]) -> (Vec<u8>, usize) {
-    let (mut current, mut previous) = (vec![1u8], vec![1u8]);
-    let (mut length, mut gap, mut scale) = (0, 1, 1u8);
-    for (step, syndrome) in syndromes.iter().enumerate() {
-        let discrepancy = (1..current.len().min(step + 1)).fold(*syndrome, |sum, i| {
-            sum ^ product(current[i], syndromes[step - i])
-        });
-        if discrepancy == 0 {
-            gap += 1;
-            continue;
-        }
-        let factor = product(discrepancy, inverse(scale));
-        let before = current.clone();
-        current.resize(current.len().max(previous.len() + gap), 0);
-        for (i, term) in previous.iter().enumerate() {
-            current[i + gap] ^= product(factor, *term);
-        }
-        if 2 * length <= step {
-            length = step + 1 - length;
-            (previous, scale, gap) = (before, discrepancy, 1);
-        } else {
-            gap += 1;
-        }
-    }
-    (current, length)
 }
 
 #[cfg(test)]

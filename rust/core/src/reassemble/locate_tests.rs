@@ -60,7 +60,7 @@ fn located(
         parity_count: m,
         shard_len: 128,
     };
-    (expected, word.locate())
+    (expected, word.locate(&mut Search::default()))
 }
 
 const CODES: [ErasureCode; 2] = [ErasureCode::Leopard, ErasureCode::Vandermonde];
@@ -113,5 +113,5 @@ fn shards_of_another_code_are_not_explained() {
         parity_count: 4,
         shard_len: 128,
     };
-    assert_eq!(word.locate(), Located::Unknown);
+    assert_eq!(word.locate(&mut Search::default()), Located::Unknown);
 }

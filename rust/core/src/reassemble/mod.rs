@@ -4,15 +4,19 @@
 //! It reads no clock and does no I/O: time is an argument, what must be saved is polled. A header's
 //! counts allocate nothing; nothing a peer sends panics or fails.
 
+mod admit;
+mod bytes;
 mod choices;
 mod complete;
 mod completed;
 mod field;
 mod ledger;
+mod lessons;
 mod locate;
 mod outcome;
 mod payload;
 mod persist;
+mod points;
 mod receive;
 mod recover;
 mod room;
@@ -22,6 +26,7 @@ mod verify;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+pub use bytes::Lent;
 pub use outcome::{Discard, Drop, Dropped, Outcome, Reconstructed, Stats};
 pub use payload::Payload;
 pub use persist::{Change, Record};

@@ -1,15 +1,18 @@
 //! A reconstructed payload in the pieces it arrived in, copied once by whoever needs it whole.
 
+use super::bytes::Bytes;
+use crate::sink::Sink;
+
 /// Pieces of a payload; the last may be longer than what counts.
 #[derive(Debug, Clone, Default)]
 pub struct Payload {
-    parts: Vec<Box<[u8]>>,
+    parts: Vec<Bytes>,
     length: usize,
 }
 
 impl Payload {
     /// The first `length` bytes of `parts` in order.
-    pub(super) fn new(parts: Vec<Box<[u8]>>, length: usize) -> Self {
+    pub(super) fn new(parts: Vec<Bytes>, length: usize) -> Self {
         debug_assert!(parts.iter().map(|part| part.len()).sum::<usize>() >= length);
         Payload { parts, length }
     }
@@ -35,27 +38,14 @@ impl Payload {
     }
 
     /// Writes the payload into `out`.
-    ///
-    /// # Panics
-    /// If `out` does not have exactly [`Payload::len`] bytes.
-    pub fn write_to(&self, out: &mut [u8]) {
-        assert_eq!(
-            out.len(),
-            self.length,
-            "the destination has the payload's length"
-        );
-        let mut rest = out;
-        for piece in self.pieces() {
-            let (destination, following) = rest.split_at_mut(piece.len());
-            destination.copy_from_slice(piece);
-            rest = following;
-        }
+    pub fn write_to(&self, out: &mut impl Sink) {
+        self.pieces().for_each(|piece| out.put(piece));
     }
 
     /// The payload in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.length);
-        self.pieces().for_each(|piece| out.extend_from_slice(piece));
+        self.write_to(&mut out);
         out
     }
 }

@@ -5,7 +5,7 @@
 //! harmless.
 
 use super::receive::Arrival;
-use super::set::{Candidate, Key, Set, SetId};
+use super::set::{Candidate, Geometry, Key, Set, SetId, key_of};
 use super::{Reassembler, Receipt};
 use crate::wire::segment::{HASH_LENGTH, Header, Slot};
 
@@ -131,6 +131,7 @@ impl Reassembler {
             let arrival = Arrival {
                 header: stored.header,
                 payload: stored.payload,
+                source: None,
                 frame_bytes: stored.frame_bytes,
                 saved: true,
             };
@@ -138,6 +139,37 @@ impl Reassembler {
             let kept = is_open && self.restore_segment(stored.id, arrival, &stored.receipt);
             self.stats.restore_ignored += u64::from(!kept);
         }
+    }
+
+    /// Puts a stored segment back in its set, within the limits. False where it does not fit.
+    fn restore_segment(&mut self, id: SetId, arrival: Arrival<'_>, receipt: &Receipt<'_>) -> bool {
+        let hash = arrival.header.entire_message_hash;
+        let geometry = Geometry::of(&arrival.header);
+        let set = self.sets.get(&id);
+        let agrees = set.is_none_or(|set| set.geometry.merge(&geometry).is_some());
+        let rivals = set.map_or(0, |set| set.range(arrival.header.slot).len());
+        if key_of(receipt.message_key, &hash) != id.key
+            || !agrees
+            || rivals >= self.limits.candidates_per_slot_max
+            || self.refuse_oversized(&arrival).is_err()
+        {
+            return false;
+        }
+        let place = set.is_some().then_some(id);
+        let sender = self.ledger.open(receipt.sender, receipt.authenticated);
+        let frame_bytes = u32::try_from(arrival.frame_bytes).unwrap_or(u32::MAX);
+        let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
+        if self.make_room(sender, charge, place).is_err() {
+            self.ledger.close_if_unused(sender);
+            return false;
+        }
+        if place.is_none() {
+            let set = Set::new(hash, receipt.message_key, sender, geometry);
+            self.sets.insert(id, Box::new(set));
+            self.ledger.open_set(sender);
+        }
+        self.insert(id, &arrival, frame_bytes, sender, receipt.now_ms);
+        true
     }
 }
 

@@ -1,7 +1,8 @@
 //! What happens to one received segment, from its bytes to its outcome.
 
+use super::bytes::{Bytes, Lent};
 use super::ledger::SenderId;
-use super::set::{Candidate, Geometry, Key, Set, SetId, key_of};
+use super::set::{Candidate, Geometry, Key, SetId, key_of};
 use super::{Discard, Drop, Outcome, Reassembler, Receipt};
 use crate::keccak::keccak256;
 use crate::wire::segment::{self, HASH_LENGTH, Header, Received, Segment, Slot};
@@ -10,12 +11,14 @@ use crate::wire::segment::{self, HASH_LENGTH, Header, Received, Segment, Slot};
 const NAME_BYTES_FREE: usize = 64;
 
 /// A refusal, with the value and the limit.
-type Refusal = (Discard, String);
+pub(super) type Refusal = (Discard, String);
 
 /// A valid segment on its way into a set.
 pub(super) struct Arrival<'a> {
     pub header: Header,
     pub payload: &'a [u8],
+    /// What the payload lies in, where that was lent.
+    pub source: Option<&'a Lent>,
     /// Bytes beyond the payload that it is charged with.
     pub frame_bytes: usize,
     pub saved: bool,
@@ -27,15 +30,35 @@ impl Reassembler {
     /// Nothing a peer sends is an error: every outcome says what became of the bytes. What was
     /// evicted to make room is left to [`Reassembler::poll_dropped`].
     pub fn receive(&mut self, bytes: &[u8], receipt: &Receipt<'_>) -> Outcome {
+        self.receive_from(bytes, None, receipt)
+    }
+
+    /// As [`Reassembler::receive`], keeping the bytes where they are for as long as they are
+    /// needed: nothing is copied until the payload is whole.
+    pub fn receive_lent(&mut self, bytes: &Lent, receipt: &Receipt<'_>) -> Outcome {
+        self.receive_from((**bytes).as_ref(), Some(bytes), receipt)
+    }
+
+    fn receive_from(
+        &mut self,
+        bytes: &[u8],
+        source: Option<&Lent>,
+        receipt: &Receipt<'_>,
+    ) -> Outcome {
         self.stats.received += 1;
-        self.accept(bytes, receipt)
+        self.accept(bytes, source, receipt)
             .unwrap_or_else(|(reason, detail)| {
                 self.stats.count_discard(reason);
                 Outcome::Discarded { reason, detail }
             })
     }
 
-    fn accept(&mut self, bytes: &[u8], receipt: &Receipt<'_>) -> Result<Outcome, Refusal> {
+    fn accept(
+        &mut self,
+        bytes: &[u8],
+        source: Option<&Lent>,
+        receipt: &Receipt<'_>,
+    ) -> Result<Outcome, Refusal> {
         let settings = *self.parameters.settings();
         let limit = settings.max_total_segments;
         let received = segment::decode(bytes, settings.wire_format, limit).map_err(|error| {
@@ -51,11 +74,12 @@ impl Reassembler {
             (reason, format!("segment{payload}: {error}"))
         })?;
         match received {
-            Received::WholeMessage(payload) => self.accept_whole(payload, receipt),
+            Received::WholeMessage(payload) => self.accept_whole(payload, source, receipt),
             Received::Segment(Segment { header, payload }) => {
                 let arrival = Arrival {
                     header,
                     payload,
+                    source,
                     frame_bytes: bytes.len() - payload.len(),
                     saved: false,
                 };
@@ -65,11 +89,16 @@ impl Reassembler {
     }
 
     /// draft: a payload that travelled unmodified is complete at once.
-    fn accept_whole(&mut self, payload: &[u8], receipt: &Receipt<'_>) -> Result<Outcome, Refusal> {
+    fn accept_whole(
+        &mut self,
+        payload: &[u8],
+        source: Option<&Lent>,
+        receipt: &Receipt<'_>,
+    ) -> Result<Outcome, Refusal> {
         let hash = keccak256(payload);
         let key = key_of(receipt.message_key, &hash);
         self.refuse_completed(&key, &hash)?;
-        Ok(self.complete_single(key, hash, payload, 0))
+        Ok(self.complete_single(key, hash, Bytes::keep(payload, source), 0))
     }
 
     fn accept_segment(
@@ -83,6 +112,7 @@ impl Reassembler {
         if arrival.header.data_segment_count == Some(1) && arrival.header.slot == Slot::Data(0) {
             let parity = usize::from(arrival.header.parity_segment_count.unwrap_or(0));
             if let Some(payload) = single_payload(&arrival, &hash) {
+                let payload = Bytes::keep(payload, arrival.source);
                 return Ok(self.complete_single(key, hash, payload, parity));
             }
             if parity == 0 {
@@ -177,7 +207,7 @@ impl Reassembler {
         Ok((id, contested.filter(|_| outnumbered)))
     }
 
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         id: SetId,
         arrival: &Arrival<'_>,
@@ -192,7 +222,7 @@ impl Reassembler {
             .merge(&geometry)
             .expect("the set was chosen as compatible");
         let candidate = Candidate {
-            payload: Box::from(arrival.payload),
+            payload: Bytes::keep(arrival.payload, arrival.source),
             frame_bytes,
             sender,
             slot: arrival.header.slot,
@@ -207,169 +237,6 @@ impl Reassembler {
             self.unsaved.insert(id);
         }
         self.touch(id, now_ms);
-    }
-
-    /// Puts a stored segment back in its set, within the limits. False where it does not fit.
-    pub(super) fn restore_segment(
-        &mut self,
-        id: SetId,
-        arrival: Arrival<'_>,
-        receipt: &Receipt<'_>,
-    ) -> bool {
-        let hash = arrival.header.entire_message_hash;
-        let geometry = Geometry::of(&arrival.header);
-        let set = self.sets.get(&id);
-        let agrees = set.is_none_or(|set| set.geometry.merge(&geometry).is_some());
-        let rivals = set.map_or(0, |set| set.range(arrival.header.slot).len());
-        if key_of(receipt.message_key, &hash) != id.key
-            || !agrees
-            || rivals >= self.limits.candidates_per_slot_max
-            || self.refuse_oversized(&arrival).is_err()
-        {
-            return false;
-        }
-        let place = set.is_some().then_some(id);
-        let sender = self.ledger.open(receipt.sender, receipt.authenticated);
-        let frame_bytes = u32::try_from(arrival.frame_bytes).unwrap_or(u32::MAX);
-        let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
-        if self.make_room(sender, charge, place).is_err() {
-            self.ledger.close_if_unused(sender);
-            return false;
-        }
-        if place.is_none() {
-            let set = Set::new(hash, receipt.message_key, sender, geometry);
-            self.sets.insert(id, Box::new(set));
-            self.ledger.open_set(sender);
-        }
-        self.insert(id, &arrival, frame_bytes, sender, receipt.now_ms);
-        true
-    }
-
-    /// The set that a segment of these counts belongs to, and the counts of one that disagrees.
-    fn place(&self, key: Key, geometry: &Geometry) -> (Option<SetId>, Option<Geometry>) {
-        let (mut place, mut rival): (Option<(SetId, usize)>, _) = (None, None);
-        for (id, set) in self.sets.range(SetId::first(key)..=SetId::last(key)) {
-            if set.geometry.merge(geometry).is_none() {
-                rival = Some(set.geometry);
-            } else if place.is_none_or(|(_, held)| held < set.slots_held()) {
-                place = Some((*id, set.slots_held()));
-            }
-        }
-        (place.map(|(id, _)| id), rival)
-    }
-
-    /// A new set beside those whose counts differ: a forged count must not shut the genuine
-    /// segments out. Where there are too many, one that holds a single segment makes room.
-    fn open_set(
-        &mut self,
-        key: Key,
-        hash: [u8; HASH_LENGTH],
-        receipt: &Receipt<'_>,
-        owner: SenderId,
-        geometry: Geometry,
-    ) -> Option<SetId> {
-        let siblings: Vec<_> = self
-            .sets
-            .range(SetId::first(key)..=SetId::last(key))
-            .map(|(id, set)| (set.slots_held(), set.tick, *id))
-            .collect();
-        if siblings.len() >= self.limits.candidates_per_slot_max {
-            let (held, _, id) = *siblings.iter().min()?;
-            if held > 1 {
-                return None;
-            }
-            self.evict(id);
-        }
-        let number = siblings
-            .last()
-            .map_or(0, |(_, _, id)| id.number.wrapping_add(1));
-        let id = SetId { key, number };
-        let set = Set::new(hash, receipt.message_key, owner, geometry);
-        self.sets.insert(id, Box::new(set));
-        self.ledger.open_set(owner);
-        Some(id)
-    }
-
-    fn refuse_oversized(&self, arrival: &Arrival<'_>) -> Result<(), Refusal> {
-        let oversized = |what: &str, bytes: u64, limit: u64| {
-            Err((
-                Discard::Oversized,
-                format!("{what} has {bytes} bytes: at most {limit}"),
-            ))
-        };
-        let bytes = (arrival.payload.len() + arrival.frame_bytes) as u64;
-        let limits = &self.limits;
-        let limit = limits
-            .buffered_bytes_per_sender_max
-            .min(limits.buffered_bytes_max);
-        if bytes > limit {
-            return oversized("the segment", bytes, limit);
-        }
-        let Some(data) = arrival.header.data_segment_count.map(u64::from) else {
-            return Ok(());
-        };
-        let is_short = matches!(arrival.header.slot, Slot::Data(i) if u64::from(i) + 1 == data);
-        let whole = (arrival.payload.len() as u64) * data;
-        if !is_short && whole > limits.buffered_bytes_max {
-            return oversized("the payload announced", whole, limits.buffered_bytes_max);
-        }
-        Ok(())
-    }
-
-    fn refuse_duplicate(
-        &mut self,
-        id: SetId,
-        arrival: &Arrival<'_>,
-        sender: SenderId,
-    ) -> Result<(), Refusal> {
-        let set = self.sets.get_mut(&id).expect("the set was found");
-        let range = set.range(arrival.header.slot);
-        let held = set.candidates_mut()[range]
-            .iter_mut()
-            .find(|candidate| *candidate.payload == *arrival.payload);
-        match held {
-            Some(candidate) => {
-                candidate.shared |= candidate.sender != sender;
-                let slot = slot_name(arrival.header.slot);
-                Err((Discard::Duplicate, format!("{slot} is held")))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Bounds the candidates of a slot. A sender with several gives one up for a sender with none.
-    fn admit_rival(
-        &mut self,
-        id: SetId,
-        arrival: &Arrival<'_>,
-        sender: SenderId,
-    ) -> Result<(), Refusal> {
-        let set = self.sets.get_mut(&id).expect("the set was found");
-        let range = set.range(arrival.header.slot);
-        let limit = self.limits.candidates_per_slot_max;
-        if range.len() < limit {
-            return Ok(());
-        }
-        let rivals = &set.candidates()[range.clone()];
-        let count = |id: SenderId| rivals.iter().filter(|other| other.sender == id).count();
-        let surplus = rivals
-            .iter()
-            .rposition(|other| count(other.sender) > 1 && !other.shared);
-        match surplus.filter(|_| count(sender) == 0) {
-            Some(position) => {
-                let removed = set.remove(range.start + position);
-                set.advance_prefix();
-                self.ledger.refund(removed.sender, removed.charge());
-                Ok(())
-            }
-            None => {
-                let slot = slot_name(arrival.header.slot);
-                Err((
-                    Discard::QuotaExceeded,
-                    format!("{slot} has {limit} candidates: at most"),
-                ))
-            }
-        }
     }
 }
 
@@ -386,13 +253,6 @@ fn single_payload<'a>(arrival: &Arrival<'a>, hash: &[u8; HASH_LENGTH]) -> Option
 fn counts_of(geometry: &Geometry) -> String {
     let show = |count: Option<u16>| count.map_or("?".to_owned(), |count| count.to_string());
     format!("counts {} + {}", show(geometry.data), show(geometry.parity))
-}
-
-fn slot_name(slot: Slot) -> String {
-    match slot {
-        Slot::Data(index) => format!("data segment {index}"),
-        Slot::Parity(index) => format!("parity segment {index}"),
-    }
 }
 
 /// The first bytes of a hash, as logs show it.

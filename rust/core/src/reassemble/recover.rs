@@ -1,7 +1,8 @@
 //! One attempt at a set: which segments to believe, and which code made the parity.
 
 use super::choices::Choices;
-use super::locate::{Located, Word};
+use super::lessons::{Lessons, Name};
+use super::locate::{Located, Search, Word};
 use super::set::Set;
 use crate::erasure::{self, ErasureCode};
 use crate::segment::Parameters;
@@ -16,6 +17,9 @@ const LENGTHS_MAX: usize = 4;
 /// A search without a guarantee takes this part of the budget that is left: while positions are
 /// open, and when all are filled. More segments, or rivals, may settle it at no cost.
 const SPECULATION_SHARES: [u64; 2] = [8, 2];
+
+/// Guesses of bad shards are this much of hashing each.
+const GUESS_WORK: u64 = 1024;
 
 /// One data shard of a candidate payload.
 #[derive(Debug)]
@@ -42,6 +46,8 @@ pub(super) type Selection = Vec<Option<usize>>;
 /// The state of one attempt.
 pub(super) struct Attempt<'a> {
     pub set: &'a Set,
+    /// What earlier attempts found out, and this one.
+    pub lessons: Lessons,
     pub parameters: &'a Parameters,
     pub data_count: usize,
     pub parity_count: usize,
@@ -56,7 +62,14 @@ pub(super) struct Attempt<'a> {
 
 impl<'a> Attempt<'a> {
     /// `None` while the number of data segments is unknown or more segments are needed.
-    pub fn new(set: &'a Set, parameters: &'a Parameters, work_budget: u64) -> Option<Self> {
+    ///
+    /// The set's lessons are `lessons`: they change while it is read.
+    pub fn new(
+        set: &'a Set,
+        lessons: &mut Lessons,
+        parameters: &'a Parameters,
+        work_budget: u64,
+    ) -> Option<Self> {
         let data_count = usize::from(set.geometry.data?);
         let parity_count = usize::from(set.geometry.parity.unwrap_or(0));
         if set.slots_held() < data_count {
@@ -73,6 +86,7 @@ impl<'a> Attempt<'a> {
         let newest = set.newest;
         Some(Attempt {
             set,
+            lessons: std::mem::take(lessons),
             parameters,
             data_count,
             parity_count,
@@ -96,10 +110,11 @@ impl<'a> Attempt<'a> {
             .map(|o| self.set.range(self.slot(o)))
             .collect();
         let data = &ranges[..self.data_count];
-        if data.iter().all(|range| range.len() == 1) && self.is_new_data() {
+        if data.iter().all(|range| range.len() == 1) {
             // Whole data segments need no parity, nor lengths that a code could take.
-            let parts = data.iter().map(|range| Part::Held(range.start)).collect();
-            if let Some(found) = self.verify(parts, None) {
+            let selection: Selection = data.iter().map(|range| Some(range.start)).collect();
+            let configured = self.parameters.settings().erasure_code;
+            if let Some(found) = self.decode(&selection, configured, 0) {
                 return Some(found);
             }
             if self.set.slots_held() == self.data_count {
@@ -109,12 +124,6 @@ impl<'a> Attempt<'a> {
         self.shard_lengths()
             .into_iter()
             .find_map(|shard_len| self.run_length(shard_len))
-    }
-
-    /// Whether the newest segment is data, or there was no attempt before it.
-    fn is_new_data(&self) -> bool {
-        let newest = &self.set.candidates()[self.newest];
-        self.set.work == 0 || matches!(newest.slot, Slot::Data(_))
     }
 
     pub(super) fn slot(&self, ordinal: usize) -> Slot {
@@ -210,23 +219,41 @@ impl<'a> Attempt<'a> {
             if held == self.data_count || !locates {
                 return self.decode(selection, code, shard_len);
             }
-            match self.word(selection, code, shard_len).locate() {
-                Located::Unknown => {
-                    self.work += (shard_len * self.data_count) as u64 / DECODE_WORK_SHARE;
-                    None
-                }
-                Located::Bad(bad) => {
-                    self.work += (shard_len * self.data_count) as u64 / DECODE_WORK_SHARE;
-                    let mut selection = selection.clone();
-                    bad.iter().for_each(|ordinal| selection[*ordinal] = None);
-                    self.decode(&selection, code, shard_len)
-                }
-            }
+            self.locate_and_decode(selection, code, shard_len, 0)
         })
     }
 
-    /// A bounded search where nothing could be located: mixtures of rivals, then one segment after
-    /// another left out.
+    /// Decodes without those that are located as bad, where any can be.
+    fn locate_and_decode(
+        &mut self,
+        selection: &Selection,
+        code: ErasureCode,
+        shard_len: usize,
+        guesses_max: usize,
+    ) -> Option<Found> {
+        let suspects = self
+            .lessons
+            .suspects()
+            .iter()
+            .map(|offset| *offset as usize);
+        let mut search = Search {
+            suspects: suspects.collect(),
+            guesses_max,
+            ..Search::default()
+        };
+        let located = self.word(selection, code, shard_len).locate(&mut search);
+        self.work += search.work / DECODE_WORK_SHARE;
+        self.lessons.suspect(search.found);
+        let Located::Bad(bad) = located else {
+            return None;
+        };
+        let mut selection = selection.clone();
+        bad.iter().for_each(|ordinal| selection[*ordinal] = None);
+        self.decode(&selection, code, shard_len)
+    }
+
+    /// A bounded search where nothing could be located: mixtures of rivals, then guesses at what
+    /// was crafted to hide.
     fn speculate(&mut self, slots: &[Vec<usize>], shard_len: usize) -> Option<Found> {
         let left = self.work_max.saturating_sub(self.work);
         let is_full = self.set.slots_held() == self.data_count + self.parity_count;
@@ -234,8 +261,10 @@ impl<'a> Attempt<'a> {
         let mut choices = Choices::new(self);
         choices.add_mixtures(slots);
         let first: Selection = slots.iter().map(|rivals| rivals.first().copied()).collect();
-        if is_full {
-            // While more segments can come, each of them makes one more wrong one locatable.
+        let can_locate = |code| erasure::supports(code, self.data_count, self.parity_count);
+        let codes = [ErasureCode::Leopard, ErasureCode::Vandermonde];
+        if is_full && !codes.into_iter().all(can_locate) {
+            // While more segments can come, each of them makes another wrong one harmless.
             choices.add_without_one(&first);
         }
         for selection in std::mem::take(&mut choices.selections) {
@@ -246,7 +275,14 @@ impl<'a> Attempt<'a> {
                 return Some(found);
             }
         }
-        None
+        codes.into_iter().find_map(|code| {
+            let guesses_max = stop.saturating_sub(self.work) / GUESS_WORK;
+            let spare = first.iter().flatten().count() > self.data_count;
+            let locates = erasure::supports(code, self.data_count, self.parity_count);
+            let found = (spare && locates && guesses_max > 0)
+                .then(|| self.locate_and_decode(&first, code, shard_len, guesses_max as usize));
+            found.flatten()
+        })
     }
 
     fn word(&self, selection: &Selection, code: ErasureCode, shard_len: usize) -> Word<'a> {
@@ -264,19 +300,37 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Makes the lost data shards from what is chosen, and hashes.
+    /// Makes the lost data shards from what is chosen, whose members agree with each other, and
+    /// hashes, unless that was done before.
     fn decode(
         &mut self,
         selection: &Selection,
         code: ErasureCode,
         shard_len: usize,
     ) -> Option<Found> {
-        let Word { shards, .. } = self.word(selection, code, shard_len);
-        let (k, m) = (self.data_count, self.parity_count);
-        let recovered = erasure::reconstruct(code, &shards, k, m, shard_len).ok()?;
-        self.work += (shard_len * k) as u64 / DECODE_WORK_SHARE;
-        let is_whole = recovered.is_empty();
-        let mut recovered = recovered.into_iter();
+        let k = self.data_count;
+        let name = |place: usize| self.set.candidates()[place].name();
+        let used = selection.iter().flatten();
+        let is_whole = selection[..k].iter().all(Option::is_some);
+        let locates = erasure::supports(code, k, self.parity_count);
+        // What nothing can be checked against is not known to agree: only the first k count.
+        let members: Vec<Name> = used
+            .take(if locates { usize::MAX } else { k })
+            .map(|place| name(*place))
+            .collect();
+        let last = selection[k - 1].map(name);
+        if self.lessons.has_failed(code, &members, k, last) {
+            return None;
+        }
+        let mut recovered = if is_whole {
+            Vec::new().into_iter()
+        } else {
+            let Word { shards, .. } = self.word(selection, code, shard_len);
+            let recovered =
+                erasure::reconstruct(code, &shards, k, self.parity_count, shard_len).ok()?;
+            self.work += (shard_len * k) as u64 / DECODE_WORK_SHARE;
+            recovered.into_iter()
+        };
         let parts = selection[..k].iter().map(|place| match place {
             Some(place) => Part::Held(*place),
             None => {
@@ -285,6 +339,16 @@ impl<'a> Attempt<'a> {
             }
         });
         let parts = parts.collect();
-        self.verify(parts, (!is_whole).then_some(code))
+        let parity_code = (members.len() > k || !is_whole).then_some(code);
+        let found = self.verify(parts, (!is_whole).then_some(code), parity_code);
+        if found.is_none() {
+            if is_whole {
+                self.lessons.failed(None, members[..k].to_vec());
+            }
+            if members.len() > k || !is_whole {
+                self.lessons.failed(Some(code), members);
+            }
+        }
+        found
     }
 }

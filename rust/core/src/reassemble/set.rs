@@ -1,6 +1,8 @@
 //! One incomplete payload: its counts, and the segments held for each position.
 
+use super::bytes::Bytes;
 use super::ledger::SenderId;
+use super::lessons::{Lessons, Name};
 use super::tail::Prefix;
 use crate::keccak::keccak256;
 use crate::wire::segment::{HASH_LENGTH, Header, Slot};
@@ -78,7 +80,7 @@ impl Geometry {
 /// One segment held.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    pub payload: Box<[u8]>,
+    pub payload: Bytes,
     /// What it is charged with beyond its payload: the rest of its wire bytes.
     pub frame_bytes: u32,
     pub sender: SenderId,
@@ -92,6 +94,11 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
+    /// What names it in its set.
+    pub fn name(&self) -> Name {
+        (self.slot, self.serial)
+    }
+
     pub fn charge(&self) -> u64 {
         self.payload.len() as u64 + u64::from(self.frame_bytes)
     }
@@ -110,6 +117,8 @@ pub(super) struct Set {
     pub tick: u64,
     /// Bytes hashed and decoded in failed attempts.
     pub work: u64,
+    /// What those attempts found out.
+    pub lessons: Lessons,
     pub prefix: Prefix,
     /// Place of the candidate that came last.
     pub newest: usize,
@@ -133,6 +142,7 @@ impl Set {
             updated_ms: 0,
             tick: u64::MAX,
             work: 0,
+            lessons: Lessons::default(),
             prefix: Prefix::default(),
             newest: 0,
             candidates: Vec::new(),
@@ -184,9 +194,10 @@ impl Set {
         if range.is_empty() {
             self.slots_held += 1;
         }
-        if self.candidates.capacity() == 0 {
-            // The smallest growth of a vector is four; most forged sets hold one segment.
-            self.candidates.reserve_exact(1);
+        if self.candidates.len() == self.candidates.capacity() {
+            // Vectors grow to twice their size, from four: most forged sets hold one segment, and
+            // what stays unused in large ones counts.
+            self.candidates.reserve_exact(1 + self.candidates.len() / 8);
         }
         self.newest = range.end;
         self.candidates.insert(range.end, candidate);
@@ -194,8 +205,14 @@ impl Set {
 
     /// Takes one of several candidates of a slot out.
     pub fn remove(&mut self, index: usize) -> Candidate {
-        self.prefix = Prefix::default();
+        let is_first = index == self.range(self.candidates[index].slot).start;
         let candidate = self.candidates.remove(index);
+        if let Slot::Data(slot) = candidate.slot
+            && is_first
+        {
+            self.prefix.retreat(u16::from(slot));
+        }
+        self.lessons.forget(candidate.name());
         if self.range(candidate.slot).is_empty() {
             self.slots_held -= 1;
         }

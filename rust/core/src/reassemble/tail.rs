@@ -8,6 +8,9 @@ use crate::wire::segment::{HASH_LENGTH, Slot};
 /// A prefix shorter than this is hashed at the end: a forged set must not cost a sponge.
 const PREFIX_BYTES_MIN: usize = 4096;
 
+/// So many bytes lie between two sponges that are kept: they stay a hundredth of the bytes held.
+const EARLIER_BYTES_MIN: usize = 64 << 10;
+
 /// What testing one candidate end costs, in bytes of hashing: a permutation and a copied sponge.
 const CANDIDATE_WORK: u64 = 200;
 
@@ -17,7 +20,11 @@ const CANDIDATE_WORK: u64 = 200;
 pub(super) struct Prefix {
     sponge: Option<Box<Keccak256>>,
     slots: u16,
+    /// Bytes absorbed since the last of `earlier`.
     bytes: usize,
+    /// The sponge as it was after fewer data segments: where a wrong one was absorbed, what stood
+    /// before it need not be hashed again.
+    earlier: Vec<(u16, Keccak256)>,
 }
 
 impl Prefix {
@@ -42,20 +49,54 @@ impl Prefix {
             next += 1;
         }
         let bytes: usize = run.iter().map(|payload| payload.len()).sum();
-        if run.is_empty() || (self.sponge.is_none() && bytes < PREFIX_BYTES_MIN) {
+        if self.sponge.is_none() && bytes < PREFIX_BYTES_MIN {
             return;
         }
-        let sponge = self.sponge.get_or_insert_default();
-        run.iter().for_each(|payload| sponge.update(payload));
-        self.slots = next;
-        self.bytes += bytes;
+        for payload in run {
+            self.absorb(payload);
+        }
     }
 
-    /// The sponge and how many data segments it holds.
-    pub fn sponge(&self) -> Option<(&Keccak256, usize)> {
-        self.sponge
-            .as_deref()
-            .map(|sponge| (sponge, usize::from(self.slots)))
+    fn absorb(&mut self, payload: &[u8]) {
+        let sponge = self.sponge.get_or_insert_default();
+        if self.bytes >= EARLIER_BYTES_MIN {
+            self.earlier.push((self.slots, Keccak256::clone(sponge)));
+            self.bytes = 0;
+        }
+        sponge.update(payload);
+        self.slots += 1;
+        self.bytes += payload.len();
+    }
+
+    /// Takes back what was absorbed from data segment `slot` on.
+    pub fn retreat(&mut self, slot: u16) {
+        if slot >= self.slots {
+            return;
+        }
+        self.earlier.retain(|(slots, _)| *slots <= slot);
+        self.bytes = 0;
+        match self.earlier.pop() {
+            Some((slots, sponge)) => {
+                self.slots = slots;
+                self.sponge = Some(Box::new(sponge));
+            }
+            None => *self = Prefix::default(),
+        }
+    }
+
+    /// The sponge over the most data segments that are at most `slots`, and their number.
+    pub fn sponge(&self, slots: usize) -> Option<(&Keccak256, usize)> {
+        let latest = self.sponge.as_deref().map(|sponge| (self.slots, sponge));
+        let earlier = self
+            .earlier
+            .iter()
+            .rev()
+            .map(|(held, sponge)| (*held, sponge));
+        latest
+            .into_iter()
+            .chain(earlier)
+            .map(|(held, sponge)| (sponge, usize::from(held)))
+            .find(|(_, held)| *held <= slots)
     }
 }
 

@@ -7,10 +7,13 @@ use crate::wire::segment::Slot;
 
 impl Attempt<'_> {
     /// Concatenates, finds the end, compares the hash. Keccak-256 has the last word on everything.
+    ///
+    /// `erasure_code` decoded, where any did; `parity_code` made the parity, where that is known.
     pub(super) fn verify(
         &mut self,
         parts: Vec<Part>,
         erasure_code: Option<ErasureCode>,
+        parity_code: Option<ErasureCode>,
     ) -> Option<Found> {
         let slices: Vec<&[u8]> = parts
             .iter()
@@ -19,15 +22,12 @@ impl Attempt<'_> {
                 Part::Recovered(shard) => shard.as_slice(),
             })
             .collect();
-        let absorbed = self.set.prefix.sponge().filter(|(_, count)| {
-            parts[..*count]
-                .iter()
-                .enumerate()
-                .all(|(ordinal, part)| match part {
-                    Part::Held(place) => *place == self.set.range(self.slot(ordinal)).start,
-                    Part::Recovered(_) => false,
-                })
-        });
+        let is_first = |(ordinal, part): &(usize, &Part)| match part {
+            Part::Held(place) => *place == self.set.range(self.slot(*ordinal)).start,
+            Part::Recovered(_) => false,
+        };
+        let unchanged = parts.iter().enumerate().take_while(is_first).count();
+        let absorbed = self.set.prefix.sponge(unchanged);
         self.hashed = true;
         let candidates_max = self.parameters.settings().max_tail_candidates;
         let mut ends = Vec::with_capacity(2);
@@ -47,7 +47,7 @@ impl Attempt<'_> {
         let length = ends
             .into_iter()
             .find_map(|end| find_length(&slices, &self.set.hash, absorbed, end, &mut self.work))?;
-        let bad = self.bad_candidates(&slices, length, erasure_code);
+        let bad = self.bad_candidates(&slices, length, parity_code);
         Some(Found {
             parts,
             length,
@@ -62,7 +62,7 @@ impl Attempt<'_> {
         &self,
         parts: &[&[u8]],
         length: usize,
-        erasure_code: Option<ErasureCode>,
+        parity_code: Option<ErasureCode>,
     ) -> Vec<usize> {
         let doubtful = self.set.work > 0 || self.set.candidates().len() > self.data_count;
         if !doubtful {
@@ -87,17 +87,17 @@ impl Attempt<'_> {
         }
         bad.extend(self.bad_parity(
             &[&parts[..self.data_count - 1], &[last]].concat(),
-            erasure_code,
+            parity_code,
         ));
         bad
     }
 
-    fn bad_parity(&self, data: &[&[u8]], erasure_code: Option<ErasureCode>) -> Vec<usize> {
+    fn bad_parity(&self, data: &[&[u8]], parity_code: Option<ErasureCode>) -> Vec<usize> {
         let places = self.set.range(Slot::Parity(0)).start..self.set.candidates().len();
         let Some(shard_len) = places.clone().map(|place| self.bytes(place).len()).max() else {
             return Vec::new();
         };
-        let codes = match erasure_code {
+        let codes = match parity_code {
             Some(code) => vec![code],
             None => vec![ErasureCode::Leopard, ErasureCode::Vandermonde],
         };

@@ -9,8 +9,10 @@ use thiserror::Error;
 
 use crate::erasure::{self, ErasureError};
 use crate::keccak::{keccak256, keccak256_many};
+use crate::sink::Sink;
 use crate::wire::segment::{self, HASH_LENGTH, Header, Received, Slot, WireFormat};
 
+pub use crate::wire::segment::OVERHEAD_BYTES_MAX;
 pub use parameters::{Counts, ParameterError, Parameters, Settings};
 
 /// A payload cannot be sent as it is.
@@ -86,10 +88,10 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// Writes transport message `ordinal` into `out`, which has exactly its length.
-    pub fn write(&self, ordinal: usize, out: &mut [u8]) {
+    /// Writes transport message `ordinal`, [`Segments::encoded_length`] bytes.
+    pub fn write(&self, ordinal: usize, out: &mut impl Sink) {
         match self.unmodified() {
-            Some(payload) => out.copy_from_slice(payload),
+            Some(payload) => out.put(payload),
             None => {
                 let (header, shard) = self.part(ordinal);
                 header.encode_into(self.wire_format, shard, out);
@@ -100,12 +102,10 @@ impl<'a> Segments<'a> {
     /// All transport messages.
     pub fn to_vecs(&self) -> Vec<Vec<u8>> {
         (0..self.count())
-            .map(|ordinal| match self.unmodified() {
-                Some(payload) => payload.to_vec(),
-                None => {
-                    let (header, shard) = self.part(ordinal);
-                    header.encode(self.wire_format, shard)
-                }
+            .map(|ordinal| {
+                let mut message = Vec::with_capacity(self.encoded_length(ordinal));
+                self.write(ordinal, &mut message);
+                message
             })
             .collect()
     }
@@ -154,31 +154,31 @@ pub fn segment<'a>(
     prepare(payload, hash, counts, parameters)
 }
 
-/// As [`segment`] for many payloads, whose hashes are computed side by side.
-///
-/// # Errors
-/// That of the first payload that fails.
+/// As [`segment`] for each of many payloads, whose hashes are computed side by side.
 pub fn segment_many<'a>(
     payloads: &[&'a [u8]],
     parameters: &Parameters,
-) -> Result<Vec<Segments<'a>>, SegmentationError> {
-    let counts: Vec<Counts> = payloads
+) -> Vec<Result<Segments<'a>, SegmentationError>> {
+    let counts: Vec<Result<Counts, SegmentationError>> = payloads
         .iter()
         .map(|payload| admit(payload, parameters))
-        .collect::<Result<_, _>>()?;
-    let mut hashes = vec![[0; HASH_LENGTH]; payloads.len()];
-    keccak256_many(payloads, &mut hashes);
+        .collect();
+    let is_hashed = |counts: &Result<Counts, _>| counts.as_ref().is_ok_and(|c| c.data > 0);
+    let admitted: Vec<&[u8]> = payloads
+        .iter()
+        .zip(&counts)
+        .filter(|(_, counts)| is_hashed(counts))
+        .map(|(payload, _)| *payload)
+        .collect();
+    let mut hashes = vec![[0; HASH_LENGTH]; admitted.len()];
+    keccak256_many(&admitted, &mut hashes);
+    let mut hashes = hashes.into_iter();
     payloads
         .iter()
-        .zip(hashes)
         .zip(counts)
-        .map(|((payload, hash), counts)| {
-            let hash = if counts.data == 0 {
-                [0; HASH_LENGTH]
-            } else {
-                hash
-            };
-            prepare(payload, hash, counts, parameters)
+        .map(|(payload, counts)| {
+            let hash = is_hashed(&counts).then(|| hashes.next()).flatten();
+            prepare(payload, hash.unwrap_or_default(), counts?, parameters)
         })
         .collect()
 }

@@ -2,6 +2,7 @@
 
 use super::protobuf::{bytes_field_length, put_bytes_field, put_length, put_varint_field};
 use super::segment::{Header, OVERHEAD_BYTES_MAX, Slot, WireFormat};
+use crate::sink::Sink;
 
 impl Header {
     /// Writes everything up to the payload's first byte; the payload then ends the segment, on
@@ -67,26 +68,21 @@ impl Header {
         frame.len() + payload_length
     }
 
-    /// Writes the whole segment into `out`, which has exactly [`Header::encoded_length`] bytes.
-    /// Bytes of `out` beyond the header and the payload stay as they are.
-    pub fn encode_into(&self, wire_format: WireFormat, payload: &[u8], out: &mut [u8]) {
+    /// Writes the whole segment, [`Header::encoded_length`] bytes.
+    pub fn encode_into(&self, wire_format: WireFormat, payload: &[u8], out: &mut impl Sink) {
         let mut frame = Vec::with_capacity(OVERHEAD_BYTES_MAX);
         self.encode_prefix(wire_format, payload.len(), &mut frame);
-        let (prefix, rest) = out.split_at_mut(frame.len());
-        prefix.copy_from_slice(&frame);
-        let (body, suffix) = rest.split_at_mut(payload.len());
-        body.copy_from_slice(payload);
+        out.put(&frame);
+        out.put(payload);
         frame.clear();
         self.encode_suffix(wire_format, &mut frame);
-        suffix.copy_from_slice(&frame);
+        out.put(&frame);
     }
 
     /// The whole segment.
     pub fn encode(&self, wire_format: WireFormat, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(payload.len() + OVERHEAD_BYTES_MAX);
-        self.encode_prefix(wire_format, payload.len(), &mut out);
-        out.extend_from_slice(payload);
-        self.encode_suffix(wire_format, &mut out);
+        self.encode_into(wire_format, payload, &mut out);
         out
     }
 }

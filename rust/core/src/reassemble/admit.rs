@@ -1,0 +1,143 @@
+//! Where a valid segment belongs, and what keeps it out.
+
+use super::ledger::SenderId;
+use super::receive::{Arrival, Refusal};
+use super::set::{Geometry, Key, Set, SetId};
+use super::{Discard, Reassembler, Receipt};
+use crate::wire::segment::{HASH_LENGTH, Slot};
+
+impl Reassembler {
+    /// The set that a segment of these counts belongs to, and the counts of one that disagrees.
+    pub(super) fn place(&self, key: Key, geometry: &Geometry) -> (Option<SetId>, Option<Geometry>) {
+        let (mut place, mut rival): (Option<(SetId, usize)>, _) = (None, None);
+        for (id, set) in self.sets.range(SetId::first(key)..=SetId::last(key)) {
+            if set.geometry.merge(geometry).is_none() {
+                rival = Some(set.geometry);
+            } else if place.is_none_or(|(_, held)| held < set.slots_held()) {
+                place = Some((*id, set.slots_held()));
+            }
+        }
+        (place.map(|(id, _)| id), rival)
+    }
+
+    /// A new set beside those whose counts differ: a forged count must not shut the genuine
+    /// segments out. Where there are too many, one that holds a single segment makes room.
+    pub(super) fn open_set(
+        &mut self,
+        key: Key,
+        hash: [u8; HASH_LENGTH],
+        receipt: &Receipt<'_>,
+        owner: SenderId,
+        geometry: Geometry,
+    ) -> Option<SetId> {
+        let siblings: Vec<_> = self
+            .sets
+            .range(SetId::first(key)..=SetId::last(key))
+            .map(|(id, set)| (set.slots_held(), set.tick, *id))
+            .collect();
+        if siblings.len() >= self.limits.candidates_per_slot_max {
+            let (held, _, id) = *siblings.iter().min()?;
+            if held > 1 {
+                return None;
+            }
+            self.evict(id);
+        }
+        let number = siblings
+            .last()
+            .map_or(0, |(_, _, id)| id.number.wrapping_add(1));
+        let id = SetId { key, number };
+        let set = Set::new(hash, receipt.message_key, owner, geometry);
+        self.sets.insert(id, Box::new(set));
+        self.ledger.open_set(owner);
+        Some(id)
+    }
+
+    pub(super) fn refuse_oversized(&self, arrival: &Arrival<'_>) -> Result<(), Refusal> {
+        let oversized = |what: &str, bytes: u64, limit: u64| {
+            Err((
+                Discard::Oversized,
+                format!("{what} has {bytes} bytes: at most {limit}"),
+            ))
+        };
+        let bytes = (arrival.payload.len() + arrival.frame_bytes) as u64;
+        let limits = &self.limits;
+        let limit = limits
+            .buffered_bytes_per_sender_max
+            .min(limits.buffered_bytes_max);
+        if bytes > limit {
+            return oversized("the segment", bytes, limit);
+        }
+        let Some(data) = arrival.header.data_segment_count.map(u64::from) else {
+            return Ok(());
+        };
+        let is_short = matches!(arrival.header.slot, Slot::Data(i) if u64::from(i) + 1 == data);
+        let whole = (arrival.payload.len() as u64) * data;
+        if !is_short && whole > limits.buffered_bytes_max {
+            return oversized("the payload announced", whole, limits.buffered_bytes_max);
+        }
+        Ok(())
+    }
+
+    pub(super) fn refuse_duplicate(
+        &mut self,
+        id: SetId,
+        arrival: &Arrival<'_>,
+        sender: SenderId,
+    ) -> Result<(), Refusal> {
+        let set = self.sets.get_mut(&id).expect("the set was found");
+        let range = set.range(arrival.header.slot);
+        let held = set.candidates_mut()[range]
+            .iter_mut()
+            .find(|candidate| *candidate.payload == *arrival.payload);
+        match held {
+            Some(candidate) => {
+                candidate.shared |= candidate.sender != sender;
+                let slot = slot_name(arrival.header.slot);
+                Err((Discard::Duplicate, format!("{slot} is held")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Bounds the candidates of a slot. A sender with several gives one up for a sender with none.
+    pub(super) fn admit_rival(
+        &mut self,
+        id: SetId,
+        arrival: &Arrival<'_>,
+        sender: SenderId,
+    ) -> Result<(), Refusal> {
+        let set = self.sets.get_mut(&id).expect("the set was found");
+        let range = set.range(arrival.header.slot);
+        let limit = self.limits.candidates_per_slot_max;
+        if range.len() < limit {
+            return Ok(());
+        }
+        let rivals = &set.candidates()[range.clone()];
+        let count = |id: SenderId| rivals.iter().filter(|other| other.sender == id).count();
+        let surplus = rivals
+            .iter()
+            .rposition(|other| count(other.sender) > 1 && !other.shared);
+        match surplus.filter(|_| count(sender) == 0) {
+            Some(position) => {
+                let removed = set.remove(range.start + position);
+                set.advance_prefix();
+                self.ledger.refund(removed.sender, removed.charge());
+                Ok(())
+            }
+            None => {
+                let slot = slot_name(arrival.header.slot);
+                Err((
+                    Discard::QuotaExceeded,
+                    format!("{slot} has {limit} candidates: at most"),
+                ))
+            }
+        }
+    }
+}
+
+fn slot_name(slot: Slot) -> String {
+    match slot {
+        Slot::Data(index) => format!("data segment {index}"),
+        Slot::Parity(index) => format!("parity segment {index}"),
+    }
+}

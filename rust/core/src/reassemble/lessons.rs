@@ -1,0 +1,76 @@
+//! What failed attempts at a set found out, so that the next one does not find it out again.
+
+use crate::erasure::ErasureCode;
+use crate::wire::segment::Slot;
+
+/// A candidate's name within its set: its slot, and which of the slot's candidates it is.
+pub(super) type Name = (Slot, u8);
+
+/// Failures remembered, the latest.
+const FAILURES_MAX: usize = 4;
+
+/// Offsets remembered, the latest.
+const SUSPECTS_MAX: usize = 32;
+
+/// Offsets where shards contradicted each other, and payloads that did not have the hash.
+#[derive(Debug, Default)]
+pub(super) struct Lessons {
+    suspects: Vec<u32>,
+    failures: Vec<Failure>,
+}
+
+/// The payload that `members` fix does not have the hash. Under a code any k of them fix it;
+/// without one they are all its data segments.
+#[derive(Debug)]
+struct Failure {
+    code: Option<ErasureCode>,
+    members: Box<[Name]>,
+}
+
+impl Lessons {
+    pub fn suspects(&self) -> &[u32] {
+        &self.suspects
+    }
+
+    pub fn suspect(&mut self, offsets: impl IntoIterator<Item = usize>) {
+        let offsets = offsets.into_iter().filter_map(|o| u32::try_from(o).ok());
+        self.suspects.extend(offsets);
+        let excess = self.suspects.len().saturating_sub(SUSPECTS_MAX);
+        self.suspects.drain(..excess);
+        self.suspects.shrink_to_fit();
+    }
+
+    /// `members` are sorted, agree with each other and fix a payload without the hash.
+    pub fn failed(&mut self, code: Option<ErasureCode>, members: Vec<Name>) {
+        if self.failures.len() >= FAILURES_MAX {
+            self.failures.remove(0);
+        }
+        let members = members.into_boxed_slice();
+        self.failures.push(Failure { code, members });
+    }
+
+    /// Whether `members`, which agree with each other under `code`, fix a payload that failed.
+    ///
+    /// `last` is the last data segment among them: where it was not there before, the end of the
+    /// payload was unknown, and what failed may have been the search for it.
+    pub fn has_failed(
+        &self,
+        code: ErasureCode,
+        members: &[Name],
+        data_count: usize,
+        last: Option<Name>,
+    ) -> bool {
+        self.failures.iter().any(|failure| {
+            let held = |name: &Name| failure.members.binary_search(name).is_ok();
+            failure.code.is_none_or(|failed| failed == code)
+                && last.as_ref().is_none_or(held)
+                && members.iter().filter(|name| held(name)).count() >= data_count
+        })
+    }
+
+    /// Another candidate may get this name.
+    pub fn forget(&mut self, name: Name) {
+        self.failures
+            .retain(|failure| failure.members.binary_search(&name).is_err());
+    }
+}
