@@ -43,6 +43,7 @@ __all__ = [
     "keccak256",
     "keccak256_many",
     "message_hash",
+    "reassemble_many",
     "sds_log_record",
     "segment",
     "segment_many",
@@ -129,7 +130,15 @@ class SegmentHeader:
     def segment_payload(self) -> bytes: ...
 
 def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]: ...
-def segment_many(payloads: Iterable[Buffer], parameters: SegmentationParameters) -> list[list[bytes]]: ...
+def segment_many(payloads: Any, parameters: SegmentationParameters) -> Any:
+    """A list of lists of messages for an iterable of buffers; for an Arrow binary array a list array."""
+
+def reassemble_many(
+    batches: Any, parameters: SegmentationParameters, candidates_per_slot_max: int, work_budget: int
+) -> Any:
+    """A list of payloads, None where a batch gives none, for an iterable of iterables of buffers; for an Arrow list
+    array of binary a binary array."""
+
 def inspect_segment(
     segment: Buffer, wire_format: _SegmentWireFormat, max_total_segments: int = 256
 ) -> SegmentHeader | None:

@@ -13,9 +13,10 @@ from shardwire._native import (
 from shardwire.config import ReassemblyLimits, SegmentationConfig
 from shardwire.segmentation.outcomes import ReceiveOutcome
 from shardwire.segmentation.reassembler import Reassembler
-from shardwire.segmentation.segmenter import inspect, segment, segment_many
+from shardwire.segmentation.segmenter import ArrowArray, inspect, reassemble_many, segment, segment_many
 
 __all__ = [
+    "ArrowArray",
     "PayloadReconstructed",
     "Reassembler",
     "ReassemblyLimits",
@@ -26,6 +27,7 @@ __all__ = [
     "SegmentationConfig",
     "SetDropped",
     "inspect",
+    "reassemble_many",
     "segment",
     "segment_many",
 ]

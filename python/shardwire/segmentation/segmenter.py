@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from shardwire import _native
 from shardwire.config import SegmentationConfig, SegmentWireFormat
 from shardwire.segmentation.parameters import native_parameters
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from typing_extensions import Buffer
+
+
+class ArrowArray(Protocol):
+    """An array that crosses the Arrow C data interface, such as one of pyarrow."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        """Two capsules: the schema and the array."""
 
 
 def segment(payload: Buffer, config: SegmentationConfig) -> list[bytes]:
@@ -31,14 +39,55 @@ def segment(payload: Buffer, config: SegmentationConfig) -> list[bytes]:
     return _native.segment(payload, native_parameters(config))
 
 
-def segment_many(payloads: Iterable[Buffer], config: SegmentationConfig) -> list[list[bytes]]:
+@overload
+def segment_many(payloads: ArrowArray, config: SegmentationConfig) -> pa.Array[Any]: ...
+@overload
+def segment_many(payloads: Iterable[Buffer], config: SegmentationConfig) -> list[list[bytes]]: ...
+def segment_many(payloads: Any, config: SegmentationConfig) -> Any:
     """As `segment` for many payloads, whose hashes are computed side by side.
+
+    Args:
+        payloads: Buffers; `bytes` is read in place. Or an Arrow binary array, which is read in place too.
+        config: Size, wire and parity.
+
+    Returns:
+        For buffers a list with the transport messages of each, `list[list[bytes]]`. For an Arrow array a list array of
+        binary, in which a null stays null.
 
     Raises:
         PayloadTooLargeError: As `segment`, for the first payload that fails.
-        ConfigError: Likewise.
+        ConfigError: Likewise; and where the segments of an Arrow array do not fit one.
     """
     return _native.segment_many(payloads, native_parameters(config))
+
+
+@overload
+def reassemble_many(batches: ArrowArray, config: SegmentationConfig) -> pa.Array[Any]: ...
+@overload
+def reassemble_many(batches: Iterable[Iterable[Buffer]], config: SegmentationConfig) -> list[bytes | None]: ...
+def reassemble_many(batches: Any, config: SegmentationConfig) -> Any:
+    """The payload of each batch of segments, for batches that hold all there is of one payload.
+
+    Hashes are computed side by side, so that many payloads take a fraction of the time of as many reassemblers. Losses
+    are repaired, repeats and wrong segments left out, as by a `Reassembler`; nothing is kept between calls.
+
+    Args:
+        batches: Each the transport messages of one payload, in any order. Or an Arrow list array of binary.
+        config: The wire and the code tried first. Of its limits `candidates_per_slot_max` and `work_budget` count: the
+            caller holds everything already.
+
+    Returns:
+        For buffers the payloads, `list[bytes | None]`, None where a batch gives none that has its hash; a
+        `Reassembler` says why. For an Arrow array a binary array, null there.
+
+    Raises:
+        ConfigError: The segments of an Arrow array exceed what one array holds. Nothing is raised for what segments
+            contain.
+    """
+    limits = config.limits
+    return _native.reassemble_many(
+        batches, native_parameters(config), limits.candidates_per_slot_max, limits.work_budget
+    )
 
 
 def inspect(

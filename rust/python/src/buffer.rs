@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyMemoryView};
 
 /// Work on fewer bytes than this keeps the GIL: letting go of it costs more than it gives.
@@ -20,6 +21,11 @@ impl<'py> Buffer<'py> {
     /// The object, where it is exactly a `bytes`.
     pub fn into_exact_bytes(self) -> Option<Bound<'py, PyBytes>> {
         self.0.is_exact_instance_of::<PyBytes>().then_some(self.0)
+    }
+
+    /// The bytes for code that runs without the GIL, and after the call.
+    pub fn into_backed(self) -> PyBackedBytes {
+        self.0.into()
     }
 
     /// A reference that outlives the call.

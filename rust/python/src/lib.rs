@@ -1,13 +1,15 @@
 //! The Python module `shardwire._native`: converts, releases the GIL, wraps. The list of what it
-//! holds follows `python/shardwire/_native.pyi`.
+//! holds follows `python/shardwire/_native.pyi`. Only `fresh` has unsafe code.
 
 #![deny(unsafe_code)]
 
 mod arrow;
+mod batch;
 mod bloom;
 mod buffer;
 mod erasure;
 mod error;
+mod fresh;
 mod keccak;
 mod outcome;
 mod reassembler;
@@ -30,6 +32,8 @@ mod _native {
         arrow_unwrap_sds, arrow_unwrap_segment, arrow_unwrap_waku,
     };
     #[pymodule_export]
+    use batch::{reassemble_many, segment_many};
+    #[pymodule_export]
     use bloom::BloomFilter;
     #[pymodule_export]
     use erasure::{erasure_encode, erasure_reconstruct};
@@ -44,9 +48,9 @@ mod _native {
     #[pymodule_export]
     use sds_codec::{SdsCodec, farmhash64, sds_log_record};
     #[pymodule_export]
-    use segmentation::{SegmentHeader, SegmentationParameters, inspect_segment};
+    use segmentation::segment_payload;
     #[pymodule_export]
-    use segmentation::{segment_many, segment_payload};
+    use segmentation::{SegmentHeader, SegmentationParameters, inspect_segment};
     #[pymodule_export]
     use waku::{WakuMessage, message_hash, shard_of};
 

@@ -5,6 +5,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::reassemble::{Dropped, Outcome, Reconstructed};
 
+use crate::fresh::new_bytes;
 use crate::record::{Field, Record, field};
 
 /// The record of one outcome.
@@ -133,11 +134,9 @@ impl Record for PayloadReconstructed {
 
 impl PayloadReconstructed {
     fn new(py: Python<'_>, found: &Reconstructed) -> PyResult<Self> {
-        // The pieces are copied once, straight into the `bytes` that is returned.
-        let payload = PyBytes::new_with(py, found.payload.len(), |out| {
-            found.payload.write_to(out);
-            Ok(())
-        })?;
+        let lengths = [found.payload.len()];
+        let payload = new_bytes(py, &lengths, |_, out| found.payload.write_to(out))?;
+        let payload = payload.into_iter().next().expect("one for one length");
         Ok(PayloadReconstructed {
             entire_message_hash: PyBytes::new(py, &found.entire_message_hash).unbind(),
             payload: payload.unbind(),

@@ -1,9 +1,13 @@
 //! `ReassemblerCore` of `_native.pyi`: arguments in, the machine run, records out.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBytes, PyDict, PyList};
-use shardwire_core::reassemble::{Change, Discard, Drop, Limits, Reassembler, Receipt, Record};
+use shardwire_core::reassemble::{
+    Change, Discard, Drop, Lent, Limits, Reassembler, Receipt, Record,
+};
 
 use crate::buffer::{Buffer, detached};
 use crate::outcome::{self, SetDropped};
@@ -64,14 +68,15 @@ impl ReassemblerCore {
         authenticated: bool,
         message_key: Option<PyBackedBytes>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let bytes = segment.as_bytes();
+        let length = segment.as_bytes().len();
+        let segment: Lent = Arc::new(segment.into_backed());
         let receipt = Receipt {
             now_ms,
             sender: sender.as_deref(),
             authenticated,
             message_key: message_key.as_deref(),
         };
-        let outcome = detached(py, bytes.len(), || self.0.receive(bytes, &receipt));
+        let outcome = detached(py, length, || self.0.receive_lent(&segment, &receipt));
         outcome::wrap(py, outcome)
     }
 

@@ -10,6 +10,7 @@ use shardwire_core::wire::segment::{Received, Slot, WireFormat, decode};
 use crate::buffer::{Buffer, detached};
 use crate::erasure::parse_code;
 use crate::error::Error;
+use crate::fresh::new_bytes;
 use crate::record::{Field, Record, field};
 
 /// The wire that `name` names.
@@ -105,32 +106,8 @@ pub fn segment_payload<'py>(
     messages(py, &segments, &payload)
 }
 
-/// The transport messages of many payloads, whose hashes are computed side by side.
-#[pyfunction]
-pub fn segment_many<'py>(
-    py: Python<'py>,
-    payloads: &Bound<'py, PyAny>,
-    parameters: &SegmentationParameters,
-) -> Result<Bound<'py, PyList>, Error> {
-    let payloads: Vec<Buffer<'py>> = payloads
-        .try_iter()?
-        .map(|item| item?.extract())
-        .collect::<PyResult<_>>()?;
-    let slices: Vec<&[u8]> = payloads.iter().map(Buffer::as_bytes).collect();
-    let bytes = slices.iter().map(|slice| slice.len()).sum();
-    let prepared = detached(py, bytes, || {
-        segment::segment_many(&slices, &parameters.inner)
-    })?;
-    let lists: Vec<Bound<'py, PyList>> = prepared
-        .iter()
-        .zip(&payloads)
-        .map(|(segments, payload)| messages(py, segments, payload))
-        .collect::<Result<_, _>>()?;
-    Ok(PyList::new(py, lists)?)
-}
-
 /// Writes each segment straight into the `bytes` that is returned.
-fn messages<'py>(
+pub fn messages<'py>(
     py: Python<'py>,
     segments: &Segments<'_>,
     payload: &Buffer<'py>,
@@ -140,15 +117,11 @@ fn messages<'py>(
     {
         return Ok(PyList::new(py, [bytes])?);
     }
-    let list = PyList::empty(py);
-    for ordinal in 0..segments.count() {
-        let bytes = PyBytes::new_with(py, segments.encoded_length(ordinal), |out| {
-            segments.write(ordinal, out);
-            Ok(())
-        })?;
-        list.append(bytes)?;
-    }
-    Ok(list)
+    let lengths: Vec<usize> = (0..segments.count())
+        .map(|ordinal| segments.encoded_length(ordinal))
+        .collect();
+    let messages = new_bytes(py, &lengths, |ordinal, out| segments.write(ordinal, out))?;
+    Ok(PyList::new(py, messages)?)
 }
 
 /// What one segment says of itself; `None` where its wire does not say it.

@@ -5,6 +5,7 @@
 //! counts allocate nothing; nothing a peer sends panics or fails.
 
 mod admit;
+mod batch;
 mod bytes;
 mod choices;
 mod complete;
@@ -26,6 +27,7 @@ mod verify;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+pub use batch::{Joined, reassemble_many};
 pub use bytes::Lent;
 pub use outcome::{Discard, Drop, Dropped, Outcome, Reconstructed, Stats};
 pub use payload::Payload;

@@ -18,10 +18,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use shardwire_core::wire::{sds, segment};
 
+pub use columns::to_python;
 pub use columns::{
     arrow_decode_segment, arrow_decode_waku_message, arrow_keccak256, arrow_message_hash,
     arrow_shard_of,
 };
+pub use input::BinaryColumn;
 pub use reconstruct::ArrowReconstructor;
 pub use sds_columns::arrow_decode_sds;
 pub use segments::{arrow_segment, arrow_segment_rows};

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{
-    BinaryBuilder, BooleanBuilder, Int32Builder, ListBuilder, StringBuilder,
-};
-use arrow_array::{ArrayRef, ListArray, RecordBatch};
+use arrow_array::builder::{BinaryBuilder, BooleanBuilder, Int32Builder, StringBuilder};
+use arrow_array::{ArrayRef, RecordBatch};
 use pyo3::prelude::*;
 use pyo3_arrow::{PyArray, PyRecordBatch};
 use shardwire_core::keccak;
-use shardwire_core::segment::{Parameters, SegmentationError, Segments, segment};
+use shardwire_core::segment::{Parameters, SegmentationError, Segments};
 
 use super::columns::to_python;
 use super::input::BinaryColumn;
 use super::unwrap::batch_of;
+use crate::batch::{ValueSink, each_segmented, segment_lists};
 use crate::segmentation::SegmentationParameters;
 
 /// The segments of every payload as a list, and what refuses the first payload that is refused.
@@ -26,34 +25,7 @@ pub fn arrow_segment<'py>(
     let column = BinaryColumn::new(payload.array(), "payload")?;
     let parameters = parameters.inner;
     let (lists, error) = py.detach(|| segment_lists(&column, &parameters));
-    Ok((
-        to_python(py, Arc::new(lists))?,
-        error.map(|error| error.to_string()),
-    ))
-}
-
-fn segment_lists(
-    column: &BinaryColumn,
-    parameters: &Parameters,
-) -> (ListArray, Option<SegmentationError>) {
-    let mut lists = ListBuilder::new(BinaryBuilder::new());
-    let mut first_error = None;
-    for row in column.iter() {
-        match row.map(|payload| segment(payload, parameters)) {
-            Some(Ok(segments)) => {
-                for bytes in segments.to_vecs() {
-                    lists.values().append_value(bytes);
-                }
-                lists.append(true);
-            }
-            Some(Err(error)) => {
-                first_error.get_or_insert(error);
-                lists.append(false);
-            }
-            None => lists.append(false),
-        }
-    }
-    (lists.finish(), first_error)
+    Ok((to_python(py, lists)?, error.map(|error| error.to_string())))
 }
 
 /// A row a segment: `row` is the position of its payload in the batch. A payload that is refused has
@@ -68,13 +40,11 @@ pub fn arrow_segment_rows<'py>(
     let parameters = parameters.inner;
     let batch = py.detach(|| {
         let mut out = Rows::default();
-        for (row, payload) in column.iter().enumerate() {
-            match payload.map(|payload| (payload, segment(payload, &parameters))) {
-                Some((payload, Ok(segments))) => out.append(row, payload, &segments, &parameters),
-                Some((_, Err(error))) => out.append_error(row, &error),
-                None => {}
-            }
-        }
+        each_segmented(&column, &parameters, |row, segmented| match segmented {
+            Some((payload, Ok(segments))) => out.append(row, payload, &segments, &parameters),
+            Some((_, Err(error))) => out.append_error(row, &error),
+            None => {}
+        });
         out.finish()
     })?;
     PyRecordBatch::new(batch).into_pyarrow(py)
@@ -107,10 +77,11 @@ impl Rows {
         let counts = parameters
             .counts(payload.len())
             .expect("segment() accepted this length");
-        for (ordinal, bytes) in segments.to_vecs().into_iter().enumerate() {
+        for ordinal in 0..segments.count() {
             self.row.append_value(row as i32);
             self.hash.append_value(hash);
-            self.segment.append_value(bytes);
+            segments.write(ordinal, &mut ValueSink(&mut self.segment));
+            self.segment.append_value(b"");
             self.segment_index.append_value(ordinal as i32);
             self.is_parity
                 .append_value(counts.data > 0 && ordinal >= counts.data);

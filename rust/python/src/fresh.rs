@@ -1,0 +1,73 @@
+//! New `bytes` objects, allocated at their size, not zeroed, and written once without the GIL.
+
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use shardwire_core::sink::Sink;
+
+use crate::buffer::detached;
+
+/// The memory of an object that nobody else has seen yet.
+pub struct Fresh<'a>(&'a mut [MaybeUninit<u8>]);
+
+impl Sink for Fresh<'_> {
+    /// # Panics
+    /// If the object has no room for `bytes`.
+    fn put(&mut self, bytes: &[u8]) {
+        let (to, rest) = std::mem::take(&mut self.0).split_at_mut(bytes.len());
+        // The compiler makes a memcpy of it.
+        for (to, from) in to.iter_mut().zip(bytes) {
+            to.write(*from);
+        }
+        self.0 = rest;
+    }
+}
+
+/// One `bytes` for each of `lengths`, filled by `fill` with its position. What `fill` leaves is
+/// zero.
+pub fn new_bytes<'py>(
+    py: Python<'py>,
+    lengths: &[usize],
+    fill: impl Fn(usize, &mut Fresh<'_>) + Sync,
+) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let objects: Vec<Bound<'py, PyBytes>> = lengths
+        .iter()
+        .map(|length| allocate(py, *length))
+        .collect::<PyResult<_>>()?;
+    let memories: Vec<&mut [MaybeUninit<u8>]> = objects
+        .iter()
+        .zip(lengths)
+        .map(|(object, length)| {
+            // SAFETY: the object has `length` bytes, of which none is read before it is written. It
+            // is held until after the last use; but for the empty one, which has no byte to write,
+            // it is new and nobody else knows of it.
+            unsafe {
+                let start = ffi::PyBytes_AsString(object.as_ptr()).cast::<MaybeUninit<u8>>();
+                std::slice::from_raw_parts_mut(start, *length)
+            }
+        })
+        .collect();
+    detached(py, lengths.iter().sum(), || {
+        for (position, memory) in memories.into_iter().enumerate() {
+            let mut fresh = Fresh(memory);
+            fill(position, &mut fresh);
+            fresh.0.fill(MaybeUninit::new(0));
+        }
+    });
+    Ok(objects)
+}
+
+/// A `bytes` whose contents are not yet written.
+fn allocate(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyBytes>> {
+    let length = ffi::Py_ssize_t::try_from(length)?;
+    // SAFETY: a null pointer asks for `length` bytes that are not initialised; the reference
+    // returned is ours, or null with an exception set.
+    unsafe {
+        let object = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length);
+        Ok(Bound::from_owned_ptr_or_err(py, object)?.cast_into_unchecked())
+    }
+}
