@@ -1,0 +1,157 @@
+"""Segmentation and reassembly as ratios to one Keccak-256 pass over the same bytes, in the same run.
+
+    python benches/python/segmentation_ratios.py [--rounds 21] [--only NAME] [--results FILE.json]
+
+The pass and the cases take turns within a round, and the thread's CPU time counts. A ratio is the median over rounds
+of a case's time to the pass's in that round: 1.0 is the speed of the hash alone. Outputs are dropped within the time
+measured, but where a case says that they are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from shardwire import keccak256, keccak256_many
+from shardwire.config import ErasureCode
+from shardwire.segmentation import PayloadReconstructed, Reassembler, SegmentationConfig, reassemble_many, segment
+from shardwire.segmentation import segment_many as many
+
+SIZE = 10 << 20
+CONFIG = SegmentationConfig(enable_reed_solomon=True)
+RANDOM = random.Random(7)
+
+Case = Callable[[], object]
+
+
+def receive(segments: list[bytes], config: SegmentationConfig) -> int:
+    """The number of payloads that come out; each is dropped at once."""
+    reassembler = Reassembler(config)
+    found = 0
+    for bytes_ in segments:
+        found += isinstance(reassembler.receive(bytes_, now_ms=0, sender="a"), PayloadReconstructed)
+    return found
+
+
+def forged(segment_bytes: bytes) -> bytes:
+    """The segment with other bytes in the middle of its payload, of the same length."""
+    start, stop = 200, len(segment_bytes) - 200
+    return segment_bytes[:start] + RANDOM.randbytes(stop - start) + segment_bytes[stop:]
+
+
+def shuffled(segments: list[bytes]) -> list[bytes]:
+    return RANDOM.sample(segments, len(segments))
+
+
+def receiving(segments: list[bytes], config: SegmentationConfig = CONFIG) -> Case:
+    assert receive(segments, config) == 1, "the case does not do what its name says"
+    return lambda: receive(segments, config)
+
+
+def poisoned(segments: list[bytes], bad: int) -> list[bytes]:
+    places = set(RANDOM.sample(range(len(segments)), bad))
+    return [forged(one) if place in places else one for place, one in enumerate(segments)]
+
+
+def cases_of_10_mib() -> dict[str, Case]:
+    payload = RANDOM.randbytes(SIZE)
+    segments = segment(payload, CONFIG)
+    data = segments[: -(-SIZE // CONFIG.segment_size_bytes)]
+    lost = set(RANDOM.sample(range(len(data)), 12))
+    neighbours = [one for pair in zip(data[1::2], data[::2], strict=False) for one in pair] + data[len(data) & ~1 :]
+    kept: list[list[bytes]] = []
+
+    def keep() -> None:
+        kept.append(segment(payload, CONFIG))
+        if len(kept) > 4:
+            kept.clear()
+
+    return {
+        "segment, outputs dropped": lambda: len(segment(payload, CONFIG)),
+        "segment, outputs kept": keep,
+        "receive in order": receiving(segments),
+        "receive, neighbours swapped": receiving(neighbours),
+        "receive shuffled": receiving(shuffled(data)),
+        "receive, 12 lost": receiving([one for place, one in enumerate(segments) if place not in lost]),
+        "receive in order, 4 poisoned": receiving(poisoned(segments, 4)),
+        "receive shuffled, 4 poisoned": receiving(shuffled(poisoned(segments, 4))),
+    }
+
+
+def poison_at_64_and_8(code: ErasureCode) -> dict[str, Case]:
+    config = replace(CONFIG, erasure_code=code)
+    payload = RANDOM.randbytes(64 * config.segment_size_bytes)
+    segments = segment(payload, config)
+    cases = {"hash": lambda: keccak256(payload), f"64 + 8 {code}, clean": receiving(segments, config)}
+    for bad in (1, 4, 7):
+        cases[f"64 + 8 {code}, {bad} bad in order"] = receiving(poisoned(segments, bad), config)
+        cases[f"64 + 8 {code}, {bad} bad shuffled"] = receiving(shuffled(poisoned(segments, bad)), config)
+    return cases
+
+
+def batches() -> dict[str, Case]:
+    payloads = [RANDOM.randbytes(RANDOM.randint(100 << 10, 1 << 20)) for _ in range(64)]
+    wire = [segment(payload, CONFIG) for payload in payloads]
+    return {
+        "hash": lambda: [keccak256(payload) for payload in payloads],
+        "64 payloads, keccak256_many": lambda: keccak256_many(payloads),
+        "64 payloads, segment in a loop": lambda: [len(segment(payload, CONFIG)) for payload in payloads],
+        "64 payloads, segment_many": lambda: len(many(payloads, CONFIG)),
+        "64 payloads, receive in a loop": lambda: [receive(one, CONFIG) for one in wire],
+        "64 payloads, reassemble_many": lambda: len(reassemble_many(wire, CONFIG)),
+    }
+
+
+def ratios(hash_pass: Case, cases: dict[str, Case], rounds: int) -> dict[str, float]:
+    """The median ratio of each case to the pass."""
+
+    def seconds(case: Case) -> float:
+        start = time.thread_time()
+        case()
+        return time.thread_time() - start
+
+    taken: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(rounds):
+        reference = seconds(hash_pass)
+        for name, case in cases.items():
+            taken[name].append(seconds(case) / reference)
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--results", type=Path)
+    arguments = parser.parse_args()
+    payload = RANDOM.randbytes(SIZE)
+    groups = [
+        {"hash": lambda: keccak256(payload), **cases_of_10_mib()},
+        poison_at_64_and_8("leopard"),
+        poison_at_64_and_8("vandermonde"),
+        batches(),
+    ]
+    results: dict[str, float] = {}
+    print("| case | time / hash | hash / time |\n|---|---|---|")
+    for group in groups:
+        hash_pass = group.pop("hash")
+        wanted = {name: case for name, case in group.items() if arguments.only in name}
+        for name, ratio in ratios(hash_pass, wanted, arguments.rounds).items():
+            results[name] = round(ratio, 3)
+            print(f"| {name} | {ratio:.3f} | {1 / ratio:.3f} |")
+        sys.stdout.flush()
+    if arguments.results:
+        machine = {"machine": platform.processor() or platform.machine(), "python": platform.python_version()}
+        arguments.results.write_text(json.dumps({**machine, "time_to_hash": results}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
