@@ -115,3 +115,58 @@ fn shards_of_another_code_are_not_explained() {
     };
     assert_eq!(word.locate(&mut Search::default()), Located::Unknown);
 }
+
+#[test]
+fn guesses_find_more_crafted_corruption_than_half_of_r() {
+    for code in CODES {
+        for (bad, guesses_max, found) in [(4, 0, 8), (5, 0, 0), (5, 600, 7)] {
+            let hits = (1..=8).filter(|seed| {
+                let mut all = shards(code, 24, 8, 128, *seed);
+                let mut expected = draw(*seed, bad, 32);
+                expected.sort_unstable();
+                // One error in each, at one offset: the differences span a single dimension.
+                for ordinal in &expected {
+                    all[*ordinal][77] ^= (*ordinal as u8) | 64;
+                }
+                let word = Word {
+                    code,
+                    shards: all.iter().map(|shard| Some(shard.as_slice())).collect(),
+                    data_count: 24,
+                    parity_count: 8,
+                    shard_len: 128,
+                };
+                let mut search = Search {
+                    guesses_max,
+                    ..Search::default()
+                };
+                word.locate(&mut search) == Located::Bad(expected)
+            });
+            // Five errors may also be read as four or five others: the hash tells them apart.
+            assert!(hits.count().abs_diff(found) <= 1, "{code}, {bad} bad");
+        }
+    }
+}
+
+#[test]
+fn corruption_that_the_samples_miss_is_found_in_full() {
+    let mut all = shards(ErasureCode::Leopard, 20, 6, 64 * 1024, 5);
+    all[3][30_001] ^= 1;
+    all[11][47_777] ^= 9;
+    let word = Word {
+        code: ErasureCode::Leopard,
+        shards: all.iter().map(|shard| Some(shard.as_slice())).collect(),
+        data_count: 20,
+        parity_count: 6,
+        shard_len: 64 * 1024,
+    };
+    let mut search = Search::default();
+    assert_eq!(word.locate(&mut search), Located::Bad(vec![3, 11]));
+    assert!(search.found.contains(&30_001) && search.found.contains(&47_777));
+    // What was found once is looked at first.
+    let mut again = Search {
+        suspects: search.found,
+        ..Search::default()
+    };
+    assert_eq!(word.locate(&mut again), Located::Bad(vec![3, 11]));
+    assert_eq!(again.found, [0; 0]);
+}

@@ -6,7 +6,7 @@ use super::tests::{CODES, limits, parameters_of, reconstructed};
 use super::*;
 use crate::erasure::ErasureCode;
 use crate::segment::segment;
-use crate::wire::segment::{Received, WireFormat, decode};
+use crate::wire::segment::{Header, Received, Slot, WireFormat, decode};
 
 struct Random(u64);
 
@@ -171,4 +171,127 @@ fn a_spent_budget_drops_the_set_and_a_later_send_starts_anew() {
             .collect::<Vec<_>>(),
         [payload]
     );
+}
+
+/// Segments of `payload` whose headers name another hash.
+fn misnamed(payload: &[u8], parameters: &Parameters) -> Vec<Vec<u8>> {
+    let wire = segment(payload, parameters).unwrap().to_vecs();
+    let renamed = wire.iter().map(|bytes| {
+        let Ok(Received::Segment(mut segment)) = decode(bytes, WireFormat::Raw, 256) else {
+            panic!("our own segment is one")
+        };
+        segment.header.entire_message_hash = [7; 32];
+        segment.header.encode(WireFormat::Raw, segment.payload)
+    });
+    renamed.collect()
+}
+
+#[test]
+fn segments_that_agree_on_a_wrong_payload_are_hashed_once() {
+    for code in CODES {
+        let parameters = parameters_of(WireFormat::Raw, code, 0.5);
+        let payload: Vec<u8> = (0..1270u32).map(|at| (at * 13) as u8 | 1).collect();
+        let mut wire = misnamed(&payload, &parameters);
+        for (lost, mismatches) in [(0, 1), (3, 1)] {
+            let mut reassembler = Reassembler::new(parameters, limits());
+            for bytes in &wire {
+                let outcome = reassembler.receive(bytes, &Receipt::default());
+                assert!(matches!(outcome, Outcome::Stored { .. }), "{outcome:?}");
+            }
+            let stats = reassembler.stats();
+            assert_eq!(stats.hash_mismatches, mismatches, "{lost} lost");
+            wire.drain(..3);
+        }
+    }
+}
+
+#[test]
+fn crafted_corruption_beyond_half_of_r_is_searched_for() {
+    for code in CODES {
+        let parameters = parameters_of(WireFormat::Raw, code, 8.0 / 24.0);
+        let mut random = Random(11);
+        let payload: Vec<u8> = (0..24 * 64).map(|_| random.next() as u8).collect();
+        let mut wire = segment(&payload, &parameters).unwrap().to_vecs();
+        assert_eq!(wire.len(), 32);
+        // The payload starts behind at most 40 bytes of header: offset 50 lies in every shard.
+        for ordinal in [2, 5, 11, 17, 29] {
+            wire[ordinal][50] ^= ordinal as u8 | 64;
+        }
+        let mut reassembler = Reassembler::new(parameters, limits());
+        let found = wire
+            .iter()
+            .find_map(|bytes| reconstructed(&reassembler.receive(bytes, &Receipt::default())));
+        assert!(found == Some(payload), "{:?}", reassembler.stats());
+    }
+}
+
+/// Data and parity of counts that Leopard codes in GF(2^16), as a peer sends them.
+fn wide_segments(payload: &[u8], k: usize, m: usize) -> Vec<Vec<u8>> {
+    let shards: Vec<&[u8]> = payload.chunks(64).collect();
+    let parity = reed_solomon_simd::encode(k, m, &shards).unwrap();
+    let header = |slot| Header {
+        entire_message_hash: crate::keccak::keccak256(payload),
+        slot,
+        data_segment_count: Some(k as u16),
+        parity_segment_count: Some(m as u16),
+        payload_length: None,
+    };
+    let data = shards
+        .iter()
+        .enumerate()
+        .map(|(index, shard)| header(Slot::Data(index as u8)).encode(WireFormat::Raw, shard));
+    let parity = parity
+        .iter()
+        .enumerate()
+        .map(|(index, shard)| header(Slot::Parity(index as u8)).encode(WireFormat::Raw, shard));
+    data.chain(parity).collect()
+}
+
+#[test]
+fn poison_where_nothing_can_be_located() {
+    let (k, m) = (230, 26);
+    let parameters = parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.1);
+    let mut random = Random(17);
+    let payload: Vec<u8> = (0..k * 64).map(|_| random.next() as u8).collect();
+    let wire = wide_segments(&payload, k, m);
+    let receive_all = |wire: &[Vec<u8>]| {
+        let mut reassembler = Reassembler::new(parameters, limits());
+        wire.iter()
+            .find_map(|bytes| reconstructed(&reassembler.receive(bytes, &Receipt::default())))
+    };
+    // Losses, and a rival for a slot that is not needed.
+    let rival = forged(&wire[100], WireFormat::Raw, &mut random);
+    let lossy = [&wire[5..100], &[rival], &wire[100..]].concat();
+    assert_eq!(receive_all(&lossy), Some(payload.clone()));
+    // One wrong segment in place of a genuine one, when all have come.
+    let mut replaced = wire.clone();
+    replaced[3] = forged(&wire[3], WireFormat::Raw, &mut random);
+    assert_eq!(receive_all(&replaced), Some(payload));
+    // More than can be searched for: reported, bounded, nothing wrong delivered.
+    for ordinal in (0..256).step_by(7) {
+        replaced[ordinal] = forged(&wire[ordinal], WireFormat::Raw, &mut random);
+    }
+    assert_eq!(receive_all(&replaced), None);
+}
+
+#[test]
+fn draft_takes_poison_as_the_others_do() {
+    for code in CODES {
+        let parameters = parameters_of(WireFormat::Draft, code, 0.5);
+        let mut random = Random(23);
+        let payload: Vec<u8> = (0..16 * 64).map(|_| random.next() as u8).collect();
+        let mut wire = segment(&payload, &parameters).unwrap().to_vecs();
+        for ordinal in [0, 7, 18] {
+            wire[ordinal] = forged(&wire[ordinal], WireFormat::Draft, &mut random);
+        }
+        let rival = forged(&wire[4], WireFormat::Draft, &mut random);
+        // Parity comes first: how many data segments there are is learnt late.
+        wire.rotate_left(16);
+        wire.insert(9, rival);
+        let mut reassembler = Reassembler::new(parameters, limits());
+        let found = wire
+            .iter()
+            .find_map(|bytes| reconstructed(&reassembler.receive(bytes, &Receipt::default())));
+        assert!(found == Some(payload), "{:?}", reassembler.stats());
+    }
 }
