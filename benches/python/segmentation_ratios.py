@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import platform
 import random
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +112,19 @@ def batches() -> dict[str, Case]:
     }
 
 
+def threads_to_one(payload: bytes, threads: int = 2, rounds: int = 11) -> float:
+    """Wall time of as many threads that each segment the payload, to that of one."""
+
+    def seconds(count: int) -> float:
+        with ThreadPoolExecutor(count) as pool:
+            list(pool.map(lambda _: None, range(count)))
+            start = time.perf_counter()
+            list(pool.map(lambda _: [len(segment(payload, CONFIG)) for _ in range(3)], range(count)))
+            return time.perf_counter() - start
+
+    return statistics.median(seconds(threads) / seconds(1) for _ in range(rounds))
+
+
 def ratios(hash_pass: Case, cases: dict[str, Case], rounds: int) -> dict[str, float]:
     """The median ratio of each case to the pass."""
 
@@ -132,6 +147,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--results", type=Path)
     arguments = parser.parse_args()
+    logging.disable(logging.WARNING)
     payload = RANDOM.randbytes(SIZE)
     groups = [
         {"hash": lambda: keccak256(payload), **cases_of_10_mib()},
@@ -148,6 +164,8 @@ def main() -> None:
             results[name] = round(ratio, 3)
             print(f"| {name} | {ratio:.3f} | {1 / ratio:.3f} |")
         sys.stdout.flush()
+    results["segment in 2 threads, wall time to 1"] = round(threads_to_one(payload), 3)
+    print(f"segment in 2 threads takes {results['segment in 2 threads, wall time to 1']} of the wall time of one")
     if arguments.results:
         machine = {"machine": platform.processor() or platform.machine(), "python": platform.python_version()}
         arguments.results.write_text(json.dumps({**machine, "time_to_hash": results}, indent=2) + "\n")

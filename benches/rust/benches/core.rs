@@ -6,10 +6,14 @@
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use shardwire_benches::{erasure, keccak};
+use shardwire_benches::{erasure, keccak, reassemble};
 
 fn core(criterion: &mut Criterion) {
-    for case in keccak::cases().into_iter().chain(erasure::cases()) {
+    let cases = keccak::cases()
+        .into_iter()
+        .chain(erasure::cases())
+        .chain(reassemble::cases());
+    for case in cases {
         let mut group = criterion.benchmark_group(case.name);
         group.throughput(Throughput::Bytes(case.bytes as u64));
         for mut candidate in case.candidates {

@@ -5,6 +5,7 @@
 
 pub mod erasure;
 pub mod keccak;
+pub mod reassemble;
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::{env, fs};
 
 use serde_json::json;
-use shardwire_benches::{erasure, keccak, measure};
+use shardwire_benches::{erasure, keccak, measure, reassemble};
 
 /// An odd number, so that the median is one of the rounds.
 const ROUNDS: usize = 21;
@@ -16,7 +16,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let filter = arguments.next().unwrap_or_default();
     let results_path = arguments.next();
 
-    let cases = keccak::cases().into_iter().chain(erasure::cases());
+    let cases = keccak::cases()
+        .into_iter()
+        .chain(erasure::cases())
+        .chain(reassemble::cases());
     let mut results = Vec::new();
     println!("| case | candidate | GB/s | ours / peer |\n|---|---|---|---|");
     for mut case in cases.filter(|case| case.name.contains(&filter)) {

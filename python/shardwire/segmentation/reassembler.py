@@ -63,7 +63,8 @@ class Reassembler:
         """Takes one transport message (specification 002, Receiving).
 
         Args:
-            segment: The bytes as they came; whatever they contain, nothing is raised for it.
+            segment: The bytes as they came; whatever they contain, nothing is raised for it. A `bytes` object is kept
+                for as long as its payload is needed, any other buffer is copied.
             now_ms: The caller's clock in milliseconds.
             sender: Who sent it, as far as known: quotas are kept by sender.
             authenticated: Whether that identity is proven; such a sender can only evict its own sets.
