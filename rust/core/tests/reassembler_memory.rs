@@ -2,10 +2,11 @@
 //! bytes held, 64 bytes a segment, 512 a set and 128 a remembered completion.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shardwire_core::erasure::ErasureCode;
-use shardwire_core::reassemble::{Limits, Outcome, Reassembler, Receipt};
+use shardwire_core::reassemble::{Lent, Limits, Outcome, Reassembler, Receipt};
 use shardwire_core::segment::{Parameters, Settings, segment};
 use shardwire_core::wire::segment::{Header, Slot, WireFormat};
 
@@ -82,13 +83,15 @@ fn bytes_of(number: u32, index: u8, counts: (u16, u16), payload: &[u8]) -> Vec<u
 #[test]
 fn memory_stays_within_its_bound() {
     // Each case holds: forged sets of one small segment under the largest counts, each from its own
-    // sender; large segments; many small segments of few sets; completions.
-    let cases: [(u32, u8, usize, bool); 3] = [
-        (4_000, 1, 1, true),
-        (40, 100, 10_240, false),
-        (100, 200, 40, false),
+    // sender; large segments, copied and kept in place; many small segments of few sets; completions.
+    let cases: [(u32, u8, usize, bool, bool); 5] = [
+        (4_000, 1, 1, true, false),
+        (40, 100, 10_240, false, false),
+        (40, 100, 10_240, false, true),
+        (100, 200, 40, false, false),
+        (100, 200, 40, false, true),
     ];
-    for (sets, segments, payload, own_sender) in cases {
+    for (sets, segments, payload, own_sender, is_lent) in cases {
         let before = HELD.load(Ordering::Relaxed);
         let mut reassembler = reassembler();
         for number in 0..sets {
@@ -100,7 +103,12 @@ fn memory_stays_within_its_bound() {
                     sender,
                     ..Receipt::default()
                 };
-                let outcome = reassembler.receive(&bytes, &receipt);
+                let outcome = if is_lent {
+                    let bytes: Lent = Arc::new(bytes);
+                    reassembler.receive_lent(&bytes, &receipt)
+                } else {
+                    reassembler.receive(&bytes, &receipt)
+                };
                 assert!(matches!(outcome, Outcome::Stored { .. }), "{outcome:?}");
             }
         }
