@@ -11,7 +11,14 @@ from channel_world import CHANNEL, TOPIC, World, run_world
 
 from shardwire._native import BloomFilter, SdsMessage
 from shardwire.channel.session import Session
-from shardwire.config import ChannelConfig, RateLimitConfig, ReliableChannelOptions, SegmentationConfig, SyncConfig
+from shardwire.config import (
+    ChannelConfig,
+    RateLimitConfig,
+    ReliableChannelOptions,
+    SdsConfig,
+    SegmentationConfig,
+    SyncConfig,
+)
 from shardwire.errors import NodeError, PayloadTooLargeError, QueueFullError
 from shardwire.events import (
     ChunkAcknowledgedEvent,
@@ -212,6 +219,32 @@ def test_nothing_is_tried_while_the_node_is_offline() -> None:
 
 
 LIMIT = RateLimitConfig(enabled=True, epoch_size_ms=60_000, messages_per_epoch=10, counts="segment", ack_reserve=0.0)
+
+
+def test_a_retry_near_the_limit_waits_for_the_next_epoch_and_is_not_dropped() -> None:
+    """Eight messages that nobody acknowledges, resent each second: they share the ten places of each epoch."""
+    config = ChannelConfig.logos(
+        rate_limit=LIMIT,
+        sds=SdsConfig(acknowledgement_timeout_ms=1_000, max_retransmissions=100),
+        sync=SyncConfig(sync_min_interval_ms=0),
+    )
+
+    async def scenario(world: World) -> None:
+        await world.node("bob")
+        # To the beginning of an epoch.
+        await asyncio.sleep(60)
+        alice = await world.join("alice", config)
+        for number in range(8):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(230)
+        left: dict[int, int] = {}
+        for record in world.network.trace:
+            left[record.time_ns // 60_000_000_000] = left.get(record.time_ns // 60_000_000_000, 0) + 1
+        assert list(left.values()) == [10] * 4
+        assert alice.stats()["dispatched_retransmission"] == 4 * 10 - 8
+        assert len(alice.pending()) == 8
+
+    run_world(scenario)
 
 
 def test_ephemeral_messages_drop_near_the_limit_and_others_queue() -> None:

@@ -238,3 +238,44 @@ def test_query_on_connect_repeats_after_its_interval_and_stops_at_history() -> N
 
     world = run_world(scenario)
     assert world.messages("bob") == [b"%d" % number for number in range(100)]
+
+
+def test_a_store_that_comes_into_reach_is_asked_for_what_passed_by() -> None:
+    """004, Query on connect: long before the interval would have it asked again."""
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        for number in range(30):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(5)
+        world.network.store_online = False
+        await world.join("bob", STORE_ONLY)
+        await asyncio.sleep(60)
+        assert world.messages("bob") == []
+        world.network.store_online = True
+        await asyncio.sleep(30)
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [b"%d" % number for number in range(30)]
+
+
+def test_a_page_of_other_channels_leads_to_the_next() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", STORE_ONLY)
+        for number in range(3):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(5)
+        # Or a sync of hers would end the search on the first page.
+        await alice.stop()
+        eve = await world.join("eve", STORE_ONLY, channel_id="other", listen=False)
+        for number in range(150):
+            await eve.send(b"other %d" % number)
+        await asyncio.sleep(5)
+        await world.node("bob")
+        queries = spy(world, "bob")
+        await world.join("bob", STORE_ONLY)
+        await asyncio.sleep(30)
+        by_topic = [query for query in queries if query.content_topics]
+        assert [query.cursor is None for query in by_topic] == [True, False]
+
+    assert run_world(scenario).messages("bob") == [b"0", b"1", b"2"]
