@@ -256,3 +256,24 @@ def test_ids_are_checked(field: str, value: str) -> None:
             await create_reliable_channel(await world.node("alice"), **arguments)  # type: ignore[arg-type]
 
     run_world(scenario)
+
+
+def test_only_the_first_segment_of_a_message_counts_toward_the_rate_limit() -> None:
+    """003, Rate Limit Manager, by the network's own trace: two places carry two messages of three segments."""
+    limit = RateLimitConfig(enabled=True, epoch_size_ms=60_000, messages_per_epoch=2, ack_reserve=0.0)
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", ChannelConfig.logos(rate_limit=limit))
+        await world.join("bob")
+        # To the beginning of an epoch.
+        await asyncio.sleep(60)
+        world.network.clear_trace()
+        for _ in range(3):
+            await alice.send(bytes(250_000))
+        await asyncio.sleep(50)
+        assert world.sent_by("alice") == 2 * 3
+        assert alice.rate_limit_status().used == 2
+        await asyncio.sleep(60)
+        assert world.messages("bob") == [bytes(250_000)] * 3
+
+    run_world(scenario)
