@@ -17,8 +17,17 @@ def main(directory: Path) -> dict[str, Any]:
     from shardwire import ConfigError
     from shardwire.node import MessageEnvelope
     from shardwire.segmentation import segment
+    from shardwire.spark import (
+        channel_report,
+        pandas_functions,
+        reconstruct,
+        reconstruct_archive,
+        reconstruct_stream,
+        register,
+        segment_messages,
+        with_keccak256,
+    )
     from shardwire.spark import functions as sw
-    from shardwire.spark import pandas_functions, reconstruct, reconstruct_archive, register, with_keccak256
     from shardwire.spark.session import configure
 
     payload = payload_of(1, 5_000)
@@ -34,11 +43,24 @@ def main(directory: Path) -> dict[str, Any]:
     hashed = df.select(sw.keccak256("payload").alias("a"), pandas_functions.keccak256("payload").alias("b"))
     answers["functions"] = hashed.where("a = b and length(a) = 32").count()
     answers["with_keccak256"] = with_keccak256(df).where("length(keccak256) = 32").count()
+    answers["segment_messages"] = segment_messages(
+        spark.createDataFrame([(payload,)], "payload binary"), CONFIG
+    ).count()
+    answers["channel_report"] = channel_report(df).unread.agg({"messages": "sum"}).collect()[0][0]
     answers["sql"] = spark.sql("select * from parts where decode_segment(payload).is_parity").count()
     held = [(MessageEnvelope("/rc/1/a/proto", part), (100 + n) * 1_000_000) for n, part in enumerate(parts)]
     with serving(StoreServer("logos-delivery", held)) as store:
         stored = spark.read.format("waku-store").option("url", store.url).load()
         answers["store"] = stored.where("timestamp > 103000000").count(), store.requests[-1]["startTime"]
+        arriving = spark.readStream.format("waku-store").option("url", store.url).option("endTime", 200_000_000).load()
+        query = (
+            reconstruct_stream(arriving, CONFIG)
+            .writeStream.option("checkpointLocation", str(directory / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(directory / "streamed"), format="parquet", outputMode="append")
+        )
+        query.awaitTermination()
+        answers["stream"] = [row["status"] for row in spark.read.parquet(str(directory / "streamed")).collect()]
     try:
         reconstruct_archive(spark, df, str(directory / "out"), CONFIG)
     except ConfigError as error:

@@ -28,4 +28,7 @@ def test_the_package_over_spark_connect(tmp_path: Path) -> None:
         "with_keccak256": 10,
         "sql": 4,
         "store": [8, "103000001"],
+        "stream": ["complete"],
+        "segment_messages": 12,
+        "channel_report": 10,
     }
