@@ -147,6 +147,12 @@ class Incoming:
         if isinstance(outcome, SetDropped):
             self._drop(event.sender_id, send_id, outcome, now)
             return
+        released = (event.sender_id, send_id) not in self._complete
+        if isinstance(outcome, SegmentDiscarded) and outcome.reason == "AlreadyCompleted" and released:
+            # Its id does not say to which message it belongs: to SDS it would begin another that never gets whole.
+            self.counts["segments_discarded"] += 1
+            self._machine.handle_content_unusable(event.message_id, now)
+            return
         ordinal = event.ordinal if ordinal is None else ordinal
         self._note("received", event.sender_id, send_id, ordinal or 0, data_count, content_count, now)
         self.counts["segments_received"] += 1

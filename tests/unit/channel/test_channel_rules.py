@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
@@ -26,7 +27,16 @@ from shardwire.events import (
     IrretrievableMessageEvent,
     MessageDeliveredEvent,
 )
-from shardwire.node import MemoryNode, MessageEnvelope, Node, NodeConfig, NodeEvent, StorePage, StoreQuery
+from shardwire.node import (
+    MemoryNode,
+    MessageEnvelope,
+    NetworkConditions,
+    Node,
+    NodeConfig,
+    NodeEvent,
+    StorePage,
+    StoreQuery,
+)
 
 
 def test_parts_of_the_node_configuration_are_used_unless_a_configuration_is_given() -> None:
@@ -218,3 +228,23 @@ def test_a_node_of_somebody_elses_is_enough() -> None:
         await close_channel(alice)
 
     assert run_world(scenario).messages("bob") == [bytes(300_000)]
+
+
+def test_segments_that_come_after_their_message_was_released_hold_nothing_up() -> None:
+    """Ids that are hashes do not say to which message a late parity segment belongs."""
+    waku = ChannelConfig.waku()
+    segmentation = replace(waku.segmentation, segment_size_bytes=256, enable_reed_solomon=True, parity_rate=1.0)
+    config = replace(waku, segmentation=segmentation)
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        await world.join("bob", config)
+        large = [bytes([number]) * 2_000 for number in range(8)]
+        for message in large:
+            await alice.send(message)
+            await asyncio.sleep(10)
+        await alice.send(b"what follows them")
+        await asyncio.sleep(20)
+        assert world.messages("bob") == [*large, b"what follows them"]
+
+    run_world(scenario, NetworkConditions(delay_ms=(20, 5_000)))
