@@ -17,6 +17,8 @@ from shardwire.sds.participants import Participants
 
 # Newest entries of the log that a filter is asked for, and as many may wait to be named.
 REVIEWED_MAX = 1_000
+# What is on its way has come after two acknowledgement timeouts, or after this.
+SETTLE_MS_MAX = 10_000
 # An entry that was named is not named again before this, doubled with every time that did not help.
 NAMED_AGAIN_MS = 30_000
 _DOUBLINGS_MAX = 16
@@ -60,7 +62,7 @@ class AntiEntropy:
         self._bloom = bloom
         self._participants = participants
         self._rng = rng
-        self._settle_ms = 2 * config.acknowledgement_timeout_ms
+        self._settle_ms = min(2 * config.acknowledgement_timeout_ms, SETTLE_MS_MAX)
         self._window_ms = config.acknowledgement_timeout_ms // 4
         # (monotonic ms, log sequence then), the older one old enough to count; when the next one is to be taken.
         self._samples: list[tuple[int, int]] = []

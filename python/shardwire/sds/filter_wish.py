@@ -7,6 +7,7 @@ import random
 from collections import OrderedDict
 
 from shardwire.config import SdsConfig
+from shardwire.sds.anti_entropy import NAMED_AGAIN_MS, SETTLE_MS_MAX
 from shardwire.sds.bloom_schedule import BloomSchedule
 from shardwire.sds.feedback import feedback_delay_ms
 from shardwire.sds.participants import Participants
@@ -56,9 +57,9 @@ class FilterWish:
         self._repair = repair
         self._participants = participants
         self._rng = rng
-        self._settle_ms = 2 * config.acknowledgement_timeout_ms
+        self._settle_ms = min(2 * config.acknowledgement_timeout_ms, SETTLE_MS_MAX)
         self._window_ms = config.acknowledgement_timeout_ms // 4
-        self._interval_ms = config.bloom_interval_ms
+        self._interval_ms = max(config.bloom_interval_ms, NAMED_AGAIN_MS)
         # By member, what its last filter was, and how many ids ours held then.
         self._seen: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
         # The newest filter that holds what ours does not.
