@@ -23,30 +23,19 @@ class WireMessage:
         at_ms: Virtual time at which it left.
         accepted: Its place among the envelopes that the nodes accepted.
         message: The SDS message.
+        send_id: Key of the send that a content message belongs to.
     """
 
     record: TraceRecord
     at_ms: int
     accepted: int
     message: SdsMessage
+    send_id: str | None
 
     @property
     def is_repair(self) -> bool:
         """Whether it repeats another participant's message (SDS-R)."""
         return self.message.sender_id != self.record.sender
-
-    @property
-    def send_id(self) -> str | None:
-        """The send that a content message belongs to."""
-        if self.message.kind != "content":
-            return None
-        return send_of(self.message.message_id)
-
-
-def send_of(message_id: str) -> str | None:
-    """The send that an id of the form `<32 hex digits>.<ordinal>` names."""
-    send_id, dot, ordinal = message_id.rpartition(".")
-    return send_id if dot and len(send_id) == 32 and ordinal.isdigit() else None
 
 
 def read_payload(evidence: Evidence, payload: bytes) -> SdsMessage | None:
@@ -59,12 +48,18 @@ def read_payload(evidence: Evidence, payload: bytes) -> SdsMessage | None:
     return SdsMessage.decode(payload)
 
 
-def wire_messages(evidence: Evidence) -> Iterator[WireMessage]:
+def wire_messages(evidence: Evidence) -> list[WireMessage]:
     """Everything that honest participants sent, oldest first.
 
     Raises:
         AssertionError: A participant sent something that is no SDS message of the channel.
     """
+    if evidence.wire is None:
+        evidence.wire = list(_read(evidence))
+    return evidence.wire
+
+
+def _read(evidence: Evidence) -> Iterator[WireMessage]:
     honest = set(evidence.world.names)
     for record in evidence.trace:
         if record.sender not in honest:
@@ -74,4 +69,5 @@ def wire_messages(evidence: Evidence) -> Iterator[WireMessage]:
         assert message is not None, f"{record.sender} sent {record.size_bytes} bytes that are no SDS message"
         assert message.channel_id == CHANNEL_ID, f"{record.sender} sent for channel {message.channel_id!r}"
         at_ms = record.time_ns // 1_000_000 - START_EPOCH_MS
-        yield WireMessage(record, at_ms, int(record.request_id.rpartition("-")[2]), message)
+        send_id = evidence.send_of(message.message_id) if message.kind == "content" else None
+        yield WireMessage(record, at_ms, int(record.request_id.rpartition("-")[2]), message, send_id)

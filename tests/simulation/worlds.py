@@ -35,6 +35,12 @@ SEGMENTS_MAX = 12
 TRAFFIC_MS = (30_000, 120_000)
 LOSS_MAX = 0.5
 
+# Worlds under the preset of specification 004; the others are under that of 003.
+WAKU_SHARE = 0.2
+# How long received messages are gathered before they are processed (004, Performance considerations), by how many
+# participants there are at most. Every receipt in a cycle of its own is what large worlds would spend their time on.
+PROCESS_MS = ((5, (0, 0, 0, 100)), (15, (0, 100, 250)), (50, (250, 500, 1_000)))
+
 REPAIR_T_MAX_MS = 120_000
 # The issue's bound on convergence once loss ends.
 SETTLE_MS = 2 * REPAIR_T_MAX_MS
@@ -146,8 +152,8 @@ class World:
     clock_steps: tuple[ClockStep, ...] = ()
     callback_ms: tuple[int, ...] = ()
     hostile_at_ms: tuple[int, ...] = ()
-
     preset: str = "logos"
+    process_ms: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -157,6 +163,7 @@ class World:
 def make_world(seed: int) -> World:
     """The world of a seed."""
     rng = random.Random(f"world/{seed}")
+    preset = _draw_preset(seed)
     participants = _draw_participants(rng)
     faults = frozenset(kind for kind in FAULT_KINDS if rng.random() < FAULT_SHARE)
     calm_at_ms = rng.randint(*TRAFFIC_MS)
@@ -184,7 +191,7 @@ def make_world(seed: int) -> World:
         erasure_code="leopard" if rng.random() < 0.5 else "vandermonde",
         encrypted=rng.random() < 0.3,
         at_most_once=rng.random() < 0.2,
-        delivered_when=rng.choice(("any", "all", "one named")),
+        delivered_when=_draw_delivered_when(rng, preset),
         rate_limit=rate_limit,
         calm_at_ms=calm_at_ms,
         sends=sends,
@@ -195,7 +202,24 @@ def make_world(seed: int) -> World:
         clock_steps=_draw_clock_steps(rng, participants, calm_at_ms, step_max_ms) if "clock step" in faults else (),
         callback_ms=_draw_callbacks(rng, participants, "slow callback" in faults),
         hostile_at_ms=_draw_hostile(rng, calm_at_ms) if "hostile participant" in faults else (),
+        preset=preset,
+        process_ms=_draw_process_ms(seed, participants),
     )
+
+
+def _draw_preset(seed: int) -> str:
+    return "waku" if random.Random(f"specification/{seed}").random() < WAKU_SHARE else "logos"
+
+
+def _draw_delivered_when(rng: random.Random, preset: str) -> str:
+    drawn = rng.choice(("any", "all", "one named"))
+    # Without acknowledgement syncs everyone has spoken only after many intervals; 004 asks for no more than one.
+    return "any" if preset == "waku" else drawn
+
+
+def _draw_process_ms(seed: int, participants: int) -> int:
+    choices = next(choices for most, choices in PROCESS_MS if participants <= most)
+    return random.Random(f"process/{seed}").choice(choices)
 
 
 def _draw_participants(rng: random.Random) -> int:
