@@ -81,10 +81,9 @@ class MessageChannel:
         self.lamport = LamportClock(config.wire_format, config.max_lamport_skew_ms, now)
         self.bloom = BloomSchedule(config, self.log)
         self.participants = Participants()
-        suppress = delivered_when == "any"
-        acknowledges = sync.acknowledgement_sync
-        self.acknowledgements = Acknowledgements(config, acknowledges, suppress, self.log, self.participants, rng)
-        prompt = acknowledges or config.enable_repair
+        said, suppress = sync.acknowledgement_sync, delivered_when == "any"
+        self.acknowledgements = Acknowledgements(config, said, suppress, self.log, self.participants, rng)
+        prompt = said or config.enable_repair
         self.anti_entropy = AntiEntropy(config, prompt, self.log, self.bloom, self.participants, rng)
         self.sync_timer = SyncTimer(sync.sync_min_interval_ms, rng, now)
         self.repair = Repair(config, sender_id, self.log.entries)
