@@ -242,6 +242,22 @@ def check_idle(evidence: Evidence) -> list[str]:
     return violations
 
 
+def check_bounded(evidence: Evidence) -> list[str]:
+    """Nobody ever held more of anything than the limit it has."""
+    return list(evidence.exceeded)
+
+
+def check_alive(evidence: Evidence) -> list[str]:
+    """Every channel still runs in the end, and took what the application sent while it lived."""
+    violations = [f"the channel of {name} has closed by itself" for name in evidence.dead]
+    sent = sum(len(participant.sent) for participant in evidence.participants)
+    # Who had not joined, or was down, could not send.
+    if sent == 0 or (sent < len(evidence.world.sends) and not {"late joiner", "restart"} & evidence.world.faults):
+        violations.append(f"{sent} of {len(evidence.world.sends)} messages were sent")
+    refused = [entry for participant in evidence.participants for entry in participant.sent if entry.refused]
+    return violations + [f"{_describe(entry)} was refused: {entry.refused}" for entry in refused]
+
+
 CHECKERS: dict[str, Callable[[Evidence], list[str]]] = {
     "converged": check_converged,
     "intact": check_intact,
@@ -250,6 +266,8 @@ CHECKERS: dict[str, Callable[[Evidence], list[str]]] = {
     "outcomes": check_outcomes,
     "rate": check_rate,
     "idle": check_idle,
+    "bounded": check_bounded,
+    "alive": check_alive,
 }
 
 

@@ -13,6 +13,7 @@ from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig
 from shardwire.events import MessageDeliveredEvent
 from shardwire.node import STORE, MemoryNetwork, NetworkConditions, TraceRecord, run_virtual
 from shardwire.segmentation import segment
+from tests.simulation.bounds import exceeded
 from tests.simulation.disk import MountedDisk
 from tests.simulation.hostile import Hostile
 from tests.simulation.participants import Participant, Sent
@@ -33,6 +34,10 @@ KEY = bytes(range(32))
 # Small filters: at the default they are most of what a world sends.
 BLOOM_CAPACITY = 500
 LOST_TIMEOUT_MS = 300_000
+# Hostile participants name more than this.
+MISSING_MAX = 1_000
+# How often what everyone holds is compared with its limits.
+SAMPLE_MS = 5_000
 
 
 @dataclass(slots=True)
@@ -45,6 +50,8 @@ class Evidence:
         trace: Every envelope, with payload.
         settled_ms: Virtual time from which nothing more may change.
         ended_ms: Virtual time of the end.
+        exceeded: What was held beyond its limit, sampled all along.
+        dead: Participants whose channel had closed by itself in the end.
         false_deliveries: Delivered events that named someone who did not hold the message then.
         stats: `channel.stats()` of each participant at the end.
         pending: Number of sends still pending of each participant at the end.
@@ -60,6 +67,8 @@ class Evidence:
     false_deliveries: list[str] = field(default_factory=list)
     stats: dict[str, dict[str, int]] = field(default_factory=dict)
     pending: dict[str, int] = field(default_factory=dict)
+    exceeded: dict[str, None] = field(default_factory=dict)
+    dead: list[str] = field(default_factory=list)
     # Under 004 a message id is the hash of its content: by it, the number of the send.
     numbers: dict[str, int] = field(default_factory=dict)
     # What `wire_messages` read, so that each checker need not read it again.
@@ -119,6 +128,7 @@ def channel_config(world: World, index: int, persistence: MountedDisk | None) ->
             repair_t_max_ms=REPAIR_T_MAX_MS,
             # Also in worlds of 004, which waits for ever: hostile participants name what never was.
             timeout_for_lost_messages_ms=LOST_TIMEOUT_MS,
+            missing_messages_max=MISSING_MAX,
         ),
         sync=replace(
             preset.sync,
@@ -192,6 +202,7 @@ async def _simulate(world: World) -> Evidence:
         tasks.append(asyncio.create_task(participants[plan.sender].send(plan, payload, reply_to)))
     if world.hostile_at_ms:
         tasks.append(asyncio.create_task(Hostile(world, network).run()))
+    sampling = asyncio.create_task(_sample(evidence))
     await _sleep_until(world.calm_at_ms)
     network.conditions = _conditions(world, calm=True)
     await _gather(tasks)
@@ -199,11 +210,14 @@ async def _simulate(world: World) -> Evidence:
     evidence.settled_ms = _now_ms()
     await asyncio.sleep((AFTERMATH_MS + IDLE_MS) / 1000)
     evidence.ended_ms = _now_ms()
+    sampling.cancel()
     evidence.trace = network.trace
     for participant in participants:
         if participant.channel is not None:
             evidence.stats[participant.name] = participant.channel.stats()
             evidence.pending[participant.name] = len(participant.channel.pending())
+        if participant.channel is None or participant.channel.is_closed():
+            evidence.dead.append(participant.name)
     for participant in participants:
         await participant.leave()
     return evidence
@@ -216,6 +230,14 @@ def _numbers(world: World) -> dict[str, int]:
         for plan in world.sends
         for content in segment(payload_of(world, plan), config)
     }
+
+
+async def _sample(evidence: Evidence) -> None:
+    while True:
+        await asyncio.sleep(SAMPLE_MS / 1000)
+        for participant in evidence.participants:
+            if participant.channel is not None:
+                evidence.exceeded.update(dict.fromkeys(exceeded(participant.name, participant.channel)))
 
 
 async def _gather(tasks: list[asyncio.Task[None]]) -> None:
