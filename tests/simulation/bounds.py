@@ -47,4 +47,6 @@ def held(channel: ReliableChannel) -> Iterator[tuple[str, int, int]]:
 
 def exceeded(name: str, channel: ReliableChannel) -> list[str]:
     """What a participant holds more of than it may."""
-    return [f"{name} holds {count} {what}, {limit} are allowed" for what, count, limit in held(channel) if count > limit]
+    return [
+        f"{name} holds {count} {what}, {limit} are allowed" for what, count, limit in held(channel) if count > limit
+    ]

@@ -56,6 +56,12 @@ def test_every_kind_of_fault_is_in_a_fifth_of_the_worlds_and_really_happens() ->
         assert all(bool(happens[kind](world)) == (kind in world.faults) for world in WORLDS), kind
 
 
+def test_both_presets_have_their_share_and_large_groups_are_throttled() -> None:
+    assert 0.16 < share([world for world in WORLDS if world.preset == "waku"]) < 0.24
+    assert all(world.process_ms >= 250 for world in WORLDS if world.participants > 15)
+    assert any(world.process_ms == 0 for world in WORLDS if world.participants > 5)
+
+
 def test_faults_end_before_the_calm() -> None:
     for world in WORLDS:
         assert all(crash.at_ms <= crash.back_at_ms <= world.calm_at_ms for crash in world.crashes)
