@@ -106,25 +106,19 @@ class Acknowledgements:
     def send_delivered(self, entries: list[LogEntry]) -> None:
         """The contents' send was delivered: any message may name them."""
         incomplete = self.incomplete
-        if not incomplete:
-            return
         for entry in entries:
             if incomplete.pop(entry.message_id, None) is not None:
                 self.delivered[entry.message_id] = entry
 
-    def heard(self, message_ids: Iterable[str], by: str) -> None:
-        """`by` acknowledged these, save its own, which it names in its history as a matter of course."""
+    def heard(self, entry: LogEntry) -> None:
+        """Another participant than its sender acknowledged `entry`."""
         if not self._suppress:
             return
-        entries = self._log.entries
-        for message_id in message_ids:
-            entry = entries.get(message_id)
-            if entry is not None and entry.sender_id != by:
-                entry.repeats = 0
-                if entry.unsaid:
-                    self._heard.add(message_id)
-        if self._heard and len(self._heard) == len(self.delivered) + len(self.incomplete):
-            self.due_ms = None
+        entry.repeats = 0
+        if entry.unsaid:
+            self._heard.add(entry.message_id)
+            if len(self._heard) == len(self.delivered) + len(self.incomplete):
+                self.due_ms = None
 
     def forget(self, message_id: str) -> None:
         """The content left the log."""

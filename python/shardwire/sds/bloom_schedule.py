@@ -31,6 +31,7 @@ class BloomSchedule:
         "base_sequence",
         "insert",
         "last_ms",
+        "size_bytes",
         "unchanged",
     )
 
@@ -46,6 +47,7 @@ class BloomSchedule:
         self._count = 0
         # Entries with a higher sequence are in the filter: enough to rebuild it bit by bit.
         self.base_sequence = 0
+        self.size_bytes = self._filter.size_bytes
         self.last_ms: int | None = None
         self._sent_count = -1
         # Whether others should hear it as soon as the interval allows, and how often they heard this one before.

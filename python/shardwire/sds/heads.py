@@ -28,7 +28,9 @@ class Heads:
         by_key = self.by_key
         if self._by_send:
             for named in history:
-                by_key.pop(named[:SEND_ID_LENGTH], None)
+                key = named[:SEND_ID_LENGTH]
+                if key in by_key:
+                    del by_key[key]
             by_key[entry.message_id[:SEND_ID_LENGTH]] = entry
         else:
             for named in history:

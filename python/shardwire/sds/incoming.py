@@ -31,7 +31,6 @@ class IncomingBuffer:
 
     __slots__ = (
         "_by_send",
-        "_contents_max",
         "_emit",
         "_entries",
         "_log",
@@ -42,6 +41,7 @@ class IncomingBuffer:
         "by_send_id",
         "changed",
         "contents_held",
+        "contents_max",
         "gaps",
         "sends",
         "stored",
@@ -59,7 +59,7 @@ class IncomingBuffer:
     ) -> None:
         self._by_send = config.message_id == "send"
         self._lost_ms = config.timeout_for_lost_messages_ms
-        self._contents_max = config.incoming_buffer_messages_max
+        self.contents_max = config.incoming_buffer_messages_max
         self._log = log
         self._entries = log.entries
         self._emit = emit
@@ -80,7 +80,7 @@ class IncomingBuffer:
 
     @property
     def full(self) -> bool:
-        return self.contents_held >= self._contents_max
+        return self.contents_held >= self.contents_max
 
     def make_room(self) -> bool:
         """Makes room for one more content; False when all that is held is incomplete."""
@@ -114,7 +114,7 @@ class IncomingBuffer:
 
     def find(self, sender_id: str, send_id: str) -> IncomingSend | None:
         """The undelivered send that the channel calls so."""
-        send = self.by_send_id.get(send_id) or self.sends.get(send_id)
+        send = (self.by_send_id.get(send_id) if self.by_send_id else None) or self.sends.get(send_id)
         if send is not None and send.contents and send.sender_id != sender_id:
             send = self.sends.get(claimed_key(send_id, sender_id))
         return send
@@ -229,7 +229,7 @@ class IncomingBuffer:
     def release(self, send: IncomingSend) -> None:
         """Delivers `send` and whatever waited for it alone, causes first."""
         self._release_one(send)
-        if send.dependents:
+        if send.dependents is not None:
             self._go(self._unblock(send))
 
     def _go(self, free: list[IncomingSend]) -> None:

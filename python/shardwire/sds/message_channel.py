@@ -150,10 +150,10 @@ class MessageChannel:
         if send is None:
             return False
         encoded = [content.message_id for content in send.queue if content.wire is not None]
-        cancelled = self.outgoing.cancel(send)
-        if cancelled:
-            self.heads.withdraw(self.log, encoded, send.history_ids or ())
-        return cancelled
+        if not self.outgoing.cancel(send):
+            return False
+        self.heads.withdraw(self.log, encoded, send.history_ids or ())
+        return True
 
     def handle_transmitted(self, transmit_id: int, retrieval_hint: bytes | None, now: Now) -> None:
         """The node propagated a transmission; `retrieval_hint` is the transport hash of what it propagated."""
@@ -259,9 +259,8 @@ class MessageChannel:
 
     def handle_timeout(self, now: Now) -> None:
         """Does what is due; early and late calls are harmless."""
-        self.repair.settle(now.monotonic_ms)
-        self.outgoing.on_timeout(now.monotonic_ms)
-        self.incoming.on_timeout(now.monotonic_ms)
+        for part in (self.repair.settle, self.outgoing.on_timeout, self.incoming.on_timeout):
+            part(now.monotonic_ms)
 
     # --- reactions ------------------------------------------------------------------------------
 
@@ -279,7 +278,8 @@ class MessageChannel:
             self.lamport.observe(newest.lamport)
         self.log.deliver(newest)
         self.heads.deliver(newest, send.history)
-        self.acknowledgements.send_delivered(contents)
+        if self.acknowledgements.incomplete:
+            self.acknowledgements.send_delivered(contents)
 
     def _on_forgotten(self, message_id: str) -> None:
         self.repair.originals.forget(message_id)

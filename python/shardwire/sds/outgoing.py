@@ -34,6 +34,7 @@ class OutgoingBuffer:
         on_finished: Callable[[OutgoingContent], None],
     ) -> None:
         self._config = config
+        self._first_period_ms = resend_period_ms(config, 0)
         self._attempts_max = config.max_retransmissions
         self._messages_max = config.outgoing_buffer_messages_max
         self._threshold = config.possible_acks_threshold
@@ -107,7 +108,7 @@ class OutgoingBuffer:
             self._set_timer(content, monotonic_ms)
 
     def _set_timer(self, content: OutgoingContent, monotonic_ms: int) -> None:
-        period = resend_period_ms(self._config, content.attempts)
+        period = resend_period_ms(self._config, content.attempts) if content.attempts else self._first_period_ms
         if content.possible:
             # SDS: possibly acknowledged messages are rebroadcast at a longer period.
             period *= 2

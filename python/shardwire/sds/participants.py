@@ -7,7 +7,7 @@ from collections import OrderedDict
 # Sender ids are free to forge; the least recently heard goes first.
 PARTICIPANTS_MAX = 10_000
 # Times are kept this exactly: who speaks all the time is not moved all the time.
-_ORDER_MS = 1_000
+HEARD_EXACTLY_MS = 1_000
 
 
 class Participants:
@@ -32,7 +32,7 @@ class Participants:
         heard = self.heard_ms
         heard_ms = heard.get(sender_id)
         if heard_ms is not None:
-            if monotonic_ms - heard_ms >= _ORDER_MS:
+            if monotonic_ms - heard_ms >= HEARD_EXACTLY_MS:
                 heard[sender_id] = monotonic_ms
                 heard.move_to_end(sender_id)
             return False

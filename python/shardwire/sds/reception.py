@@ -22,6 +22,7 @@ from shardwire.sds.incoming_send import IncomingSend
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
 from shardwire.sds.outputs import ContentReceived, EphemeralReceived, MessageDropped, SenderIdConflict, SyncReceived
+from shardwire.sds.participants import HEARD_EXACTLY_MS
 
 if TYPE_CHECKING:
     from shardwire.sds.message_channel import MessageChannel
@@ -41,12 +42,14 @@ class Reception:
         "_answers",
         "_anti_entropy",
         "_bloom",
+        "_by_id",
         "_by_send",
         "_decode",
         "_emit",
         "_entries",
         "_ephemeral_order",
         "_filter_wish",
+        "_heard_ms",
         "_incoming",
         "_insert_bloom",
         "_lamport",
@@ -92,7 +95,9 @@ class Reception:
         self._anti_entropy = machine.anti_entropy
         self._filter_wish = machine.filter_wish
         self._new_ms = config.acknowledgement_timeout_ms * (1 + config.max_retransmissions)
+        self._heard_ms = machine.participants.heard_ms
         self._outgoing = machine.outgoing
+        self._by_id = machine.outgoing.by_id
         self._incoming = machine.incoming
         self._recent_ephemerals: dict[str, None] = {}
         self._ephemeral_order: deque[str] = deque()
@@ -117,40 +122,65 @@ class Reception:
                     # Another participant answered first. What a store answers nobody else heard.
                     self._repair.on_message(message_id)
                 return self._on_duplicate(known, sender_id, content, data, now, from_store)
-            if self._incoming.full and not self._incoming.make_room():
+            incoming = self._incoming
+            if incoming.contents_held >= incoming.contents_max and not incoming.make_room():
                 return self._drop("over-limit")
         monotonic_ms = now.monotonic_ms
-        newcomer = self._participants.hear(sender_id, monotonic_ms, self._log.sequence) and self._is_new(now)
-        if self._repairs:
-            if self._answers:
-                self._repair.on_message(message_id)
+        newcomer = False
+        send: IncomingSend | None = None
+        entry: LogEntry | None = None
+        heard_ms = self._heard_ms.get(sender_id)
+        if heard_ms is None or monotonic_ms - heard_ms >= HEARD_EXACTLY_MS:
+            newcomer = self._participants.hear(sender_id, monotonic_ms, self._log.sequence) and self._is_new(now)
+        if self._answers:
+            self._repair.on_message(message_id)
+        if requests and self._repairs:
             for request in requests[:REQUESTS_HEARD_MAX]:
                 self._repair.on_request(request, monotonic_ms)
-        if not content:
+        if content:
+            send, entry = self._on_content(message_id, sender_id, lamport, content, data, retrieval_hint, now)
+        else:
             self._emit(SyncReceived(sender_id))
-            self._review(history_ids, bloom_range, data, sender_id)
             self._sync_timer.on_sync_received(now)
             self._anti_entropy.named(history_ids, monotonic_ms)
-            if bloom_range is not None and not from_store:
-                bloom_filter = data[slice(*bloom_range)]
-                self._anti_entropy.review(bloom_filter, sender_id, monotonic_ms)
-                self._filter_wish.on_filter(bloom_filter, sender_id, monotonic_ms)
-            self._follow(None, history_ids, data, sender_id, monotonic_ms, newcomer)
-            return None
+        if self._by_id:
+            self._review(history_ids, bloom_range, data, sender_id)
+        if bloom_range is not None and not content and not from_store:
+            bloom_filter = data[slice(*bloom_range)]
+            self._anti_entropy.review(bloom_filter, sender_id, monotonic_ms)
+            self._filter_wish.on_filter(bloom_filter, sender_id, monotonic_ms)
+        if history_ids:
+            unknown = self._follow(send, history_ids, sender_id)
+            if unknown is not None and (send is not None or entry is None):
+                self._on_unknown(send, unknown, data, sender_id, monotonic_ms, newcomer)
+        if entry is not None:
+            self._acknowledgements.received(entry, now)
+        return None
+
+    def _on_content(
+        self,
+        message_id: str,
+        sender_id: str,
+        lamport: int,
+        content: bytes,
+        data: bytes,
+        retrieval_hint: bytes | None,
+        now: Now,
+    ) -> tuple[IncomingSend | None, LogEntry]:
+        """Holds a new content; returns its send, or None where that is delivered already, and its entry."""
         incoming = self._incoming
         send_id: str | None
         ordinal: int | None
+        late = False
         if self._by_send and message_id[SEND_ID_LENGTH:] == ".0":
             # By far the most: spares the calls.
             send_id, ordinal = message_id[:SEND_ID_LENGTH], 0
-            late = False
         else:
             send_id, ordinal = incoming.place_of(message_id) or (None, None)
             # A content of a send that is delivered already, and that nobody could infer when it was.
             late = bool(ordinal) and send_id not in incoming.sends and content_id(send_id or "", 0) in self._entries
         if not late:
             self._emit(ContentReceived(message_id, sender_id, content, send_id, ordinal))
-        self._review(history_ids, bloom_range, data, sender_id)
         if retrieval_hint is not None and len(retrieval_hint) > RETRIEVAL_HINT_BYTES_MAX:
             retrieval_hint = None
         if lamport * self._lamport_unit_ms > now.epoch_ms:
@@ -160,25 +190,13 @@ class Reception:
         if self._repairs:
             self._originals.keep(message_id, data)
         self._sync_timer.on_content_received(now)
-        if not late:
-            send = incoming.receive(entry, send_id or message_id, monotonic_ms)
-            if history_ids:
-                if len(history_ids) > len(send.history):
-                    send.history = _ends(history_ids)
-                self._follow(send, history_ids, data, sender_id, monotonic_ms, newcomer)
-        self._acknowledgements.received(entry, now)
-        return None
+        return None if late else incoming.receive(entry, send_id or message_id, now.monotonic_ms), entry
 
-    def _follow(
-        self,
-        send: IncomingSend | None,
-        history_ids: tuple[str, ...],
-        data: bytes,
-        named_by: str,
-        monotonic_ms: int,
-        newcomer: bool,
-    ) -> None:
-        """Reads a causal history: of a content of `send`, or of a sync (None, which waits for nothing)."""
+    def _follow(self, send: IncomingSend | None, history_ids: tuple[str, ...], named_by: str) -> list[int] | None:
+        """Reads a causal history: of a content of `send`, or of a sync (None, which waits for nothing).
+
+        What another participant names of what we have not said yet, it acknowledged. Returns where unknown ids stand.
+        """
         entries = self._entries
         unknown: list[int] | None = None
         for position, message_id in enumerate(history_ids):
@@ -187,10 +205,24 @@ class Reception:
                 if unknown is None:
                     unknown = []
                 unknown.append(position)
-            elif held.send is not None and send is not None:
+                continue
+            if held.send is not None and send is not None:
                 self._incoming.wait(send, held.send)
-        if unknown is None:
-            return
+            if (held.unsaid or held.repeats) and held.sender_id != named_by:
+                self._acknowledgements.heard(held)
+        if send is not None and len(history_ids) > len(send.history):
+            send.history = history_ids if len(history_ids) <= HISTORY_KEPT_MAX else _ends(history_ids)
+        return unknown
+
+    def _on_unknown(
+        self,
+        send: IncomingSend | None,
+        unknown: list[int],
+        data: bytes,
+        named_by: str,
+        monotonic_ms: int,
+        newcomer: bool,
+    ) -> None:
         # Only now are hints and senders wanted.
         message = SdsMessage.decode(data, self._wire_format)
         if message is not None:
@@ -202,12 +234,8 @@ class Reception:
         self, history_ids: tuple[str, ...], bloom_range: tuple[int, int] | None, data: bytes, sender_id: str
     ) -> None:
         """SDS, Review ACK Status: definitive by causal history, possible by bloom filter."""
-        if history_ids:
-            self._acknowledgements.heard(history_ids, sender_id)
         outgoing = self._outgoing
-        by_id = outgoing.by_id
-        if not by_id:
-            return
+        by_id = self._by_id
         for message_id in history_ids:
             content = by_id.get(message_id)
             if content is not None:
@@ -303,6 +331,4 @@ class Reception:
 
 
 def _ends(history_ids: tuple[str, ...]) -> tuple[str, ...]:
-    if len(history_ids) <= HISTORY_KEPT_MAX:
-        return history_ids
     return history_ids[:HEADS_MAX] + history_ids[-HEADS_MAX:]

@@ -236,10 +236,9 @@ class Records:
             for message_id in log.forgotten:
                 out["sds.log", message_id.encode()] = None
             log.forgotten.clear()
-        if log.changed:
-            for message_id, entry in log.changed.items():
-                out["sds.log", message_id.encode()] = encode_log(entry)
-            log.changed.clear()
+        for message_id, entry in log.changed.items():
+            out["sds.log", message_id.encode()] = encode_log(entry)
+        log.changed.clear()
         self._poll_outgoing(out)
         if machine.repair.originals.changed:
             by_id = machine.repair.originals.by_id

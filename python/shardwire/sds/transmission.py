@@ -193,16 +193,17 @@ class Transmission:
         causal.reverse()
         named = {held.message_id for held in said}
         further: list[HistoryFields] = []
-        sources: list[Iterable[LogEntry]] = [acknowledgements.delivered.values()]
+        delivered = acknowledgements.delivered.values()
+        sources: tuple[Iterable[LogEntry], ...]
         if sync:
-            sources += [acknowledgements.incomplete.values(), acknowledgements.repeated(now)]
+            sources = (delivered, acknowledgements.incomplete.values(), acknowledgements.repeated(now))
         else:
-            sources.insert(0, machine.heads.by_key.values())
+            sources = (machine.heads.by_key.values(), delivered)
         for held in chain(*sources):
             message_id = held.message_id
             if message_id in named:
                 continue
-            size = ENTRY_FRAME_BYTES + encoded_length(message_id)
+            size = ENTRY_FRAME_BYTES + (len(message_id) if message_id.isascii() else encoded_length(message_id))
             if size > budget:
                 break
             budget -= size
@@ -227,7 +228,7 @@ class Transmission:
 
     def _bloom_filter(self, budget: int, now: Now) -> bytes | None:
         bloom = self._machine.bloom
-        if bloom.filter.size_bytes + 8 > budget or not bloom.due(now):
+        if not bloom.due(now) or bloom.size_bytes + 8 > budget:
             return None
         return bloom.take(now)
 
