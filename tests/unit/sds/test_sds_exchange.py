@@ -311,3 +311,51 @@ def test_an_unanswered_repair_is_asked_for_again() -> None:
     assert len(asked) == 2
     assert 30 <= asked[0] <= 121
     assert asked[1] - asked[0] >= 120
+
+
+def test_what_arrives_is_asked_for_no_longer() -> None:
+    """Of a send of which something is held one id goes; of one that was only named, all that were asked for go."""
+    alice, bob = Party("alice", sync=quiet_sync()), Party("bob", sync=quiet_sync())
+    alice.send("parts", at(0), 3, 3)
+    alice.send("after", at(0))
+    first, second, third, after = [transmit.payload for transmit in alice.drain(at(0))]
+
+    def missing() -> list[str]:
+        return [entry.message_id[32:] for entry in bob.machine.missing()]
+
+    bob.machine.handle_message(after, at(0))
+    bob.drain(at(0))
+    assert missing() == [".2"]
+    bob.machine.handle_message(first, at(10))
+    bob.drain(at(10))
+    assert missing() == []
+    bob.machine.handle_timeout(at(10 + LOGOS.sds.acknowledgement_timeout_ms))
+    assert missing() == [".1", ".2"]
+    bob.machine.handle_message(second, at(6_000))
+    bob.drain(at(6_000))
+    assert missing() == [".2"]
+    bob.machine.handle_message(third, at(6_001))
+    bob.drain(at(6_001))
+    assert bob.delivered == ["parts", "after"]
+    assert missing() == []
+
+
+def test_any_content_of_a_delivered_send_stands_for_it() -> None:
+    """A peer may name a parity content that never came here and that nobody could infer."""
+    alice, bob = Party("alice", sync=quiet_sync()), Party("bob", sync=quiet_sync())
+    send_id = alice.send("first", at(0))
+    for transmit in alice.drain(at(0)):
+        bob.machine.handle_message(transmit.payload, at(0))
+    bob.drain(at(0))
+    data = SdsMessage(
+        sender_id="carol",
+        message_id=f"{1:032x}.0",
+        channel_id="room",
+        lamport_timestamp=at(1).epoch_ms,
+        causal_history=[HistoryEntry(f"{send_id}.7", None, "alice")],
+        content=b"0/1/1|second",
+    ).encode()
+    bob.machine.handle_message(data, at(1))
+    bob.drain(at(1))
+    assert bob.delivered == ["first", "second"]
+    assert bob.machine.missing() == ()
