@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import platform
 import random
 import struct
@@ -251,13 +252,20 @@ class Report:
         return "| " + " | ".join(map(str, cells)) + " |"
 
     def save(self, name: str) -> None:
-        run = {"commit": commit(), "machine": machine_name(), "python": platform.python_version(), "rows": self.rows}
+        run = {
+            "commit": commit(),
+            "machine": machine_name(),
+            "load_average": round(os.getloadavg()[2], 1),
+            "python": platform.python_version(),
+            "rows": self.rows,
+        }
         base = ROOT / "benches" / "results" / name
         base.with_suffix(".json").write_text(json.dumps(run, indent=1) + "\n")
         head = [
             "# Scalable Data Sync beside @waku/sds 0.0.8",
             "",
-            f"Machine: {run['machine']}. Python {run['python']}. Commit {run['commit']}.",
+            f"Machine: {run['machine']}, {os.cpu_count()} virtual cores, load average {run['load_average']} over the last",
+            f"15 minutes. Python {run['python']}. Commit {run['commit']}.",
             "Command: `python benches/bench_sds.py --save NAME`. Messages of 100 bytes, history 2; processor time of",
             "one core, the best of three rounds. The peer is given the same bytes in the same run.",
             "",
