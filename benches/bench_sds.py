@@ -264,8 +264,8 @@ class Report:
         head = [
             "# Scalable Data Sync beside @waku/sds 0.0.8",
             "",
-            f"Machine: {run['machine']}, {os.cpu_count()} virtual cores, load average {run['load_average']} over the last",
-            f"15 minutes. Python {run['python']}. Commit {run['commit']}.",
+            f"Machine: {run['machine']}, {os.cpu_count()} virtual cores; load average over the last 15 minutes:",
+            f"{run['load_average']}. Python {run['python']}. Commit {run['commit']}.",
             "Command: `python benches/bench_sds.py --save NAME`. Messages of 100 bytes, history 2; processor time of",
             "one core, the best of three rounds. The peer is given the same bytes in the same run.",
             "",

@@ -359,3 +359,20 @@ def test_any_content_of_a_delivered_send_stands_for_it() -> None:
     bob.drain(at(1))
     assert bob.delivered == ["first", "second"]
     assert bob.machine.missing() == ()
+
+
+def test_nothing_waits_for_an_incomplete_send_that_is_lost_already() -> None:
+    alice, bob = Party("alice", sync=quiet_sync()), Party("bob", sync=quiet_sync())
+    alice.send("parts", at(0), 3, 3)
+    bob.machine.handle_message(alice.drain(at(0))[0].payload, at(0))
+    bob.drain(at(0))
+    lost_ms = LOGOS.sds.timeout_for_lost_messages_ms
+    for moment in (LOGOS.sds.acknowledgement_timeout_ms, lost_ms):
+        bob.machine.handle_timeout(at(moment))
+    bob.drain(at(lost_ms))
+    assert len(bob.of(DependencyLost)) == 2
+    alice.send("after", at(lost_ms + 1))
+    (after,) = [transmit for transmit in alice.drain(at(lost_ms + 1)) if transmit.kind is TransmitKind.FIRST]
+    bob.machine.handle_message(after.payload, at(lost_ms + 1))
+    bob.drain(at(lost_ms + 1))
+    assert bob.delivered == ["after"]
