@@ -166,3 +166,22 @@ def test_encoding_takes_back_what_it_gave_and_refuses_the_rest() -> None:
             unpack(junk)
     with pytest.raises(TypeError):
         pack(object())
+
+
+def test_a_restart_knows_exactly_what_was_acknowledged() -> None:
+    """A content message names what is delivered, not the part of a send that is still incomplete."""
+    alice, bob = Party("alice", sync=quiet_sync()), Party("bob", sync=quiet_sync())
+    alice.send("parts", at(0), 2, 2)
+    part = alice.drain(at(0))[0]
+    carol = Party("carol", sync=quiet_sync())
+    carol.send("whole", at(0))
+    (whole,) = carol.drain(at(0))
+    for transmit in (part, whole):
+        bob.machine.handle_message(transmit.payload, at(0))
+    bob.drain(at(0))
+    bob.send("mine", at(1))
+    bob.drain(at(1))
+    for party in (bob, bob.restarted(at(2))):
+        assert part.message_id in party.machine.acknowledgements
+        assert whole.message_id not in party.machine.acknowledgements
+        assert party.machine.stats()["unsaid_acknowledgements"] == 1
