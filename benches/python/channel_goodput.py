@@ -189,11 +189,13 @@ def as_markdown(result: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", help="also write benches/results/NAME.json and NAME.md", metavar="NAME")
+    parser.add_argument("--note", default="", help="what else to say of the machine, in the results")
     parser.add_argument("--part", choices=("loss", "process"), help="measure this part alone")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     result = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, CPython {platform.python_version()}",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, CPython {platform.python_version()}"
+        + (f", {arguments.note}" if arguments.note else ""),
         "through_loss": measure_loss() if arguments.part != "process" else [],
         "one_process": measure_one_process() if arguments.part != "loss" else [],
     }
