@@ -61,7 +61,7 @@ def check_converged(evidence: Evidence) -> list[str]:
             # History from before a participant's first receipt counts as lost to it where no store has it.
             send_key = evidence.key_of(sent)
             before = sent.at_ms < first_ms or send_key in named_while_new
-            if before and (key in has or stored.get(send_key, math.inf) > first_ms):
+            if before and (key in has or stored.get(send_key, math.inf) > first_ms or _store_away(evidence, first_ms)):
                 continue
             missing.append(_describe(sent))
         crashes = sum(crash.participant == participant.index for crash in evidence.world.crashes)
@@ -290,6 +290,13 @@ def _sender_name(evidence: Evidence, sent: Sent) -> str:
 
 def _describe(sent: Sent) -> str:
     return f"#{sent.plan.number} (p{sent.plan.sender:02}, {sent.plan.size_bytes} B, sent at {sent.at_ms} ms)"
+
+
+def _store_away(evidence: Evidence, first_ms: int) -> bool:
+    """Whether a new member may have had no store to ask before what is older than itself counted as lost to it."""
+    world = evidence.world
+    away = (*world.partitions, *world.store_outages)
+    return any(entry.at_ms <= first_ms + NEWCOMER_MS and entry.until_ms >= first_ms for entry in away)
 
 
 def _whole_in_store(evidence: Evidence) -> dict[str | None, int]:
