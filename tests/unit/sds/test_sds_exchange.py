@@ -18,6 +18,7 @@ from shardwire.sds import (
     SendGivenUp,
     TransmitKind,
 )
+from shardwire.sds.acknowledgement import REPEATS_MAX
 
 
 def parties(*names: str, **arguments: object) -> list[Party]:
@@ -376,3 +377,24 @@ def test_nothing_waits_for_an_incomplete_send_that_is_lost_already() -> None:
     bob.machine.handle_message(after.payload, at(lost_ms + 1))
     bob.drain(at(lost_ms + 1))
     assert bob.delivered == ["after"]
+
+
+def test_a_sync_repeats_an_acknowledgement_twice_and_not_what_another_gave() -> None:
+    def named_by(bob: Party, message_id: str) -> int:
+        syncs = [SdsMessage.decode(sent.payload) for sent in bob.transmitted if sent.kind is TransmitKind.SYNC]
+        assert len(syncs) >= 5
+        return sum(message_id in {entry.message_id for entry in sync.causal_history} for sync in syncs if sync)
+
+    for others, times in ((("bob",), 1 + REPEATS_MAX), (("bob", "carol"), None)):
+        group = parties("alice", *others, sync=quiet_sync())
+        exchange = Exchange(group)
+        first = f"{group[0].send('first', at(0))}.0"
+        for number in range(1, 9):
+            exchange.run(number * 1_500)
+            for place in range(3):
+                group[0].send(f"m{number}/{place}", at(exchange.now_ms))
+        exchange.run(20_000)
+        if times is not None:
+            assert named_by(group[1], first) == times
+        else:
+            assert min(sum(first.encode() in t.payload for t in p.transmitted) for p in group[1:]) <= 1

@@ -185,3 +185,23 @@ def test_a_restart_knows_exactly_what_was_acknowledged() -> None:
         assert part.message_id in party.machine.acknowledgements
         assert whole.message_id not in party.machine.acknowledgements
         assert party.machine.stats()["unsaid_acknowledgements"] == 1
+
+
+def test_a_send_cut_by_a_restart_goes_on_where_it_was() -> None:
+    alice = Party("alice", sync=quiet_sync())
+    send_id = alice.send("parts", at(0), 2, 2)
+    alice.records.update({k: v for k, v in alice.machine.poll_persist().items() if v is not None})
+    assert {("sds.content", f"{send_id}.{part}".encode()) for part in (0, 1)} <= alice.records.keys()
+    first = alice.machine.poll_transmit(at(0))
+    alice.records.update(alice.machine.poll_persist())  # type: ignore[arg-type]
+    assert alice.records["sds.content", f"{send_id}.0".encode()] is None
+    alice.records = {name: value for name, value in alice.records.items() if value is not None}
+    again = alice.restarted(at(1))
+    (second,) = again.drain(at(1))
+    assert first is not None
+    assert (first.kind, second.kind) == (TransmitKind.FIRST, TransmitKind.FURTHER)
+    again.send("after", at(2))
+    (after,) = again.drain(at(2))
+    decoded = SdsMessage.decode(after.payload)
+    assert decoded is not None
+    assert second.message_id in {entry.message_id for entry in decoded.causal_history}
