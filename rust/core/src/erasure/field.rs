@@ -33,6 +33,9 @@ pub(crate) struct Field {
     nibbles: [Nibbles; 256],
     /// For a constant c: the matrix that GF2P8AFFINEQB takes.
     bits: [u64; 256],
+    /// For a layer l: of each point, what the polynomial that vanishes on the points 0 .. 2^l - 1
+    /// gives there, divided by what it gives at 2^l.
+    skews: [[u8; 256]; 8],
 }
 
 /// The products of one constant with every low and every high nibble.
@@ -68,6 +71,7 @@ impl Field {
                 high: [0; 16],
             }; 256],
             bits: [0; 256],
+            skews: [[0; 256]; 8],
         };
         let mut power = 1u16;
         let mut exponent = 0;
@@ -95,7 +99,32 @@ impl Field {
             field.bits[constant] = field.bit_matrix_of(constant as u8);
             constant += 1;
         }
+        field.skews = field.skews_of();
         field
+    }
+
+    /// The polynomial of layer l + 1 is that of layer l times itself plus its value at 2^l.
+    const fn skews_of(&self) -> [[u8; 256]; 8] {
+        let mut skews = [[0u8; 256]; 8];
+        let mut values = [0u8; 256];
+        let mut point = 0;
+        while point < 256 {
+            values[point] = point as u8;
+            point += 1;
+        }
+        let mut layer = 0;
+        while layer < 8 {
+            let unit = values[1 << layer];
+            let inverse = self.exp[ORDER - self.log[unit as usize] as usize];
+            let mut point = 0;
+            while point < 256 {
+                skews[layer][point] = self.product(values[point], inverse);
+                values[point] = self.product(values[point], values[point] ^ unit);
+                point += 1;
+            }
+            layer += 1;
+        }
+        skews
     }
 
     /// The rows of the matrix, row of bit 0 in the highest byte, as GF2P8AFFINEQB reads them.
@@ -132,6 +161,11 @@ impl Field {
     /// The element with a logarithm, taken modulo 255.
     pub fn exp(&self, logarithm: usize) -> u8 {
         self.exp[logarithm % ORDER]
+    }
+
+    /// The skew of a block of butterflies of layer `layer` that starts at `point`, below 256.
+    pub fn skew(&self, layer: usize, point: usize) -> u8 {
+        self.skews[layer][point]
     }
 
     /// The products of `constant` with every nibble.
@@ -201,6 +235,20 @@ mod tests {
                     assert_eq!(nibbles.low[low] ^ nibbles.high[high], product);
                     assert_eq!(affine(field.bit_matrix(constant), byte), product);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn skews_vanish_below_their_layer_and_shift_in_the_cantor_basis() {
+        for layer in 0..8 {
+            for point in 0..256 {
+                let shifted = (point >> layer) as u8;
+                assert_eq!(LEOPARD.skew(layer, point), shifted);
+                let skew = VANDERMONDE.skew(layer, point);
+                assert_eq!(skew == 0, shifted == 0);
+                let above = VANDERMONDE.skew(layer, point ^ (1 << layer));
+                assert_eq!(skew ^ above, 1, "layer {layer} point {point}");
             }
         }
     }

@@ -20,13 +20,24 @@ impl Matrix {
     pub fn coefficient(&self, row: usize, column: usize) -> u8 {
         self.coefficients[row * self.columns + column]
     }
+
+    /// The matrix of the columns from `count` on.
+    pub fn without_first(&self, count: usize) -> Self {
+        let rows = self.coefficients.chunks_exact(self.columns);
+        Self {
+            field: self.field,
+            rows: self.rows,
+            columns: self.columns - count,
+            coefficients: rows.flat_map(|row| &row[count..]).copied().collect(),
+        }
+    }
 }
 
 /// A code at one geometry: the point and the multiplier of each shard, data shards first.
 pub(crate) struct Geometry {
     field: &'static Field,
     data_count: usize,
-    points: Vec<u8>,
+    pub(super) points: Vec<u8>,
     /// Logarithms of the multipliers.
     multipliers: Vec<usize>,
 }
@@ -42,12 +53,12 @@ impl Geometry {
 
     /// Shard i is f(i): the systematic form of the Vandermonde matrix with rows 0 .. k + m - 1.
     fn vandermonde(data_count: usize, parity_count: usize) -> Self {
-        let total = data_count + parity_count;
+        let points = points_of(ErasureCode::Vandermonde, data_count, parity_count);
         Self {
-            field: &field::VANDERMONDE,
+            field: field_of(ErasureCode::Vandermonde),
             data_count,
-            points: (0..total).map(|point| point as u8).collect(),
-            multipliers: vec![0; total],
+            multipliers: vec![0; points.len()],
+            points,
         }
     }
 
@@ -55,12 +66,9 @@ impl Geometry {
     /// the parity count rounded up to a power of two and x_j = P + j: a Cauchy matrix with scaled
     /// columns. The multipliers that make Lagrange's formula give it follow from comparing the two.
     fn leopard(data_count: usize, parity_count: usize) -> Self {
-        let field = &field::LEOPARD;
+        let field = field_of(ErasureCode::Leopard);
         let padded = parity_count.next_power_of_two();
-        let data = (padded..padded + data_count).map(|point| point as u8);
-        let points: Vec<u8> = data
-            .chain((0..parity_count).map(|point| point as u8))
-            .collect();
+        let points = points_of(ErasureCode::Leopard, data_count, parity_count);
         let (sources, targets) = points.split_at(data_count);
 
         let data_multipliers = (0..data_count).map(|index| {
@@ -116,8 +124,29 @@ impl Geometry {
     }
 }
 
+/// The field that a code computes in.
+pub(super) fn field_of(code: ErasureCode) -> &'static Field {
+    match code {
+        ErasureCode::Vandermonde => &field::VANDERMONDE,
+        ErasureCode::Leopard => &field::LEOPARD,
+    }
+}
+
+/// The point of each shard, data shards first. Leopard's parity has the first points, its data
+/// those from the parity count on, rounded up to a power of two.
+pub(super) fn points_of(code: ErasureCode, data_count: usize, parity_count: usize) -> Vec<u8> {
+    let total = data_count + parity_count;
+    let padded = parity_count.next_power_of_two();
+    let point_of = |shard: usize| match code {
+        ErasureCode::Vandermonde => shard as u8,
+        ErasureCode::Leopard if shard < data_count => (padded + shard) as u8,
+        ErasureCode::Leopard => (shard - data_count) as u8,
+    };
+    (0..total).map(point_of).collect()
+}
+
 /// The logarithm of the product of `point - p` over all `points` p other than `point` itself.
-fn log_of_product(field: &Field, points: &[u8], point: u8) -> usize {
+pub(super) fn log_of_product(field: &Field, points: &[u8], point: u8) -> usize {
     points
         .iter()
         .filter(|&&p| p != point)
@@ -126,7 +155,7 @@ fn log_of_product(field: &Field, points: &[u8], point: u8) -> usize {
 }
 
 /// The logarithm of the inverse, given a logarithm that need not be reduced.
-fn negated(logarithm: usize) -> usize {
+pub(super) fn negated(logarithm: usize) -> usize {
     255 - logarithm % 255
 }
 

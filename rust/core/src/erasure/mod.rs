@@ -10,11 +10,13 @@ mod kernel;
 mod leopard_ff16;
 mod plan;
 mod remake;
+mod transform;
 mod vandermonde_portable;
 
 use std::fmt;
 use std::str::FromStr;
 
+use crate::cpu::InstructionSet;
 pub use error::ErasureError;
 use geometry::Geometry;
 use plan::Method;
@@ -70,6 +72,11 @@ impl FromStr for ErasureCode {
                 name: name.to_owned(),
             })
     }
+}
+
+/// What the kernel in use is made of: the best that the machine has and [`crate::cpu`] allows.
+pub fn instruction_set() -> InstructionSet {
+    kernel::selected().set
 }
 
 /// Whether [`encode`] takes these counts, shard lengths aside.
@@ -129,12 +136,12 @@ pub fn encode(
     check_shard_len(code, shard_len)?;
     check_lengths(data.iter().map(|shard| Some(shard.len())), shard_len)?;
     Ok(
-        match plan::encoding(code, parity_count, kernel::selected().set) {
+        match plan::encoding(code, data.len(), parity_count, kernel::selected().set) {
             Method::Matrix => {
                 let matrix = Geometry::new(code, data.len(), parity_count).encoding_matrix();
                 kernel::multiply(&matrix, data, shard_len)
             }
-            Method::Transform => kernel::transform(data, parity_count, shard_len),
+            Method::Transform(transform) => kernel::encode(&transform, data, shard_len),
             Method::Crate => vandermonde_portable::encode(data, parity_count, shard_len),
         },
     )
@@ -167,12 +174,12 @@ pub fn encode_into(
             });
         }
     }
-    match plan::encoding(code, parity.len(), kernel::selected().set) {
+    match plan::encoding(code, data.len(), parity.len(), kernel::selected().set) {
         Method::Matrix => {
             let matrix = Geometry::new(code, data.len(), parity.len()).encoding_matrix();
             kernel::multiply_into(&matrix, data, parity);
         }
-        Method::Transform => kernel::transform_into(data, parity),
+        Method::Transform(transform) => kernel::encode_into(&transform, data, parity),
         Method::Crate => {
             let encoded = vandermonde_portable::encode(data, parity.len(), shard_len);
             for (shard, encoded) in parity.iter_mut().zip(encoded) {
@@ -226,20 +233,38 @@ pub fn reconstruct(
     if total_of(code, data_count, parity_count) > SHARDS_MAX {
         return leopard_ff16::reconstruct(shards, data_count, &lost, shard_len);
     }
-    if plan::decoding(code, kernel::selected().set) == Method::Crate {
-        return Ok(vandermonde_portable::reconstruct(
-            shards, data_count, &lost, shard_len,
-        ));
-    }
-
-    let (sources, bytes): (Vec<usize>, Vec<&[u8]>) = shards
-        .iter()
-        .enumerate()
-        .filter_map(|(index, shard)| shard.map(|bytes| (index, bytes)))
-        .take(data_count)
-        .unzip();
-    let matrix = Geometry::new(code, data_count, parity_count).matrix(&sources, &lost);
-    let recovered = kernel::multiply(&matrix, &bytes, shard_len);
+    let set = kernel::selected().set;
+    let recovered = match plan::decoding(code, data_count, parity_count, lost.len(), set) {
+        Method::Crate => {
+            return Ok(vandermonde_portable::reconstruct(
+                shards, data_count, &lost, shard_len,
+            ));
+        }
+        method => {
+            let (sources, bytes): (Vec<usize>, Vec<&[u8]>) = shards
+                .iter()
+                .enumerate()
+                .filter_map(|(index, shard)| shard.map(|bytes| (index, bytes)))
+                .take(data_count)
+                .unzip();
+            let matrix = Geometry::new(code, data_count, parity_count).matrix(&sources, &lost);
+            match method {
+                Method::Transform(transform) => {
+                    // The lost shards alone would make what parity has beyond that of the rest.
+                    let from = sources.partition_point(|&source| source < data_count);
+                    let data: Vec<&[u8]> = (0..data_count)
+                        .map(|index| shards[index].unwrap_or(&[]))
+                        .collect();
+                    let rows = sources[from..].iter().map(|&source| source - data_count);
+                    let parity: Vec<(usize, &[u8])> =
+                        rows.zip(bytes[from..].iter().copied()).collect();
+                    let matrix = matrix.without_first(from);
+                    kernel::decode(&transform, &matrix, &data, &parity, shard_len)
+                }
+                _ => kernel::multiply(&matrix, &bytes, shard_len),
+            }
+        }
+    };
     Ok(lost.into_iter().zip(recovered).collect())
 }
 

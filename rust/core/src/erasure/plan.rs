@@ -1,46 +1,121 @@
 //! Which way to code is fastest: one table, from measurement.
 
 use super::ErasureCode;
+use super::transform::Transform;
 use crate::cpu::InstructionSet;
 
 /// A way to make shards.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Method {
     /// Multiply by the matrix.
     Matrix,
-    /// Leopard's transforms.
-    Transform,
+    /// Transform, and multiply the rest by a matrix.
+    Transform(Transform),
     /// The `reed-solomon-erasure` crate.
     Crate,
 }
 
-/// The parity count from which Leopard's transforms beat its matrix, by instruction set.
-const TRANSFORM_MIN: [(InstructionSet, usize); 6] = [
-    (InstructionSet::Portable, 3),
-    (InstructionSet::Neon, 3),
-    (InstructionSet::Ssse3, 3),
-    (InstructionSet::Avx2, 3),
-    (InstructionSet::Gfni256, 11),
-    (InstructionSet::Gfni512, 11),
-];
-
-/// How to encode.
-pub(super) fn encoding(code: ErasureCode, parity_count: usize, set: InstructionSet) -> Method {
-    let transform_min = TRANSFORM_MIN
-        .iter()
-        .find(|(listed, _)| *listed == set)
-        .map_or(usize::MAX, |row| row.1);
-    match code {
-        ErasureCode::Leopard if parity_count >= transform_min => Method::Transform,
-        ErasureCode::Vandermonde if set == InstructionSet::Portable => Method::Crate,
-        _ => Method::Matrix,
-    }
+/// When transforms beat the matrix.
+struct Crossover {
+    set: InstructionSet,
+    /// With fewer rows the matrix wins: it reads every input once.
+    rows_min: usize,
+    /// What a product within the transforms costs: percents of one within the matrix.
+    product_percents: usize,
 }
 
-/// How to reconstruct: by the matrix, which has no more rows than there are losses.
-pub(super) fn decoding(code: ErasureCode, set: InstructionSet) -> Method {
-    match code {
-        ErasureCode::Vandermonde if set == InstructionSet::Portable => Method::Crate,
+/// Least instruction set first; see `docs/decisions` for what has been measured and what has not.
+const CROSSOVERS: [Crossover; 6] = [
+    Crossover {
+        set: InstructionSet::Portable,
+        rows_min: 3,
+        product_percents: 100,
+    },
+    Crossover {
+        set: InstructionSet::Neon,
+        rows_min: 3,
+        product_percents: 130,
+    },
+    Crossover {
+        set: InstructionSet::Ssse3,
+        rows_min: 3,
+        product_percents: 130,
+    },
+    Crossover {
+        set: InstructionSet::Avx2,
+        rows_min: 3,
+        product_percents: 130,
+    },
+    Crossover {
+        set: InstructionSet::Gfni256,
+        rows_min: 11,
+        product_percents: 250,
+    },
+    Crossover {
+        set: InstructionSet::Gfni512,
+        rows_min: 11,
+        product_percents: 250,
+    },
+];
+
+/// How to encode. The counts have passed the code's check and there is parity.
+pub(super) fn encoding(
+    code: ErasureCode,
+    data_count: usize,
+    parity_count: usize,
+    set: InstructionSet,
+) -> Method {
+    if by_crate(code, set) {
+        return Method::Crate;
+    }
+    transform(code, data_count, parity_count, parity_count, 0, set)
+}
+
+/// How to reconstruct `lost_count` data shards, under the same conditions.
+///
+/// By transforms, the parity of what is present is taken from as many parity shards as were lost;
+/// a matrix of as many columns does the rest.
+pub(super) fn decoding(
+    code: ErasureCode,
+    data_count: usize,
+    parity_count: usize,
+    lost_count: usize,
+    set: InstructionSet,
+) -> Method {
+    if by_crate(code, set) {
+        return Method::Crate;
+    }
+    let rest = lost_count * lost_count;
+    transform(code, data_count, parity_count, lost_count, rest, set)
+}
+
+fn by_crate(code: ErasureCode, set: InstructionSet) -> bool {
+    code == ErasureCode::Vandermonde && set == InstructionSet::Portable
+}
+
+/// Transforms with a `rest` of products by matrix, unless a matrix of `rows` costs less.
+fn transform(
+    code: ErasureCode,
+    data_count: usize,
+    parity_count: usize,
+    rows: usize,
+    rest: usize,
+    set: InstructionSet,
+) -> Method {
+    let Some(crossover) = CROSSOVERS.iter().find(|crossover| crossover.set == set) else {
+        return Method::Matrix;
+    };
+    // The parity that transforms make beyond the rows that count costs nothing by the matrix.
+    if rows < crossover.rows_min {
+        return Method::Matrix;
+    }
+    match Transform::new(code, data_count, parity_count) {
+        Some(transform)
+            if transform.products() * crossover.product_percents
+                + (transform.inner_products() + rest) * 100
+                < rows * data_count * 100 =>
+        {
+            Method::Transform(transform)
+        }
         _ => Method::Matrix,
     }
 }

@@ -19,6 +19,7 @@ mod x86_avx512;
 #[cfg(target_arch = "x86_64")]
 mod x86_bmi2;
 
+use crate::cpu::InstructionSet;
 use kernel::{Kernel, Many};
 
 pub use sponge::Keccak256;
@@ -28,6 +29,11 @@ pub const DIGEST_LEN: usize = 32;
 
 /// Bytes absorbed per permutation: 1600 bits of state less twice the digest's 256.
 const RATE: usize = 136;
+
+/// What the kernel in use is made of: the best that the machine has and [`crate::cpu`] allows.
+pub fn instruction_set() -> InstructionSet {
+    kernel::selected().set
+}
 
 /// The Keccak-256 digest of `data`.
 pub fn keccak256(data: &[u8]) -> [u8; DIGEST_LEN] {

@@ -4,6 +4,7 @@
 //! a few output rows over a few input shards and a block of columns, with the sums in registers.
 
 mod butterfly;
+mod dispatch;
 mod fft;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -11,17 +12,23 @@ mod panel;
 mod portable;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod transform_tests;
 #[cfg(target_arch = "x86_64")]
 mod x86_gfni;
+#[cfg(target_arch = "x86_64")]
+mod x86_registers;
 #[cfg(target_arch = "x86_64")]
 mod x86_shuffle;
 
 use std::mem::MaybeUninit;
-use std::sync::OnceLock;
 
 use super::geometry::Matrix;
-use crate::cpu::{self, InstructionSet};
-use butterfly::Unit;
+use super::transform::Transform;
+use dispatch::Kernel;
+pub(crate) use dispatch::selected;
+#[cfg(test)]
+use dispatch::supported;
 use panel::{GROUP_MAX, Panel, Source};
 
 /// Bytes of each shard visited before the next rows and shards: a group of inputs stays in cache
@@ -36,54 +43,13 @@ const FEW_ROWS_MAX: usize = 2;
 /// which in turn win by 1.1 where rows share them.
 const GROUP_OF_FEW_ROWS: usize = 4;
 
-/// The widest step of any kernel.
+/// The widest step of any kernel; a multiple of every other.
 const STEP_MAX: usize = 128;
 
 /// The most output rows of any kernel's panel.
 const ROWS_MAX: usize = 8;
 
 const _: () = assert!(BLOCK.is_multiple_of(STEP_MAX) && GROUP_OF_FEW_ROWS <= GROUP_MAX);
-
-/// A way of multiplying, for the machine at hand.
-#[derive(Clone, Copy)]
-pub(crate) struct Kernel {
-    pub set: InstructionSet,
-    /// Bytes of a shard per step; a panel's length is a multiple of it. Divides `BLOCK`.
-    step: usize,
-    /// The most output rows of a panel.
-    rows: usize,
-    /// Multiplies a panel. The machine must have `set` and the panel's pointers must be good.
-    multiply: unsafe fn(&Panel<'_>),
-    /// Transforms a unit, under the same conditions.
-    transform: unsafe fn(&Unit<'_>),
-}
-
-/// Every kernel that this machine can run, least first.
-pub(crate) fn supported() -> Vec<Kernel> {
-    #[allow(unused_mut)]
-    let mut kernels = vec![portable::KERNEL];
-    #[cfg(target_arch = "x86_64")]
-    {
-        kernels.extend(x86_shuffle::supported());
-        kernels.extend(x86_gfni::supported());
-    }
-    #[cfg(target_arch = "aarch64")]
-    kernels.push(neon::KERNEL);
-    kernels
-}
-
-/// The best supported kernel within the ceiling that `cpu` sets.
-pub(crate) fn selected() -> Kernel {
-    static SELECTED: OnceLock<Kernel> = OnceLock::new();
-    *SELECTED.get_or_init(|| {
-        let allowed = supported()
-            .into_iter()
-            .filter(|kernel| kernel.set <= cpu::ceiling());
-        allowed
-            .max_by_key(|kernel| kernel.set)
-            .unwrap_or(portable::KERNEL)
-    })
-}
 
 /// The product of `matrix` and `inputs`, one fresh shard of `shard_len` bytes a row.
 ///
@@ -101,19 +67,33 @@ pub(crate) fn multiply_into(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&m
     selected().run(matrix, inputs, &mut outputs);
 }
 
-/// Leopard's parity of `inputs` by transforms: `parity_count`, at least two, fresh shards.
-///
-/// Inputs may be short, as for [`multiply`]; `shard_len` is a multiple of 64.
-pub(crate) fn transform(inputs: &[&[u8]], parity_count: usize, shard_len: usize) -> Vec<Vec<u8>> {
-    fresh(parity_count, shard_len, |outputs| {
-        selected().run_fft(inputs, outputs)
+/// The parity of `inputs` by transforms: fresh shards, inputs as for [`multiply`].
+pub(crate) fn encode(transform: &Transform, inputs: &[&[u8]], shard_len: usize) -> Vec<Vec<u8>> {
+    fresh(transform.rows, shard_len, |outputs| {
+        selected().run_encode(transform, inputs, outputs)
     })
 }
 
-/// Leopard's parity of `inputs` over `outputs`, as [`transform`].
-pub(crate) fn transform_into(inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
+/// The parity of `inputs` over `outputs`, as [`encode`].
+pub(crate) fn encode_into(transform: &Transform, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
     let mut outputs: Vec<_> = outputs.iter_mut().map(|output| as_uninit(output)).collect();
-    selected().run_fft(inputs, &mut outputs);
+    selected().run_encode(transform, inputs, &mut outputs);
+}
+
+/// The lost data shards by transforms: fresh shards, one a row of `matrix`.
+///
+/// `data` has an empty shard for each lost one. `parity` are some parity shards with their rows, as
+/// many as were lost, and `matrix` makes the lost shards of what these have beyond `data`'s parity.
+pub(crate) fn decode(
+    transform: &Transform,
+    matrix: &Matrix,
+    data: &[&[u8]],
+    parity: &[(usize, &[u8])],
+    shard_len: usize,
+) -> Vec<Vec<u8>> {
+    fresh(matrix.rows, shard_len, |outputs| {
+        selected().run_decode(transform, matrix, data, parity, outputs)
+    })
 }
 
 /// Fresh shards that `write` writes in full; they are not zeroed before.
@@ -186,19 +166,46 @@ impl Kernel {
             for (target, output) in targets.iter_mut().zip(rows.iter_mut()) {
                 *target = output[start..start + len].as_mut_ptr().cast::<u8>();
             }
-            let targets = &targets[..rows.len()];
-            let first_row = panel_index * self.rows;
             let panel = Panel {
                 matrix,
-                first_row,
+                first_row: panel_index * self.rows,
                 sources,
-                targets,
+                targets: &targets[..rows.len()],
                 len,
                 accumulate,
             };
             // SAFETY: `supported` offers only what the machine has; `stage` made `len` bytes good
             // behind each source, and the targets are `len` bytes of distinct outputs, written by
             // an earlier group where `accumulate` is set.
+            unsafe { (self.multiply)(&panel) };
+        }
+    }
+
+    /// All rows over pointers of any kind.
+    ///
+    /// # Safety
+    /// `targets` are one a row of `matrix` and distinct. They and the sources, at most `GROUP_MAX`,
+    /// have `len` bytes each, a multiple of the step; the targets have been written where
+    /// `accumulate` is set.
+    unsafe fn panels(
+        self,
+        matrix: &Matrix,
+        sources: &[Source],
+        targets: &[*mut u8],
+        len: usize,
+        accumulate: bool,
+    ) {
+        for (panel_index, targets) in targets.chunks(self.rows).enumerate() {
+            let panel = Panel {
+                matrix,
+                first_row: panel_index * self.rows,
+                sources,
+                targets,
+                len,
+                accumulate,
+            };
+            // SAFETY: `supported` offers only what the machine has; the caller vouches for the
+            // rest.
             unsafe { (self.multiply)(&panel) };
         }
     }

@@ -26,74 +26,109 @@ pub(super) struct Panel<'a> {
     pub accumulate: bool,
 }
 
-/// A register of bytes that can be multiplied by a constant of a field.
+/// A register of bytes.
 ///
 /// # Safety
 /// Every method needs the instruction set of its implementation, and `load` and `store` need
 /// `LEN` bytes behind the pointer. All must be inlined into a function with that target feature.
-pub(super) trait Vector: Copy {
+pub(super) trait Register: Copy {
     /// Bytes in the register.
     const LEN: usize;
+
+    unsafe fn zero() -> Self;
+    unsafe fn load(bytes: *const u8) -> Self;
+    unsafe fn store(self, bytes: *mut u8);
+    unsafe fn xor(self, other: Self) -> Self;
+}
+
+/// A way to multiply the bytes of a register by a constant of a field.
+///
+/// # Safety
+/// As for [`Register`].
+pub(super) trait Product {
+    type Register: Register;
     /// A constant as this instruction set multiplies by it.
     type Constant: Copy;
     /// A register made ready for products with several constants.
     type Factor: Copy;
 
     fn constant(field: &Field, constant: u8) -> Self::Constant;
-    unsafe fn zero() -> Self;
-    unsafe fn load(bytes: *const u8) -> Self;
-    unsafe fn store(self, bytes: *mut u8);
-    unsafe fn xor(self, other: Self) -> Self;
-    unsafe fn factor(self) -> Self::Factor;
-    /// `self + constant * factor`.
-    unsafe fn add_product(self, factor: Self::Factor, constant: &Self::Constant) -> Self;
+    unsafe fn factor(register: Self::Register) -> Self::Factor;
+    /// `sum + constant * factor`.
+    unsafe fn add_to(
+        sum: Self::Register,
+        factor: Self::Factor,
+        constant: &Self::Constant,
+    ) -> Self::Register;
 }
 
-/// Multiplies a panel of exactly `ROWS` targets in steps of `WIDTH` registers.
+/// Multiplies a panel in steps of `WIDTH` registers; it has at most `ROWS_MAX` targets.
 ///
 /// # Safety
-/// The machine has `V`'s instruction set, the panel's pointers are good for its `len`, and `len` is
-/// a multiple of `WIDTH * V::LEN`.
+/// The machine has `P`'s instruction set, the panel's pointers are good for its `len`, and `len` is
+/// a multiple of `WIDTH` registers.
 #[inline(always)]
-pub(super) unsafe fn multiply<V: Vector, const ROWS: usize, const WIDTH: usize>(panel: &Panel<'_>) {
+pub(super) unsafe fn multiply<P: Product, const ROWS_MAX: usize, const WIDTH: usize>(
+    panel: &Panel<'_>,
+) {
+    // SAFETY: the caller vouches for the panel and the instruction set.
+    unsafe {
+        match panel.targets.len() {
+            1 => multiply_rows::<P, 1, WIDTH>(panel),
+            2 => multiply_rows::<P, 2, WIDTH>(panel),
+            3 => multiply_rows::<P, 3, WIDTH>(panel),
+            4 => multiply_rows::<P, 4, WIDTH>(panel),
+            5 if ROWS_MAX >= 5 => multiply_rows::<P, 5, WIDTH>(panel),
+            6 if ROWS_MAX >= 6 => multiply_rows::<P, 6, WIDTH>(panel),
+            7 if ROWS_MAX >= 7 => multiply_rows::<P, 7, WIDTH>(panel),
+            8 if ROWS_MAX >= 8 => multiply_rows::<P, 8, WIDTH>(panel),
+            count => unreachable!("{count} rows in a panel of at most {ROWS_MAX}"),
+        }
+    }
+}
+
+/// [`multiply`] for exactly `ROWS` targets.
+#[inline(always)]
+unsafe fn multiply_rows<P: Product, const ROWS: usize, const WIDTH: usize>(panel: &Panel<'_>) {
     let sources = &panel.sources[..panel.sources.len().min(GROUP_MAX)];
     let field = panel.matrix.field;
-    let mut constants = [[V::constant(field, 0); ROWS]; GROUP_MAX];
+    let mut constants = [[P::constant(field, 0); ROWS]; GROUP_MAX];
     for (constants, source) in constants.iter_mut().zip(sources) {
         for (row, constant) in constants.iter_mut().enumerate() {
             let coefficient = panel
                 .matrix
                 .coefficient(panel.first_row + row, source.column);
-            *constant = V::constant(field, coefficient);
+            *constant = P::constant(field, coefficient);
         }
     }
     let targets: &[*mut u8; ROWS] = panel.targets.try_into().expect("the caller chose ROWS");
 
-    for start in (0..panel.len).step_by(WIDTH * V::LEN) {
-        // SAFETY: `start + WIDTH * V::LEN <= len`, for which the caller vouches behind each
-        // pointer; and for the instruction set.
+    for start in (0..panel.len).step_by(WIDTH * P::Register::LEN) {
+        let place = |index: usize| start + index * P::Register::LEN;
+        // SAFETY: `start + WIDTH * LEN <= len`, for which the caller vouches behind each pointer;
+        // and for the instruction set.
         unsafe {
-            let mut sums = [[V::zero(); WIDTH]; ROWS];
+            let mut sums = [[P::Register::zero(); WIDTH]; ROWS];
             if panel.accumulate {
                 for (sums, target) in sums.iter_mut().zip(targets) {
                     for (index, sum) in sums.iter_mut().enumerate() {
-                        *sum = V::load(target.add(start + index * V::LEN));
+                        *sum = P::Register::load(target.add(place(index)));
                     }
                 }
             }
             for (source, constants) in sources.iter().zip(&constants) {
-                let factors: [V::Factor; WIDTH] = std::array::from_fn(|index| {
-                    V::load(source.bytes.add(start + index * V::LEN)).factor()
+                let factors: [P::Factor; WIDTH] = std::array::from_fn(|index| {
+                    P::factor(P::Register::load(source.bytes.add(place(index))))
                 });
                 for (sums, constant) in sums.iter_mut().zip(constants) {
                     for (sum, factor) in sums.iter_mut().zip(factors) {
-                        *sum = sum.add_product(factor, constant);
+                        *sum = P::add_to(*sum, factor, constant);
                     }
                 }
             }
             for (sums, target) in sums.iter().zip(targets) {
                 for (index, sum) in sums.iter().enumerate() {
-                    sum.store(target.add(start + index * V::LEN));
+                    sum.store(target.add(place(index)));
                 }
             }
         }

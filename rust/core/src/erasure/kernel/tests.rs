@@ -5,7 +5,7 @@ use crate::erasure::ErasureCode;
 use crate::erasure::geometry::Geometry;
 
 /// Bytes without a pattern that a kernel could share.
-fn noise(len: usize, mut seed: u64) -> Vec<u8> {
+pub(super) fn noise(len: usize, mut seed: u64) -> Vec<u8> {
     (0..len)
         .map(|_| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -15,7 +15,7 @@ fn noise(len: usize, mut seed: u64) -> Vec<u8> {
 }
 
 /// The product by its definition, a byte at a time.
-fn definition(matrix: &Matrix, inputs: &[&[u8]], shard_len: usize) -> Vec<Vec<u8>> {
+pub(super) fn definition(matrix: &Matrix, inputs: &[&[u8]], shard_len: usize) -> Vec<Vec<u8>> {
     let mut outputs = vec![vec![0; shard_len]; matrix.rows];
     for (row, output) in outputs.iter_mut().enumerate() {
         for (column, input) in inputs.iter().enumerate() {
@@ -111,7 +111,7 @@ fn short_inputs_count_as_padded() {
     }
 }
 
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 #[test]
 fn nothing_outside_the_shards_is_touched() {
     use crate::guard_pages::GuardedBytes;
@@ -161,34 +161,36 @@ fn nothing_outside_the_shards_is_touched() {
     }
 }
 
+/// Small enough for an interpreter, which sees every access and every use of undefined bytes.
 #[test]
-fn the_transform_equals_the_matrix() {
-    let shards: Vec<Vec<u8>> = (0..224).map(|seed| noise(9 * 64 * 64, seed)).collect();
-    for (k, m, shard_len) in [
-        (2, 2, 64),
-        (3, 2, 9 * 64),
-        (3, 3, 64),
-        (5, 4, 4096),
-        (64, 8, 4160),
-        (20, 13, 9 * 4096),
-        (16, 16, 192),
-        (64, 32, 5 * 1024),
-        (100, 50, 64),
-        (128, 128, 2112),
-        (224, 28, 64),
-    ] {
-        let matrix = Geometry::new(ErasureCode::Leopard, k, m).encoding_matrix();
-        let inputs: Vec<&[u8]> = shards[..k]
-            .iter()
-            .enumerate()
-            .map(|(index, shard)| &shard[..shard_len - (index % 5 / 4) * (index * 31 % shard_len)])
-            .collect();
-        let expected = definition(&matrix, &inputs, shard_len);
-        for kernel in supported() {
-            let mut outputs = vec![vec![0; shard_len]; m];
-            let mut targets: Vec<_> = outputs.iter_mut().map(|out| as_uninit(out)).collect();
-            kernel.run_fft(&inputs, &mut targets);
-            assert_eq!(outputs, expected, "{:?} ({k}, {m})", kernel.set);
+fn edges_of_panels_and_steps() {
+    let shards: Vec<Vec<u8>> = (0..GROUP_MAX as u64 + 1)
+        .map(|seed| noise(200, seed))
+        .collect();
+    for m in 1..=ROWS_MAX + 1 {
+        let matrix = Geometry::new(ErasureCode::Vandermonde, shards.len(), m).encoding_matrix();
+        for len in [1, STEP_MAX - 1, STEP_MAX, STEP_MAX + 1] {
+            let inputs: Vec<&[u8]> = shards
+                .iter()
+                .enumerate()
+                .map(|(index, shard)| &shard[1..=len - len / 2 * (index % 2)])
+                .collect();
+            for kernel in supported() {
+                assert_kernel(kernel, &matrix, &inputs, len);
+            }
         }
     }
+}
+
+/// Interpreters are told that the machine has everything: then no kernel may be left out.
+#[cfg(miri)]
+#[test]
+fn edges_are_tried_on_all_kernels() {
+    use crate::cpu::InstructionSet::*;
+
+    let sets: Vec<_> = supported().iter().map(|kernel| kernel.set).collect();
+    #[cfg(target_arch = "x86_64")]
+    assert_eq!(sets, [Portable, Ssse3, Avx2, Gfni256, Gfni512]);
+    #[cfg(target_arch = "aarch64")]
+    assert_eq!(sets, [Portable, Neon]);
 }
