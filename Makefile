@@ -7,13 +7,15 @@ RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
-.PHONY: demo test sim lint format bench wheel wheel-check clean build
+.PHONY: demo test miri test-aarch64 sim lint format bench wheel wheel-check clean build
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:
 	@echo "make demo [FILE=path]  send a file through a lossy network and reconstruct it, live and on Spark"
 	@echo "make test              run every test"
+	@echo "make miri              run the kernels under Miri (needs nightly Rust)"
+	@echo "make test-aarch64      run the core's tests on aarch64 under emulation"
 	@echo "make sim [SEED=0] [COUNT=1]  run simulated networks, each from one seed"
 	@echo "make lint              formatting, types, lints and the architecture"
 	@echo "make format            rewrite the sources as lint wants them"
@@ -31,6 +33,16 @@ test: build
 	cargo test --quiet --workspace --exclude shardwire-python
 	$(BIN)/python -m pytest
 	@echo "make test: the tests of the Rust core (cargo test) and of the Python package (pytest) passed"
+
+# Not part of `make test`: Miri takes minutes and needs nightly Rust.
+miri:
+	scripts/miri.sh
+
+# Needs Rust's aarch64-unknown-linux-gnu target, a cross linker and QEMU (Debian: gcc-aarch64-linux-gnu, qemu-user-static).
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER ?= aarch64-linux-gnu-gcc
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER ?= qemu-aarch64-static -L /usr/aarch64-linux-gnu
+test-aarch64:
+	cargo $(AARCH64_TOOLCHAIN) test --quiet --package shardwire-core --target aarch64-unknown-linux-gnu -- keccak erasure vandermonde leopard
 
 sim: build
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),0) --count $(or $(COUNT),1)

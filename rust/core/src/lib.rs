@@ -7,7 +7,7 @@ pub mod bloom;
 pub mod cpu;
 pub mod crc32;
 pub mod erasure;
-#[cfg(all(test, unix))]
+#[cfg(all(test, unix, not(miri)))]
 mod guard_pages;
 pub mod keccak;
 pub mod reassemble;

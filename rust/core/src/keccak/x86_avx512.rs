@@ -8,6 +8,8 @@ use super::RATE;
 use super::many::Lanes;
 use super::permutation::{self, Lane};
 
+// Logic on bits is the same for elements of any width; of VPTERNLOGD and VPTERNLOGQ, Miri knows the first.
+
 /// VPTERNLOG's truth table of `a ^ b ^ c`.
 const XOR3: i32 = 0x96;
 /// VPTERNLOG's truth table of `a ^ (!b & c)`.
@@ -29,13 +31,13 @@ impl Lane for __m128i {
     #[inline(always)]
     unsafe fn xor3(self, second: Self, third: Self) -> Self {
         // SAFETY: the caller vouches for AVX-512VL.
-        unsafe { _mm_ternarylogic_epi64::<XOR3>(self, second, third) }
+        unsafe { _mm_ternarylogic_epi32::<XOR3>(self, second, third) }
     }
 
     #[inline(always)]
     unsafe fn chi(self, second: Self, third: Self) -> Self {
         // SAFETY: the caller vouches for AVX-512VL.
-        unsafe { _mm_ternarylogic_epi64::<CHI>(self, second, third) }
+        unsafe { _mm_ternarylogic_epi32::<CHI>(self, second, third) }
     }
 
     #[inline(always)]
@@ -61,13 +63,13 @@ impl Lane for __m512i {
     #[inline(always)]
     unsafe fn xor3(self, second: Self, third: Self) -> Self {
         // SAFETY: the caller vouches for AVX-512F.
-        unsafe { _mm512_ternarylogic_epi64::<XOR3>(self, second, third) }
+        unsafe { _mm512_ternarylogic_epi32::<XOR3>(self, second, third) }
     }
 
     #[inline(always)]
     unsafe fn chi(self, second: Self, third: Self) -> Self {
         // SAFETY: the caller vouches for AVX-512F.
-        unsafe { _mm512_ternarylogic_epi64::<CHI>(self, second, third) }
+        unsafe { _mm512_ternarylogic_epi32::<CHI>(self, second, third) }
     }
 
     #[inline(always)]
