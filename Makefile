@@ -64,9 +64,19 @@ format: .venv/requirements.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+BENCH_OUT := target/benches
+BENCH_RUST := cargo run --quiet --release --manifest-path benches/rust/Cargo.toml
 bench: build
-	cargo run --quiet --release --manifest-path benches/rust/Cargo.toml
-	$(BIN)/python -m pytest benches/bench_*.py --benchmark-only
+	@mkdir -p $(BENCH_OUT)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benches/python/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -r benches/python/requirements-optional.txt || \
+		echo "make bench: no wheel of pyeclib here: this peer is left out"
+	$(BENCH_RUST) -- "" $(BENCH_OUT)/core-baseline.json
+	RUSTFLAGS=-Ctarget-cpu=native $(BENCH_RUST) --target-dir benches/rust/target/native -- keccak $(BENCH_OUT)/core-native.json
+	PYTHONPATH=.:python $(BIN)/python -m benches.python.peers $(BENCH_OUT)/python.json
+	$(BIN)/python benches/report.py $(BENCH_OUT)/*.json
+	$(BIN)/python -m pytest benches/bench_*.py benches/python/bench_*.py --benchmark-only
+	@echo "make bench: results, tables and plots are in $(BENCH_OUT)"
 
 wheel: .venv/requirements.stamp
 	rm -rf $(WHEELS)

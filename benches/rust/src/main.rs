@@ -3,9 +3,10 @@
 //! FILTER keeps the cases whose name contains it. The ratio is the first candidate to each other.
 
 use std::error::Error;
+use std::process::Command;
 use std::{env, fs};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use shardwire_benches::{erasure, keccak, measure, reassemble};
 
 /// An odd number, so that the median is one of the rounds.
@@ -36,7 +37,59 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     if let Some(path) = results_path {
-        fs::write(path, serde_json::to_string_pretty(&results)?)?;
+        let run = json!({"context": context(&filter), "results": results});
+        fs::write(path, serde_json::to_string_pretty(&run)? + "\n")?;
     }
     Ok(())
+}
+
+/// What a figure depends on beside the code.
+fn context(filter: &str) -> Value {
+    // A baseline build for x86-64 has no AVX2; one for the native processor has all that it has.
+    let native = cfg!(target_feature = "avx2");
+    let flags = if native {
+        "RUSTFLAGS=-Ctarget-cpu=native "
+    } else {
+        ""
+    };
+    json!({
+        "machine": processor(),
+        "commit": commit(),
+        "command": format!("{flags}cargo run --release --manifest-path benches/rust/Cargo.toml -- '{filter}'"),
+        "build": if native { "native" } else { "baseline" },
+        "rounds": ROUNDS,
+        "clock": "thread CPU time",
+        "load_1m": load(),
+        "erasure_kernel": shardwire_core::erasure::instruction_set().as_str(),
+        "keccak_kernel": shardwire_core::keccak::instruction_set().as_str(),
+    })
+}
+
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let value_of = |key: &str| {
+        let line = text.lines().find(|line| line.starts_with(key))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let name = value_of("model name").unwrap_or_else(|| env::consts::ARCH.to_owned());
+    let flags = value_of("flags").unwrap_or_default();
+    let has = |flag: &&str| flags.split(' ').any(|listed| listed == *flag);
+    let (with, without): (Vec<&str>, Vec<&str>) =
+        ["avx2", "avx512f", "gfni"].into_iter().partition(has);
+    let (with, without) = (with.join(" "), without.join(" "));
+    let family = value_of("cpu family").unwrap_or_default();
+    format!("{name}, family {family}; with: {with}; without: {without}")
+}
+
+fn commit() -> Option<String> {
+    let output = Command::new("git")
+        .args(["describe", "--always", "--dirty"])
+        .output()
+        .ok()?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
+
+fn load() -> Option<f64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split(' ').next()?.parse().ok()
 }
