@@ -168,8 +168,14 @@ fn edges_of_panels_and_steps() {
         .map(|seed| noise(200, seed))
         .collect();
     for m in 1..=ROWS_MAX + 1 {
-        let matrix = Geometry::new(ErasureCode::Vandermonde, shards.len(), m).encoding_matrix();
-        for len in [1, STEP_MAX - 1, STEP_MAX, STEP_MAX + 1] {
+        let k = if m == 1 || m > ROWS_MAX {
+            shards.len()
+        } else {
+            2
+        };
+        let shards = &shards[..k];
+        let matrix = Geometry::new(ErasureCode::Vandermonde, k, m).encoding_matrix();
+        for len in [1, STEP_MAX + 1] {
             let inputs: Vec<&[u8]> = shards
                 .iter()
                 .enumerate()

@@ -146,12 +146,12 @@ fn edges_of_units_and_steps() {
     for (code, k, m, shard_len) in [
         (Leopard, 3, 2, 64),
         (Leopard, 9, 3, 192),
-        (Leopard, 9, 8, 128),
+        (Leopard, 9, 8, 64),
         (Leopard, 17, 9, 64),
-        (Vandermonde, 8, 8, 127),
+        (Vandermonde, 8, 8, 63),
         (Vandermonde, 9, 2, 129),
         (Vandermonde, 9, 3, 1),
-        (Vandermonde, 17, 15, 128),
+        (Vandermonde, 17, 15, 65),
     ] {
         if Transform::new(code, k, m).is_none() {
             continue;
