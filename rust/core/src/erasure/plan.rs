@@ -1,4 +1,4 @@
-//! Which way to code is fastest: one table, from measurement.
+//! Which way to code is fastest: counted products, weighed by one table.
 
 use super::ErasureCode;
 use super::transform::Transform;
