@@ -14,31 +14,51 @@ pub(super) struct Choices<'a> {
     candidates: &'a [Candidate],
     data_count: usize,
     newest: usize,
+    /// Choices without the newest may be new: it is the first rival of another, or there was no
+    /// attempt before it.
+    all_new: bool,
 }
 
 impl<'a> Choices<'a> {
     pub fn new(attempt: &Attempt<'a>) -> Self {
+        let candidates = attempt.set.candidates();
+        let newest = attempt.newest;
         Choices {
             selections: Vec::new(),
-            candidates: attempt.set.candidates(),
+            candidates,
             data_count: attempt.data_count,
-            newest: attempt.newest,
+            newest,
+            all_new: attempt.set.work == 0 || attempt.set.range(candidates[newest].slot).len() == 2,
         }
     }
 
     fn add(&mut self, selection: Selection) {
         let held = selection.iter().flatten().count();
-        // With no segment to spare, what lacks the newest was tried when that came.
-        let tried = held == self.data_count && !selection.contains(&Some(self.newest));
+        // With no segment to spare, what lacks the newest was tried before that came.
+        let lacks_newest = !selection.contains(&Some(self.newest));
+        let tried = held == self.data_count && lacks_newest && !self.all_new;
         if held >= self.data_count && !tried && !self.selections.contains(&selection) {
             self.selections.push(selection);
         }
     }
 
-    /// Slots without rivals; the others count as lost.
+    /// Slots without rivals; the others count as lost. Rivals are those of a shard's length, then
+    /// those of any.
     pub fn add_clean(&mut self, slots: &[Vec<usize>]) {
         let single = |rivals: &Vec<usize>| (rivals.len() == 1).then(|| rivals[0]);
-        self.add(slots.iter().map(single).collect());
+        let clean: Selection = slots.iter().map(single).collect();
+        let candidates = self.candidates;
+        let is_alone = |place: &usize| {
+            let slot = candidates[*place].slot;
+            let neighbours = [place.checked_sub(1), place.checked_add(1)];
+            let others = neighbours.into_iter().flatten();
+            others
+                .filter_map(|other| candidates.get(other))
+                .all(|other| other.slot != slot)
+        };
+        let alone = clean.iter().map(|place| place.filter(is_alone)).collect();
+        self.add(clean);
+        self.add(alone);
     }
 
     /// One sender's segments together, then all but one sender's.

@@ -19,7 +19,7 @@ struct Account {
     identity: Identity,
     bytes: u64,
     sets: u64,
-    /// Segments and sets that refer to the account.
+    /// Segments and sets that refer to the account, and receipts under way.
     references: u64,
 }
 
@@ -34,8 +34,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// The sender's account, opened where there is none. One that is not charged afterwards must
-    /// be given back with [`Ledger::close_if_unused`].
+    /// The sender's account, opened where there is none. It stays until it is given back with
+    /// [`Ledger::release`], though all that the sender holds be evicted meanwhile.
     pub fn open(&mut self, name: Option<&str>, authenticated: bool) -> SenderId {
         // A name that is absent proves nothing.
         let authenticated = authenticated && name.is_some();
@@ -44,13 +44,14 @@ impl Ledger {
             name: name.map(Arc::from),
         };
         if let Some(id) = self.index.get(&identity) {
+            self.accounts[id.0 as usize].references += 1;
             return *id;
         }
         let account = Account {
             identity: identity.clone(),
             bytes: 0,
             sets: 0,
-            references: 0,
+            references: 1,
         };
         let id = match self.free.pop() {
             Some(place) => {
@@ -66,8 +67,14 @@ impl Ledger {
         id
     }
 
+    /// Gives back what [`Ledger::open`] gave. The account is closed where nothing was charged to it.
+    pub fn release(&mut self, id: SenderId) {
+        self.accounts[id.0 as usize].references -= 1;
+        self.close_if_unused(id);
+    }
+
     /// Removes an account that nothing refers to.
-    pub fn close_if_unused(&mut self, id: SenderId) {
+    fn close_if_unused(&mut self, id: SenderId) {
         let account = &self.accounts[id.0 as usize];
         if account.references == 0 && self.index.remove(&account.identity).is_some() {
             self.accounts[id.0 as usize].identity.name = None;

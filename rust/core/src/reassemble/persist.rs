@@ -19,6 +19,8 @@ const HAS_MESSAGE_KEY: u8 = 4;
 const HAS_DATA_COUNT: u8 = 8;
 const HAS_PARITY_COUNT: u8 = 16;
 const HAS_PAYLOAD_LENGTH: u8 = 32;
+/// The set is charged to the sender of this segment.
+const OWNS_SET: u8 = 64;
 
 /// What a record does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -125,8 +127,9 @@ impl Reassembler {
         for (number, key) in completed {
             self.completed.restore(key, number);
         }
-        // Sets return in the order of their updates, so that eviction and expiry go on as before.
-        segments.sort_by_key(|stored| stored.receipt.now_ms);
+        // Sets return in the order of their updates, so that eviction and expiry go on as before,
+        // and to those who began them, or a restart would charge others and evict theirs.
+        segments.sort_by_key(|stored| (stored.receipt.now_ms, !stored.owns_set));
         for stored in segments {
             let arrival = Arrival {
                 header: stored.header,
@@ -151,7 +154,6 @@ impl Reassembler {
         if key_of(receipt.message_key, &hash) != id.key
             || !agrees
             || rivals >= self.limits.candidates_per_slot_max
-            || self.refuse_oversized(&arrival).is_err()
         {
             return false;
         }
@@ -159,17 +161,17 @@ impl Reassembler {
         let sender = self.ledger.open(receipt.sender, receipt.authenticated);
         let frame_bytes = u32::try_from(arrival.frame_bytes).unwrap_or(u32::MAX);
         let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
-        if self.make_room(sender, charge, place).is_err() {
-            self.ledger.close_if_unused(sender);
-            return false;
+        let fits = self.make_room(sender, charge, place).is_ok();
+        if fits {
+            if place.is_none() {
+                let set = Set::new(hash, receipt.message_key, sender, geometry);
+                self.sets.insert(id, Box::new(set));
+                self.ledger.open_set(sender);
+            }
+            self.insert(id, &arrival, frame_bytes, sender, receipt.now_ms);
         }
-        if place.is_none() {
-            let set = Set::new(hash, receipt.message_key, sender, geometry);
-            self.sets.insert(id, Box::new(set));
-            self.ledger.open_set(sender);
-        }
-        self.insert(id, &arrival, frame_bytes, sender, receipt.now_ms);
-        true
+        self.ledger.release(sender);
+        fits
     }
 }
 
@@ -195,7 +197,8 @@ fn encode(set: &Set, candidate: &Candidate, sender: Option<&str>, proven: bool) 
         | flag(set.message_key.is_some(), HAS_MESSAGE_KEY)
         | flag(geometry.data.is_some(), HAS_DATA_COUNT)
         | flag(geometry.parity.is_some(), HAS_PARITY_COUNT)
-        | flag(geometry.payload_length.is_some(), HAS_PAYLOAD_LENGTH);
+        | flag(geometry.payload_length.is_some(), HAS_PAYLOAD_LENGTH)
+        | flag(candidate.sender == set.owner, OWNS_SET);
     let sender = sender.unwrap_or_default().as_bytes();
     let message_key = set.message_key.as_deref().unwrap_or_default();
     let mut out =
@@ -222,6 +225,7 @@ struct Stored<'a> {
     frame_bytes: usize,
     payload: &'a [u8],
     receipt: Receipt<'a>,
+    owns_set: bool,
 }
 
 /// Takes fields off the front of a value.
@@ -296,5 +300,6 @@ fn decode<'a>(key: &[u8], value: &'a [u8]) -> Option<Stored<'a>> {
             authenticated: has(AUTHENTICATED),
             message_key: has(HAS_MESSAGE_KEY).then_some(message_key),
         },
+        owns_set: has(OWNS_SET),
     })
 }

@@ -150,9 +150,7 @@ impl Reassembler {
         self.refuse_oversized(&arrival)?;
         let sender = self.ledger.open(receipt.sender, receipt.authenticated);
         let stored = self.store_from(key, arrival, receipt, sender);
-        if stored.is_err() {
-            self.ledger.close_if_unused(sender);
-        }
+        self.ledger.release(sender);
         stored
     }
 
