@@ -7,7 +7,7 @@ RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
-.PHONY: demo test miri test-aarch64 sim lint format bench wheel wheel-check clean build
+.PHONY: demo test miri test-aarch64 sim fuzz lint format bench wheel wheel-check clean build
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -17,6 +17,7 @@ help:
 	@echo "make miri              run the kernels under Miri (needs nightly Rust)"
 	@echo "make test-aarch64      run the core's tests on aarch64 under emulation"
 	@echo "make sim [SEED=0] [COUNT=1]  run simulated networks, each from one seed"
+	@echo "make fuzz [SECONDS=60] [TARGET=name]  look for inputs that break a decoder or the reassembler"
 	@echo "make lint              formatting, types, lints and the architecture"
 	@echo "make format            rewrite the sources as lint wants them"
 	@echo "make bench             run the benchmarks"
@@ -46,6 +47,10 @@ test-aarch64:
 
 sim: build
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),0) --count $(or $(COUNT),1)
+
+fuzz:
+	@scripts/setup.sh toolchain
+	@scripts/fuzz.sh "$(or $(SECONDS),60)" "$(TARGET)"
 
 lint: build
 	cargo fmt --all --check

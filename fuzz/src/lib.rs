@@ -1,0 +1,40 @@
+//! What must hold whatever peers send, as functions of any bytes.
+//!
+//! Each target reads its input as what a peer may send, or as a plan to make it from, and panics
+//! where a promise is broken. `make fuzz` searches for such inputs under the guidance of coverage;
+//! the tests replay those kept in `tests/corpus/` and draw others at random.
+
+pub mod memory;
+mod message;
+mod model;
+mod mutation;
+mod play;
+mod random;
+mod scenario;
+mod wires;
+
+pub use message::Message;
+pub use play::{Counts, play};
+pub use random::Random;
+pub use scenario::{Arrival, Forgery, Scenario, Step};
+
+/// A target: its name, which is that of its directory in `tests/corpus/`, and what it runs.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const TARGETS: [Target; 6] = [
+    ("segment", wires::segment),
+    ("sds", wires::sds),
+    ("waku", wires::waku),
+    ("bloom", wires::bloom),
+    ("restore", wires::restore),
+    ("reassembler", reassembler),
+];
+
+/// Plays the scenario that the bytes describe.
+fn reassembler(bytes: &[u8]) {
+    let mut source = arbitrary::Unstructured::new(bytes);
+    if let Ok(scenario) = Scenario::new(&mut source) {
+        play(&scenario);
+    }
+}
