@@ -1,74 +1,45 @@
-"""The Spark pipeline beside Spark's own plans over the same files, interleaved; prints medians and ratios.
+"""The Spark pipeline beside Spark's own plans over the same files: medians of rounds in turn, ratios within a round.
 
-    .venv/bin/python benches/spark/bench_pipeline.py [--scale 0.1] [--rounds 5] [--cores 2]
+    python benches/spark/bench_pipeline.py --data /var/tmp/traffic --prepare
+    python benches/spark/bench_pipeline.py --data /var/tmp/traffic --only big --save benches/results/pipeline
 
-big: 10,240 segments of 100 KB in 1,024 messages (1 GB). small: 300,000 segments of 1 KB in 30,000 messages. `i2` is the
-floor: a shuffle by hash and one way into Python, where nothing is done.
+Sections: big (1 GB, 10,240 segments of 100 KB in 1,024 messages), small (300,000 segments of 1 KB in 30,000 messages),
+hash, archive, memory (ten times *small*, and a key of 2 GB). `i2` is the floor: a shuffle by hash and one way into
+Python, where nothing is done.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import platform
-import random
-import resource
+import shutil
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import traffic
+from measure import WorkerMemory, drained, interleaved, ratio
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from shardwire import SegmentationConfig, keccak256
-from shardwire.segmentation import segment
 from shardwire.spark import functions as sw
-from shardwire.spark import reconstruct, with_keccak256
+from shardwire.spark import reconstruct, reconstruct_archive, with_keccak256
 from shardwire.spark.java import ensure_java
-from shardwire.spark.reconstruct import HASH, PAYLOAD, SEND_ID, keyed_segments, unwrapped_segments
-from shardwire.spark.session import ARROW_BATCH_BYTES
+from shardwire.spark.reconstruct import unwrapped_segments
+from shardwire.spark.session import configure
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    pass
 
-ROWS_PER_MESSAGE = 10
-SHAPES = {"big": (102_400, 1_024), "small": (1_024, 30_000)}
-
-
-def write_segments(path: Path, segment_size_bytes: int, messages: int) -> SegmentationConfig:
-    """Parquet files of shuffled segments with their hash."""
-    config = SegmentationConfig(segment_size_bytes=segment_size_bytes)
-    chance = random.Random(1)
-    schema = pa.schema({"digest": pa.binary(), "payload": pa.binary()})
-    path.mkdir(parents=True)
-    files = 8
-    writers = [pq.ParquetWriter(path / f"{n}.parquet", schema, compression="none") for n in range(files)]
-    pending: list[list[dict[str, bytes]]] = [[] for _ in range(files)]
-    for _ in range(messages):
-        payload = chance.randbytes(segment_size_bytes * ROWS_PER_MESSAGE)
-        digest = keccak256(payload)
-        for part in segment(payload, config):
-            file = chance.randrange(files)
-            pending[file].append({"digest": digest, "payload": part})
-            if len(pending[file]) * segment_size_bytes >= 8 << 20:
-                writers[file].write_table(pa.Table.from_pylist(pending[file], schema))
-                pending[file] = []
-    for rows, writer in zip(pending, writers, strict=True):
-        writer.write_table(pa.Table.from_pylist(rows, schema))
-        writer.close()
-    return config
-
-
-def seconds(run: Callable[[], DataFrame]) -> float:
-    """How long a plan takes from end to end; its rows go nowhere."""
-    started = time.perf_counter()
-    run().write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - started
+Row = dict[str, Any]
 
 
 def consume(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,79 +48,229 @@ def consume(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"rows": pa.array([rows])})
 
 
-def plans(df: DataFrame, config: SegmentationConfig) -> dict[str, Callable[[], DataFrame]]:
-    """What is compared, by name; the first of each group is what the others are divided by."""
+class Bench:
+    """One session, one data directory, and the rows of the table."""
 
-    def keyed() -> DataFrame:
-        return keyed_segments(df, "digest", "payload", [], None, None)
+    def __init__(self, options: argparse.Namespace, directory: Path) -> None:
+        self.rounds: int = options.rounds
+        self.cores: int = options.cores
+        self.shapes = traffic.shapes(options.scale)
+        self.directory = directory
+        self.rows: list[Row] = []
 
-    def sorted_together() -> DataFrame:
-        return keyed().repartition(HASH, SEND_ID).sortWithinPartitions(HASH, SEND_ID)
+    def prepare(self, sections: list[str]) -> None:
+        """Makes the files that the sections read."""
+        for section, name in (("big", "big"), ("hash", "big"), ("small", "small"), ("memory", "small")):
+            if section in sections:
+                traffic.shuffled(self.directory, self.shapes[name])
+        if "memory" in sections:
+            traffic.shuffled(self.directory, self.shapes["small10"])
+            traffic.hot(self.directory, 2 * self.shapes["big"].total_bytes)
+        if "archive" in sections:
+            for in_flight in (2, 10):
+                traffic.archive(self.directory, self.shapes["big"], in_flight)
 
-    return {
-        "i2": lambda: df.repartition("digest").mapInArrow(consume, "rows bigint"),
-        "no-op plan": lambda: sorted_together().mapInArrow(consume, "rows bigint"),
-        "reconstruct(key=)": lambda: reconstruct(df, config, key="digest", include_payload=False),
-        "reconstruct(key=), payloads": lambda: reconstruct(df, config, key="digest"),
-        "reconstruct, bare": lambda: reconstruct(df, config, include_payload=False),
-        "decode pass alone": lambda: unwrapped_segments(df, config, "payload", [], (), None, None).drop(PAYLOAD),
-        "sha2": lambda: df.select(F.sha2("payload", 256)),
-        "with_keccak256": lambda: with_keccak256(df.select("payload"), keep_column=False),
-        "sw.keccak256": lambda: df.select(sw.keccak256("payload")),
-    }
+    @contextlib.contextmanager
+    def session(self, partitions: int = 4) -> Iterator[SparkSession]:
+        """A session with as many partitions after a shuffle, and the settings that the guide recommends."""
+        spark = configure(
+            SparkSession.builder.master(f"local[{self.cores}]")
+            .config("spark.driver.memory", "4g")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.log.level", "ERROR")
+            .config("spark.sql.shuffle.partitions", partitions)
+            .getOrCreate()
+        )
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+    def compare(
+        self, section: str, base: str, runs: dict[str, Callable[[], object]], targets: dict[str, float]
+    ) -> None:
+        """Runs in turn; a row each, as a multiple of `base`."""
+        taken = interleaved(runs, self.rounds)
+        for name, seconds in taken.items():
+            self.add(
+                section,
+                name,
+                seconds=round(statistics.median(seconds), 2),
+                spread=[round(min(seconds), 2), round(max(seconds), 2)],
+                ratio=round(ratio(seconds, taken[base]), 2),
+                of=base,
+                target=targets.get(name),
+            )
+
+    def add(self, section: str, name: str, **values: Any) -> None:
+        """A row of the table, printed at once."""
+        row = {"section": section, "case": name, **{key: value for key, value in values.items() if value is not None}}
+        self.rows.append(row)
+        print(line_of(row), flush=True)
+
+    def run_big(self) -> None:
+        self._reconstruct("big", 1.30)
+
+    def run_small(self) -> None:
+        self._reconstruct("small", 1.65)
+
+    def _reconstruct(self, name: str, target: float) -> None:
+        shape = self.shapes[name]
+        with self.session() as spark:
+            df = spark.read.parquet(traffic.shuffled(self.directory, shape))
+            runs = {
+                "i2": lambda: drained(df.repartition("digest").mapInArrow(consume, "rows bigint")),
+                "no-op plan": lambda: drained(
+                    df.repartition("digest").sortWithinPartitions("digest").mapInArrow(consume, "rows bigint")
+                ),
+                "reconstruct(key=)": lambda: drained(
+                    reconstruct(df, shape.config, key="digest", include_payload=False)
+                ),
+                "reconstruct from bare payloads": lambda: drained(
+                    reconstruct(df.select("payload"), shape.config, include_payload=False)
+                ),
+                "of that the decode pass": lambda: drained(
+                    unwrapped_segments(df.select("payload"), shape.config, "payload", [], (), None, None)
+                ),
+            }
+            self.compare(name, "i2", runs, {"reconstruct(key=)": target})
+
+    def run_hash(self) -> None:
+        """1 GB of payloads: the digests alone, and the rows with their digest."""
+        with self.session() as spark:
+            payloads = spark.read.parquet(traffic.shuffled(self.directory, self.shapes["big"])).select("payload")
+            runs = {
+                "sha2(payload, 256)": lambda: drained(payloads.select(F.sha2("payload", 256))),
+                "with_keccak256, digests alone": lambda: drained(with_keccak256(payloads, keep_column=False)),
+                "with_keccak256, whole rows": lambda: drained(with_keccak256(payloads)),
+                "sw.keccak256, digests alone": lambda: drained(payloads.select(sw.keccak256("payload"))),
+                "sw.keccak256, whole rows": lambda: drained(payloads.withColumn("digest", sw.keccak256("payload"))),
+            }
+            self.compare("hash", "sha2(payload, 256)", runs, {"with_keccak256, digests alone": 1.5})
+
+    def run_archive(self) -> None:
+        """Both write Parquet files; `reconstruct` shuffles every segment, an archive only what is not whole locally."""
+        for in_flight, target in ((2, 0.02), (10, 0.10)):
+            with self.session() as spark:
+                shuffled = [self._archive(spark, in_flight, include_payload) for include_payload in (False, True)]
+            share = max(shuffled) / self.shapes["big"].total_bytes
+            self.add(f"archive c={in_flight}", "bytes shuffled", share=round(share, 4), target=target)
+
+    def _archive(self, spark: SparkSession, in_flight: int, include_payload: bool) -> int:
+        """Compares the two on one archive; returns the bytes shuffled."""
+        shape = self.shapes["big"]
+        source = traffic.archive(self.directory, shape, in_flight)
+        shuffled = 0
+
+        def across() -> None:
+            with self._sink() as sink:
+                found = reconstruct(spark.read.parquet(source), shape.config, include_payload=include_payload)
+                found.write.parquet(sink)
+
+        def local() -> None:
+            nonlocal shuffled
+            with self._sink() as sink:
+                report = reconstruct_archive(spark, source, sink, shape.config, include_payload=include_payload)
+            if report.messages != {"complete": shape.messages}:
+                raise SystemExit(f"the archive gave {report.messages}")
+            shuffled = report.bytes_shuffled
+
+        kind = "payloads" if include_payload else "no payloads"
+        base, name = f"reconstruct, {kind}", f"reconstruct_archive, {kind}"
+        self.compare(f"archive c={in_flight}", base, {base: across, name: local}, {name: 0.65})
+        return shuffled
+
+    @contextlib.contextmanager
+    def _sink(self) -> Iterator[str]:
+        with tempfile.TemporaryDirectory(prefix="sink-", dir=self.directory) as parent:
+            yield f"{parent}/out"
+
+    def run_memory(self) -> None:
+        """Time and the peak of a Python worker at ten times the rows, and where one key has 2 GB."""
+        medians = {}
+        for name, partitions in (("small", 4), ("small10", 40)):
+            shape = self.shapes[name]
+            with self.session(partitions) as spark, WorkerMemory() as memory:
+                df = spark.read.parquet(traffic.shuffled(self.directory, shape))
+                run = partial(drained, reconstruct(df, shape.config, key="digest", include_payload=False))
+                medians[name] = statistics.median(interleaved({name: run}, 3)[name])
+            self.add("memory", name, seconds=round(medians[name], 2), peak_mib=memory.peak >> 20)
+        self.add("memory", "small10 to small", ratio=round(medians["small10"] / medians["small"], 2), target=11)
+        with self.session() as spark, WorkerMemory() as memory:
+            df = spark.read.parquet(traffic.hot(self.directory, 2 * self.shapes["big"].total_bytes))
+            run = partial(drained, reconstruct(df, self.shapes["big"].config, key="digest"))
+            seconds = interleaved({"hot": run}, 1)["hot"][0]
+        self.add("memory", "a key of 2 GB", seconds=round(seconds, 2), peak_mib=memory.peak >> 20)
 
 
-def compare(spark: SparkSession, shape: str, directory: Path, scale: float, rounds: int) -> None:
-    """Runs every plan once a round, in turn, and prints medians."""
-    segment_size_bytes, messages = SHAPES[shape]
-    path = directory / shape
-    config = write_segments(path, segment_size_bytes, max(8, int(messages * scale)))
-    df = spark.read.parquet(str(path))
-    todo = plans(df, config)
-    taken: dict[str, list[float]] = {name: [] for name in todo}
-    for plan in todo.values():
-        seconds(plan)
-    for _ in range(rounds):
-        for name, plan in todo.items():
-            taken[name].append(seconds(plan))
-    medians = {name: statistics.median(times) for name, times in taken.items()}
-    size = max(8, int(messages * scale)) * ROWS_PER_MESSAGE * segment_size_bytes
-    print(f"\n{shape}: {size / 1e6:,.0f} MB, medians of {rounds}")
-    for name, median in medians.items():
-        base = "sha2" if "sha2" in name or "keccak" in name else "i2"
-        ratio = statistics.median(own / other for own, other in zip(taken[name], taken[base], strict=True))
-        print(f"  {name:<28} {median:7.2f} s   {ratio:5.2f} x {base}")
+def line_of(row: Row) -> str:
+    """A row as text."""
+    values = [f"{row['section']:<13} {row['case']:<34}"]
+    for name, form in (
+        ("seconds", "{:7.2f} s"),
+        ("ratio", "{:5.2f} x"),
+        ("share", "{:6.2%}"),
+        ("peak_mib", "{:,} MiB"),
+    ):
+        if name in row:
+            values.append(form.format(row[name]))
+    if "of" in row:
+        values.append(row["of"])
+    if "target" in row:
+        values.append(f"(at most {row['target']})")
+    return " ".join(values)
+
+
+def save(path: Path, rows: list[Row], context: Row) -> None:
+    """Writes `path`.json and `path`.md; sections that were measured before and not now stay."""
+    stored = path.with_suffix(".json")
+    before = json.loads(stored.read_text())["rows"] if stored.exists() else []
+    measured = {row["section"] for row in rows}
+    rows = sorted([row for row in before if row["section"] not in measured] + rows, key=lambda row: row["section"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stored.write_text(json.dumps({**context, "rows": rows}, indent=1) + "\n")
+    title = "# The Spark pipeline beside Spark's own plans\n"
+    lines = [title, ", ".join(f"{name}: {value}" for name, value in context.items()) + ".\n"]
+    lines += ["| section | case | seconds | ratio | target |", "|---|---|---|---|---|"]
+    for row in rows:
+        share = f"{row['share']:.2%}" if "share" in row else ""
+        peak = f", {row['peak_mib']:,} MiB" if "peak_mib" in row else ""
+        ratio_of = f"{row['ratio']:.2f} x {row.get('of', '')}".strip() if "ratio" in row else share
+        seconds = f"{row['seconds']:.2f}{peak}" if "seconds" in row else ""
+        lines.append(f"| {row['section']} | {row['case']} | {seconds} | {ratio_of} | {row.get('target', '')} |")
+    path.with_suffix(".md").write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
+    sections = ["big", "small", "hash", "archive", "memory"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", choices=sections, default=sections, help="sections (default: all)")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the messages (default: all)")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="after one that warms up")
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--shapes", nargs="*", choices=list(SHAPES), default=list(SHAPES))
+    parser.add_argument("--data", type=Path, help="where the files are kept (default: a temporary directory)")
+    parser.add_argument("--prepare", action="store_true", help="make the files and end")
+    parser.add_argument("--save", type=Path, help="write the results to this path with .json and .md")
     options = parser.parse_args()
-    from pyspark.sql import SparkSession
-
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    spark = (
-        SparkSession.builder.master(f"local[{options.cores}]")
-        .config("spark.driver.memory", "4g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.execution.arrow.maxBytesPerBatch", str(ARROW_BATCH_BYTES))
-        .getOrCreate()
-    )
-    print(f"{platform.machine()}, {options.cores} cores, Spark {spark.version}")
-    with tempfile.TemporaryDirectory(prefix="shardwire-bench-") as directory:
-        for shape in options.shapes:
-            compare(spark, shape, Path(directory), options.scale, options.rounds)
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    spark.stop()
-    print(f"\nlargest child process: {peak / 1024:,.0f} MiB")
+    directory = options.data or Path(tempfile.mkdtemp(prefix="shardwire-bench-"))
+    bench = Bench(options, directory)
+    try:
+        bench.prepare(options.only)
+        if not options.prepare:
+            for section in options.only:
+                getattr(bench, f"run_{section}")()
+    finally:
+        if options.data is None:
+            shutil.rmtree(directory)
+    if options.save:
+        import pyspark
+
+        context = {"machine": platform.machine(), "cores": options.cores, "spark": pyspark.__version__}
+        save(options.save, bench.rows, {**context, "rounds": options.rounds})
 
 
 if __name__ == "__main__":

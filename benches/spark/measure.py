@@ -1,0 +1,90 @@
+"""Time and memory of Spark plans: rounds in turn, medians, ratios within a round, peaks of the Python workers."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SAMPLE_INTERVAL_S = 0.05
+
+
+def drained(plan: DataFrame) -> None:
+    """Runs a plan from end to end; its rows go nowhere."""
+    plan.write.format("noop").mode("overwrite").save()
+
+
+def interleaved(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of every run, once a round, in turn; a first round warms up and does not count."""
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(rounds + 1):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run()
+            if number > 0:
+                taken[name].append(time.perf_counter() - started)
+    return taken
+
+
+def ratio(own: list[float], base: list[float]) -> float:
+    """The median over the rounds of one run to another."""
+    return statistics.median(a / b for a, b in zip(own, base, strict=True))
+
+
+class WorkerMemory:
+    """The most that any Python worker below this process held at once, in bytes, sampled from /proc."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> WorkerMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_SAMPLE_INTERVAL_S):
+            for process in _descendants(os.getpid()):
+                self.peak = max(self.peak, _worker_peak(process))
+
+
+def _descendants(root: int) -> set[int]:
+    parents: dict[int, int] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name in parentheses may hold spaces.
+            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+    found = {root}
+    grown = True
+    while grown:
+        below = {process for process, parent in parents.items() if parent in found} - found
+        found |= below
+        grown = bool(below)
+    return found
+
+
+def _worker_peak(process: int) -> int:
+    """Peak resident bytes of a Python worker; 0 for what is none."""
+    try:
+        if b"pyspark.daemon" not in Path(f"/proc/{process}/cmdline").read_bytes():
+            return 0
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
