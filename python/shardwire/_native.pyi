@@ -472,11 +472,28 @@ class ArrowReconstructor:
         candidates_per_slot_max: int,
         held_bytes_max: int,
         work_budget: int,
-        keep_leftovers: bool = False,
     ) -> Self: ...
     def push(self, batch: Any) -> list[Any]:
         """Takes in the `by` columns, hash, send_id, payload, timestamp, sender, error; returns finished messages."""
     def finish(self) -> list[Any]: ...
+
+@final
+class ArrowLocalReconstructor:
+    """Whole messages from batches of segments in any order; see shardwire.spark.archive."""
+
+    def __new__(
+        cls,
+        parameters: SegmentationParameters,
+        *,
+        by_count: int,
+        include_payload: bool,
+        candidates_per_slot_max: int,
+        held_bytes_max: int,
+        work_budget: int,
+        window_bytes: int,
+    ) -> Self: ...
+    def push(self, batch: Any) -> list[Any]:
+        """Takes in what `ArrowReconstructor.push` does; returns whole messages and what cannot be read."""
+    def finish(self) -> list[Any]: ...
     def poll_leftovers(self) -> Any:
-        """The segments of messages that are not whole, since the last call, as `push` takes them; None if none.
-        With `keep_leftovers` such messages have no row of their own."""
+        """The segments of messages that are not whole, since the last call, as `push` takes them; None if none."""

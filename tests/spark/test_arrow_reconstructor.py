@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spark.rows import CONFIG, FIXED, payload_of, reassembled, rows_of, segment_batch
+from spark.rows import CONFIG, payload_of, reassembled, rows_of, segment_batch
 
-from shardwire import ReassemblyLimits, SegmentationConfig, _native, keccak256
+from shardwire import ReassemblyLimits, SegmentationConfig, keccak256
 from shardwire.segmentation import segment
-from shardwire.spark.native import parameters
 from shardwire.spark.reconstruct import Reconstruction
 
 
@@ -242,29 +241,6 @@ def test_a_batch_of_another_shape_is_refused() -> None:
     wrong = pa.RecordBatch.from_pydict({name: pa.array([1]) for name in segment_batch([]).schema.names})
     with pytest.raises(TypeError, match="must be binary"):
         list(Reconstruction(CONFIG, 0, True)([wrong]))
-
-
-def test_leftovers_go_on_as_they_came() -> None:
-    whole, torn = rows_of(payload_of(16, 3_000)), rows_of(payload_of(17, 3_000))[:3]
-    for place, row in enumerate(torn):
-        row |= {"timestamp": place, "sender": "alice"}
-    limits = CONFIG.limits
-    machine = _native.ArrowReconstructor(
-        parameters(CONFIG),
-        by_count=0,
-        include_payload=True,
-        candidates_per_slot_max=limits.candidates_per_slot_max,
-        held_bytes_max=limits.buffered_bytes_per_sender_max,
-        work_budget=limits.work_budget,
-        keep_leftovers=True,
-    )
-    assert machine.push(segment_batch([*whole, *torn, torn[0], {"error": "noise"}])) == []
-    found = [row for batch in machine.finish() for row in batch.to_pylist()]
-    assert [row["status"] for row in found] == ["complete", "invalid"]
-    leftovers = machine.poll_leftovers()
-    assert leftovers.schema.names == list(FIXED)
-    assert [{name: row[name] for name in torn[0]} for row in leftovers.to_pylist()] == torn
-    assert machine.poll_leftovers() is None
 
 
 @settings(max_examples=60, deadline=None)

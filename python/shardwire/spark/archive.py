@@ -1,14 +1,15 @@
 """Archives, local first: what is whole within a partition never crosses the network.
 
-Segments of one message lie near each other in an archive. Each task therefore reconstructs what its own partition holds
-whole, and only the segments of the rest meet in a second step. Files are written beside the sink through Spark's commit
+Segments of one message lie near each other in an archive. Each task therefore passes once over its own partition as it
+lies there, with a bounded window of open messages, and writes those that are whole; only the segments of the rest meet
+in a second step. Files are written beside the sink through Spark's commit
 protocol and take its place by one renaming: a retried or speculative task leaves nothing double, a failed job nothing.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,24 +21,28 @@ from pyspark.sql.types import StringType, StructField, StructType
 from shardwire import _native
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
-from shardwire.spark.native import Array, batch_of, map_in_arrow, parameters
+from shardwire.spark.native import Array, batch_of, limits_of, map_in_arrow, parameters
 from shardwire.spark.reconstruct import (
+    ERROR,
     HASH,
-    PAYLOAD,
     SEGMENT_COLUMNS,
     SEND_ID,
+    absent_columns,
     check_columns,
     keyed_segments,
     message_schema,
     reconstruct_segments,
     segment_schema,
-    unwrapped_segments,
+    wire_messages,
 )
 from shardwire.spark.schema import MESSAGE_FIELDS
-from shardwire.spark.unwrap import UnwrapStep, check_steps
+from shardwire.spark.unwrap import UnwrapSegments, UnwrapStep, check_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+# Segments that a task holds at once, about; a quarter of it is settled whenever it is full.
+WINDOW_BYTES = 64 << 20
 
 _KIND = "shardwire_kind"
 _MESSAGE, _SEGMENT = "message", "segment"
@@ -55,7 +60,7 @@ class ArchiveReport:
         messages: Messages by status.
         messages_local: Messages that were whole within a partition.
         payload_bytes: Bytes of the payloads that were reconstructed.
-        bytes_shuffled: Bytes of segments that crossed the network in the second step.
+        bytes_shuffled: Bytes of segments that crossed the network in the second step, counted where they arrived.
         seconds: Wall time.
     """
 
@@ -82,8 +87,8 @@ def reconstruct_archive(
 ) -> ArchiveReport:
     """Reconstructs an archive into Parquet files; the arguments and the columns are those of `reconstruct`.
 
-    A message that is whole within a partition counts what that partition holds of it: late repeats in another one are
-    dropped there and not counted.
+    A message that is whole within a partition counts what that partition holds of it within a window of 64 MB: repeats
+    that come later, or in another partition, are dropped and not counted.
 
     Args:
         spark: The session.
@@ -105,14 +110,17 @@ def reconstruct_archive(
     by = check_columns(df, by)
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
+    unwrapping = None
     if key is not None:
-        segments = keyed_segments(df, key, payload, by, timestamp, sender)
+        rows = keyed_segments(df, key, payload, by, timestamp, sender)
     else:
-        segments = unwrapped_segments(df, config, payload, by, steps, timestamp, sender)
+        rows = wire_messages(df, payload, by, timestamp, sender)
+        unwrapping = UnwrapSegments(len(by), steps, config.wire_format, config.max_total_segments)
+    absent = absent_columns(df, steps, timestamp, sender, is_keyed=key is not None) | {ERROR}
     files = _Files(spark, sink)
     try:
-        staged = _reconstruct_locally(segments, config, by, include_payload, files)
-        bytes_shuffled = _reconstruct_across(staged, config, by, include_payload, files)
+        staged = _reconstruct_locally(rows, unwrapping, config, by, include_payload, files)
+        bytes_shuffled = _reconstruct_across(staged, config, by, include_payload, absent, files)
         files.publish()
     finally:
         files.remove()
@@ -120,16 +128,20 @@ def reconstruct_archive(
 
 
 def _reconstruct_locally(
-    segments: DataFrame, config: SegmentationConfig, by: list[str], include_payload: bool, files: _Files
+    rows: DataFrame,
+    unwrapping: UnwrapSegments | None,
+    config: SegmentationConfig,
+    by: list[str],
+    include_payload: bool,
+    files: _Files,
 ) -> _Staged:
     """Writes the messages that are whole within a partition, and the segments of the others."""
-    order = [HASH, SEND_ID, *by]
-    messages = message_schema(segments, by)
-    leftovers = segment_schema(segments, by)
+    messages = message_schema(rows, by)
+    leftovers = segment_schema(rows, by)
     both = StructType([*messages.fields, *leftovers.fields[len(by) :], StructField(_KIND, StringType())])
-    local = _LocalReconstruction(config, len(by), include_payload, _arrow_types(both, by))
-    found = map_in_arrow(segments.sortWithinPartitions(*order), local, both)
-    spark = segments.sparkSession
+    local = _LocalReconstruction(config, unwrapping, len(by), include_payload, _arrow_types(both, by))
+    found = map_in_arrow(rows, local, both)
+    spark = rows.sparkSession
     before = spark.conf.get(_WRITERS_CONF, None)
     spark.conf.set(_WRITERS_CONF, "2")
     try:
@@ -161,7 +173,12 @@ def _arrow_types(schema: StructType, by: Sequence[str]) -> dict[str, Any]:
 
 
 def _reconstruct_across(
-    staged: _Staged, config: SegmentationConfig, by: list[str], include_payload: bool, files: _Files
+    staged: _Staged,
+    config: SegmentationConfig,
+    by: list[str],
+    include_payload: bool,
+    absent: frozenset[str],
+    files: _Files,
 ) -> int:
     """Writes the messages that several partitions held together, settles the local ones; returns the bytes shuffled."""
     identity = ["entire_message_hash", "send_id", *by]
@@ -173,18 +190,20 @@ def _reconstruct_across(
     ]
     # Segments of a message that another partition held whole are late repeats.
     missing = staged.segments.join(whole, same, "left_anti")
-    across = reconstruct_segments(missing, config, by, include_payload)
+    # Counted where they arrive, by the tasks whose result stands: Spark adds up each of those once.
+    crossed_bytes = staged.messages.sparkSession.sparkContext.accumulator(0)
+    across = reconstruct_segments(missing, config, by, include_payload, absent, crossed_bytes)
     across.unionByName(_unread(staged.messages, by)).write.parquet(files.path(f"{_RESULT}/found=across"))
     # Everything that reads the staged files comes before they are renamed.
-    shuffled = int(missing.agg(F.coalesce(F.sum(F.length(PAYLOAD)), F.lit(0))).collect()[0][0])
+    is_read = F.col("entire_message_hash").isNotNull()
+    counts = staged.messages.groupBy(*identity).agg(F.count("*").alias("times"))
+    repeated, unread = counts.agg(F.bool_or(is_read & (F.col("times") > 1)), F.bool_or(~is_read)).collect()[0]
     kept = files.path(f"{_RESULT}/found=local")
-    repeated = not local.groupBy(*identity).count().where("count > 1").isEmpty()
-    unread = not staged.messages.where(F.col("entire_message_hash").isNull()).isEmpty()
     if repeated:
         local.dropDuplicates(identity).write.parquet(kept)
     elif unread or not files.rename(f"{_RAW}/{_KIND}={_MESSAGE}", f"{_RESULT}/found=local"):
         local.write.parquet(kept)
-    return shuffled
+    return int(crossed_bytes.value)
 
 
 def _unread(messages: DataFrame, by: list[str]) -> DataFrame:
@@ -276,24 +295,24 @@ class _Files:
 
 @dataclass(frozen=True, slots=True)
 class _LocalReconstruction:
-    """Runs on executors: a partition's sorted segments in; its whole messages and the segments of the rest out."""
+    """Runs on executors: a partition's rows in; its whole messages and the segments of the rest out."""
 
     config: SegmentationConfig
+    unwrapping: UnwrapSegments | None
     by_count: int
     include_payload: bool
     types: dict[str, Any]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        limits = self.config.limits
-        machine = _native.ArrowReconstructor(
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        machine = _native.ArrowLocalReconstructor(
             parameters(self.config),
             by_count=self.by_count,
             include_payload=self.include_payload,
-            candidates_per_slot_max=limits.candidates_per_slot_max,
-            held_bytes_max=limits.buffered_bytes_per_sender_max,
-            work_budget=limits.work_budget,
-            keep_leftovers=True,
+            window_bytes=WINDOW_BYTES,
+            **limits_of(self.config),
         )
+        if self.unwrapping is not None:
+            batches = self.unwrapping(batches)
         for batch in batches:
             yield from map(self._message, machine.push(batch))
             yield from self._leftovers(machine)
@@ -303,7 +322,7 @@ class _LocalReconstruction:
     def _message(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return self._arranged(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows, _MESSAGE)
 
-    def _leftovers(self, machine: _native.ArrowReconstructor) -> Iterator[pa.RecordBatch]:
+    def _leftovers(self, machine: _native.ArrowLocalReconstructor) -> Iterator[pa.RecordBatch]:
         batch = machine.poll_leftovers()
         if batch is not None:
             names = [*batch.schema.names[: self.by_count], *SEGMENT_COLUMNS]

@@ -38,6 +38,16 @@ def parameters(config: SegmentationConfig) -> _native.SegmentationParameters:
     )
 
 
+def limits_of(config: SegmentationConfig) -> dict[str, int]:
+    """What the native state machines hold of one message, as their arguments."""
+    limits = config.limits
+    return {
+        "candidates_per_slot_max": limits.candidates_per_slot_max,
+        "held_bytes_max": limits.buffered_bytes_per_sender_max,
+        "work_budget": limits.work_budget,
+    }
+
+
 def batch_of(columns: Mapping[str, Array]) -> pa.RecordBatch:
     """A record batch of named columns."""
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from shardwire import _native
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
-from shardwire.spark.native import flat, map_in_arrow, parameters
+from shardwire.spark.native import batch_of, flat, limits_of, map_in_arrow, parameters
 from shardwire.spark.schema import MESSAGE_FIELDS
 from shardwire.spark.unwrap import UnwrapSegments, UnwrapStep, check_steps
 
 if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
     from pyspark.sql import Column, DataFrame
 
 # What the state machine takes in, after the columns of `by`; the prefix keeps clear of the user's own names.
@@ -91,7 +93,8 @@ def reconstruct(
         segments = keyed_segments(df, key, payload, by, timestamp, sender)
     else:
         segments = unwrapped_segments(df, config, payload, by, steps, timestamp, sender)
-    return reconstruct_segments(segments, config, by, include_payload)
+    absent = absent_columns(df, steps, timestamp, sender, is_keyed=key is not None)
+    return reconstruct_segments(segments, config, by, include_payload, absent)
 
 
 def check_columns(df: DataFrame, by: Sequence[str]) -> list[str]:
@@ -138,14 +141,38 @@ def unwrapped_segments(
     sender: str | None,
 ) -> DataFrame:
     """Segments with their hash, out of what wraps them: one pass over the payloads where they lie."""
-    messages = df.select(
+    messages = wire_messages(df, payload, by, timestamp, sender)
+    unwrapping = UnwrapSegments(len(by), steps, config.wire_format, config.max_total_segments)
+    return map_in_arrow(messages, unwrapping, segment_schema(df, by))
+
+
+def wire_messages(
+    df: DataFrame, payload: str, by: Sequence[str], timestamp: str | None, sender: str | None
+) -> DataFrame:
+    """What `UnwrapSegments` takes in."""
+    return df.select(
         *by,
         typed_column(df, payload, "payload", "binary").alias(PAYLOAD),
         nanoseconds_column(df, timestamp).alias(TIMESTAMP),
         _sender(df, sender).alias(SENDER),
     )
-    unwrapping = UnwrapSegments(len(by), steps, config.wire_format, config.max_total_segments)
-    return map_in_arrow(messages, unwrapping, segment_schema(df, by))
+
+
+def absent_columns(
+    df: DataFrame, steps: Sequence[UnwrapStep], timestamp: str | None, sender: str | None, *, is_keyed: bool
+) -> frozenset[str]:
+    """Columns of segments that are null in every row: they need not cross the network."""
+    has_sds = "sds" in steps or "sds-nim" in steps
+    present = {HASH, PAYLOAD}
+    if not is_keyed:
+        present.add(ERROR)
+    if has_sds:
+        present.add(SEND_ID)
+    if sender is not None or has_sds:
+        present.add(SENDER)
+    if timestamp is not None or "timestamp" in df.columns or "waku" in steps:
+        present.add(TIMESTAMP)
+    return frozenset(SEGMENT_COLUMNS) - present
 
 
 def segment_schema(df: DataFrame, by: Sequence[str]) -> StructType:
@@ -160,36 +187,55 @@ def message_schema(segments: DataFrame, by: Sequence[str]) -> StructType:
 
 
 def reconstruct_segments(
-    segments: DataFrame, config: SegmentationConfig, by: Sequence[str], include_payload: bool
+    segments: DataFrame,
+    config: SegmentationConfig,
+    by: Sequence[str],
+    include_payload: bool,
+    absent: frozenset[str] = frozenset(),
+    crossed_bytes: Accumulator[int] | None = None,
 ) -> DataFrame:
     """The step across the network: segments of one message meet, sorted, and become its row."""
     # The hash goes first: its first bytes decide nearly every comparison of the sort.
-    order = [HASH, SEND_ID, *by]
-    together = segments.repartition(*order).sortWithinPartitions(*order)
-    reconstruction = Reconstruction(config, len(by), include_payload)
+    order = [name for name in (HASH, SEND_ID, *by) if name not in absent]
+    together = segments.drop(*absent).repartition(*order).sortWithinPartitions(*order)
+    reconstruction = Reconstruction(config, len(by), include_payload, absent, crossed_bytes)
     return map_in_arrow(together, reconstruction, message_schema(segments, by))
 
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """Runs on executors: sorted segments in, messages out; a batch is one native call."""
+    """Runs on executors: sorted segments in, messages out; a batch is one native call.
+
+    A batch has the `by` columns, then those of `SEGMENT_COLUMNS` without the absent ones.
+    """
 
     config: SegmentationConfig
     by_count: int
     include_payload: bool
+    absent: frozenset[str] = frozenset()
+    crossed_bytes: Accumulator[int] | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        limits = self.config.limits
         machine = _native.ArrowReconstructor(
             parameters(self.config),
             by_count=self.by_count,
             include_payload=self.include_payload,
-            candidates_per_slot_max=limits.candidates_per_slot_max,
-            held_bytes_max=limits.buffered_bytes_per_sender_max,
-            work_budget=limits.work_budget,
+            **limits_of(self.config),
         )
-        yield from flat(map(machine.push, batches))
+        yield from flat(machine.push(self._completed(batch)) for batch in batches)
         yield from machine.finish()
+
+    def _completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.crossed_bytes is not None:
+            payload: Any = batch.column(PAYLOAD)
+            self.crossed_bytes.add(pa.compute.sum(pa.compute.binary_length(payload)).as_py() or 0)
+        if not self.absent:
+            return batch
+        nothing = pa.nulls(batch.num_rows)
+        columns = {name: batch.column(place) for place, name in enumerate(batch.schema.names[: self.by_count])}
+        for name in SEGMENT_COLUMNS:
+            columns[name] = nothing if name in self.absent else batch.column(name)
+        return batch_of(columns)
 
 
 def typed_column(df: DataFrame, name: str, role: str, wanted: str) -> Column:

@@ -27,9 +27,10 @@ mod _native {
 
     #[pymodule_export]
     use arrow::{
-        ArrowReconstructor, arrow_decode_sds, arrow_decode_segment, arrow_decode_waku_message,
-        arrow_keccak256, arrow_message_hash, arrow_segment, arrow_segment_rows, arrow_shard_of,
-        arrow_unwrap_sds, arrow_unwrap_segment, arrow_unwrap_waku,
+        ArrowLocalReconstructor, ArrowReconstructor, arrow_decode_sds, arrow_decode_segment,
+        arrow_decode_waku_message, arrow_keccak256, arrow_message_hash, arrow_segment,
+        arrow_segment_rows, arrow_shard_of, arrow_unwrap_sds, arrow_unwrap_segment,
+        arrow_unwrap_waku,
     };
     #[pymodule_export]
     use batch::{reassemble_many, segment_many};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow_row::OwnedRow;
 use shardwire_core::wire::segment::{self, Header, Received, Slot, WireFormat};
 
+use super::candidate::{CANDIDATE_BYTES, Candidate, Held, range_within};
 use super::input::BinaryColumn;
 
 /// Senders that one row names; further ones are not told.
@@ -14,6 +15,9 @@ const SENDERS_MAX: usize = 64;
 
 /// Longest reason kept of a row that could not be read.
 const ERROR_LENGTH_MAX: usize = 300;
+
+/// What a group takes beside its segments, about.
+const GROUP_BYTES: usize = 1024;
 
 /// What one group may hold. Everything beyond is counted and let go.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +31,7 @@ pub struct GroupLimits {
 }
 
 /// Names a group: neighbouring rows with equal keys belong to one message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GroupKey {
     /// The `by` columns, encoded; `None` where there are none.
     pub by: Option<OwnedRow>,
@@ -44,41 +48,6 @@ pub struct Arrival<'a> {
     pub timestamp: Option<i64>,
     pub sender: Option<&'a str>,
     pub error: Option<&'a str>,
-}
-
-/// The bytes of one segment: in the batch that brought them, or moved out of it.
-#[derive(Debug)]
-enum Held {
-    Row(Arc<BinaryColumn>, usize),
-    Owned(Box<[u8]>),
-}
-
-/// A segment that a place holds.
-#[derive(Debug)]
-pub struct Candidate {
-    pub header: Header,
-    pub sender: Option<Arc<str>>,
-    held: Held,
-    payload: Range<usize>,
-    /// How often exactly this segment came.
-    times: u32,
-    /// When it first came.
-    pub timestamp: Option<i64>,
-}
-
-impl Candidate {
-    /// The whole segment, as it was on the wire.
-    pub fn segment(&self) -> &[u8] {
-        match &self.held {
-            Held::Row(column, row) => column.get(*row).unwrap_or_default(),
-            Held::Owned(bytes) => bytes,
-        }
-    }
-
-    /// The shard inside it.
-    pub fn payload(&self) -> &[u8] {
-        &self.segment()[self.payload.clone()]
-    }
 }
 
 /// Everything known of one message.
@@ -98,6 +67,8 @@ pub struct Group {
     pub senders: BTreeSet<Arc<str>>,
     pub error: Option<String>,
     pub held_bytes: usize,
+    /// About what the group takes in memory.
+    pub weight: usize,
     over_limit: bool,
 }
 
@@ -116,6 +87,7 @@ impl Group {
             senders: BTreeSet::new(),
             error: None,
             held_bytes: 0,
+            weight: GROUP_BYTES,
             over_limit: false,
         }
     }
@@ -230,20 +202,22 @@ impl Group {
     /// Bytes held inside `column`.
     pub fn bytes_in(&self, column: &Arc<BinaryColumn>) -> usize {
         self.candidates()
-            .filter(|one| one.lies_in(column))
+            .filter(|one| one.column().is_some_and(|own| Arc::ptr_eq(own, column)))
             .map(|one| one.segment().len())
             .sum()
     }
 
-    /// Moves what lies in `column` out of it, so that the batch can be freed.
-    pub fn move_out_of(&mut self, column: &Arc<BinaryColumn>) {
+    /// Moves what lies in such columns out of them, so that their batches can be freed.
+    pub fn move_out_of(&mut self, is_left: impl Fn(&Arc<BinaryColumn>) -> bool) {
         let candidates = self
             .places
             .values_mut()
             .flatten()
             .chain(self.whole.as_mut());
-        for candidate in candidates.filter(|one| one.lies_in(column)) {
-            candidate.held = Held::Owned(candidate.segment().into());
+        for candidate in candidates {
+            if candidate.column().is_some_and(&is_left) {
+                candidate.held = Held::Owned(candidate.segment().into());
+            }
         }
     }
 
@@ -272,7 +246,11 @@ impl Group {
         limits: GroupLimits,
     ) {
         let bytes = arrival.column.get(arrival.row).unwrap_or_default();
-        let candidates = self.places.entry(header.slot).or_default();
+        // Nearly every place has one segment: room for more would be most of what a group takes.
+        let candidates = self
+            .places
+            .entry(header.slot)
+            .or_insert_with(|| Vec::with_capacity(1));
         let known = candidates
             .iter_mut()
             .find(|one| one.header == header && one.payload() == &bytes[payload.clone()]);
@@ -294,6 +272,7 @@ impl Group {
             return;
         }
         self.held_bytes += bytes.len();
+        self.weight += bytes.len() + CANDIDATE_BYTES;
         candidates.push(Candidate {
             header,
             sender,
@@ -320,6 +299,7 @@ impl Group {
             None if self.held_bytes + bytes.len() > limits.held_bytes_max => self.over_limit = true,
             None => {
                 self.held_bytes += bytes.len();
+                self.weight += bytes.len() + CANDIDATE_BYTES;
                 self.whole = Some(Candidate {
                     header: Header {
                         entire_message_hash: self.key.hash.unwrap_or_default(),
@@ -343,6 +323,7 @@ impl Group {
             return Some(Arc::clone(known));
         }
         let known: Arc<str> = sender.into();
+        self.weight += sender.len();
         if self.senders.len() < SENDERS_MAX {
             self.senders.insert(Arc::clone(&known));
         }
@@ -360,21 +341,6 @@ impl Group {
             self.error = Some(error.to_owned());
         }
     }
-}
-
-impl Candidate {
-    fn lies_in(&self, column: &Arc<BinaryColumn>) -> bool {
-        matches!(&self.held, Held::Row(held, _) if Arc::ptr_eq(held, column))
-    }
-}
-
-/// Where `part`, a slice of `whole`, lies in it. An empty part may point anywhere.
-fn range_within(whole: &[u8], part: &[u8]) -> Range<usize> {
-    if part.is_empty() {
-        return 0..0;
-    }
-    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
-    start..start + part.len()
 }
 
 fn most_frequent(values: impl Iterator<Item = u16>) -> Option<u16> {

@@ -3,15 +3,19 @@
 //! Columns cross the C data interface and are read in place. No function here raises for what a
 //! peer's bytes contain: a row that cannot be read is null and says why.
 
+mod batch;
+mod candidate;
 mod columns;
 mod group;
 mod input;
 mod leftovers;
+mod local;
 mod output;
 mod reconstruct;
 mod recover;
 mod sds_columns;
 mod segments;
+mod settle;
 mod unwrap;
 
 use pyo3::exceptions::PyValueError;
@@ -24,6 +28,7 @@ pub use columns::{
     arrow_shard_of,
 };
 pub use input::BinaryColumn;
+pub use local::ArrowLocalReconstructor;
 pub use reconstruct::ArrowReconstructor;
 pub use sds_columns::arrow_decode_sds;
 pub use segments::{arrow_segment, arrow_segment_rows};

@@ -8,7 +8,8 @@ use shardwire_core::reassemble::{Limits, Outcome, Reassembler, Receipt, Reconstr
 use shardwire_core::segment::Parameters;
 use shardwire_core::wire::segment::Header;
 
-use super::group::{Candidate, Group, GroupLimits};
+use super::candidate::Candidate;
+use super::group::{Group, GroupLimits};
 
 /// Different statements of a message's counts that are believed in turn.
 const COUNTS_TRIED_MAX: usize = 4;

@@ -1,0 +1,229 @@
+//! Messages from segments in about the order of arrival: batches in, whole messages out, and the
+//! segments of the others for another pass.
+//!
+//! Groups are open side by side within a bounded window. When it is full, those that went longest
+//! without a segment are settled. A segment that comes later than that is dropped where its message
+//! was whole, and a leftover otherwise; nothing is lost by either.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use arrow_row::Rows;
+use arrow_schema::ArrowError;
+use pyo3::prelude::*;
+use pyo3_arrow::PyRecordBatch;
+
+use super::batch::Batch;
+use super::group::{Group, GroupKey, GroupLimits};
+use super::input::BinaryColumn;
+use super::settle::{Settlement, arrow_error};
+use crate::segmentation::SegmentationParameters;
+
+/// Whole messages whose late repeats are known.
+const WHOLE_REMEMBERED_MAX: usize = 1 << 16;
+
+/// Reconstructs what is whole among rows in any order.
+///
+/// Takes in what `ArrowReconstructor` does. `push` and `finish` return the messages that are whole,
+/// and one row (per `by`) for what cannot be read; `poll_leftovers` the segments of the others.
+#[pyclass(module = "shardwire._native")]
+pub struct ArrowLocalReconstructor {
+    settlement: Settlement,
+    window_bytes: usize,
+    open: HashMap<GroupKey, Open>,
+    open_bytes: usize,
+    /// Rows so far.
+    rows: u64,
+    whole: HashSet<Arc<GroupKey>>,
+    whole_order: VecDeque<Arc<GroupKey>>,
+}
+
+struct Open {
+    group: Group,
+    /// The number of the row that came last.
+    last_row: u64,
+}
+
+#[pymethods]
+impl ArrowLocalReconstructor {
+    #[new]
+    #[pyo3(signature = (
+        parameters, *, by_count, include_payload, candidates_per_slot_max, held_bytes_max, work_budget,
+        window_bytes
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        parameters: PyRef<'_, SegmentationParameters>,
+        by_count: usize,
+        include_payload: bool,
+        candidates_per_slot_max: usize,
+        held_bytes_max: usize,
+        work_budget: u64,
+        window_bytes: usize,
+    ) -> Self {
+        let parameters = parameters.inner;
+        let limits = GroupLimits {
+            candidates_per_slot_max,
+            held_bytes_max,
+            max_total_segments: parameters.settings().max_total_segments,
+        };
+        ArrowLocalReconstructor {
+            settlement: Settlement::new(
+                parameters,
+                limits,
+                work_budget,
+                by_count,
+                include_payload,
+                true,
+            ),
+            window_bytes,
+            open: HashMap::new(),
+            open_bytes: 0,
+            rows: 0,
+            whole: HashSet::new(),
+            whole_order: VecDeque::new(),
+        }
+    }
+
+    /// Takes in one batch; returns the batches that became ready.
+    fn push<'py>(
+        &mut self,
+        py: Python<'py>,
+        batch: PyRecordBatch,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let batch = self.settlement.read(batch)?;
+        py.detach(|| self.take_in(&batch)).map_err(arrow_error)?;
+        self.settlement.hand_over(py)
+    }
+
+    /// Settles every group that is left; returns their messages.
+    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        py.detach(|| {
+            self.settle_down_to(0)?;
+            self.settlement.emit()
+        })
+        .map_err(arrow_error)?;
+        self.settlement.hand_over(py)
+    }
+
+    /// The segments, since the last call, of messages that are not whole; `None` where there are none.
+    fn poll_leftovers<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.settlement.take_leftovers(py)
+    }
+}
+
+impl ArrowLocalReconstructor {
+    fn take_in(&mut self, batch: &Batch) -> Result<(), ArrowError> {
+        let by = self.settlement.encode_by(batch)?;
+        let mut kept_bytes = 0;
+        for row in 0..batch.payload.len() {
+            kept_bytes += self.receive(batch, by.as_ref(), row);
+            if self.open_bytes > self.window_bytes {
+                // A quarter at a time: many groups are hashed at once, and sorted rarely.
+                self.settle_down_to(self.window_bytes / 4 * 3)?;
+                self.let_go_of_thin_batches();
+            }
+        }
+        // Batches of which much was kept grow thin only when groups are settled.
+        if kept_bytes * 2 < batch.payload.value_bytes() {
+            self.let_go_of_thin_batches();
+        }
+        Ok(())
+    }
+
+    /// Takes in one row; returns how many bytes of it are kept.
+    fn receive(&mut self, batch: &Batch, by: Option<&Rows>, row: usize) -> usize {
+        let key = GroupKey {
+            by: by.map(|by| by.row(row).owned()),
+            hash: batch.hash_of(row),
+            send_id: batch.send_id.get(row).map(Into::into),
+        };
+        self.rows += 1;
+        let open = match self.open.entry(key) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                if self.whole.contains(entry.key()) {
+                    return 0;
+                }
+                let group = Group::new(entry.key().clone());
+                self.open_bytes += group.weight;
+                entry.insert(Open { group, last_row: 0 })
+            }
+        };
+        open.last_row = self.rows;
+        let (weight, held_bytes) = (open.group.weight, open.group.held_bytes);
+        let wire_format = self.settlement.parameters.settings().wire_format;
+        open.group
+            .receive(&batch.arrival(row), wire_format, self.settlement.limits);
+        self.open_bytes += open.group.weight - weight;
+        open.group.held_bytes - held_bytes
+    }
+
+    /// Settles the groups that went longest without a row until the others take at most so much.
+    fn settle_down_to(&mut self, open_bytes_max: usize) -> Result<(), ArrowError> {
+        let mut order: Vec<(u64, usize)> = self
+            .open
+            .values()
+            .map(|open| (open.last_row, open.group.weight))
+            .collect();
+        order.sort_unstable();
+        let mut last_settled = 0;
+        let mut left = self.open_bytes;
+        for (last_row, weight) in order {
+            if left <= open_bytes_max {
+                break;
+            }
+            left -= weight;
+            last_settled = last_row;
+        }
+        self.open_bytes = left;
+        let mut settled: Vec<Open> = self
+            .open
+            .extract_if(|_, open| open.last_row <= last_settled)
+            .map(|(_, open)| open)
+            .collect();
+        settled.sort_unstable_by_key(|open| open.last_row);
+        let groups: Vec<Group> = settled.into_iter().map(|open| open.group).collect();
+        let found = self.settlement.settle(&groups)?;
+        for (group, is_whole) in groups.into_iter().zip(found) {
+            if is_whole {
+                self.remember(group.key);
+            }
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, key: GroupKey) {
+        let key = Arc::new(key);
+        if self.whole.insert(Arc::clone(&key)) {
+            self.whole_order.push_back(key);
+        }
+        if self.whole_order.len() > WHOLE_REMEMBERED_MAX
+            && let Some(oldest) = self.whole_order.pop_front()
+        {
+            self.whole.remove(&oldest);
+        }
+    }
+
+    /// Copies what is held out of batches of which little is held: what few groups have left in
+    /// them would otherwise keep whole batches alive.
+    fn let_go_of_thin_batches(&mut self) {
+        let mut held: HashMap<*const BinaryColumn, (Arc<BinaryColumn>, usize)> = HashMap::new();
+        for candidate in self.open.values().flat_map(|open| open.group.candidates()) {
+            if let Some(column) = candidate.column() {
+                held.entry(Arc::as_ptr(column))
+                    .or_insert_with(|| (Arc::clone(column), 0))
+                    .1 += candidate.segment().len();
+            }
+        }
+        held.retain(|_, (column, bytes)| *bytes * 2 < column.value_bytes());
+        if held.is_empty() {
+            return;
+        }
+        for open in self.open.values_mut() {
+            open.group
+                .move_out_of(|column| held.contains_key(&Arc::as_ptr(column)));
+        }
+    }
+}
