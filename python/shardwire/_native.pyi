@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, final
 from typing_extensions import Buffer
 
 __all__ = [
+    "ArrowLocalReconstructor",
     "ArrowReconstructor",
     "BloomFilter",
     "HistoryEntry",
