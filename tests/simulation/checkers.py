@@ -252,6 +252,8 @@ def check_bounded(evidence: Evidence) -> list[str]:
 def check_alive(evidence: Evidence) -> list[str]:
     """Every channel still runs in the end, and took what the application sent while it lived."""
     violations = [f"the channel of {name} has closed by itself" for name in evidence.dead]
+    for participant in evidence.participants:
+        violations += [f"{participant.name} could not come back: {reason}" for reason in participant.unable_to_return]
     sent = sum(len(participant.sent) for participant in evidence.participants)
     # Who had not joined, or was down, could not send; and in the first moments nobody has joined.
     least = 1 if {"late joiner", "restart"} & evidence.world.faults else len(evidence.world.sends) - UNSENT_MAX

@@ -91,7 +91,10 @@ def order_swapped() -> Iterator[None]:
 
 # Each with the checkers of which one at least must find it.
 MUTATIONS: dict[str, tuple[Callable[[], AbstractContextManager[None]], frozenset[str]]] = {
-    "persist skipped": (persist_skipped, frozenset({"converged", "nothing twice", "outcomes", "intact", "rate"})),
+    "persist skipped": (
+        persist_skipped,
+        frozenset({"converged", "nothing twice", "outcomes", "intact", "rate", "alive"}),
+    ),
     "acknowledgement dropped": (acknowledgement_dropped, frozenset({"outcomes", "idle"})),
     "count doubled": (count_doubled, frozenset({"rate"})),
     "delivered early": (delivered_early, frozenset({"outcomes"})),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from shardwire import ChannelConfig, ReliableChannel, close_channel, create_reliable_channel, keccak256
 from shardwire.encryption import ChaCha20Poly1305Encryption
-from shardwire.errors import ChannelClosedError, QueueFullError
+from shardwire.errors import ChannelClosedError, PersistenceError, QueueFullError
 from shardwire.events import (
     CallbackErrorEvent,
     ChannelEvent,
@@ -93,6 +93,8 @@ class Participant:
         self.received: list[Received] = []
         self.sent: list[Sent] = []
         self.callback_errors: list[str] = []
+        # Why a life could not begin with what the one before it left on the disk.
+        self.unable_to_return: list[str] = []
         self.channel: ReliableChannel | None = None
         self.life = -1
         self._network = network
@@ -115,16 +117,20 @@ class Participant:
         self._node = self._network.create_node(self.name, NodeConfig(), clock=self.clock)
         await self._node.start()
         encryption = None if self._key is None else ChaCha20Poly1305Encryption(self._key)
-        channel = await create_reliable_channel(
-            self._node,
-            CHANNEL_ID,
-            CONTENT_TOPIC,
-            self.name,
-            encryption,
-            self._config(self._mount),
-            clock=self.clock,
-            rng=random.Random(f"{self.world.seed}/{self.name}/{life}"),
-        )
+        try:
+            channel = await create_reliable_channel(
+                self._node,
+                CHANNEL_ID,
+                CONTENT_TOPIC,
+                self.name,
+                encryption,
+                self._config(self._mount),
+                clock=self.clock,
+                rng=random.Random(f"{self.world.seed}/{self.name}/{life}"),
+            )
+        except PersistenceError as error:
+            self.unable_to_return.append(str(error))
+            return
         if life != self.life:
             return
         self.channel = channel
