@@ -50,3 +50,11 @@ def check_share(owner: object, name: str, *, zero: bool = True, one: bool = True
     if not in_range:
         bounds = f"{'0 <=' if zero else '0 <'} share {'<= 1' if one else '< 1'}"
         raise refuse(owner, name, value, f"a number with {bounds}")
+
+
+def check_methods(owner: object, name: str, methods: Iterable[str], limit: str) -> None:
+    value = getattr(owner, name)
+    if value is not None and (
+        isinstance(value, type) or not all(callable(getattr(value, method, None)) for method in methods)
+    ):
+        raise refuse(owner, name, value, f"None or {limit}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from shardwire._config_checks import check_bools, check_choices, check_integers, check_share, refuse
+from shardwire._config_checks import check_bools, check_choices, check_integers, check_methods, check_share, refuse
 
 if TYPE_CHECKING:
     from shardwire.persistence import Persistence
@@ -177,6 +177,9 @@ class SdsConfig:
         check_integers(self, 1, ("bloom_filter_capacity",), 10_000_000)
         check_share(self, "bloom_filter_error_rate", zero=False, one=False)
         check_bools(self, ("enable_repair",))
+        check_methods(
+            self, "persistence", ("load", "commit", "close"), "a Persistence, such as SqlitePersistence(path)"
+        )
         check_choices(self, "message_id", ("send", "content-sha256"))
         check_choices(self, "wire_format", ("spec", "nim"))
         if self.repair_t_max_ms <= self.repair_t_min_ms:

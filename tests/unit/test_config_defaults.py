@@ -10,6 +10,7 @@ import pytest
 from shardwire import (
     ChannelConfig,
     ConfigError,
+    MemoryPersistence,
     RateLimitConfig,
     ReassemblyLimits,
     ReliableChannelOptions,
@@ -175,6 +176,8 @@ def test_configurations_are_frozen_and_pickle(config: ChannelConfig) -> None:
         (SdsConfig, {"max_retransmissions": -1}),
         (SdsConfig, {"bloom_filter_error_rate": 1.0}),
         (SdsConfig, {"message_id": "uuid"}),
+        (SdsConfig, {"persistence": "state.sqlite"}),
+        (SdsConfig, {"persistence": MemoryPersistence}),
         (SdsConfig, {"repair_t_max_ms": 30_000}),
         (SdsConfig, {"timeout_for_lost_messages_ms": 239_999}),
         (SyncConfig, {"sync_min_interval_ms": -1}),

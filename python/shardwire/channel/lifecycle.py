@@ -86,6 +86,7 @@ async def create_reliable_channel(
         PersistenceError: The stored state cannot be read or written.
         NodeError: The node could not subscribe.
     """
+    _check_node(node)
     _check_ids(channel_id, content_topic, sender_id)
     config = resolve_config(node.config, config)
     clock = clock if clock is not None else running_clock()
@@ -322,10 +323,18 @@ def _choose_persistence(config: ChannelConfig) -> tuple[Persistence, Persistence
     return own, own
 
 
+def _check_node(node: Node) -> None:
+    for name in ("config", "max_message_size_bytes", "subscribe", "unsubscribe", "send", "query_store", "events"):
+        if not hasattr(node, name):
+            raise ConfigError(f"node is a {type(node).__name__} without {name}: it must be a shardwire.node.Node")
+
+
 def _check_ids(channel_id: str, content_topic: str, sender_id: str) -> None:
     for name, value in (("channel_id", channel_id), ("content_topic", content_topic), ("sender_id", sender_id)):
         if not isinstance(value, str) or not 1 <= len(value.encode("utf-8", "replace")) <= ID_BYTES_MAX:
-            raise ConfigError(f"{name} is {value!r}: it must be a text of 1 to {ID_BYTES_MAX} bytes")
+            shown = repr(value)
+            shown = shown if len(shown) <= ID_BYTES_MAX else f"{shown[:32]}... ({len(shown)} characters)"
+            raise ConfigError(f"{name} is {shown}: it must be a text of 1 to {ID_BYTES_MAX} bytes")
         try:
             value.encode()
         except UnicodeEncodeError:

@@ -86,8 +86,9 @@ class ReliableChannel:
             PayloadTooLargeError: The message exceeds what one message can hold; `ChunkErrorEvent` says it too.
             QueueFullError: What waits exceeds `RateLimitConfig.queue_bytes_max`.
             PersistenceError: The message could not be stored; it will not be sent.
+            TypeError: The message is no buffer.
         """
-        payload = bytes(memoryview(message))
+        payload = _payload_of(message)
         session = self._session
         session.require_started()
         request_id = session.new_request_id()
@@ -123,7 +124,7 @@ class ReliableChannel:
             ChannelClosedError: The channel is closed or not started.
             PayloadTooLargeError: The message does not fit one segment; `ChunkErrorEvent` says it too.
         """
-        payload = bytes(memoryview(message))
+        payload = _payload_of(message)
         session = self._session
         session.require_started()
         request_id = session.new_request_id()
@@ -314,3 +315,13 @@ def _settler(future: asyncio.Future[None]) -> Callable[[Exception | None], None]
             future.set_exception(error)
 
     return settle
+
+
+def _payload_of(message: Buffer) -> bytes:
+    if type(message) is bytes:
+        return message
+    try:
+        return bytes(memoryview(message))
+    except TypeError:
+        remedy = "send message.encode()" if isinstance(message, str) else "it must be bytes or another buffer"
+        raise TypeError(f"message is a {type(message).__name__}: {remedy}") from None

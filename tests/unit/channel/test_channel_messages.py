@@ -247,13 +247,46 @@ def test_send_needs_a_started_channel() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("channel_id", ""), ("sender_id", "x" * 257), ("content_topic", ""), ("sender_id", "\ud800")]
+    ("field", "value"),
+    [
+        ("channel_id", ""),
+        ("sender_id", "x" * 100_000),
+        ("sender_id", "x" * 257),
+        ("content_topic", ""),
+        ("sender_id", "\ud800"),
+    ],
 )
 def test_ids_are_checked(field: str, value: str) -> None:
     async def scenario(world: World) -> None:
         arguments = {"channel_id": "c", "content_topic": TOPIC, "sender_id": "alice", field: value}
-        with pytest.raises(ConfigError, match=field):
+        with pytest.raises(ConfigError, match=field) as caught:
             await create_reliable_channel(await world.node("alice"), **arguments)  # type: ignore[arg-type]
+        assert len(str(caught.value)) < 400
+
+    run_world(scenario)
+
+
+def test_a_node_without_the_operations_of_one_is_refused() -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(ConfigError, match=r"node is a NoneType without config"):
+            await create_reliable_channel(None, "c", TOPIC, "alice")  # type: ignore[arg-type]
+
+    run_world(scenario)
+
+
+def test_a_message_is_any_buffer_and_no_text() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob")
+        received: list[bytes] = []
+        bob.on_message_received(lambda event: received.append(event.message))
+        for message in (b"abcdef", bytearray(b"abcdef"), memoryview(b"a-b-c-d-e-f")[::2]):
+            await alice.delivered(await alice.send(message))
+        assert received == [b"abcdef"] * 3
+        with pytest.raises(TypeError, match=r"message is a str: send message\.encode\(\)"):
+            await alice.send("text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="message is a NoneType: it must be bytes"):
+            await alice.send_ephemeral(None)  # type: ignore[arg-type]
 
     run_world(scenario)
 
