@@ -113,7 +113,14 @@ class Engine:
         self.limiter = limiter
         self.ephemerals = Ephemerals()
         self.transmissions = Transmissions(
-            machine, limiter, outgoing, self.ephemerals, timeline, sender_id, config.sds.max_retransmissions
+            machine,
+            limiter,
+            outgoing,
+            self.ephemerals,
+            timeline,
+            sender_id,
+            config.sds.max_retransmissions,
+            config.sds.outgoing_buffer_messages_max,
         )
         self._timeline = timeline
         self._shared = shared
@@ -158,12 +165,8 @@ class Engine:
         return cancelled
 
     def send_ephemeral(self, send_id: str, request_id: str, message_id: str, content: bytes, now: Now) -> None:
-        reason = self.limiter.ephemeral_drop_reason(now.epoch_ms)
         self.ephemerals.register(send_id, request_id, message_id)
-        if reason is not None:
-            self.ephemerals.on_dropped(send_id, reason)
-            return
-        self.machine.send_ephemeral(send_id, content, now)
+        self.transmissions.submit_ephemeral(send_id, content, now)
 
     def receive(self, arrival: Arrival, now: Now) -> bool:
         """Takes a decrypted message; False where it was not kept and may come again."""

@@ -29,6 +29,10 @@ class Ephemerals:
         self._waiting: dict[str, _Ephemeral] = {}
         self._events: list[ChannelEvent] = []
 
+    def __len__(self) -> int:
+        """How many still wait for their event."""
+        return len(self._waiting)
+
     def register(self, send_id: str, request_id: str, message_id: str) -> None:
         self._waiting[send_id] = _Ephemeral(request_id, message_id)
 

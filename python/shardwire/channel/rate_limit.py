@@ -17,6 +17,7 @@ from shardwire.events import EphemeralDropReason
 from shardwire.sds.outputs import TransmitKind
 
 ALL_KINDS = frozenset(TransmitKind)
+_ALL_BUT_EPHEMERAL = ALL_KINDS - {TransmitKind.EPHEMERAL}
 _FREE_WHEN_MESSAGES_COUNT = frozenset({TransmitKind.FURTHER, TransmitKind.RETRANSMISSION})
 
 
@@ -107,7 +108,7 @@ class RateLimiter:
             return ALL_KINDS
         left = self._left(epoch_ms)
         if left > self._reserve:
-            return ALL_KINDS
+            return ALL_KINDS if self.ephemeral_drop_reason(epoch_ms) is None else _ALL_BUT_EPHEMERAL
         free = _FREE_WHEN_MESSAGES_COUNT if self._config.counts == "message" else frozenset()
         return free | {TransmitKind.SYNC} if left else free
 

@@ -50,6 +50,7 @@ class Transmissions:
         timeline: Told about single segments.
         sender_id: Ours.
         failures_max: Failed dispatches in a row after which a send is given up.
+        ephemerals_max: Ephemeral messages that the node may owe an answer for.
 
     Attributes:
         online: Whether the node is connected; nothing leaves while it is not.
@@ -64,6 +65,7 @@ class Transmissions:
         timeline: Timeline,
         sender_id: str,
         failures_max: int,
+        ephemerals_max: int,
     ) -> None:
         self._machine = machine
         self._limiter = limiter
@@ -72,6 +74,7 @@ class Transmissions:
         self._timeline = timeline
         self._sender_id = sender_id
         self._failures_max = failures_max
+        self._ephemerals_max = ephemerals_max
         self.online = True
         # Transmit id -> what was handed out, oldest first.
         self._in_flight: OrderedDict[int, _Flight] = OrderedDict()
@@ -94,9 +97,26 @@ class Transmissions:
         in_flight = any(flight.transmit.send_id == send_id for flight in self._in_flight.values())
         return in_flight or any(transmit.send_id == send_id for transmit in self._late)
 
+    def submit_ephemeral(self, send_id: str, content: bytes, now: Now) -> None:
+        """Lets a registered ephemeral message leave now, or says why it never will."""
+        reason = self._limiter.ephemeral_drop_reason(now.epoch_ms)
+        if reason is not None:
+            self._ephemerals.on_dropped(send_id, reason)
+        elif len(self._ephemerals) > self._ephemerals_max:
+            self._ephemerals.on_failed(send_id, f"{self._ephemerals_max} ephemeral messages wait for the node already")
+        else:
+            self._machine.send_ephemeral(send_id, content, now)
+
+    def _fail_ephemerals(self, error: str, now: Now) -> None:
+        for send_id in self._ephemerals.waiting():
+            if self._machine.cancel(send_id, now):
+                self._ephemerals.on_failed(send_id, error)
+
     def poll(self, now: Now) -> list[Transmit]:
         """Everything that may leave now. It is counted: what counts it must be durable before it does leave."""
         transmits: list[Transmit] = []
+        if not self.online:
+            self._fail_ephemerals("the node is offline, and an ephemeral message does not wait", now)
         if not self.online or self._paused_until_ms > now.monotonic_ms:
             return transmits
         while len(self._in_flight) < DISPATCHES_MAX:
@@ -208,6 +228,9 @@ class Transmissions:
     def on_stopped(self, now: Now) -> None:
         """The channel stops: what the node did not answer for is tried again after the next start."""
         self.take_back([flight.transmit for flight in self._in_flight.values()], now)
+        self._fail_ephemerals("the channel was stopped", now)
+        for send_id in self._ephemerals.waiting():
+            self._ephemerals.on_failed(send_id, "the channel was stopped before the node answered")
         while self._late:
             self._machine.handle_transmit_failed(self._late.popleft().transmit_id, now)
 

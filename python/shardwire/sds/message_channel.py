@@ -148,7 +148,7 @@ class MessageChannel:
         """Drops what was not dispatched; False when all of the send had left or it is unknown."""
         send = self.outgoing.sends.get(send_id)
         if send is None:
-            return False
+            return self.transmission.cancel_ephemeral(send_id)
         encoded = [content.message_id for content in send.queue if content.wire is not None]
         if not self.outgoing.cancel(send):
             return False

@@ -315,6 +315,13 @@ class Transmission:
         self.sync_count += 1
         return f"sync-{self.nonce}-{self.sync_count:x}"
 
+    def cancel_ephemeral(self, send_id: str) -> bool:
+        for entry in self.ephemerals:
+            if entry[0] == send_id:
+                self.ephemerals.remove(entry)
+                return True
+        return False
+
     def _ephemeral(self) -> Transmit:
         send_id, message_id, content = self.ephemerals.popleft()
         machine = self._machine

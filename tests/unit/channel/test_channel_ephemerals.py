@@ -1,0 +1,69 @@
+"""Specification 004, Ephemeral messages, where they cannot leave at once: none waits, and each ends with one event."""
+
+from __future__ import annotations
+
+import asyncio
+
+from channel_world import World, run_world
+
+from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
+from shardwire.events import ChunkErrorEvent, ChunkSentEvent, EphemeralDroppedEvent, MessageReceivedEvent
+
+
+def test_a_burst_is_dropped_from_the_threshold_on_and_nothing_of_it_waits() -> None:
+    limit = RateLimitConfig(enabled=True, epoch_size_ms=60_000, messages_per_epoch=10, ephemeral_drop_threshold=0.5)
+    requests: list[str] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", ChannelConfig.waku(rate_limit=limit))
+        await world.join("bob", ChannelConfig.waku())
+        requests.extend([await alice.send_ephemeral(b"%d" % number) for number in range(8)])
+        await asyncio.sleep(70)
+
+    world = run_world(scenario)
+    assert [event.request_id for event in world.of("alice", ChunkSentEvent)] == requests[:5]
+    dropped = world.of("alice", EphemeralDroppedEvent)
+    assert [(event.request_id, event.reason) for event in dropped] == [
+        (request_id, "rate_limit_approached") for request_id in requests[5:]
+    ]
+    assert [event.message for event in world.of("bob", MessageReceivedEvent)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_nothing_waits_for_an_offline_node() -> None:
+    requests: list[str] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        world.nodes["alice"].go_offline()
+        await asyncio.sleep(1)
+        requests.append(await alice.send_ephemeral(b"typing"))
+        await asyncio.sleep(1)
+        world.nodes["alice"].go_online()
+        await asyncio.sleep(1)
+        requests.append(await alice.send_ephemeral(b"typing again"))
+        await asyncio.sleep(1)
+
+    world = run_world(scenario)
+    [failed] = world.of("alice", ChunkErrorEvent)
+    assert failed.request_id == requests[0]
+    assert "offline" in failed.error
+    assert [event.message for event in world.of("bob", MessageReceivedEvent)] == [b"typing again"]
+
+
+def test_ephemeral_messages_that_a_node_holds_are_bounded() -> None:
+    config = ChannelConfig.logos(sds=SdsConfig(outgoing_buffer_messages_max=3))
+    requests: list[str] = []
+
+    async def scenario(world: World) -> None:
+        # Nobody is in reach, so the node keeps what it is given without an answer.
+        alice = await world.join("alice", config)
+        world.network.store_online = False
+        requests.extend([await alice.send_ephemeral(b"typing") for _ in range(5)])
+        await asyncio.sleep(1)
+        await alice.stop()
+
+    world = run_world(scenario)
+    errors = [(event.request_id, event.error) for event in world.of("alice", ChunkErrorEvent)]
+    assert sorted(request_id for request_id, _ in errors) == sorted(requests)
+    assert [request_id for request_id, error in errors if "3 ephemeral messages wait" in error] == requests[3:]
