@@ -9,10 +9,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from shardwire.node.virtual_time import START_EPOCH_MS
-from shardwire.segmentation import segment
 from tests.simulation.participants import Participant, Received, Sent
-from tests.simulation.run import Evidence, channel_config, named_receiver
+from tests.simulation.run import Evidence, named_receiver
 from tests.simulation.wire import wire_messages
 from tests.simulation.worlds import IDLE_MS, SYNC_MIN_INTERVAL_MS
 
@@ -22,8 +20,6 @@ UNSENT_MAX = 3
 NAMED_MAX = 5
 # Two participants whose timers fire within one network delay both send.
 IDLE_SLACK = 2
-# Senders' clocks may be that far off before a query by time misses what they sent.
-STORE_MARGIN_MS = 30_000
 # Where several must acknowledge, these faults may keep one of them away until the last retransmission. The sender is
 # told that delivery failed; what reaches the others later, and their acknowledgement, nobody sends again.
 MAY_GIVE_UP = frozenset({"loss", "partition", "restart"})
@@ -34,8 +30,7 @@ NEWCOMER_MS = 30_000
 def check_converged(evidence: Evidence) -> list[str]:
     """Everyone holds every message: those whose `send` returned, and those that anybody was handed.
 
-    What was sent before a participant's time it must have where the store can give it, if need be after it gave up
-    waiting for what that follows.
+    That includes what was sent before a participant's time, whether a store or only another participant has it.
     """
     handed = {
         (entry.sender_id, entry.payload)
@@ -43,25 +38,17 @@ def check_converged(evidence: Evidence) -> list[str]:
         for entry in participant.received
         if entry.sender_id in evidence.world.names
     }
-    stored = _whole_in_store(evidence)
-    newness = _newness(evidence)
     violations = []
     for participant in evidence.participants:
         has: dict[tuple[str, bytes], int] = {}
         for entry in participant.received:
             has.setdefault((entry.sender_id, entry.payload), entry.at_ms)
-        first_ms, named_while_new = newness[participant.name]
         missing = []
         for sent in _all_sent(evidence):
             key = (_sender_name(evidence, sent), sent.payload)
             if sent.plan.ephemeral or key[0] == participant.name or has.get(key, math.inf) <= evidence.settled_ms:
                 continue
             if sent.request_id is None and key not in handed:
-                continue
-            # History from before a participant's first receipt counts as lost to it where no store has it.
-            send_key = evidence.key_of(sent)
-            before = sent.at_ms < first_ms or send_key in named_while_new
-            if before and (key in has or stored.get(send_key, math.inf) > first_ms or _store_away(evidence, first_ms)):
                 continue
             missing.append(_describe(sent))
         crashes = sum(crash.participant == participant.index for crash in evidence.world.crashes)
@@ -292,44 +279,3 @@ def _sender_name(evidence: Evidence, sent: Sent) -> str:
 
 def _describe(sent: Sent) -> str:
     return f"#{sent.plan.number} (p{sent.plan.sender:02}, {sent.plan.size_bytes} B, sent at {sent.at_ms} ms)"
-
-
-def _store_away(evidence: Evidence, first_ms: int) -> bool:
-    """Whether a new member may have had no store to ask before what is older than itself counted as lost to it."""
-    world = evidence.world
-    away = (*world.partitions, *world.store_outages)
-    return any(entry.at_ms <= first_ms + NEWCOMER_MS and entry.until_ms >= first_ms for entry in away)
-
-
-def _whole_in_store(evidence: Evidence) -> dict[str | None, int]:
-    """By send, when the store had enough of its segments, at the times when they were sent.
-
-    Without a hint a store is asked by time; what a sender's clock dated hours away is not found so.
-    """
-    segmentation = channel_config(evidence.world, 0, None).segmentation
-    needed = {}
-    for sent in _all_sent(evidence):
-        contents = len(segment(sent.payload, segmentation))
-        # A rough lower bound on k is enough: it only widens what a late joiner must have.
-        needed[evidence.key_of(sent)] = (
-            _data_count(contents, segmentation.parity_rate) if segmentation.enable_reed_solomon else contents
-        )
-    held: dict[str, set[str]] = defaultdict(set)
-    whole: dict[str | None, int] = {}
-    for wire in wire_messages(evidence):
-        dated_ms = wire.record.timestamp_ns // 1_000_000 - START_EPOCH_MS
-        if not wire.record.stored or wire.send_id is None or abs(dated_ms - wire.at_ms) > STORE_MARGIN_MS:
-            continue
-        held[wire.send_id].add(wire.message.message_id)
-        if len(held[wire.send_id]) >= needed.get(wire.send_id, math.inf):
-            whole.setdefault(wire.send_id, wire.at_ms)
-    return whole
-
-
-def _data_count(contents: int, parity_rate: float) -> int:
-    """k of k + ceil(rate * k) contents."""
-    for data_count in range(contents, 0, -1):
-        parity_count = 0 if data_count == 1 else min(data_count, -(-round(parity_rate * 10**6) * data_count // 10**6))
-        if data_count + parity_count == contents:
-            return data_count
-    return contents

@@ -158,7 +158,7 @@ def run_world(world: World) -> Evidence:
     least_ms, most_ms = world.commit_delay_ms
     return run_virtual(
         _simulate(world),
-        limit_ms=world.calm_at_ms + settle_ms(world) + AFTERMATH_MS + IDLE_MS + 600_000,
+        limit_ms=world.calm_at_ms + settle_ms(world) + aftermath_ms(world) + IDLE_MS + 600_000,
         executor_delay_ms=lambda: commit_rng.randint(least_ms, most_ms),
     )
 
@@ -169,6 +169,15 @@ def settle_ms(world: World) -> int:
     A dependency that was never sent in full is waited for until it counts as lost: hostile participants name such.
     """
     return SETTLE_MS + (LOST_TIMEOUT_MS if world.hostile_at_ms else 0)
+
+
+def aftermath_ms(world: World) -> int:
+    """How long after that it may take until all is quiet.
+
+    A late joiner is told of the past, and so of what a hostile participant made up, for which it waits as the others
+    did.
+    """
+    return AFTERMATH_MS + (LOST_TIMEOUT_MS if world.hostile_at_ms and any(world.joins_at_ms) else 0)
 
 
 async def _simulate(world: World) -> Evidence:
@@ -208,7 +217,7 @@ async def _simulate(world: World) -> Evidence:
     await _gather(tasks)
     await asyncio.sleep(settle_ms(world) / 1000)
     evidence.settled_ms = _now_ms()
-    await asyncio.sleep((AFTERMATH_MS + IDLE_MS) / 1000)
+    await asyncio.sleep((aftermath_ms(world) + IDLE_MS) / 1000)
     evidence.ended_ms = _now_ms()
     sampling.cancel()
     evidence.trace = network.trace

@@ -27,9 +27,9 @@ _DOUBLINGS_MAX = 16
 class AntiEntropy:
     """Entries that some member lacks, to be named by our next sync unless another participant names them first.
 
-    Only what came after we first heard that member counts, so that a newcomer is not told of the past; only what
-    came long enough ago, so that what is on its way is not told either; and each entry at growing distances, so that
-    one who cannot or will not get it does not make the channel talk.
+    Only what came long enough ago counts, so that what is on its way is not told; and each entry at growing distances,
+    so that one who cannot or will not get it does not make the channel talk. A newcomer is told of the past as well:
+    where no store has it, the others do.
     """
 
     __slots__ = (
@@ -76,11 +76,10 @@ class AntiEntropy:
     def review(self, bloom_filter: bytes, sender_id: str, monotonic_ms: int) -> None:
         """Compares a sync's filter with our log, and makes a sync due where there is something new to name."""
         settled = self._settled_sequence(monotonic_ms)
-        since = self._participants.since.get(sender_id, settled)
         entries = [
             entry
             for entry in islice(self._log.newest_arrivals(), REVIEWED_MAX)
-            if since < entry.sequence <= settled and entry.send is None and entry.sender_id != sender_id
+            if entry.sequence <= settled and entry.send is None and entry.sender_id != sender_id
         ]
         if not entries:
             return

@@ -43,6 +43,7 @@ class Gaps:
         "_deadlines",
         "_emit",
         "_log",
+        "_lost_before",
         "_lost_max",
         "_lost_ms",
         "_lost_order",
@@ -87,6 +88,8 @@ class Gaps:
         # Keys of sends that were declared lost while only named: what names them again does not wait again.
         self.lost: dict[str, None] = {}
         self._lost_order: deque[str] = deque()
+        # Those of them that may be asked for again.
+        self._lost_before: dict[str, None] = {}
         # Sends that are only named, in the order of their deadlines: two periods, two queues.
         self._named: OrderedDict[str, IncomingSend] = OrderedDict()
         self._named_before: OrderedDict[str, IncomingSend] = OrderedDict()
@@ -133,7 +136,7 @@ class Gaps:
             return None
         place = self._buffer.place_of(message_id)
         key = place[0] if place else message_id
-        if (send is not None and key == send.key) or key in self.lost:
+        if (send is not None and key == send.key) or (key in self.lost and not self._may_ask_again(send, key)):
             return None
         cause = self._buffer.sends.get(key)
         if cause is None:
@@ -155,6 +158,14 @@ class Gaps:
         self._track(cause, entry, named_by, monotonic_ms)
         detected.append(entry)
         return cause
+
+    def _may_ask_again(self, send: IncomingSend | None, key: str) -> bool:
+        """A newcomer does not wait long for the past. What a sync names of it later somebody holds: it is asked for
+        again, once, and no content waits for it."""
+        if send is not None or key not in self._lost_before:
+            return False
+        del self._lost_before[key]
+        return True
 
     def on_received(self, send: IncomingSend, message_id: str) -> None:
         """A content came of a send that has missing messages."""
@@ -268,6 +279,8 @@ class Gaps:
     def forget_named(self, send: IncomingSend) -> None:
         """`send`, of which nothing came, is waited for no longer."""
         self._unname(send)
+        if send.from_before:
+            self._lost_before[send.key] = None
         self.remember_lost(send.key)
 
     def remember_lost(self, key: str) -> None:
@@ -277,6 +290,7 @@ class Gaps:
         if len(self._lost_order) > self._lost_max:
             forgotten = self._lost_order.popleft()
             self.lost.pop(forgotten, None)
+            self._lost_before.pop(forgotten, None)
             self.lost_changed[forgotten] = False
 
     # --- the table ------------------------------------------------------------------------------

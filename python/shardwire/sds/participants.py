@@ -14,20 +14,18 @@ class Participants:
     """Senders by the time they were last heard.
 
     Attributes:
-        since: For each of them our log's sequence when it was first heard: what came later, it should have too.
         first_epoch_ms: When anybody was heard first; None before.
     """
 
-    __slots__ = ("changed", "first_epoch_ms", "heard_ms", "since")
+    __slots__ = ("changed", "first_epoch_ms", "heard_ms")
 
     def __init__(self) -> None:
         self.heard_ms: OrderedDict[str, int] = OrderedDict()
-        self.since: dict[str, int] = {}
         self.first_epoch_ms: int | None = None
         # For poll_persist.
         self.changed: dict[str, None] = {}
 
-    def hear(self, sender_id: str, monotonic_ms: int, sequence: int) -> bool:
+    def hear(self, sender_id: str, monotonic_ms: int) -> bool:
         """Notes that `sender_id` spoke; True the first time."""
         heard = self.heard_ms
         heard_ms = heard.get(sender_id)
@@ -37,11 +35,9 @@ class Participants:
                 heard.move_to_end(sender_id)
             return False
         heard[sender_id] = monotonic_ms
-        self.since[sender_id] = sequence
         self.changed[sender_id] = None
         if len(heard) > PARTICIPANTS_MAX:
             forgotten, _ = heard.popitem(last=False)
-            del self.since[forgotten]
             self.changed[forgotten] = None
         return True
 

@@ -131,7 +131,7 @@ class Reception:
         entry: LogEntry | None = None
         heard_ms = self._heard_ms.get(sender_id)
         if heard_ms is None or monotonic_ms - heard_ms >= HEARD_EXACTLY_MS:
-            newcomer = self._participants.hear(sender_id, monotonic_ms, self._log.sequence) and self._is_new(now)
+            newcomer = self._participants.hear(sender_id, monotonic_ms) and self._is_new(now)
         if self._answers:
             self._repair.on_message(message_id)
         if requests and self._repairs:

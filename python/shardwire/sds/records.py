@@ -249,8 +249,8 @@ class Records:
         self._poll_repair(out)
         if machine.participants.changed:
             for sender_id in machine.participants.changed:
-                since = machine.participants.since.get(sender_id)
-                out["sds.participant", sender_id.encode()] = None if since is None else seal_fields((since,))
+                heard = sender_id in machine.participants.heard_ms
+                out["sds.participant", sender_id.encode()] = _VERSION_BYTE if heard else None
             machine.participants.changed.clear()
         return out
 

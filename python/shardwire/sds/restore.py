@@ -24,10 +24,8 @@ def restore(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -
     _restore_incoming(machine, records, kinds, waits, now)
     machine.acknowledgements.restore(machine.log.entries.values(), said_order, now)
     _restore_outgoing(machine, records, kinds, now)
-    for name, data in sorted(kinds.get("sds.participant", ())):
-        fields = records.attempt(read_fields, data, 1)
-        if fields is not None:
-            machine.participants.hear(name, now.monotonic_ms, fields[0])
+    for name, _ in sorted(kinds.get("sds.participant", ())):
+        machine.participants.hear(name, now.monotonic_ms)
     machine.participants.changed.clear()
     _restore_repair(machine, records, kinds, now)
 

@@ -279,3 +279,26 @@ def test_a_page_of_other_channels_leads_to_the_next() -> None:
         assert [query.cursor is None for query in by_topic] == [True, False]
 
     assert run_world(scenario).messages("bob") == [b"0", b"1", b"2"]
+
+
+def test_a_late_joiner_gets_the_past_from_the_others_where_there_is_no_store() -> None:
+    past = [b"first", b"second", bytes(250_000), b"fourth", b"fifth"]
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        alice = await world.join("alice")
+        await world.join("bob")
+        for message in past:
+            await alice.send(message)
+            await asyncio.sleep(1)
+        await asyncio.sleep(60)
+        await world.join("carol")
+        await asyncio.sleep(5)
+        await alice.send(b"new")
+        # Not for the past is it kept from the application for long.
+        await asyncio.sleep(40)
+        assert world.messages("carol") == [b"new"]
+        await asyncio.sleep(240)
+
+    world = run_world(scenario)
+    assert world.messages("carol") == [b"new", *past]
