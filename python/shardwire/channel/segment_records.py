@@ -9,9 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from shardwire.channel.records import Records
 from shardwire.persistence.protocol import RecordName
-
-SEGMENT = "segmentation.segment"
-COMPLETED = "segmentation.completed"
+from shardwire.persistence.reassembly import COMPLETED, SEGMENT
 
 # A segment's key begins with the key of its set, which is this long.
 _SET_KEY_BYTES = 20

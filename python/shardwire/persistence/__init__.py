@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from shardwire.persistence.memory import MemoryPersistence
 from shardwire.persistence.protocol import Changes, ChannelState, Persistence, RecordName
+from shardwire.persistence.reassembly import reassembly_changes, reassembly_operations
 from shardwire.persistence.sqlite import SqlitePersistence
 
-__all__ = ["Changes", "ChannelState", "MemoryPersistence", "Persistence", "RecordName", "SqlitePersistence"]
+__all__ = [
+    "Changes",
+    "ChannelState",
+    "MemoryPersistence",
+    "Persistence",
+    "RecordName",
+    "SqlitePersistence",
+    "reassembly_changes",
+    "reassembly_operations",
+]

@@ -30,6 +30,9 @@ class MemoryPersistence:
         with self._lock:
             self._require_open()
             records = self._channels.setdefault(channel_id, {})
+            for kind, prefix in changes.deleted_prefixes:
+                for name in [name for name in records if name[0] == kind and name[1].startswith(prefix)]:
+                    del records[name]
             for name, value in changes.records.items():
                 if value is None:
                     records.pop(name, None)

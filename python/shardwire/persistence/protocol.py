@@ -12,16 +12,23 @@ RecordName = tuple[str, bytes]
 
 @dataclass(slots=True)
 class Changes:
-    """Records to put (a value) or delete (None). Applying the same changes twice is the same as once."""
+    """Records to put (a value) or delete (None). Applying the same changes twice is the same as once.
+
+    Attributes:
+        records: By name.
+        deleted_prefixes: Every record of the kind whose key begins with the given one is deleted before `records`
+            are applied.
+    """
 
     records: dict[RecordName, bytes | None] = field(default_factory=dict)
+    deleted_prefixes: set[RecordName] = field(default_factory=set)
 
     def merge(self, records: Mapping[RecordName, bytes | None]) -> None:
         """Adds later changes; for a record named in both, the later one stands."""
         self.records.update(records)
 
     def __bool__(self) -> bool:
-        return bool(self.records)
+        return bool(self.records or self.deleted_prefixes)
 
 
 @dataclass(frozen=True, slots=True)

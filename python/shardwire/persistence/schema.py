@@ -38,8 +38,18 @@ def _to_version_2(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE record_2 RENAME TO record")
 
 
+def _to_version_3(connection: sqlite3.Connection) -> None:
+    """Segments of partial messages are found by their payload's hash and by their sender."""
+    connection.execute(
+        "CREATE INDEX segment_by_hash ON record (channel, substr(value, 3, 32)) WHERE kind = 'segmentation.segment'"
+    )
+    connection.execute(
+        "CREATE INDEX segment_by_sender ON record (channel, substr(value, 59, 68)) WHERE kind = 'segmentation.segment'"
+    )
+
+
 # Position n - 1 holds the step from version n to version n + 1. Steps are never changed once released.
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_to_version_2,)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_to_version_2, _to_version_3)
 
 
 def current_version() -> int:

@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 
 from shardwire.errors import PersistenceError
-from shardwire.persistence import schema
+from shardwire.persistence import reassembly, schema
 from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 
@@ -27,6 +27,8 @@ _PUT = (
     "ON CONFLICT (channel, kind, key) DO UPDATE SET checksum = excluded.checksum, value = excluded.value"
 )
 _DELETE = "DELETE FROM record WHERE channel = ? AND kind = ? AND key = ?"
+# Bounds of the key, rather than its beginning, are what the primary key is searched by.
+_DELETE_PREFIX = "DELETE FROM record WHERE channel = ? AND kind = ? AND key >= ? AND key < ?"
 _LOAD = "SELECT kind, key, checksum, value FROM record WHERE channel = ?"
 
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
@@ -102,6 +104,68 @@ class SqlitePersistence:
             except sqlite3.Error as error:
                 raise self._failure("commit", channel_id, error) from error
 
+    def find_segments(
+        self, channel_id: str, *, entire_message_hash: bytes | None = None, sender: str | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """Stored segments of partial messages of a bare `Reassembler`, by what they claim (001 Storage / Persistence).
+
+        Args:
+            channel_id: The name they were committed under.
+            entire_message_hash: The payload's hash, 32 bytes.
+            sender: Who sent them. Given beside the hash, both must hold.
+
+        Returns:
+            Keys and values as `Reassembler.poll_persist` gave them, in the order of the keys.
+
+        Raises:
+            ValueError: Neither is given.
+            PersistenceError: As for `load`.
+        """
+        terms: tuple[bytes, ...]
+        if entire_message_hash is not None:
+            query, terms = reassembly.BY_HASH, (bytes(entire_message_hash),)
+        elif sender is not None:
+            query, terms = reassembly.BY_SENDER, reassembly.sender_range(sender)
+        else:
+            raise ValueError("nothing to find segments by: give entire_message_hash, sender or both")
+        with self._lock:
+            try:
+                connection = self._open(channel_id)
+                channel = self._find_channel(connection, channel_id)
+                found = []
+                for kind, key, checksum, value in connection.execute(query, (channel, *terms)):
+                    if not _is_sound(kind, key, checksum, value):
+                        raise _corruption("a record does not match its checksum")
+                    if sender is None or reassembly.is_sender(value, sender):
+                        found.append((key, value))
+                return found
+            except sqlite3.Error as error:
+                raise self._failure("find_segments", channel_id, error) from error
+
+    def expire_segments(self, channel_id: str, at_or_before_ms: int) -> int:
+        """Deletes the partial messages of a bare `Reassembler` whose last new segment came at this time or earlier.
+
+        It saves loading, after a restart, what would expire at once.
+
+        Args:
+            channel_id: The name they were committed under.
+            at_or_before_ms: By the clock that `Reassembler.receive` was given.
+
+        Returns:
+            The number of segments deleted.
+
+        Raises:
+            PersistenceError: As for `commit`.
+        """
+        with self._lock:
+            try:
+                connection = self._open(channel_id)
+                channel = self._find_channel(connection, channel_id)
+                terms = {"channel": channel, "time": reassembly.time_term(at_or_before_ms)}
+                return connection.execute(reassembly.EXPIRE, terms).rowcount
+            except sqlite3.Error as error:
+                raise self._failure("expire_segments", channel_id, error) from error
+
     def close(self) -> None:
         """Closes the file and gives the channels free; further calls raise `PersistenceError`."""
         with self._lock:
@@ -128,6 +192,8 @@ class SqlitePersistence:
                 deletes.append((channel, kind, key))
             else:
                 puts.append((channel, kind, key, _checksum(kind, key, value), value))
+        prefixes = [(channel, kind, key, _behind(key)) for kind, key in changes.deleted_prefixes]
+        connection.executemany(_DELETE_PREFIX, prefixes)
         connection.executemany(_DELETE, deletes)
         connection.executemany(_PUT, puts)
 
@@ -239,6 +305,12 @@ class SqlitePersistence:
             lock.release()
         self._channel_locks.clear()
         self._channel_keys.clear()
+
+
+def _behind(prefix: bytes) -> bytes:
+    """The least key behind those that begin with `prefix`; where there is none, one longer than keys are."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else b"\xff" * 1_024
 
 
 def _checksum(kind: str, key: bytes, value: bytes) -> int:

@@ -180,5 +180,5 @@ def test_a_channel_goes_on_from_a_database_of_version_1(tmp_path: Path, monkeypa
 
     assert asyncio.run(read()) == [LARGE]
     connection = sqlite3.connect(path)
-    assert connection.execute("SELECT version FROM schema_version").fetchall() == [(2,)]
+    assert connection.execute("SELECT version FROM schema_version").fetchall() == [(schema.current_version(),)]
     connection.close()

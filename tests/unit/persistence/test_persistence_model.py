@@ -13,13 +13,14 @@ from shardwire.persistence import Changes, MemoryPersistence, SqlitePersistence
 CHANNELS = st.sampled_from(["a", "b", "\u00e4\x00\U0001f600"])
 NAMES = st.tuples(st.sampled_from(["sds.log", "sds.meta", ""]), st.binary(max_size=2))
 CHANGES = st.dictionaries(NAMES, st.none() | st.binary(max_size=20), max_size=6)
-STEPS = st.lists(st.one_of(st.tuples(CHANNELS, CHANGES), st.just("reopen")), max_size=12)
+PREFIXES = st.sets(st.tuples(st.sampled_from(["sds.log", ""]), st.sampled_from([b"", b"\x00", b"\xff", b"\x01\xff"])))
+STEPS = st.lists(st.one_of(st.tuples(CHANNELS, CHANGES, PREFIXES), st.just("reopen")), max_size=12)
 
 
 @given(STEPS)
 @settings(max_examples=30, deadline=None)
 def test_a_backend_holds_what_a_dictionary_would(
-    steps: list[tuple[str, dict[tuple[str, bytes], bytes | None]] | str],
+    steps: list[tuple[str, dict[tuple[str, bytes], bytes | None], set[tuple[str, bytes]]] | str],
 ) -> None:
     expected: dict[str, dict[tuple[str, bytes], bytes]] = {}
     memory = MemoryPersistence()
@@ -31,10 +32,13 @@ def test_a_backend_holds_what_a_dictionary_would(
                 sqlite.close()
                 sqlite = SqlitePersistence(path)
             else:
-                channel_id, changes = step
+                channel_id, changes, prefixes = step
                 for persistence in (memory, sqlite):
-                    persistence.commit(channel_id, Changes(dict(changes)))
+                    persistence.commit(channel_id, Changes(dict(changes), set(prefixes)))
                 records = expected.setdefault(channel_id, {})
+                for kind, prefix in prefixes:
+                    for name in [name for name in records if name[0] == kind and name[1].startswith(prefix)]:
+                        del records[name]
                 for name, value in changes.items():
                     if value is None:
                         records.pop(name, None)
