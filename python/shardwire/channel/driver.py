@@ -98,6 +98,8 @@ class Driver:
         self._unfinished: list[Collected] = []
         self._commit_failures = 0
         self._last_received_ms = -(1 << 62)
+        # Set while received messages wait for their time: they wake nobody before it.
+        self._received_timer: asyncio.TimerHandle | None = None
         self._flushes: list[asyncio.Future[None]] = []
         self._closed = asyncio.Event()
         self._ended = False
@@ -118,7 +120,7 @@ class Driver:
         self._received_bytes += size_bytes
         if self._received_bytes >= QUEUED_INPUT_BYTES_MAX:
             self._room.clear()
-        self._wake.set()
+        self._wake_for_received()
 
     async def flush(self) -> None:
         """Returns when everything posted before is applied, and durable unless the persistence fails."""
@@ -162,6 +164,8 @@ class Driver:
         """Ends `run`; what is received and not yet processed is as if lost."""
         self._closed.set()
         self._received.clear()
+        if self._received_timer is not None:
+            self._received_timer.cancel()
         self._room.set()
         self._wake.set()
 
@@ -195,10 +199,24 @@ class Driver:
 
     def _received_due(self) -> bool:
         """004, Performance considerations: received messages are processed no more often than configured."""
-        if not self._received:
-            return False
-        elapsed_ms = self._clock.monotonic_ms() - self._last_received_ms
-        return elapsed_ms >= self._process_task_min_elapse_ms
+        return bool(self._received) and self._received_wait_ms() <= 0
+
+    def _received_wait_ms(self) -> int:
+        if not self._process_task_min_elapse_ms:
+            return 0
+        return self._last_received_ms + self._process_task_min_elapse_ms - self._clock.monotonic_ms()
+
+    def _wake_for_received(self) -> None:
+        wait_ms = self._received_wait_ms()
+        if wait_ms <= 0:
+            self._wake.set()
+        elif self._received_timer is None:
+            loop = asyncio.get_running_loop()
+            self._received_timer = loop.call_later(wait_ms / 1000, self._on_received_timer)
+
+    def _on_received_timer(self) -> None:
+        self._received_timer = None
+        self._wake.set()
 
     async def _commit_and_carry_out(self) -> None:
         # While commits fail nothing new is encoded: it could not leave, and would count against the rate limit.
@@ -232,11 +250,10 @@ class Driver:
             await asyncio.wait_for(self._closed.wait(), pause_ms / 1000)
 
     async def _sleep(self) -> None:
+        if self._received:
+            self._wake_for_received()
         now = self.now()
         due_ms = self._engine.next_wake_ms(now)
-        if self._received:
-            received_ms = self._last_received_ms + self._process_task_min_elapse_ms
-            due_ms = received_ms if due_ms is None else min(due_ms, received_ms)
         timer = None
         if due_ms is not None:
             delay_s = max(1, due_ms - now.monotonic_ms) / 1000

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from shardwire._native import HistoryEntry, SdsMessage
@@ -23,6 +23,11 @@ HASHES_PER_PAGE = 100
 MESSAGES_PER_QUERY = 20
 # One query of the topic serves every missing message without a hint for this long.
 WINDOW_INTERVAL_MS = 10_000
+# A message that so many rounds did not bring is asked for less and less often: whoever names what never was would
+# otherwise keep every member asking for as long as it is waited for.
+ROUNDS_AT_FREQUENCY = 10
+WINDOW_ROUNDS_AT_FREQUENCY = 3
+PAUSE_MS_MAX = 60_000
 PAGES_PER_QUERY_MAX = 500
 # How far back a participant asks that never received anything (as @waku/sdk does).
 FIRST_QUERY_RANGE_MS = 30 * 24 * 3_600_000
@@ -31,6 +36,14 @@ QUERY_MARGIN_MS = 30_000
 # How soon to look again whether the application has made room.
 ROOM_RECHECK_MS = 1_000
 _MINUTE_MS = 60_000
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A missing message that was asked for: how often a store answered without it, and when it is asked for again."""
+
+    rounds: int
+    due_ms: int
 
 
 class Retrieval:
@@ -83,7 +96,7 @@ class Retrieval:
         self._catch_up = sync.query_on_connect
         self._caught_up_ms: int | None = None
         # Message ids that were asked for and are missing still, the one asked for longest ago first.
-        self._asked: dict[str, None] = {}
+        self._asked: dict[str, _Asked] = {}
         self._next_round_ms = 0
         self._next_window_ms = 0
         self._query_times_ms: deque[int] = deque()
@@ -98,6 +111,9 @@ class Retrieval:
         was_online, self._online = self._online, state is not ConnectionState.DISCONNECTED
         if self._online and self._sync.query_on_connect and (not was_online or state is ConnectionState.CONNECTED):
             self._catch_up = True
+            for asked in self._asked.values():
+                # Another store, or one that has learned more meanwhile.
+                asked.rounds = asked.due_ms = 0
             self._wake.set()
 
     async def run(self) -> None:
@@ -136,17 +152,30 @@ class Retrieval:
         """What was never asked for, and with every period as many of the others as one query takes, in turn."""
         now_ms = self._clock.monotonic_ms()
         missing = {entry.message_id: entry for entry in self._missing()}
-        self._asked = {message_id: None for message_id in self._asked if message_id in missing}
+        self._asked = {message_id: asked for message_id, asked in self._asked.items() if message_id in missing}
         due = [entry for message_id, entry in missing.items() if message_id not in self._asked]
         if now_ms >= self._next_round_ms:
             self._next_round_ms = now_ms + self._sync.retrieve_frequency_ms
-            due += [missing[message_id] for message_id in islice(self._asked, MESSAGES_PER_QUERY)]
+            again = (missing[message_id] for message_id, asked in self._asked.items() if asked.due_ms <= now_ms)
+            due += islice(again, MESSAGES_PER_QUERY)
         return due
 
     def _note_asked(self, entries: Sequence[HistoryEntry]) -> None:
+        due_ms = self._clock.monotonic_ms() + self._sync.retrieve_frequency_ms
         for entry in entries:
-            self._asked.pop(entry.message_id, None)
-            self._asked[entry.message_id] = None
+            asked = self._asked.pop(entry.message_id, None) or _Asked(0, 0)
+            asked.due_ms = due_ms
+            self._asked[entry.message_id] = asked
+
+    def _note_answered(self, entries: Sequence[HistoryEntry], frequency_ms: int, rounds_at_frequency: int) -> None:
+        """A store has answered; whatever of these is missing still, it may not have."""
+        now_ms = self._clock.monotonic_ms()
+        for entry in entries:
+            asked = self._asked.get(entry.message_id)
+            if asked is not None:
+                asked.rounds += 1
+                doublings = min(max(0, asked.rounds - rounds_at_frequency), 16)
+                asked.due_ms = now_ms + min(frequency_ms << doublings, max(frequency_ms, PAUSE_MS_MAX))
 
     async def _query_hints(self, entries: Sequence[HistoryEntry]) -> None:
         self._note_asked(entries)
@@ -155,6 +184,7 @@ class Retrieval:
             # Missing, so whatever became of an earlier arrival does not count.
             self._reception.forget(message_hash)
         answered, _ = await self._fetch(tuple(by_hash))
+        self._note_answered(entries, self._sync.retrieve_frequency_ms, ROUNDS_AT_FREQUENCY)
         absent = tuple(message_id for message_hash, message_id in by_hash.items() if message_hash not in answered)
         if absent:
             self._on_irretrievable(absent)
@@ -171,6 +201,8 @@ class Retrieval:
         async for page in self._pages(self._topic_query(start_ms, end_ms, forward=True)):
             _, taken = await self._fetch(self._unknown(page))
             absent -= {message.message_id for data in taken if (message := self._decode(data)) is not None}
+        frequency_ms = max(WINDOW_INTERVAL_MS, self._sync.retrieve_frequency_ms)
+        self._note_answered(entries, frequency_ms, WINDOW_ROUNDS_AT_FREQUENCY)
         if absent:
             self._on_irretrievable(tuple(sorted(absent)))
 
@@ -288,7 +320,15 @@ class Retrieval:
         if not self._has_room():
             return max(self._sync.retrieve_frequency_ms, ROOM_RECHECK_MS)
         now_ms = self._clock.monotonic_ms()
-        due = [self._next_round_ms - now_ms] if self._missing() else []
+        due = []
+        missing = self._missing()
+        if missing:
+            earliest_ms = min(self._asked_due_ms(entry.message_id) for entry in missing)
+            due.append(max(self._next_round_ms, earliest_ms) - now_ms)
         if self._sync.query_on_connect and self._caught_up_ms is not None:
             due.append(self._caught_up_ms + self._sync.query_on_connect_interval_ms - now_ms)
         return min(due, default=None)
+
+    def _asked_due_ms(self, message_id: str) -> int:
+        asked = self._asked.get(message_id)
+        return 0 if asked is None else asked.due_ms

@@ -32,6 +32,8 @@ class MessageStore:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._by_hash: dict[bytes, StoredMessage] = {}
+        # The same without their data: a query that wants only hashes is answered with hundreds of them.
+        self._bare: dict[bytes, StoredMessage] = {}
         self._by_topic: dict[str, list[_Place]] = {}
         self._arrivals: deque[bytes] = deque()
 
@@ -40,6 +42,7 @@ class MessageStore:
         if message_hash in self._by_hash:
             return
         self._by_hash[message_hash] = StoredMessage(message_hash, timestamp_ns, envelope)
+        self._bare[message_hash] = StoredMessage(message_hash, timestamp_ns)
         insort(self._by_topic.setdefault(envelope.content_topic, []), (timestamp_ns, message_hash))
         self._arrivals.append(message_hash)
         self._bytes += len(envelope.payload)
@@ -63,7 +66,8 @@ class MessageStore:
         cursor = page[-1][1] if more else None
         if not query.forward:
             page.reverse()
-        return StorePage(tuple(self._message(place, query.include_data) for place in page), cursor)
+        messages = self._by_hash if query.include_data else self._bare
+        return StorePage(tuple(messages[message_hash] for _, message_hash in page), cursor)
 
     def __len__(self) -> int:
         return len(self._by_hash)
@@ -73,10 +77,6 @@ class MessageStore:
 
     def __iter__(self) -> Iterator[StoredMessage]:
         return iter(list(self._by_hash.values()))
-
-    def _message(self, place: _Place, include_data: bool) -> StoredMessage:
-        message = self._by_hash[place[1]]
-        return message if include_data else StoredMessage(message.message_hash, message.timestamp_ns)
 
     def _place(self, message_hash: bytes) -> _Place:
         return (self._by_hash[message_hash].timestamp_ns, message_hash)
@@ -112,6 +112,7 @@ class MessageStore:
 
     def _forget(self, message_hash: bytes) -> None:
         message = self._by_hash.pop(message_hash)
+        del self._bare[message_hash]
         if message.envelope is None:
             return
         run = self._by_topic[message.envelope.content_topic]

@@ -153,6 +153,44 @@ def test_the_store_is_asked_at_the_configured_frequency_while_something_is_missi
     run_world(scenario)
 
 
+@pytest.mark.parametrize(("hint", "queries_max"), [(bytes(32), 20), (None, 10)])
+def test_what_no_store_has_is_asked_for_less_and_less_often_and_still_found_when_it_comes(
+    hint: bytes | None, queries_max: int
+) -> None:
+    config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, timeout_for_lost_messages_ms=0))
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config)
+        peer = await world.node("peer")
+        first = SdsMessage(
+            sender_id="peer", message_id="m1", channel_id=CHANNEL, lamport_timestamp=5, content=_segment(b"first")
+        )
+        await peer.send(MessageEnvelope(TOPIC, first.encode()))
+        await asyncio.sleep(1)
+        queries = spy(world, "bob")
+        late = SdsMessage(
+            sender_id="peer", message_id="late", channel_id=CHANNEL, lamport_timestamp=6, content=_segment(b"late")
+        )
+        effect = SdsMessage(
+            sender_id="peer",
+            message_id="m2",
+            channel_id=CHANNEL,
+            lamport_timestamp=7,
+            causal_history=[HistoryEntry("late", retrieval_hint=hint)],
+            content=_segment(b"effect"),
+        )
+        await peer.send(MessageEnvelope(TOPIC, effect.encode()))
+        await asyncio.sleep(200)
+        assert 5 <= len(queries) <= queries_max
+        if hint is None:
+            # Only the store hears it.
+            world.lose("peer", "bob", {0})
+        await peer.send(MessageEnvelope(TOPIC, late.encode()))
+        await asyncio.sleep(61)
+
+    assert run_world(scenario).messages("bob") == [b"first", b"late", b"effect"]
+
+
 def test_a_lost_dependency_is_reported_and_its_dependent_released() -> None:
     config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, timeout_for_lost_messages_ms=20_000))
 
