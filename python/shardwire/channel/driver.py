@@ -40,14 +40,18 @@ class Writer:
         self._persistence = persistence
         self._channel_id = channel_id
         self._executor: ThreadPoolExecutor | None = None
+        self._loaded = False
         if not isinstance(persistence, MemoryPersistence):
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shardwire-writer")
 
     async def load(self) -> ChannelState | None:
         if self._executor is None:
-            return self._persistence.load(self._channel_id)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, self._persistence.load, self._channel_id)
+            state = self._persistence.load(self._channel_id)
+        else:
+            loop = asyncio.get_running_loop()
+            state = await loop.run_in_executor(self._executor, self._persistence.load, self._channel_id)
+        self._loaded = True
+        return state
 
     async def commit(self, changes: Changes) -> None:
         if self._executor is None:
@@ -57,9 +61,16 @@ class Writer:
         await loop.run_in_executor(self._executor, self._persistence.commit, self._channel_id, changes)
 
     async def close(self, own_persistence: Persistence | None) -> None:
-        """Ends the thread, after closing a persistence that is the channel's own."""
+        """Gives the channel's state free, closes a persistence that is the channel's own, and ends the thread."""
+        release = getattr(self._persistence, "release", None)
         if own_persistence is not None:
             own_persistence.close()
+        elif release is not None and self._loaded:
+            self._loaded = False
+            if self._executor is None:
+                release(self._channel_id)
+            else:
+                await asyncio.get_running_loop().run_in_executor(self._executor, release, self._channel_id)
         if self._executor is not None:
             self._executor.shutdown(wait=False)
 

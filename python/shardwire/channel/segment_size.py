@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from shardwire._native import WakuMessage
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 # SegmentMessageProto around a segment's payload: at most 100 bytes on every wire.
 SEGMENT_OVERHEAD_BYTES_MAX = 100
@@ -29,6 +32,7 @@ _BLOOM_FRAME_BYTES = 64
 _CIPHER_PROBE_BYTES = 1_024
 # Covers the block of every block cipher in use, whose padding depends on the length.
 _CIPHER_PROBES = 65
+CIPHER_BYTES_ASSUMED = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,9 @@ def envelope_overhead_bytes(content_topic: str, meta: bytes, payload_bytes: int)
 async def cipher_overhead_bytes(encryption: Encryption | None) -> int:
     """What a cipher adds, as it says itself or as measured.
 
+    One that cannot encrypt now, say because its keys come later, is taken to add `CIPHER_BYTES_ASSUMED`; until it can,
+    each send fails by itself.
+
     Raises:
         ConfigError: `overhead_bytes` is no count.
     """
@@ -78,9 +85,17 @@ async def cipher_overhead_bytes(encryption: Encryption | None) -> int:
         return stated
     overheads = []
     for length in range(_CIPHER_PROBE_BYTES, _CIPHER_PROBE_BYTES + _CIPHER_PROBES):
-        ciphertext = encryption.encrypt(bytes(length))
-        if inspect.isawaitable(ciphertext):
-            ciphertext = await _resolved(ciphertext)
+        try:
+            ciphertext = encryption.encrypt(bytes(length))
+            if inspect.isawaitable(ciphertext):
+                ciphertext = await _resolved(ciphertext)
+        except Exception as error:
+            logger.warning(
+                "the encryption raised %s when its overhead was measured: %d bytes are assumed; state overhead_bytes",
+                type(error).__name__,
+                CIPHER_BYTES_ASSUMED,
+            )
+            return CIPHER_BYTES_ASSUMED
         overheads.append(len(ciphertext) - length)
     return max(0, *overheads)
 

@@ -44,7 +44,10 @@ class ChannelState:
 
 @runtime_checkable
 class Persistence(Protocol):
-    """A backend. Calls for one channel come from one thread at a time."""
+    """A backend. Calls for one channel come from one thread at a time.
+
+    Optional: `release(channel_id)`, called when a channel that loaded its state is closed; the backend stays open.
+    """
 
     def load(self, channel_id: str) -> ChannelState | None:
         """The stored state, or None for a channel that was never stored.

@@ -38,8 +38,9 @@ class SqlitePersistence:
     """One database for any number of channels; write-ahead log, every commit synced to the disk before it returns.
 
     The file is opened on first use, so an instance can be made where the file is not; it pickles as its path. Each
-    channel used through it is locked for other processes, and other instances, until `close`. A database found
-    corrupt is set aside under a name ending in `.corrupt-<time>`, and no new one takes its place while it lies there.
+    channel used through it is locked for other processes, and other instances, until `release` or `close`. A
+    database found corrupt is set aside under a name ending in `.corrupt-<time>`, and no new one takes its place while
+    it lies there.
 
     Args:
         path: The database file; made, but not its directory, where missing. Two more files appear beside it while it
@@ -53,6 +54,8 @@ class SqlitePersistence:
         self._connection: sqlite3.Connection | None = None
         self._channel_locks: dict[str, ChannelLock] = {}
         self._channel_keys: dict[str, int] = {}
+        # How many channels loaded each state: one of them that is refused takes it from no other.
+        self._loads: dict[str, int] = {}
         self._closed = False
 
     @property
@@ -69,17 +72,11 @@ class SqlitePersistence:
         with self._lock:
             try:
                 connection = self._open(channel_id)
-                channel = self._find_channel(connection, channel_id)
-                if channel is None:
-                    return None
-                records: dict[RecordName, bytes] = {}
-                for kind, key, checksum, value in connection.execute(_LOAD, (channel,)):
-                    if not _is_sound(kind, key, checksum, value):
-                        raise _corruption("a record does not match its checksum")
-                    records[kind, key] = value
-                return ChannelState(records)
+                state = self._read(connection, channel_id)
             except sqlite3.Error as error:
                 raise self._failure("load", channel_id, error) from error
+            self._loads[channel_id] = self._loads.get(channel_id, 0) + 1
+            return state
 
     def commit(self, channel_id: str, changes: Changes) -> None:
         """Applies `changes` in one transaction; durable when this returns.
@@ -166,6 +163,22 @@ class SqlitePersistence:
             except sqlite3.Error as error:
                 raise self._failure("expire_segments", channel_id, error) from error
 
+    def release(self, channel_id: str) -> None:
+        """Takes back one `load`: with the last one the channel is free for other instances and processes, and with
+        the last channel the file is closed, until it is used again."""
+        with self._lock:
+            loads = self._loads.pop(channel_id, 0) - 1
+            if loads > 0:
+                self._loads[channel_id] = loads
+                return
+            if self._channel_locks.keys() <= {channel_id}:
+                self._release()
+            else:
+                self._channel_keys.pop(channel_id, None)
+                lock = self._channel_locks.pop(channel_id, None)
+                if lock is not None:
+                    lock.release()
+
     def close(self) -> None:
         """Closes the file and gives the channels free; further calls raise `PersistenceError`."""
         with self._lock:
@@ -179,6 +192,17 @@ class SqlitePersistence:
         return f"SqlitePersistence({os.fspath(self._path)!r})"
 
     # --- details ---
+
+    def _read(self, connection: sqlite3.Connection, channel_id: str) -> ChannelState | None:
+        channel = self._find_channel(connection, channel_id)
+        if channel is None:
+            return None
+        records: dict[RecordName, bytes] = {}
+        for kind, key, checksum, value in connection.execute(_LOAD, (channel,)):
+            if not _is_sound(kind, key, checksum, value):
+                raise _corruption("a record does not match its checksum")
+            records[kind, key] = value
+        return ChannelState(records)
 
     def _apply(self, connection: sqlite3.Connection, channel_id: str, changes: Changes) -> None:
         channel = self._find_channel(connection, channel_id)
@@ -305,6 +329,7 @@ class SqlitePersistence:
             lock.release()
         self._channel_locks.clear()
         self._channel_keys.clear()
+        self._loads.clear()
 
 
 def _behind(prefix: bytes) -> bytes:

@@ -182,3 +182,26 @@ def test_a_channel_goes_on_from_a_database_of_version_1(tmp_path: Path, monkeypa
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT version FROM schema_version").fetchall() == [(schema.current_version(),)]
     connection.close()
+
+
+def test_a_closed_channel_gives_its_state_free_and_a_refused_one_takes_it_from_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def main() -> None:
+        persistence = SqlitePersistence(path)
+        channel = await join(MemoryNetwork(), "alice", persistence)
+        with pytest.raises(ConfigError, match="belongs to 'alice'"):
+            await join(MemoryNetwork(), "bob", persistence)
+        with pytest.raises(PersistenceError, match="in use by this process already"):
+            await join(MemoryNetwork(), "alice", SqlitePersistence(path))
+        request_id = await channel.send(b"kept")
+        await close_channel(channel)
+        resumed = await join(MemoryNetwork(), "alice", SqlitePersistence(path))
+        assert [pending.request_id for pending in resumed.pending()] == [request_id]
+        await close_channel(resumed)
+        # The first instance was not closed: it opens its file again.
+        resumed = await join(MemoryNetwork(), "alice", persistence)
+        assert [pending.request_id for pending in resumed.pending()] == [request_id]
+        await close_channel(resumed)
+
+    asyncio.run(main())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwire._native import WakuMessage
-from shardwire.channel.segment_size import cipher_overhead_bytes, divide_message
+from shardwire.channel.segment_size import CIPHER_BYTES_ASSUMED, cipher_overhead_bytes, divide_message
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.errors import ConfigError
 from shardwire.segmentation import segment
@@ -44,6 +44,14 @@ def test_overhead_is_stated_or_measured() -> None:
     assert asyncio.run(cipher_overhead_bytes(PaddingCipher())) == 32
     assert asyncio.run(cipher_overhead_bytes(AsyncCipher())) == 28  # type: ignore[arg-type]
     assert asyncio.run(cipher_overhead_bytes(StatingCipher())) == 33  # type: ignore[arg-type]
+
+
+def test_a_cipher_without_its_keys_yet_is_given_room() -> None:
+    class KeylessCipher:
+        def encrypt(self, content: bytes) -> bytes:
+            raise KeyError("no key yet")
+
+    assert asyncio.run(cipher_overhead_bytes(KeylessCipher())) == CIPHER_BYTES_ASSUMED  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("stated", [-1, 1.5, "33", True])
