@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shardwire import erasure
-    from shardwire._native import Keccak256, __version__, keccak256, keccak256_many
+    from shardwire._native import HistoryEntry, Keccak256, __version__, keccak256, keccak256_many
     from shardwire.channel import (
         GAUGES,
         METRICS,
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from shardwire.persistence import Changes, ChannelState, MemoryPersistence, Persistence, SqlitePersistence
 
 _ROOMS = {
-    "shardwire._native": ("Keccak256", "__version__", "keccak256", "keccak256_many"),
+    "shardwire._native": ("HistoryEntry", "Keccak256", "__version__", "keccak256", "keccak256_many"),
     "shardwire.channel": (
         "GAUGES",
         "METRICS",
@@ -173,6 +173,7 @@ __all__ = [
     "DecryptionError",
     "Encryption",
     "EphemeralDroppedEvent",
+    "HistoryEntry",
     "InvalidSegmentError",
     "IrretrievableMessageEvent",
     "Keccak256",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shardwire import __version__
 from shardwire.cli import segment_files
 from shardwire.cli.app import one_line, run
 
@@ -20,6 +21,12 @@ def say(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     assert error.startswith("shardwire: ")
     assert error.count("\n") == 1, error
     return code, error
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_version(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    assert run([option]) == 0
+    assert capsys.readouterr().out == f"shardwire {__version__}\n"
 
 
 @pytest.mark.parametrize(

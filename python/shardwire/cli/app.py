@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from shardwire import __version__
 from shardwire.cli import segment_files
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ShardwireError
@@ -46,6 +47,22 @@ class Code(StrEnum):
 
     leopard = "leopard"
     vandermonde = "vandermonde"
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"shardwire {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", "-V", help="Show the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Reliable messages of any size over lossy publish/subscribe networks."""
 
 
 WireOption = Annotated[Wire, typer.Option("--wire-format", "-w", help="Wire of the segments.")]
