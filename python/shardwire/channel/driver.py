@@ -109,6 +109,8 @@ class Driver:
         self._unfinished: list[Collected] = []
         self._commit_failures = 0
         self._last_received_ms = -(1 << 62)
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms: int | None = None
         # Set while received messages wait for their time: they wake nobody before it.
         self._received_timer: asyncio.TimerHandle | None = None
         self._flushes: list[asyncio.Future[None]] = []
@@ -148,6 +150,7 @@ class Driver:
             await self._run()
         finally:
             self._ended = True
+            self._set_timer(None, 0)
             self._resolve(self._flushes)
 
     async def _run(self) -> None:
@@ -264,13 +267,20 @@ class Driver:
         if self._received:
             self._wake_for_received()
         now = self.now()
-        due_ms = self._engine.next_wake_ms(now)
-        timer = None
+        self._set_timer(self._engine.next_wake_ms(now), now.monotonic_ms)
+        await self._wake.wait()
+
+    def _set_timer(self, due_ms: int | None, now_ms: int) -> None:
+        """Wakes the driver at `due_ms`; most cycles change nothing about when that is."""
+        if due_ms == self._timer_due_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_due_ms = due_ms
         if due_ms is not None:
-            delay_s = max(1, due_ms - now.monotonic_ms) / 1000
-            timer = asyncio.get_running_loop().call_later(delay_s, self._wake.set)
-        try:
-            await self._wake.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(max(1, due_ms - now_ms) / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = self._timer_due_ms = None
+        self._wake.set()

@@ -220,13 +220,13 @@ class Engine:
         """Polls transmits as far as the rate limit and the node allow, then everything that must become durable."""
         self.submissions.register_waiting(now)
         transmits = self.transmissions.poll(now) if self.active and may_transmit else []
-        delivery = self.deliveries.begin() if self.may_hand_over() else None
+        delivery = self.deliveries.begin() if self.deliveries.waiting and self.may_hand_over() else None
         self._settle(now)
         self._review_left()
         self._events += self.outgoing.poll_events()
-        self._events += ((event, None) for event in self.ephemerals.poll_events())
-        self._events += ((event, None) for event in self.transmissions.poll_events())
-        self._events += ((IrretrievableMessageEvent(entry), None) for entry in self.incoming.poll_given_up())
+        self._events += [(event, None) for event in self.ephemerals.poll_events()]
+        self._events += [(event, None) for event in self.transmissions.poll_events()]
+        self._events += [(IrretrievableMessageEvent(entry), None) for entry in self.incoming.poll_given_up()]
         collected = Collected(
             self.collect_changes(), self.submissions.poll_accepted(), self._events, transmits, self._missing, delivery
         )

@@ -177,6 +177,8 @@ class SharedBytes:
 
     def apply(self, records: Records) -> None:
         """Puts what one commit changes into its stored form, in place."""
+        if not (records or self._wires or self._released or self._changes):
+            return
         payloads = [key for kind, key in records if kind == PAYLOAD]
         for key in payloads:
             if records[PAYLOAD, key] is None:
