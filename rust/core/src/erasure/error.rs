@@ -7,15 +7,15 @@ use super::ErasureCode;
 #[non_exhaustive]
 pub enum ErasureError {
     /// There is no data shard.
-    #[error("at least one data shard is needed")]
+    #[error("there are 0 data shards: at least 1 is needed")]
     NoDataShards,
     /// Shards have no bytes.
-    #[error("shards must have at least one byte")]
+    #[error("shards have 0 bytes: at least 1 is needed")]
     EmptyShards,
     /// More shards than the code has field elements for.
     #[error(
         "{code} takes at most {limit} shards: {data_count} data and {parity_count} parity shards \
-         count as {total}"
+         count as {total}; take fewer, larger shards"
     )]
     TooManyShards {
         /// The code that was asked.
@@ -30,7 +30,10 @@ pub enum ErasureError {
         limit: usize,
     },
     /// Leopard makes at most as many parity shards as there are data shards.
-    #[error("leopard takes at most as many parity as data shards: {parity_count} > {data_count}")]
+    #[error(
+        "leopard takes at most as many parity as data shards: {parity_count} > {data_count}; ask \
+         for fewer, or take vandermonde"
+    )]
     ParityExceedsData {
         /// Data shards.
         data_count: usize,
@@ -38,7 +41,10 @@ pub enum ErasureError {
         parity_count: usize,
     },
     /// Leopard codes shards in pieces of 64 bytes.
-    #[error("leopard needs shards of a multiple of 64 bytes: {len} is not, {nearest} is nearest")]
+    #[error(
+        "leopard needs shards of a multiple of 64 bytes: {len} is not, {nearest} is nearest; pad \
+         with zeros, or take vandermonde"
+    )]
     NotMultipleOf64 {
         /// Bytes in a shard.
         len: usize,
@@ -46,7 +52,7 @@ pub enum ErasureError {
         nearest: usize,
     },
     /// A shard's length does not go with the others'.
-    #[error("shard {index} has {len} bytes where shards have {shard_len}")]
+    #[error("shard {index} has {len} bytes where shards have {shard_len}: pad all to one length")]
     UnequalShards {
         /// Its place: data shards first, parity shards after them.
         index: usize,
@@ -56,7 +62,10 @@ pub enum ErasureError {
         shard_len: usize,
     },
     /// The list of shards does not have a place for each shard.
-    #[error("{given} shards were given where there are {expected} places")]
+    #[error(
+        "{given} shards were given where there are {expected} places: data shards, then parity \
+         shards, None where one is lost"
+    )]
     ShardCount {
         /// Data shards and parity shards.
         expected: usize,

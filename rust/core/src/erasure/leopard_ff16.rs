@@ -22,7 +22,7 @@ pub(super) fn reconstruct(
     data_count: usize,
     lost: &[usize],
     shard_len: usize,
-) -> Result<Vec<(usize, Vec<u8>)>, ErasureError> {
+) -> Result<Vec<Vec<u8>>, ErasureError> {
     let parity_count = shards.len() - data_count;
     // What the crate refuses is a geometry that it has no points for.
     let refused = |_| ErasureError::TooManyShards {
@@ -48,11 +48,9 @@ pub(super) fn reconstruct(
         .map_err(refused)?;
     }
     let decoded = decoder.decode().map_err(refused)?;
-    let recovered = lost.iter().filter_map(|&index| {
-        decoded
-            .restored_original(index)
-            .map(|shard| (index, shard.to_vec()))
-    });
+    let recovered = lost
+        .iter()
+        .filter_map(|&index| decoded.restored_original(index).map(<[u8]>::to_vec));
     Ok(recovered.collect())
 }
 

@@ -3,6 +3,7 @@
 //! Owns the two codes, their matrices and the kernels that multiply shards by them. Which code made
 //! a parity shard is on no wire: the caller names it. Nothing here is kept between calls.
 
+mod check;
 mod error;
 mod field;
 mod geometry;
@@ -14,9 +15,12 @@ mod transform;
 mod vandermonde_portable;
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::str::FromStr;
 
 use crate::cpu::InstructionSet;
+pub use check::{check_encode, check_reconstruct, check_shards, supports};
+use check::{check_lengths, check_shard_len, total_of};
 pub use error::ErasureError;
 use geometry::Geometry;
 use plan::Method;
@@ -79,43 +83,6 @@ pub fn instruction_set() -> InstructionSet {
     kernel::selected().set
 }
 
-/// Whether [`encode`] takes these counts, shard lengths aside.
-pub fn supports(code: ErasureCode, data_count: usize, parity_count: usize) -> bool {
-    check_encode(code, data_count, parity_count).is_ok()
-}
-
-/// What keeps [`encode`] from taking these counts.
-///
-/// # Errors
-/// `NoDataShards`; `TooManyShards` beyond one field of 256 elements; for Leopard
-/// `ParityExceedsData`. No parity at all is always taken.
-pub fn check_encode(
-    code: ErasureCode,
-    data_count: usize,
-    parity_count: usize,
-) -> Result<(), ErasureError> {
-    check_counts(code, data_count, parity_count, SHARDS_MAX)
-}
-
-/// What keeps [`reconstruct`] from taking these counts.
-///
-/// It takes what [`encode`] takes and, for Leopard, what a peer codes in GF(2^16): counts where
-/// nextpow2(nextpow2(m) + k) > 256.
-///
-/// # Errors
-/// As [`check_encode`].
-pub fn check_reconstruct(
-    code: ErasureCode,
-    data_count: usize,
-    parity_count: usize,
-) -> Result<(), ErasureError> {
-    let limit = match code {
-        ErasureCode::Leopard => leopard_ff16::SHARDS_MAX,
-        ErasureCode::Vandermonde => SHARDS_MAX,
-    };
-    check_counts(code, data_count, parity_count, limit)
-}
-
 /// The parity shards of `data`: `parity_count` of them, `shard_len` bytes each.
 ///
 /// A data shard may be shorter than `shard_len` and counts as padded with zeros.
@@ -129,22 +96,10 @@ pub fn encode(
     parity_count: usize,
     shard_len: usize,
 ) -> Result<Vec<Vec<u8>>, ErasureError> {
-    check_encode(code, data.len(), parity_count)?;
-    if parity_count == 0 {
-        return Ok(Vec::new());
-    }
-    check_shard_len(code, shard_len)?;
-    check_lengths(data.iter().map(|shard| Some(shard.len())), shard_len)?;
-    Ok(
-        match plan::encoding(code, data.len(), parity_count, kernel::selected().set) {
-            Method::Matrix => {
-                let matrix = Geometry::new(code, data.len(), parity_count).encoding_matrix();
-                kernel::multiply(&matrix, data, shard_len)
-            }
-            Method::Transform(transform) => kernel::encode(&transform, data, shard_len),
-            Method::Crate => vandermonde_portable::encode(data, parity_count, shard_len),
-        },
-    )
+    check_shards(code, data, parity_count, shard_len)?;
+    kernel::fresh(parity_count, shard_len, |parity| {
+        encode_uninit(code, data, shard_len, parity)
+    })
 }
 
 /// Writes the parity shards of `data` over `parity`, whose shards have `shard_len` bytes each.
@@ -157,12 +112,27 @@ pub fn encode_into(
     shard_len: usize,
     parity: &mut [&mut [u8]],
 ) -> Result<(), ErasureError> {
-    check_encode(code, data.len(), parity.len())?;
+    let mut parity: Vec<_> = parity
+        .iter_mut()
+        .map(|out| kernel::as_uninit(out))
+        .collect();
+    encode_uninit(code, data, shard_len, &mut parity)
+}
+
+/// As [`encode_into`], over memory that need not be initialised: on success all of it is.
+///
+/// # Errors
+/// As [`encode_into`].
+pub fn encode_uninit(
+    code: ErasureCode,
+    data: &[&[u8]],
+    shard_len: usize,
+    parity: &mut [&mut [MaybeUninit<u8>]],
+) -> Result<(), ErasureError> {
+    check_shards(code, data, parity.len(), shard_len)?;
     if parity.is_empty() {
         return Ok(());
     }
-    check_shard_len(code, shard_len)?;
-    check_lengths(data.iter().map(|shard| Some(shard.len())), shard_len)?;
     for (index, shard) in parity.iter().enumerate() {
         let len = shard.len();
         if len != shard_len {
@@ -182,9 +152,7 @@ pub fn encode_into(
         Method::Transform(transform) => kernel::encode_into(&transform, data, parity),
         Method::Crate => {
             let encoded = vandermonde_portable::encode(data, parity.len(), shard_len);
-            for (shard, encoded) in parity.iter_mut().zip(encoded) {
-                shard.copy_from_slice(&encoded);
-            }
+            copy_over(parity, encoded);
         }
     }
     Ok(())
@@ -197,9 +165,7 @@ pub fn encode_into(
 /// shards and then the first parity shards are used; no shard is checked against another.
 ///
 /// # Errors
-/// Those of [`check_reconstruct`]; `ShardCount`; `NotEnoughShards`; and, where anything is missing,
-/// `EmptyShards`, `NotMultipleOf64` for Leopard, `UnequalShards` where a shard is longer than
-/// `shard_len`.
+/// Those of [`lost_shards`].
 pub fn reconstruct(
     code: ErasureCode,
     shards: &[Option<&[u8]>],
@@ -207,6 +173,50 @@ pub fn reconstruct(
     parity_count: usize,
     shard_len: usize,
 ) -> Result<Vec<(usize, Vec<u8>)>, ErasureError> {
+    let lost = lost_shards(code, shards, data_count, parity_count, shard_len)?;
+    let recovered = kernel::fresh(lost.len(), shard_len, |outputs| {
+        recover(code, shards, (data_count, parity_count), &lost, outputs)
+    })?;
+    Ok(lost.into_iter().zip(recovered).collect())
+}
+
+/// Writes the data shards that are missing from `shards` over `outputs`, one for each in order.
+///
+/// `outputs` have `shard_len` bytes each and need not be initialised: on success all of them are.
+/// Otherwise as [`reconstruct`].
+///
+/// # Errors
+/// Those of [`lost_shards`]; `ShardCount` where there is not an output for each missing shard.
+pub fn reconstruct_uninit(
+    code: ErasureCode,
+    shards: &[Option<&[u8]>],
+    data_count: usize,
+    parity_count: usize,
+    shard_len: usize,
+    outputs: &mut [&mut [MaybeUninit<u8>]],
+) -> Result<(), ErasureError> {
+    let lost = lost_shards(code, shards, data_count, parity_count, shard_len)?;
+    let given = outputs.iter().filter(|output| output.len() == shard_len);
+    let (expected, given) = (lost.len(), given.count());
+    if given != expected || outputs.len() != expected {
+        return Err(ErasureError::ShardCount { expected, given });
+    }
+    recover(code, shards, (data_count, parity_count), &lost, outputs)
+}
+
+/// The indices of the data shards that are missing from `shards`, which can be made again.
+///
+/// # Errors
+/// Those of [`check_reconstruct`]; `ShardCount`; `NotEnoughShards`; and, where anything is missing,
+/// `EmptyShards`, `NotMultipleOf64` for Leopard, `UnequalShards` where a shard is longer than
+/// `shard_len`.
+pub fn lost_shards(
+    code: ErasureCode,
+    shards: &[Option<&[u8]>],
+    data_count: usize,
+    parity_count: usize,
+    shard_len: usize,
+) -> Result<Vec<usize>, ErasureError> {
     check_reconstruct(code, data_count, parity_count)?;
     let expected = data_count + parity_count;
     if shards.len() != expected {
@@ -225,124 +235,71 @@ pub fn reconstruct(
     let lost: Vec<usize> = (0..data_count)
         .filter(|&index| shards[index].is_none())
         .collect();
-    if lost.is_empty() {
-        return Ok(Vec::new());
+    if !lost.is_empty() {
+        check_shard_len(code, shard_len)?;
+        check_lengths(shards.iter().map(|shard| shard.map(<[u8]>::len)), shard_len)?;
     }
-    check_shard_len(code, shard_len)?;
-    check_lengths(shards.iter().map(|shard| shard.map(<[u8]>::len)), shard_len)?;
-    if total_of(code, data_count, parity_count) > SHARDS_MAX {
-        return leopard_ff16::reconstruct(shards, data_count, &lost, shard_len);
-    }
-    let set = kernel::selected().set;
-    let recovered = match plan::decoding(code, data_count, parity_count, lost.len(), set) {
-        Method::Crate => {
-            return Ok(vandermonde_portable::reconstruct(
-                shards, data_count, &lost, shard_len,
-            ));
-        }
-        method => {
-            let (sources, bytes): (Vec<usize>, Vec<&[u8]>) = shards
-                .iter()
-                .enumerate()
-                .filter_map(|(index, shard)| shard.map(|bytes| (index, bytes)))
-                .take(data_count)
-                .unzip();
-            let matrix = Geometry::new(code, data_count, parity_count).matrix(&sources, &lost);
-            match method {
-                Method::Transform(transform) => {
-                    // The lost shards alone would make what parity has beyond that of the rest.
-                    let from = sources.partition_point(|&source| source < data_count);
-                    let data: Vec<&[u8]> = (0..data_count)
-                        .map(|index| shards[index].unwrap_or(&[]))
-                        .collect();
-                    let rows = sources[from..].iter().map(|&source| source - data_count);
-                    let parity: Vec<(usize, &[u8])> =
-                        rows.zip(bytes[from..].iter().copied()).collect();
-                    let matrix = matrix.without_first(from);
-                    kernel::decode(&transform, &matrix, &data, &parity, shard_len)
-                }
-                _ => kernel::multiply(&matrix, &bytes, shard_len),
-            }
-        }
-    };
-    Ok(lost.into_iter().zip(recovered).collect())
+    Ok(lost)
 }
 
-/// What the shards count as against a field's size: Leopard's parity points fill a power of two.
-fn total_of(code: ErasureCode, data_count: usize, parity_count: usize) -> usize {
-    let parity = match code {
-        ErasureCode::Vandermonde => parity_count,
-        ErasureCode::Leopard => parity_count
-            .checked_next_power_of_two()
-            .unwrap_or(usize::MAX),
-    };
-    data_count.saturating_add(parity)
-}
-
-fn check_counts(
+/// The `lost` shards over `outputs`, one for each and of one length; the rest has been checked.
+fn recover(
     code: ErasureCode,
-    data_count: usize,
-    parity_count: usize,
-    limit: usize,
+    shards: &[Option<&[u8]>],
+    (data_count, parity_count): (usize, usize),
+    lost: &[usize],
+    outputs: &mut [&mut [MaybeUninit<u8>]],
 ) -> Result<(), ErasureError> {
-    if data_count == 0 {
-        return Err(ErasureError::NoDataShards);
-    }
-    if parity_count == 0 {
+    let Some(shard_len) = outputs.first().map(|output| output.len()) else {
+        return Ok(());
+    };
+    if total_of(code, data_count, parity_count) > SHARDS_MAX {
+        let recovered = leopard_ff16::reconstruct(shards, data_count, lost, shard_len)?;
+        copy_over(outputs, recovered);
         return Ok(());
     }
-    if code == ErasureCode::Leopard && parity_count > data_count {
-        return Err(ErasureError::ParityExceedsData {
-            data_count,
-            parity_count,
-        });
+    let set = kernel::selected().set;
+    let method = plan::decoding(code, data_count, parity_count, lost.len(), set);
+    if let Method::Crate = method {
+        let recovered = vandermonde_portable::reconstruct(shards, data_count, lost, shard_len);
+        copy_over(outputs, recovered);
+        return Ok(());
     }
-    let total = total_of(code, data_count, parity_count);
-    if total > limit {
-        return Err(ErasureError::TooManyShards {
-            code,
-            data_count,
-            parity_count,
-            total,
-            limit,
-        });
-    }
+    let (sources, bytes): (Vec<usize>, Vec<&[u8]>) = shards
+        .iter()
+        .enumerate()
+        .filter_map(|(index, shard)| shard.map(|bytes| (index, bytes)))
+        .take(data_count)
+        .unzip();
+    let matrix = Geometry::new(code, data_count, parity_count).matrix(&sources, lost);
+    let Method::Transform(transform) = method else {
+        kernel::multiply_into(&matrix, &bytes, outputs);
+        return Ok(());
+    };
+    // The lost shards alone would make what parity has beyond that of the rest.
+    let from = sources.partition_point(|&source| source < data_count);
+    let data: Vec<&[u8]> = (0..data_count)
+        .map(|index| shards[index].unwrap_or(&[]))
+        .collect();
+    let rows = sources[from..].iter().map(|&source| source - data_count);
+    let parity: Vec<(usize, &[u8])> = rows.zip(bytes[from..].iter().copied()).collect();
+    kernel::decode_into(
+        &transform,
+        &matrix.without_first(from),
+        &data,
+        &parity,
+        outputs,
+    );
     Ok(())
 }
 
-fn check_shard_len(code: ErasureCode, shard_len: usize) -> Result<(), ErasureError> {
-    if shard_len == 0 {
-        return Err(ErasureError::EmptyShards);
-    }
-    let past = shard_len % LEOPARD_ALIGNMENT;
-    if code == ErasureCode::Leopard && past != 0 {
-        let below = shard_len - past;
-        let up = past > LEOPARD_ALIGNMENT / 2 || below == 0;
-        let nearest = if up {
-            below.saturating_add(LEOPARD_ALIGNMENT)
-        } else {
-            below
-        };
-        return Err(ErasureError::NotMultipleOf64 {
-            len: shard_len,
-            nearest,
-        });
-    }
-    Ok(())
-}
-
-fn check_lengths(
-    lengths: impl Iterator<Item = Option<usize>>,
-    shard_len: usize,
-) -> Result<(), ErasureError> {
-    for (index, len) in lengths.enumerate() {
-        if let Some(len) = len.filter(|&len| len > shard_len) {
-            return Err(ErasureError::UnequalShards {
-                index,
-                len,
-                shard_len,
-            });
+/// Shards that a crate allocated, one for each output and as long.
+fn copy_over(outputs: &mut [&mut [MaybeUninit<u8>]], shards: Vec<Vec<u8>>) {
+    assert_eq!(outputs.len(), shards.len());
+    for (output, shard) in outputs.iter_mut().zip(shards) {
+        assert_eq!(output.len(), shard.len());
+        for (byte, made) in output.iter_mut().zip(shard) {
+            byte.write(made);
         }
     }
-    Ok(())
 }

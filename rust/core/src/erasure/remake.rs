@@ -1,7 +1,8 @@
 //! Shards made again from others: what a held shard must be if the ones it is made from are right.
 
+use super::check::{check_lengths, check_shard_len};
 use super::geometry::Geometry;
-use super::{ErasureCode, ErasureError, check_encode, check_lengths, check_shard_len, kernel};
+use super::{ErasureCode, ErasureError, check_encode, kernel};
 
 /// The `targets`, data or parity, as k `sources` make them; both by shard index, and disjoint.
 ///

@@ -19,7 +19,7 @@ pub(super) fn reconstruct(
     data_count: usize,
     lost: &[usize],
     shard_len: usize,
-) -> Vec<(usize, Vec<u8>)> {
+) -> Vec<Vec<u8>> {
     let mut shards: Vec<Option<Vec<u8>>> = shards
         .iter()
         .map(|shard| shard.map(|shard| padded(shard, shard_len)))
@@ -28,7 +28,7 @@ pub(super) fn reconstruct(
         .reconstruct_data(&mut shards)
         .expect("k shards of one length are present");
     lost.iter()
-        .filter_map(|&index| Some((index, shards[index].take()?)))
+        .filter_map(|&index| shards[index].take())
         .collect()
 }
 
@@ -71,6 +71,7 @@ mod tests {
         }
         let expected =
             erasure::reconstruct(ErasureCode::Vandermonde, &codeword, 7, 3, 100).unwrap();
-        assert_eq!(reconstruct(&codeword, 7, &[1, 4], 100), expected);
+        let made = reconstruct(&codeword, 7, &[1, 4], 100);
+        assert!([1, 4].into_iter().zip(made).eq(expected));
     }
 }

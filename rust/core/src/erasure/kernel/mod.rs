@@ -21,6 +21,7 @@ mod x86_registers;
 #[cfg(target_arch = "x86_64")]
 mod x86_shuffle;
 
+use std::convert::Infallible;
 use std::mem::MaybeUninit;
 
 use super::geometry::Matrix;
@@ -38,10 +39,10 @@ const BLOCK: usize = 16 << 10;
 /// With at most this many rows nothing is read twice, and `GROUP_OF_FEW_ROWS` applies.
 const FEW_ROWS_MAX: usize = 2;
 
-/// Inputs read side by side for few rows: more streams than this outrun the hardware's prefetching.
-/// Measured at (8, 1), (10, 2) and (64, 8) with 102400-byte shards: 1.2 times `GROUP_MAX` inputs,
-/// which in turn win by 1.1 where rows share them.
-const GROUP_OF_FEW_ROWS: usize = 4;
+/// Inputs read side by side for few rows, at most: more streams than this outrun the hardware's
+/// prefetching. Measured at (8, 1), (10, 2) and (64, 8) with 102400-byte shards: 1.2 times
+/// `GROUP_MAX` inputs, which in turn win by 1.1 where rows share them.
+const GROUP_OF_FEW_ROWS: usize = 5;
 
 /// The widest step of any kernel; a multiple of every other.
 const STEP_MAX: usize = 128;
@@ -51,72 +52,76 @@ const ROWS_MAX: usize = 8;
 
 const _: () = assert!(BLOCK.is_multiple_of(STEP_MAX) && GROUP_OF_FEW_ROWS <= GROUP_MAX);
 
-/// The product of `matrix` and `inputs`, one fresh shard of `shard_len` bytes a row.
-///
-/// There is an input for each column of the matrix. One that is shorter than `shard_len` counts as
-/// padded with zeros; none is longer.
+/// The product of `matrix` and `inputs`, one fresh shard of `shard_len` bytes a row; otherwise as
+/// [`multiply_into`].
 pub(crate) fn multiply(matrix: &Matrix, inputs: &[&[u8]], shard_len: usize) -> Vec<Vec<u8>> {
-    fresh(matrix.rows, shard_len, |outputs| {
-        selected().run(matrix, inputs, outputs)
-    })
+    let written = fresh(matrix.rows, shard_len, |outputs| {
+        multiply_into(matrix, inputs, outputs);
+        Ok::<_, Infallible>(())
+    });
+    match written {
+        Ok(shards) => shards,
+    }
 }
 
-/// The product of `matrix` and `inputs` over `outputs`, as [`multiply`].
-pub(crate) fn multiply_into(matrix: &Matrix, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
-    let mut outputs: Vec<_> = outputs.iter_mut().map(|output| as_uninit(output)).collect();
-    selected().run(matrix, inputs, &mut outputs);
+/// Writes the product of `matrix` and `inputs` over `outputs`, one a row and of one length.
+///
+/// There is an input for each column of the matrix. One that is shorter than the outputs counts as
+/// padded with zeros; none is longer.
+pub(crate) fn multiply_into(
+    matrix: &Matrix,
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [MaybeUninit<u8>]],
+) {
+    selected().run(matrix, inputs, outputs);
 }
 
-/// The parity of `inputs` by transforms: fresh shards, inputs as for [`multiply`].
-pub(crate) fn encode(transform: &Transform, inputs: &[&[u8]], shard_len: usize) -> Vec<Vec<u8>> {
-    fresh(transform.rows, shard_len, |outputs| {
-        selected().run_encode(transform, inputs, outputs)
-    })
+/// Writes the parity of `inputs` by transforms over `outputs`; inputs as for [`multiply_into`].
+pub(crate) fn encode_into(
+    transform: &Transform,
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [MaybeUninit<u8>]],
+) {
+    selected().run_encode(transform, inputs, outputs);
 }
 
-/// The parity of `inputs` over `outputs`, as [`encode`].
-pub(crate) fn encode_into(transform: &Transform, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
-    let mut outputs: Vec<_> = outputs.iter_mut().map(|output| as_uninit(output)).collect();
-    selected().run_encode(transform, inputs, &mut outputs);
-}
-
-/// The lost data shards by transforms: fresh shards, one a row of `matrix`.
+/// Writes the lost data shards by transforms over `outputs`, one a row of `matrix`.
 ///
 /// `data` has an empty shard for each lost one. `parity` are some parity shards with their rows, as
 /// many as were lost, and `matrix` makes the lost shards of what these have beyond `data`'s parity.
-pub(crate) fn decode(
+pub(crate) fn decode_into(
     transform: &Transform,
     matrix: &Matrix,
     data: &[&[u8]],
     parity: &[(usize, &[u8])],
-    shard_len: usize,
-) -> Vec<Vec<u8>> {
-    fresh(matrix.rows, shard_len, |outputs| {
-        selected().run_decode(transform, matrix, data, parity, outputs)
-    })
+    outputs: &mut [&mut [MaybeUninit<u8>]],
+) {
+    selected().run_decode(transform, matrix, data, parity, outputs);
 }
 
-/// Fresh shards that `write` writes in full; they are not zeroed before.
-fn fresh(
+/// Fresh shards that `write` writes in full where it succeeds; they are not zeroed before.
+///
+/// `write` must be one of the writers of this crate: it is trusted to leave no byte out.
+pub(super) fn fresh<E>(
     count: usize,
     shard_len: usize,
-    write: impl FnOnce(&mut [&mut [MaybeUninit<u8>]]),
-) -> Vec<Vec<u8>> {
+    write: impl FnOnce(&mut [&mut [MaybeUninit<u8>]]) -> Result<(), E>,
+) -> Result<Vec<Vec<u8>>, E> {
     let mut shards: Vec<Vec<u8>> = (0..count).map(|_| Vec::with_capacity(shard_len)).collect();
     let mut spare: Vec<&mut [MaybeUninit<u8>]> = shards
         .iter_mut()
         .map(|shard| &mut shard.spare_capacity_mut()[..shard_len])
         .collect();
-    write(&mut spare);
+    write(&mut spare)?;
     for shard in &mut shards {
         // SAFETY: `write` wrote all `shard_len` bytes of the spare capacity it was given.
         unsafe { shard.set_len(shard_len) };
     }
-    shards
+    Ok(shards)
 }
 
 /// Bytes to be written over; whoever gets them only writes initialised ones.
-fn as_uninit(bytes: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+pub(super) fn as_uninit(bytes: &mut [u8]) -> &mut [MaybeUninit<u8>] {
     let (start, len) = (bytes.as_mut_ptr().cast(), bytes.len());
     // SAFETY: same place and length, borrowed for as long, and `run` writes nothing uninitialised.
     unsafe { std::slice::from_raw_parts_mut(start, len) }
@@ -133,7 +138,9 @@ impl Kernel {
         let body = shard_len - shard_len % self.step;
         let mut staging = Staging::default();
         let group_len = if matrix.rows <= FEW_ROWS_MAX {
-            GROUP_OF_FEW_ROWS
+            // Groups of about one size: (8, 1) goes by four and four.
+            let groups = inputs.len().div_ceil(GROUP_OF_FEW_ROWS).max(1);
+            inputs.len().div_ceil(groups).max(1)
         } else {
             GROUP_MAX
         };

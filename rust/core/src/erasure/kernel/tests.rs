@@ -62,13 +62,20 @@ fn every_length_around_the_steps_and_blocks() {
     let around = |length: usize| length - 1..=length + 1;
     let mut lengths: Vec<usize> = (1..=2 * STEP_MAX + 1).collect();
     lengths.extend(
+        [4, 6, 8]
+            .into_iter()
+            .flat_map(|steps| around(steps * STEP_MAX)),
+    );
+    lengths.extend(
         around(BLOCK)
             .chain(around(BLOCK + STEP_MAX))
             .chain(around(2 * BLOCK)),
     );
     let shards: Vec<Vec<u8>> = (0..3).map(|seed| noise(2 * BLOCK + 2, seed)).collect();
-    for code in [ErasureCode::Leopard, ErasureCode::Vandermonde] {
-        let matrix = Geometry::new(code, 3, 2).encoding_matrix();
+    // Leopard's only parity shard is a sum.
+    let codes = [ErasureCode::Leopard, ErasureCode::Vandermonde];
+    for (code, m) in codes.into_iter().flat_map(|code| [(code, 1), (code, 2)]) {
+        let matrix = Geometry::new(code, 3, m).encoding_matrix();
         for &len in &lengths {
             let inputs: Vec<&[u8]> = shards.iter().map(|shard| &shard[1..=len]).collect();
             for kernel in supported() {
@@ -161,29 +168,31 @@ fn nothing_outside_the_shards_is_touched() {
     }
 }
 
-/// Small enough for an interpreter, which sees every access and every use of undefined bytes.
+/// Small enough for an interpreter, which sees every access and every use of undefined bytes: each
+/// count of rows over whole steps and a tail, a sum, and groups of sources beyond one.
 #[test]
 fn edges_of_panels_and_steps() {
-    let shards: Vec<Vec<u8>> = (0..GROUP_MAX as u64 + 1)
-        .map(|seed| noise(200, seed))
-        .collect();
-    for m in 1..=ROWS_MAX + 1 {
-        let k = if m == 1 || m > ROWS_MAX {
-            shards.len()
-        } else {
-            2
-        };
-        let shards = &shards[..k];
-        let matrix = Geometry::new(ErasureCode::Vandermonde, k, m).encoding_matrix();
-        for len in [1, STEP_MAX + 1] {
-            let inputs: Vec<&[u8]> = shards
-                .iter()
-                .enumerate()
-                .map(|(index, shard)| &shard[1..=len - len / 2 * (index % 2)])
-                .collect();
-            for kernel in supported() {
-                assert_kernel(kernel, &matrix, &inputs, len);
-            }
+    let few_rows = [
+        (ErasureCode::Leopard, 2, 1),
+        (ErasureCode::Vandermonde, GROUP_OF_FEW_ROWS + 1, 1),
+        (ErasureCode::Vandermonde, 2, 2),
+    ];
+    let many_rows = (3..=ROWS_MAX + 1).map(|m| (ErasureCode::Vandermonde, 2, m));
+    let groups = [(ErasureCode::Vandermonde, GROUP_MAX + 1, 3)];
+    for (code, k, m) in few_rows.into_iter().chain(many_rows).chain(groups) {
+        // A row or two go by wide steps as far as these reach.
+        let wide = if m <= FEW_ROWS_MAX { 4 } else { 0 };
+        let len = (wide + 1) * STEP_MAX + 1;
+        let shards: Vec<Vec<u8>> = (0..k as u64).map(|seed| noise(len + 1, seed)).collect();
+        let matrix = Geometry::new(code, k, m).encoding_matrix();
+        // Every other input ends early and is padded.
+        let inputs: Vec<&[u8]> = shards
+            .iter()
+            .enumerate()
+            .map(|(index, shard)| &shard[1..=len - len / 2 * (index % 2)])
+            .collect();
+        for kernel in supported() {
+            assert_kernel(kernel, &matrix, &inputs, len);
         }
     }
 }
