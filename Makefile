@@ -20,7 +20,7 @@ help:
 	@echo "make fuzz [SECONDS=60] [TARGET=name]  look for inputs that break a decoder or the reassembler"
 	@echo "make lint              formatting, types, lints and the architecture"
 	@echo "make format            rewrite the sources as lint wants them"
-	@echo "make bench             run the benchmarks"
+	@echo "make bench [BENCH=text]  run the benchmarks beside their peers, or those with the text in their names"
 	@echo "make wheel             build the wheel into $(WHEELS)"
 	@echo "make wheel-check       install that wheel into a clean environment and use it"
 	@echo "make clean             remove what was built"
@@ -69,19 +69,25 @@ format: .venv/requirements.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-BENCH_OUT := target/benches
+# BENCH=text keeps the cases that have it in their names, and leaves out criterion and pytest-benchmark, which have none.
+BENCH_OUT ?= benches/results/local
 BENCH_RUST := cargo run --quiet --release --manifest-path benches/rust/Cargo.toml
+BENCH_PYTHON := PYTHONPATH=.:python $(BIN)/python
 bench: build
 	@mkdir -p $(BENCH_OUT)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r benches/python/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -r benches/python/requirements-optional.txt || \
 		echo "make bench: no wheel of pyeclib here: this peer is left out"
-	$(BENCH_RUST) -- "" $(BENCH_OUT)/core-baseline.json
-	RUSTFLAGS=-Ctarget-cpu=native $(BENCH_RUST) --target-dir benches/rust/target/native -- keccak $(BENCH_OUT)/core-native.json
-	PYTHONPATH=.:python $(BIN)/python -m benches.python.peers $(BENCH_OUT)/python.json
-	$(BIN)/python benches/report.py $(BENCH_OUT)/*.json
-	$(BIN)/python -m pytest benches/bench_*.py benches/python/bench_*.py --benchmark-only
-	@echo "make bench: results, tables and plots are in $(BENCH_OUT)"
+	$(BENCH_RUST) -- "$(BENCH)" $(BENCH_OUT)/core.json
+	RUSTFLAGS=-Ctarget-cpu=native $(BENCH_RUST) --target-dir benches/rust/target/native -- "$(or $(BENCH),keccak)" $(BENCH_OUT)/core-native.json
+	$(BENCH_PYTHON) -m benches.python.peers --only "$(BENCH)" --results $(BENCH_OUT)/python.json
+	$(BENCH_PYTHON) -m benches.python.segmentation_ratios --only "$(BENCH)" --results $(BENCH_OUT)/segmentation.json
+	$(BIN)/python benches/report.py $(BENCH_OUT)
+ifndef BENCH
+	cargo bench --quiet --manifest-path benches/rust/Cargo.toml
+	$(BENCH_PYTHON) -m pytest benches/bench_*.py benches/python/bench_*.py --benchmark-only --benchmark-max-time 0.3
+endif
+	@echo "make bench: results, tables and a plot are in $(BENCH_OUT)"
 
 wheel: .venv/requirements.stamp
 	rm -rf $(WHEELS)

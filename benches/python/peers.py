@@ -1,12 +1,14 @@
 """What the wheel is measured beside, and the runner that takes turns between them.
 
-`python -m benches.python.peers [RESULTS.json]` measures every candidate of every case once a round, so that whatever
-the machine does meanwhile weighs on all alike, and prints medians of thread CPU time. A peer that is not installed is
-named and left out.
+    python -m benches.python.peers [--only TEXT] [--results FILE.json]
+
+Every candidate of every case is measured once a round, so that whatever the machine does meanwhile weighs on all alike;
+medians of thread CPU time are printed. A peer that is not installed is named and left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib
 import json
@@ -15,7 +17,6 @@ import platform
 import random
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -163,28 +164,38 @@ def measure(case: Case) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def context() -> dict[str, object]:
+def context(command: str, rounds: int = ROUNDS) -> dict[str, object]:
     """What a figure depends on beside the code."""
     described = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    flags = said.get("flags", "").split()
+    known = ("avx2", "avx512f", "gfni")
     return {
-        "machine": names[0] if names else platform.machine(),
+        "machine": f"{said.get('model name', platform.machine())}, family {said.get('cpu family', 'unknown')}; "
+        f"with: {' '.join(flag for flag in known if flag in flags)}; "
+        f"without: {' '.join(flag for flag in known if flag not in flags)}",
         "python": platform.python_version(),
         "commit": described.stdout.strip(),
-        "command": "python -m benches.python.peers",
-        "rounds": ROUNDS,
+        "command": command,
+        "rounds": rounds,
         "clock": "thread CPU time",
         "load_1m": round(os.getloadavg()[0], 2),
     }
 
 
-def main(results_path: str | None) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="measure the cases with this in their names")
+    parser.add_argument("--results", type=Path)
+    arguments = parser.parse_args()
     results = []
-    started = context()
+    started = context(f"python -m benches.python.peers --only '{arguments.only}'")
     print("| case | candidate | GB/s | ours / peer |\n|---|---|---|---|")
     for make, _ in CASES.values():
         case = make()
+        if arguments.only not in case.name:
+            continue
         medians = measure(case)
         ours = next(iter(medians.values()))
         for name, seconds in medians.items():
@@ -193,9 +204,9 @@ def main(results_path: str | None) -> None:
             results.append({"case": case.name, "candidate": name, "gb_per_s": rate})
         for name in case.absent:
             print(f"| {case.name} | {name} | not installed | |")
-    if results_path:
-        Path(results_path).write_text(json.dumps({"context": started, "results": results}, indent=2) + "\n")
+    if arguments.results and results:
+        arguments.results.write_text(json.dumps({"context": started, "results": results}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else None)
+    main()

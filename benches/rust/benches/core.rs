@@ -27,8 +27,8 @@ criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(20)
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(2));
+        .warm_up_time(Duration::from_millis(50))
+        .measurement_time(Duration::from_millis(200));
     targets = core
 }
 criterion_main!(benches);

@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             results.push(json!({"case": case.name, "candidate": name, "gb_per_s": rate}));
         }
     }
-    if let Some(path) = results_path {
+    if let Some(path) = results_path.filter(|_| !results.is_empty()) {
         let run = json!({"context": context(&filter), "results": results});
         fs::write(path, serde_json::to_string_pretty(&run)? + "\n")?;
     }

@@ -61,10 +61,10 @@ fn poisoned(code: ErasureCode, is_shuffled: bool) -> Case {
         name: format!("reassemble (64, 8) {code}, {order}"),
         bytes: payload.len(),
         candidates: vec![
-            case("clean", 0),
-            case("1 bad", 1),
-            case("4 bad", 4),
-            case("7 bad", 7),
+            case("shardwire, clean", 0),
+            case("shardwire, 1 bad", 1),
+            case("shardwire, 4 bad", 4),
+            case("shardwire, 7 bad", 7),
             Candidate::new("one Keccak pass", move || {
                 black_box(keccak256(black_box(&hashed)));
             }),
