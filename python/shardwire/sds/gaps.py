@@ -43,7 +43,6 @@ class Gaps:
         "_deadlines",
         "_emit",
         "_log",
-        "_lost_before",
         "_lost_max",
         "_lost_ms",
         "_lost_order",
@@ -55,6 +54,7 @@ class Gaps:
         "_on_missing",
         "_quiet_ms",
         "lost",
+        "lost_before",
         "lost_changed",
         "missing",
     )
@@ -89,7 +89,7 @@ class Gaps:
         self.lost: dict[str, None] = {}
         self._lost_order: deque[str] = deque()
         # Those of them that may be asked for again.
-        self._lost_before: dict[str, None] = {}
+        self.lost_before: dict[str, None] = {}
         # Sends that are only named, in the order of their deadlines: two periods, two queues.
         self._named: OrderedDict[str, IncomingSend] = OrderedDict()
         self._named_before: OrderedDict[str, IncomingSend] = OrderedDict()
@@ -162,9 +162,10 @@ class Gaps:
     def _may_ask_again(self, send: IncomingSend | None, key: str) -> bool:
         """A newcomer does not wait long for the past. What a sync names of it later somebody holds: it is asked for
         again, once, and no content waits for it."""
-        if send is not None or key not in self._lost_before:
+        if send is not None or key not in self.lost_before:
             return False
-        del self._lost_before[key]
+        del self.lost_before[key]
+        self.lost_changed[key] = True
         return True
 
     def on_received(self, send: IncomingSend, message_id: str) -> None:
@@ -279,18 +280,18 @@ class Gaps:
     def forget_named(self, send: IncomingSend) -> None:
         """`send`, of which nothing came, is waited for no longer."""
         self._unname(send)
-        if send.from_before:
-            self._lost_before[send.key] = None
-        self.remember_lost(send.key)
+        self.remember_lost(send.key, send.from_before)
 
-    def remember_lost(self, key: str) -> None:
+    def remember_lost(self, key: str, before: bool) -> None:
         self.lost[key] = None
+        if before:
+            self.lost_before[key] = None
         self.lost_changed[key] = True
         self._lost_order.append(key)
         if len(self._lost_order) > self._lost_max:
             forgotten = self._lost_order.popleft()
             self.lost.pop(forgotten, None)
-            self._lost_before.pop(forgotten, None)
+            self.lost_before.pop(forgotten, None)
             self.lost_changed[forgotten] = False
 
     # --- the table ------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ Name = tuple[str, bytes]
 
 VERSION = 2
 _VERSION_BYTE = bytes((VERSION,))
+# Ends the record of a lost dependency that a newcomer may ask for once more.
+_BEFORE = b"\x01"
 _CHECKSUM_BYTES = 4
 # version, lamport, base of the filter, syncs, sends, time of the first receipt (0: none), what is said up to
 _STATE = Struct("<BQQQQQQ")
@@ -337,7 +339,8 @@ class Records:
             self._put(out, "sds.missing", message_id, value)
         missing.changed.clear()
         for key, lost in incoming.gaps.lost_changed.items():
-            out["sds.lost", key.encode()] = _VERSION_BYTE if lost else None
+            value = _VERSION_BYTE + _BEFORE if key in incoming.gaps.lost_before else _VERSION_BYTE
+            out["sds.lost", key.encode()] = value if lost else None
         incoming.gaps.lost_changed.clear()
 
     def _poll_repair(self, out: dict[Name, bytes | None]) -> None:
@@ -377,6 +380,11 @@ class Records:
         except (ValueError, StructError):
             self.unreadable += 1
             return None
+
+
+def read_lost(data: bytes) -> bool:
+    """Whether a newcomer may ask for the lost dependency once more."""
+    return data == _VERSION_BYTE + _BEFORE
 
 
 def read_fields(data: bytes, count: int) -> list[Any]:

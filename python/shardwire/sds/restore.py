@@ -9,7 +9,7 @@ from shardwire.sds.incoming_send import IncomingSend
 from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
 from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
-from shardwire.sds.records import Records, decode_log, read_content, read_fields, read_send
+from shardwire.sds.records import Records, decode_log, read_content, read_fields, read_lost, read_send
 
 if TYPE_CHECKING:
     from shardwire.sds.message_channel import MessageChannel
@@ -98,8 +98,8 @@ def _restore_incoming(
                 incoming.take_back(named)
             missing = HistoryEntry(message_id, fields[1], fields[2])
             incoming.gaps.take_back_missing(missing, named, fields[4], now.monotonic_ms)
-    for key, _ in kinds.get("sds.lost", ()):
-        incoming.gaps.remember_lost(key)
+    for key, data in kinds.get("sds.lost", ()):
+        incoming.gaps.remember_lost(key, read_lost(data))
     incoming.changed.clear()
     incoming.gaps.lost_changed.clear()
     incoming.gaps.missing.changed.clear()
