@@ -1,4 +1,4 @@
-"""Five bugs, planted one at a time, that the checkers must find: a checker that finds nothing proves nothing."""
+"""Bugs, planted one at a time, that the checkers must find: a checker that finds nothing proves nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from unittest.mock import patch
 from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.rate_limit import RateLimiter
 from shardwire.persistence import Changes
+from shardwire.sds.missing import MissingMessages
 from shardwire.sds.outgoing import OutgoingBuffer
 from tests.simulation.disk import MountedDisk
 
@@ -89,6 +90,30 @@ def order_swapped() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def table_unbounded() -> Iterator[None]:
+    """The table of missing messages makes no room: what anybody names is tracked."""
+    with patch.object(MissingMessages, "_make_room", lambda self, named_by: None):
+        yield
+
+
+@contextmanager
+def content_garbled() -> Iterator[None]:
+    """One message in four is handed over with its last byte changed."""
+    append = Deliveries.append
+    calls = 0
+
+    def garble(self: Deliveries, sender_id: str, send_id: Any, message_id: str, payload: bytes, *more: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 4 == 0:
+            payload = payload[:-1] + bytes((payload[-1] ^ 1,))
+        append(self, sender_id, send_id, message_id, payload, *more)
+
+    with patch.object(Deliveries, "append", garble):
+        yield
+
+
 # Each with the checkers of which one at least must find it.
 MUTATIONS: dict[str, tuple[Callable[[], AbstractContextManager[None]], frozenset[str]]] = {
     "persist skipped": (
@@ -99,4 +124,6 @@ MUTATIONS: dict[str, tuple[Callable[[], AbstractContextManager[None]], frozenset
     "count doubled": (count_doubled, frozenset({"rate"})),
     "delivered early": (delivered_early, frozenset({"outcomes"})),
     "order swapped": (order_swapped, frozenset({"causal order"})),
+    "table unbounded": (table_unbounded, frozenset({"bounded"})),
+    "content garbled": (content_garbled, frozenset({"intact"})),
 }

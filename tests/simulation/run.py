@@ -35,7 +35,7 @@ KEY = bytes(range(32))
 BLOOM_CAPACITY = 500
 LOST_TIMEOUT_MS = 300_000
 # Hostile participants name more than this.
-MISSING_MAX = 1_000
+MISSING_MAX = 100
 # How often what everyone holds is compared with its limits.
 SAMPLE_MS = 5_000
 
