@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from shardwire._config_checks import check_bools, check_choices, check_integers, check_methods, check_share, refuse
+from shardwire.errors import ConfigError
 
 if TYPE_CHECKING:
     from shardwire.persistence import Persistence
@@ -337,6 +338,10 @@ class ChannelConfig:
         return replace(ReliableChannelOptions()._config(cls), **changes)
 
 
+# The fields that options of other names stand for.
+_OPTION_OF_FIELD = {"acknowledgement_timeout_ms": "retry_interval_ms", "max_retransmissions": "max_retry_attempts"}
+
+
 @dataclass(frozen=True, slots=True)
 class ReliableChannelOptions:
     """The options of specification 004 under their own names and defaults; `to_config()` gives the `ChannelConfig`."""
@@ -357,9 +362,14 @@ class ReliableChannelOptions:
         """The channel configuration that these options describe.
 
         Raises:
-            ConfigError: An option is out of its limits; the message names the field it maps to.
+            ConfigError: An option is out of its limits.
         """
-        return self._config(ChannelConfig)
+        try:
+            return self._config(ChannelConfig)
+        except ConfigError as error:
+            _, _, rest = str(error).partition(".")
+            field, _, text = rest.partition(" ")
+            raise ConfigError(f"{type(self).__name__}.{_OPTION_OF_FIELD.get(field, field)} {text}") from None
 
     def _config(self, kind: Callable[..., T]) -> T:
         return kind(

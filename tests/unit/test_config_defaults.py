@@ -214,3 +214,11 @@ def test_leopard_names_the_nearest_segment_size() -> None:
     assert SegmentationConfig(segment_size_bytes=1_000, enable_reed_solomon=True, erasure_code="vandermonde")
     with pytest.raises(ConfigError, match="segment_size_bytes"):
         replace(SegmentationConfig(), wire_format="lip243", segment_size_bytes=191)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("retry_interval_ms", -1), ("max_retry_attempts", "x"), ("sync_min_interval_ms", -1)]
+)
+def test_a_wrong_option_is_refused_under_its_own_name(option: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"^ReliableChannelOptions\.{option} is {value!r}: it must be"):
+        ReliableChannelOptions(**{option: value}).to_config()  # type: ignore[arg-type]

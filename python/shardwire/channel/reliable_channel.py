@@ -298,10 +298,10 @@ async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> 
             persistence.
 
     Raises:
-        ConfigError: `drain_timeout_ms` is negative.
+        ConfigError: `drain_timeout_ms` is no integer of at least 0.
     """
-    if drain_timeout_ms < 0:
-        raise ConfigError(f"drain_timeout_ms is {drain_timeout_ms}: it must be at least 0")
+    if not isinstance(drain_timeout_ms, int) or drain_timeout_ms < 0:
+        raise ConfigError(f"drain_timeout_ms is {drain_timeout_ms!r}: it must be an integer of at least 0")
     await channel._session.close(drain_timeout_ms)
 
 
