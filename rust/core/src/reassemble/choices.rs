@@ -8,6 +8,48 @@ use super::set::Candidate;
 /// Choices of one kind that an attempt looks at.
 const CHOICES_MAX: usize = 64;
 
+/// What is tried for one length of shards.
+pub(super) struct Plan {
+    pub shard_len: usize,
+    /// The candidates of that length, by ordinal.
+    pub slots: Vec<Vec<usize>>,
+    /// Choices without rivals.
+    pub clean: Vec<Selection>,
+    /// Choices by who sent what.
+    pub by_sender: Vec<Selection>,
+}
+
+impl Plan {
+    pub fn new(attempt: &Attempt<'_>, shard_len: usize) -> Self {
+        let last = attempt.data_count - 1;
+        let slots: Vec<Vec<usize>> = attempt
+            .ordinals()
+            .map(|ordinal| {
+                let fits = |place: &usize| match attempt.bytes(*place).len() {
+                    length if ordinal == last => length <= shard_len,
+                    length => length == shard_len,
+                };
+                attempt
+                    .set
+                    .range(attempt.slot(ordinal))
+                    .filter(fits)
+                    .collect()
+            })
+            .collect();
+        let mut choices = Choices::new(attempt);
+        choices.add_clean(&slots);
+        let clean_count = choices.selections.len();
+        choices.add_by_sender(&slots);
+        let by_sender = choices.selections.split_off(clean_count);
+        Plan {
+            shard_len,
+            clean: choices.selections,
+            by_sender,
+            slots,
+        }
+    }
+}
+
 /// Choices in the order they are to be tried, none of them twice.
 pub(super) struct Choices<'a> {
     pub selections: Vec<Selection>,

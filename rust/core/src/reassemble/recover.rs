@@ -1,9 +1,10 @@
 //! One attempt at a set: which segments to believe, and which code made the parity.
 
-use super::choices::Choices;
+use super::choices::{Choices, Plan};
 use super::lessons::{Lessons, Name};
 use super::locate::{Located, Search, Word};
 use super::set::Set;
+use super::tail::CANDIDATE_WORK;
 use crate::erasure::{self, ErasureCode};
 use crate::segment::Parameters;
 use crate::wire::segment::Slot;
@@ -20,6 +21,10 @@ const SPECULATION_SHARES: [u64; 2] = [8, 2];
 
 /// Guesses of bad shards are this much of hashing each.
 const GUESS_WORK: u64 = 1024;
+
+/// Searches for the end of a last segment of zeros that are added to the budget: one takes at most
+/// half of what is left, and that must be enough for the second code after the first.
+const TAIL_SEARCHES: u64 = 3;
 
 /// One data shard of a candidate payload.
 #[derive(Debug)]
@@ -79,10 +84,16 @@ impl<'a> Attempt<'a> {
             .candidates()
             .iter()
             .map(|candidate| candidate.payload.len())
-            .max();
-        let whole = (longest.unwrap_or(0) * data_count) as u64;
+            .max()
+            .unwrap_or(0);
+        let whole = (longest * data_count) as u64;
         let price = whole + whole / DECODE_WORK_SHARE + 1024;
-        let work_max = price.saturating_mul(work_budget).saturating_sub(set.work);
+        // What has no parity is not padded, and lip243 tells its length.
+        let is_open = set.geometry.payload_length.is_none() && set.geometry.parity != Some(0);
+        let ends_max = longest.min(parameters.settings().max_tail_candidates) as u64;
+        let tails = u64::from(is_open) * ends_max * CANDIDATE_WORK * TAIL_SEARCHES;
+        let work_max = price.saturating_mul(work_budget).saturating_add(tails);
+        let work_max = work_max.saturating_sub(set.work);
         let newest = set.newest;
         Some(Attempt {
             set,
@@ -110,20 +121,30 @@ impl<'a> Attempt<'a> {
             .map(|o| self.set.range(self.slot(o)))
             .collect();
         let data = &ranges[..self.data_count];
-        if data.iter().all(|range| range.len() == 1) {
-            // Whole data segments need no parity, nor lengths that a code could take.
-            let selection: Selection = data.iter().map(|range| Some(range.start)).collect();
-            let configured = self.parameters.settings().erasure_code;
-            if let Some(found) = self.decode(&selection, configured, 0) {
-                return Some(found);
-            }
-            if self.set.slots_held() == self.data_count {
-                return None;
-            }
+        // Whole data segments need no parity, nor lengths that a code could take.
+        let whole: Option<Selection> = data
+            .iter()
+            .map(|range| (range.len() == 1).then_some(Some(range.start)))
+            .collect();
+        let has_surplus = self.set.slots_held() > self.data_count;
+        if !has_surplus && let Some(whole) = &whole {
+            return self.decode_whole(whole);
         }
-        self.shard_lengths()
+        let plans: Vec<Plan> = self
+            .shard_lengths()
             .into_iter()
-            .find_map(|shard_len| self.run_length(shard_len))
+            .map(|length| Plan::new(self, length))
+            .collect();
+        // With a segment to spare, what contradicts the others is seen without a hash. Data that
+        // nothing contradicts but parity may still be right: parity may be forged, or no code's.
+        self.resolve_each(&plans, |plan| &plan.clean)
+            .or_else(|| whole.and_then(|whole| self.decode_whole(&whole)))
+            .or_else(|| self.resolve_each(&plans, |plan| &plan.by_sender))
+            .or_else(|| plans.iter().find_map(|plan| self.speculate(plan)))
+    }
+
+    fn decode_whole(&mut self, selection: &Selection) -> Option<Found> {
+        self.decode(selection, self.parameters.settings().erasure_code, 0)
     }
 
     pub(super) fn slot(&self, ordinal: usize) -> Slot {
@@ -134,7 +155,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn ordinals(&self) -> std::ops::Range<usize> {
+    pub(super) fn ordinals(&self) -> std::ops::Range<usize> {
         0..self.data_count + self.parity_count
     }
 
@@ -175,30 +196,22 @@ impl<'a> Attempt<'a> {
             .collect()
     }
 
-    fn run_length(&mut self, shard_len: usize) -> Option<Found> {
-        let last = self.data_count - 1;
-        let slots: Vec<Vec<usize>> = self
-            .ordinals()
-            .map(|ordinal| {
-                let fits = |place: &usize| match self.bytes(*place).len() {
-                    length if ordinal == last => length <= shard_len,
-                    length => length == shard_len,
-                };
-                self.set.range(self.slot(ordinal)).filter(fits).collect()
-            })
-            .collect();
-        let mut choices = Choices::new(self);
-        choices.add_clean(&slots);
-        choices.add_by_sender(&slots);
-        for selection in std::mem::take(&mut choices.selections) {
-            if self.is_spent() {
-                return None;
-            }
-            if let Some(found) = self.resolve(&selection, shard_len) {
-                return Some(found);
+    fn resolve_each(
+        &mut self,
+        plans: &[Plan],
+        choices: impl Fn(&Plan) -> &[Selection],
+    ) -> Option<Found> {
+        for plan in plans {
+            for selection in choices(plan) {
+                if self.is_spent() {
+                    return None;
+                }
+                if let Some(found) = self.resolve(selection, plan.shard_len) {
+                    return Some(found);
+                }
             }
         }
-        self.speculate(&slots, shard_len)
+        None
     }
 
     /// One choice: without a segment to spare it is decoded and hashed; with some, the wrong ones
@@ -254,7 +267,8 @@ impl<'a> Attempt<'a> {
 
     /// A bounded search where nothing could be located: mixtures of rivals, then guesses at what
     /// was crafted to hide.
-    fn speculate(&mut self, slots: &[Vec<usize>], shard_len: usize) -> Option<Found> {
+    fn speculate(&mut self, plan: &Plan) -> Option<Found> {
+        let (slots, shard_len) = (&plan.slots, plan.shard_len);
         let left = self.work_max.saturating_sub(self.work);
         let is_full = self.set.slots_held() == self.data_count + self.parity_count;
         let stop = self.work + left / SPECULATION_SHARES[usize::from(is_full)];
@@ -340,7 +354,11 @@ impl<'a> Attempt<'a> {
         });
         let parts = parts.collect();
         let parity_code = (members.len() > k || !is_whole).then_some(code);
-        let found = self.verify(parts, (!is_whole).then_some(code), parity_code);
+        let sound = match parity_code {
+            Some(_) => members.as_slice(),
+            None => &[],
+        };
+        let found = self.verify(parts, (!is_whole).then_some(code), parity_code, sound);
         if found.is_none() {
             if is_whole {
                 self.lessons.failed(None, members[..k].to_vec());

@@ -219,8 +219,11 @@ impl Set {
         candidate
     }
 
-    /// Absorbs the data segments that now continue the hashed prefix.
+    /// Absorbs the data segments that now continue the hashed prefix. After a failed attempt some of
+    /// them are suspect: they wait until it is known which.
     pub fn advance_prefix(&mut self) {
-        self.prefix.advance(&self.candidates, self.geometry.data);
+        if self.work == 0 {
+            self.prefix.advance(&self.candidates, self.geometry.data);
+        }
     }
 }

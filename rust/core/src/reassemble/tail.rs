@@ -12,7 +12,7 @@ const PREFIX_BYTES_MIN: usize = 4096;
 const EARLIER_BYTES_MIN: usize = 64 << 10;
 
 /// What testing one candidate end costs, in bytes of hashing: a permutation and a copied sponge.
-const CANDIDATE_WORK: u64 = 200;
+pub(super) const CANDIDATE_WORK: u64 = 200;
 
 /// The sponge over the first data segments, which advances as they arrive. The last data segment
 /// is never in it: its true length may be unknown.
@@ -111,34 +111,43 @@ pub(super) enum End {
     Padded(usize),
 }
 
-/// Finds the length at which the concatenated `parts` have the hash.
+impl End {
+    /// The shortest end of the last part, `None` where the part cannot end so.
+    fn first_bytes(self, last: &[u8], head_bytes: usize) -> Option<usize> {
+        match self {
+            End::Exact => Some(last.len()),
+            End::Known(length) => {
+                let length = usize::try_from(length).ok()?.checked_sub(head_bytes)?;
+                (length <= last.len()).then_some(length)
+            }
+            End::Padded(_) => {
+                let zeros = last.iter().rev().take_while(|byte| **byte == 0).count();
+                // A payload of several segments has at least one byte in the last.
+                Some((last.len() - zeros).max(usize::from(head_bytes > 0).min(last.len())))
+            }
+        }
+    }
+}
+
+/// Finds the length at which the concatenated `parts` have the hash: the first of `ends` that does.
 ///
 /// `absorbed` is a sponge that already holds the first parts, and their number. `work` grows by
-/// the bytes hashed.
+/// the bytes hashed: what stands before the last part is hashed once for all ends.
 pub(super) fn find_length(
     parts: &[&[u8]],
     hash: &[u8; HASH_LENGTH],
     absorbed: Option<(&Keccak256, usize)>,
-    end: End,
+    ends: &[End],
     work: &mut u64,
 ) -> Option<usize> {
     let (last, head) = parts.split_last()?;
     let head_bytes: usize = head.iter().map(|part| part.len()).sum();
-    let last_bytes = match end {
-        End::Exact => last.len(),
-        End::Known(length) => {
-            let length = usize::try_from(length).ok()?.checked_sub(head_bytes)?;
-            if length > last.len() {
-                return None;
-            }
-            length
-        }
-        End::Padded(_) => {
-            let zeros = last.iter().rev().take_while(|byte| **byte == 0).count();
-            // A payload of several segments has at least one byte in the last.
-            (last.len() - zeros).max(usize::from(!head.is_empty()).min(last.len()))
-        }
-    };
+    if ends
+        .iter()
+        .all(|end| end.first_bytes(last, head_bytes).is_none())
+    {
+        return None;
+    }
     let (mut sponge, done) = match absorbed.filter(|(_, count)| *count <= head.len()) {
         Some((sponge, count)) => (sponge.clone(), count),
         None => (Keccak256::new(), 0),
@@ -147,29 +156,46 @@ pub(super) fn find_length(
         sponge.update(part);
         *work += part.len() as u64;
     }
-    sponge.update(&last[..last_bytes]);
-    *work += last_bytes as u64 + CANDIDATE_WORK;
+    let last_bytes = ends
+        .iter()
+        .find_map(|end| find_end(&sponge, last, head_bytes, hash, *end, work))?;
+    Some(head_bytes + last_bytes)
+}
+
+/// How many bytes of the last part count, where `sponge` holds what stands before it.
+fn find_end(
+    sponge: &Keccak256,
+    last: &[u8],
+    head_bytes: usize,
+    hash: &[u8; HASH_LENGTH],
+    end: End,
+    work: &mut u64,
+) -> Option<usize> {
+    let first = end.first_bytes(last, head_bytes)?;
+    let mut sponge = sponge.clone();
+    sponge.update(&last[..first]);
+    *work += first as u64 + CANDIDATE_WORK;
     if sponge.digest() == *hash {
-        return Some(head_bytes + last_bytes);
+        return Some(first);
     }
     let End::Padded(candidates_max) = end else {
         return None;
     };
-    let rest = last.len() - last_bytes;
+    let rest = last.len() - first;
     if rest > candidates_max.saturating_sub(1) {
         // The whole segment is a likely end that the search below will not reach.
         let mut whole = sponge.clone();
-        whole.update(&last[last_bytes..]);
+        whole.update(&last[first..]);
         *work += rest as u64;
         if whole.finalize() == *hash {
-            return Some(head_bytes + last.len());
+            return Some(last.len());
         }
     }
-    for length in last_bytes + 1..=last_bytes + rest.min(candidates_max.saturating_sub(1)) {
+    for length in first + 1..=first + rest.min(candidates_max.saturating_sub(1)) {
         sponge.update(&[0]);
         *work += CANDIDATE_WORK;
         if sponge.digest() == *hash {
-            return Some(head_bytes + length);
+            return Some(length);
         }
     }
     None
@@ -181,7 +207,7 @@ mod tests {
     use crate::keccak::keccak256;
 
     fn find(parts: &[&[u8]], payload: &[u8], end: End) -> Option<usize> {
-        find_length(parts, &keccak256(payload), None, end, &mut 0)
+        find_length(parts, &keccak256(payload), None, &[end], &mut 0)
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! From chosen segments to a payload that has the hash, and which segments differ from it.
 
+use super::lessons::Name;
 use super::recover::{Attempt, Found, Part};
-use super::tail::{End, find_length};
+use super::tail::{CANDIDATE_WORK, End, find_length};
 use crate::erasure::{self, ErasureCode};
 use crate::wire::segment::Slot;
 
@@ -9,11 +10,13 @@ impl Attempt<'_> {
     /// Concatenates, finds the end, compares the hash. Keccak-256 has the last word on everything.
     ///
     /// `erasure_code` decoded, where any did; `parity_code` made the parity, where that is known.
+    /// `sound` are the candidates that are right if the payload is.
     pub(super) fn verify(
         &mut self,
         parts: Vec<Part>,
         erasure_code: Option<ErasureCode>,
         parity_code: Option<ErasureCode>,
+        sound: &[Name],
     ) -> Option<Found> {
         let slices: Vec<&[u8]> = parts
             .iter()
@@ -29,25 +32,26 @@ impl Attempt<'_> {
         let unchanged = parts.iter().enumerate().take_while(is_first).count();
         let absorbed = self.set.prefix.sponge(unchanged);
         self.hashed = true;
+        // Half of what is left at most: zeros that one code makes of the last shard must not
+        // spend what the other code, or a later segment, needs.
+        let affordable = self.work_max.saturating_sub(self.work) / 2 / CANDIDATE_WORK;
         let candidates_max = self.parameters.settings().max_tail_candidates;
+        let padded = End::Padded(candidates_max.min(affordable as usize));
         let mut ends = Vec::with_capacity(2);
         match (self.set.geometry.payload_length, parts.last()?) {
             (Some(length), _) => ends.push(End::Known(length)),
-            (None, Part::Recovered(_)) => ends.push(End::Padded(candidates_max)),
+            (None, Part::Recovered(_)) => ends.push(padded),
             (None, Part::Held(place)) => {
                 ends.push(End::Exact);
                 // Only a sender that makes parity pads, and only a whole shard can be padded.
-                let padded = self.bytes(*place).last() == Some(&0);
-                if padded && self.set.geometry.parity != Some(0) {
-                    let affordable = self.work_max.saturating_sub(self.work) / 256;
-                    ends.push(End::Padded(candidates_max.min(affordable as usize)));
+                let may_be_padded = self.bytes(*place).last() == Some(&0);
+                if may_be_padded && self.set.geometry.parity != Some(0) {
+                    ends.push(padded);
                 }
             }
         }
-        let length = ends
-            .into_iter()
-            .find_map(|end| find_length(&slices, &self.set.hash, absorbed, end, &mut self.work))?;
-        let bad = self.bad_candidates(&slices, length, parity_code);
+        let length = find_length(&slices, &self.set.hash, absorbed, &ends, &mut self.work)?;
+        let bad = self.bad_candidates(&slices, length, parity_code, sound);
         Some(Found {
             parts,
             length,
@@ -63,6 +67,7 @@ impl Attempt<'_> {
         parts: &[&[u8]],
         length: usize,
         parity_code: Option<ErasureCode>,
+        sound: &[Name],
     ) -> Vec<usize> {
         let doubtful = self.set.work > 0 || self.set.candidates().len() > self.data_count;
         if !doubtful {
@@ -85,44 +90,58 @@ impl Attempt<'_> {
             let places = self.set.range(self.slot(ordinal));
             bad.extend(places.filter(|place| differs(truth, self.bytes(*place), is_last)));
         }
-        bad.extend(self.bad_parity(
-            &[&parts[..self.data_count - 1], &[last]].concat(),
-            parity_code,
-        ));
+        let data = [&parts[..self.data_count - 1], &[last]].concat();
+        bad.extend(self.bad_parity(&data, parity_code, sound));
         bad
     }
 
-    fn bad_parity(&self, data: &[&[u8]], parity_code: Option<ErasureCode>) -> Vec<usize> {
-        let places = self.set.range(Slot::Parity(0)).start..self.set.candidates().len();
-        let Some(shard_len) = places.clone().map(|place| self.bytes(place).len()).max() else {
+    /// Parity that the data do not make, by any code where which one is not known. What is `sound`
+    /// need not be made again.
+    fn bad_parity(
+        &self,
+        data: &[&[u8]],
+        parity_code: Option<ErasureCode>,
+        sound: &[Name],
+    ) -> Vec<usize> {
+        let candidates = self.set.candidates();
+        let places = self.set.range(Slot::Parity(0)).start..candidates.len();
+        let doubtful: Vec<(usize, usize)> = places
+            .filter(|place| !sound.contains(&candidates[*place].name()))
+            .filter_map(|place| match candidates[place].slot {
+                Slot::Parity(index) => Some((place, self.data_count + usize::from(index))),
+                Slot::Data(_) => None,
+            })
+            .collect();
+        let longest = doubtful.iter().map(|(place, _)| self.bytes(*place).len());
+        let Some(longest) = longest.max() else {
             return Vec::new();
-        };
-        let codes = match parity_code {
-            Some(code) => vec![code],
-            None => vec![ErasureCode::Leopard, ErasureCode::Vandermonde],
         };
         // Genuine parity has the length of a full data shard; which one the longest may not be.
         let shard_len = if data.len() > 1 {
             data[0].len()
         } else {
-            shard_len
+            longest
         };
-        let parities: Vec<Vec<Vec<u8>>> = codes
+        let mut ordinals: Vec<usize> = doubtful.iter().map(|(_, ordinal)| *ordinal).collect();
+        ordinals.dedup();
+        let sources: Vec<(usize, &[u8])> = data.iter().copied().enumerate().collect();
+        let counts = (self.data_count, self.parity_count);
+        let codes = match parity_code {
+            Some(code) => vec![code],
+            None => vec![ErasureCode::Leopard, ErasureCode::Vandermonde],
+        };
+        let made: Vec<Vec<Vec<u8>>> = codes
             .into_iter()
-            .filter_map(|code| erasure::encode(code, data, self.parity_count, shard_len).ok())
+            .filter_map(|code| erasure::remake(code, counts, &sources, &ordinals, shard_len).ok())
             .collect();
-        if parities.is_empty() {
+        if made.is_empty() {
             return Vec::new();
         }
-        places
-            .filter(|place| {
-                let Slot::Parity(index) = self.set.candidates()[*place].slot else {
-                    return false;
-                };
-                !parities
-                    .iter()
-                    .any(|parity| parity[usize::from(index)] == self.bytes(*place))
-            })
-            .collect()
+        let is_made = |(place, ordinal): &(usize, usize)| {
+            let row = ordinals.binary_search(ordinal).expect("it was asked for");
+            made.iter().any(|made| made[row] == self.bytes(*place))
+        };
+        let bad = doubtful.iter().filter(|parity| !is_made(parity));
+        bad.map(|(place, _)| *place).collect()
     }
 }
