@@ -143,4 +143,106 @@ fn memory_stays_within_its_bound() {
         held <= limit,
         "50,000 completions hold {held}, at most {limit}"
     );
+    drop(reassembler);
+    // One test: the counting allocator counts for the whole process.
+    hostile_shapes_stay_within_the_bound();
+}
+
+/// What a shape holds more than before, in bytes, against what it may.
+fn check(shape: &str, fill: impl Fn(&mut Reassembler) -> usize) {
+    let before = HELD.load(Ordering::Relaxed);
+    let mut reassembler = reassembler();
+    let segments = fill(&mut reassembler);
+    let held = HELD.load(Ordering::Relaxed) - before;
+    let limit = allowed(&reassembler, segments);
+    assert!(held <= limit, "{shape}: {held} bytes, at most {limit}");
+}
+
+fn from(sender: &str) -> Receipt<'_> {
+    Receipt {
+        sender: Some(sender),
+        ..Receipt::default()
+    }
+}
+
+/// Shapes that a hostile network can give to what is held.
+fn hostile_shapes_stay_within_the_bound() {
+    for payload in [0, 40, 300] {
+        check("a sender for every segment of a set", |reassembler| {
+            for number in 0..100 {
+                for index in 0..200 {
+                    let bytes = bytes_of(number, index, (228, 28), &vec![index; payload]);
+                    reassembler.receive(&bytes, &from(&format!("{number}-{index}")));
+                }
+            }
+            reassembler.stats().stored as usize
+        });
+    }
+    check("senders that are gone but the last", |reassembler| {
+        for number in 0..2_000 {
+            for index in 0..8 {
+                let bytes = bytes_of(number, index, (228, 28), b"x");
+                reassembler.receive(&bytes, &from(&format!("{number}-{index}")));
+            }
+        }
+        let late = Receipt {
+            now_ms: 300_000,
+            ..from("late")
+        };
+        reassembler.receive(&bytes_of(9_999, 0, (228, 28), b"x"), &late);
+        reassembler.expire(300_000);
+        1
+    });
+    check(
+        "four candidates in every slot, of four senders",
+        |reassembler| {
+            for number in 0..50 {
+                for index in 0..150 {
+                    for rival in 0..4u8 {
+                        let bytes = bytes_of(number, index, (228, 28), &[rival; 60]);
+                        reassembler.receive(&bytes, &from(&format!("rival {rival}")));
+                    }
+                }
+            }
+            reassembler.stats().stored as usize
+        },
+    );
+    check("sets whose attempts failed", |reassembler| {
+        let mut stored = 0;
+        for number in 0..60 {
+            for index in 0..100u8 {
+                let bytes = bytes_of(number, index, (90, 10), &[index ^ 3; 64]);
+                let parity = index
+                    .checked_sub(90)
+                    .map(|index| parity_of(number, index, &[index; 64]));
+                let outcome = reassembler.receive(&parity.unwrap_or(bytes), &Receipt::default());
+                stored += usize::from(matches!(outcome, Outcome::Stored { .. }));
+            }
+        }
+        assert!(
+            reassembler.stats().hash_mismatches > 0,
+            "the case does what it says"
+        );
+        stored
+    });
+    check("headers that claim the largest counts", |reassembler| {
+        for number in 0..2_000 {
+            reassembler.receive(&bytes_of(number, 255, (256, 0), b""), &Receipt::default());
+            reassembler.receive(&parity_of(number, 27, b""), &Receipt::default());
+        }
+        reassembler.stats().stored as usize
+    });
+}
+
+fn parity_of(number: u32, index: u8, payload: &[u8]) -> Vec<u8> {
+    let mut entire_message_hash = [0; 32];
+    entire_message_hash[..4].copy_from_slice(&number.to_be_bytes());
+    let header = Header {
+        entire_message_hash,
+        slot: Slot::Parity(index),
+        data_segment_count: Some(if index < 10 { 90 } else { 228 }),
+        parity_segment_count: Some(if index < 10 { 10 } else { 28 }),
+        payload_length: None,
+    };
+    header.encode(WireFormat::Raw, payload)
 }

@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// What an account takes beside its name. The first sender of a set has it in the set's share; for
+/// every segment that another sends to the set, the account is charged with the segment.
+pub(super) const ACCOUNT_BYTES: usize = 128;
+
 /// A sender's place in the ledger, valid while it holds anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SenderId(u32);
@@ -26,8 +30,9 @@ struct Account {
 /// Charges by sender and in total.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    accounts: Vec<Account>,
-    free: Vec<u32>,
+    /// A tree, which gives memory back though later accounts stay.
+    accounts: BTreeMap<SenderId, Account>,
+    next: u32,
     index: BTreeMap<Identity, SenderId>,
     /// Sets and bytes of claimed identities, then of proven ones.
     pools: [(u64, u64); 2],
@@ -44,8 +49,9 @@ impl Ledger {
             name: name.map(Arc::from),
         };
         if let Some(id) = self.index.get(&identity) {
-            self.accounts[id.0 as usize].references += 1;
-            return *id;
+            let id = *id;
+            self.account_mut(id).references += 1;
+            return id;
         }
         let account = Account {
             identity: identity.clone(),
@@ -53,54 +59,62 @@ impl Ledger {
             sets: 0,
             references: 1,
         };
-        let id = match self.free.pop() {
-            Some(place) => {
-                self.accounts[place as usize] = account;
-                SenderId(place)
-            }
-            None => {
-                self.accounts.push(account);
-                SenderId(self.accounts.len() as u32 - 1)
-            }
-        };
+        while self.accounts.contains_key(&SenderId(self.next)) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = SenderId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.accounts.insert(id, account);
         self.index.insert(identity, id);
         id
     }
 
     /// Gives back what [`Ledger::open`] gave. The account is closed where nothing was charged to it.
     pub fn release(&mut self, id: SenderId) {
-        self.accounts[id.0 as usize].references -= 1;
+        self.account_mut(id).references -= 1;
         self.close_if_unused(id);
     }
 
     /// Removes an account that nothing refers to.
     fn close_if_unused(&mut self, id: SenderId) {
-        let account = &self.accounts[id.0 as usize];
-        if account.references == 0 && self.index.remove(&account.identity).is_some() {
-            self.accounts[id.0 as usize].identity.name = None;
-            self.free.push(id.0);
+        if self.account(id).references == 0
+            && let Some(account) = self.accounts.remove(&id)
+        {
+            self.index.remove(&account.identity);
         }
-        if self.index.is_empty() {
-            // Nothing refers to any place: the memory of a flood of senders goes back.
-            self.accounts = Vec::new();
-            self.free = Vec::new();
-        }
+    }
+
+    fn account(&self, id: SenderId) -> &Account {
+        self.accounts
+            .get(&id)
+            .expect("what refers to an account keeps it")
+    }
+
+    fn account_mut(&mut self, id: SenderId) -> &mut Account {
+        self.accounts
+            .get_mut(&id)
+            .expect("what refers to an account keeps it")
+    }
+
+    /// The pool that an account's charges count in as well.
+    fn pool_of(&mut self, id: SenderId) -> &mut (u64, u64) {
+        &mut self.pools[usize::from(self.is_authenticated(id))]
     }
 
     pub fn name(&self, id: SenderId) -> Option<&str> {
-        self.accounts[id.0 as usize].identity.name.as_deref()
+        self.account(id).identity.name.as_deref()
     }
 
     pub fn is_authenticated(&self, id: SenderId) -> bool {
-        self.accounts[id.0 as usize].identity.authenticated
+        self.account(id).identity.authenticated
     }
 
     pub fn sets(&self, id: SenderId) -> u64 {
-        self.accounts[id.0 as usize].sets
+        self.account(id).sets
     }
 
     pub fn bytes(&self, id: SenderId) -> u64 {
-        self.accounts[id.0 as usize].bytes
+        self.account(id).bytes
     }
 
     /// Sets and bytes over all senders.
@@ -120,32 +134,32 @@ impl Ledger {
     }
 
     pub fn charge(&mut self, id: SenderId, bytes: u64) {
-        let account = &mut self.accounts[id.0 as usize];
+        let account = self.account_mut(id);
         account.bytes += bytes;
         account.references += 1;
-        self.pools[usize::from(account.identity.authenticated)].1 += bytes;
+        self.pool_of(id).1 += bytes;
     }
 
     pub fn refund(&mut self, id: SenderId, bytes: u64) {
-        let account = &mut self.accounts[id.0 as usize];
+        let account = self.account_mut(id);
         account.bytes -= bytes;
         account.references -= 1;
-        self.pools[usize::from(account.identity.authenticated)].1 -= bytes;
+        self.pool_of(id).1 -= bytes;
         self.close_if_unused(id);
     }
 
     pub fn open_set(&mut self, id: SenderId) {
-        let account = &mut self.accounts[id.0 as usize];
+        let account = self.account_mut(id);
         account.sets += 1;
         account.references += 1;
-        self.pools[usize::from(account.identity.authenticated)].0 += 1;
+        self.pool_of(id).0 += 1;
     }
 
     pub fn close_set(&mut self, id: SenderId) {
-        let account = &mut self.accounts[id.0 as usize];
+        let account = self.account_mut(id);
         account.sets -= 1;
         account.references -= 1;
-        self.pools[usize::from(account.identity.authenticated)].0 -= 1;
+        self.pool_of(id).0 -= 1;
         self.close_if_unused(id);
     }
 }

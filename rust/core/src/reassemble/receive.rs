@@ -1,7 +1,7 @@
 //! What happens to one received segment, from its bytes to its outcome.
 
 use super::bytes::{Bytes, Lent};
-use super::ledger::SenderId;
+use super::ledger::{ACCOUNT_BYTES, SenderId};
 use super::set::{Candidate, Geometry, Key, SetId, key_of};
 use super::{Discard, Drop, Outcome, Reassembler, Receipt};
 use crate::keccak::keccak256;
@@ -176,11 +176,12 @@ impl Reassembler {
             self.refuse_duplicate(id, &arrival, sender)?;
             self.admit_rival(id, &arrival, sender)?;
         }
+        let name_bytes = receipt.sender.map_or(0, str::len);
         let mut frame_bytes = arrival.frame_bytes;
-        frame_bytes += receipt
-            .sender
-            .map_or(0, str::len)
-            .saturating_sub(NAME_BYTES_FREE);
+        frame_bytes += match place {
+            Some(id) if self.sets[&id].owner != sender => ACCOUNT_BYTES + name_bytes,
+            _ => name_bytes.saturating_sub(NAME_BYTES_FREE),
+        };
         if place.is_none() {
             let key_bytes = receipt.message_key.map_or(0, <[u8]>::len);
             frame_bytes += key_bytes.saturating_sub(NAME_BYTES_FREE);

@@ -1,7 +1,7 @@
 //! Who loses when room is needed: a sender its own sets, claimed identities each other's.
 
 use super::ledger::SenderId;
-use super::set::SetId;
+use super::set::{Set, SetId};
 use super::{Drop, Reassembler};
 
 /// What there is too much of.
@@ -103,23 +103,37 @@ impl Reassembler {
     /// The set to give up among claimed identities: of the largest holder, then the one with the
     /// fewest segments, then the one longest without news. A flood of identities with one segment
     /// each thus displaces itself, not a sender that is making progress.
+    ///
+    /// Of bytes, identities that hold about as much count as one holder, or a flood of small ones
+    /// would make whoever is further than they are the largest.
     fn largest_claimed(&self, pressure: Pressure, keep: Option<SetId>) -> Option<SetId> {
-        self.by_update
+        let claimed: Vec<(u64, SetId, &Set)> = self
+            .by_update
             .iter()
             .filter(|(_, id)| Some(**id) != keep)
-            .map(|(tick, id)| (tick, id, &self.sets[id]))
+            .map(|(tick, id)| (*tick, *id, &*self.sets[id]))
             .filter(|(_, _, set)| !self.ledger.is_authenticated(set.owner))
+            .collect();
+        let size_of = |set: &Set| self.ledger.bytes(set.owner).max(1).ilog2() as usize;
+        let mut bytes_by_size = [0; u64::BITS as usize];
+        for (_, _, set) in &claimed {
+            // What an owner holds, spread over its sets.
+            bytes_by_size[size_of(set)] +=
+                self.ledger.bytes(set.owner) / self.ledger.sets(set.owner).max(1);
+        }
+        claimed
+            .into_iter()
             .max_by_key(|(tick, _, set)| {
                 let holding = match pressure {
                     Pressure::Sets => self.ledger.sets(set.owner),
-                    Pressure::Bytes => self.ledger.bytes(set.owner),
+                    Pressure::Bytes => bytes_by_size[size_of(set)],
                 };
                 let (few, old) = (
                     std::cmp::Reverse(set.slots_held()),
-                    std::cmp::Reverse(**tick),
+                    std::cmp::Reverse(*tick),
                 );
                 (holding, few, old)
             })
-            .map(|(_, id, _)| *id)
+            .map(|(_, id, _)| id)
     }
 }
