@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict};
 use shardwire_core::reassemble::{
-    Change, Discard, Drop, Lent, Limits, Reassembler, Receipt, Record,
+    Change, Discard, Drop, Lent, Limits, Reassembler, Receipt, Records,
 };
+use shardwire_core::sink::Sink;
 
 use crate::buffer::{Buffer, detached};
+use crate::fresh::new_bytes;
 use crate::outcome::{self, SetDropped};
 use crate::segmentation::SegmentationParameters;
 
@@ -133,13 +135,19 @@ impl ReassemblerCore {
     }
 
     /// Changes since the last call as (op, key, value).
-    fn poll_persist<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        rows(py, &self.0.poll_persist())
+    fn poll_persist<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Row<'py>>> {
+        let mut rows = Rows::new(py);
+        self.0.poll_persist_into(&mut rows);
+        rows.rows
     }
 
     /// Completions alone, as (op, key, value).
-    fn poll_completions<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        rows(py, &self.0.poll_completions())
+    fn poll_completions<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Row<'py>>> {
+        let mut rows = Rows::new(py);
+        for record in self.0.poll_completions() {
+            rows.put(record.change, &record.key, [&record.value, &[]]);
+        }
+        rows.rows
     }
 
     /// Takes back what `poll_persist` gave, less what was deleted.
@@ -163,13 +171,35 @@ impl ReassemblerCore {
     }
 }
 
-fn rows<'py>(py: Python<'py>, records: &[Record]) -> PyResult<Bound<'py, PyList>> {
-    let rows = records.iter().map(|record| {
-        let (key, value) = (
-            PyBytes::new(py, &record.key),
-            PyBytes::new(py, &record.value),
-        );
-        (record.change.name(), key, value)
-    });
-    PyList::new(py, rows.collect::<Vec<_>>())
+/// (op, key, value).
+type Row<'py> = (&'static str, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// Changes as Python takes them; the first failure to allocate stays.
+struct Rows<'py> {
+    py: Python<'py>,
+    rows: PyResult<Vec<Row<'py>>>,
+}
+
+impl<'py> Rows<'py> {
+    fn new(py: Python<'py>) -> Self {
+        let rows = Ok(Vec::new());
+        Rows { py, rows }
+    }
+}
+
+impl Records for Rows<'_> {
+    fn put(&mut self, change: Change, key: &[u8], parts: [&[u8]; 2]) {
+        let Ok(rows) = &mut self.rows else { return };
+        let length = parts.iter().map(|part| part.len()).sum();
+        let value = new_bytes(self.py, &[length], |_, out| {
+            parts.iter().for_each(|part| out.put(part));
+        });
+        match value {
+            Ok(mut values) => {
+                let value = values.pop().expect("one for one length");
+                rows.push((change.name(), PyBytes::new(self.py, key), value));
+            }
+            Err(error) => self.rows = Err(error),
+        }
+    }
 }

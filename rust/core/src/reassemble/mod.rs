@@ -31,7 +31,7 @@ pub use batch::{Joined, reassemble_many};
 pub use bytes::Lent;
 pub use outcome::{Discard, Drop, Dropped, Outcome, Reconstructed, Stats};
 pub use payload::Payload;
-pub use persist::{Change, Record};
+pub use persist::{Change, Record, Records};
 
 use crate::segment::Parameters;
 use completed::Completed;

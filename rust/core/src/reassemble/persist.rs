@@ -58,15 +58,38 @@ pub struct Record {
     pub value: Vec<u8>,
 }
 
+/// Takes the changes that are polled, so that a segment is copied once: to where it is kept.
+pub trait Records {
+    /// One change; its value is what `parts` are together.
+    fn put(&mut self, change: Change, key: &[u8], parts: [&[u8]; 2]);
+}
+
+impl Records for Vec<Record> {
+    fn put(&mut self, change: Change, key: &[u8], parts: [&[u8]; 2]) {
+        self.push(Record {
+            change,
+            key: key.to_vec(),
+            value: parts.concat(),
+        });
+    }
+}
+
 impl Reassembler {
     /// What changed since the last call: deletions first, then what is new.
     pub fn poll_persist(&mut self) -> Vec<Record> {
-        let record = |change, key: Vec<u8>, value| Record { change, key, value };
-        let deleted = std::mem::take(&mut self.deleted).into_iter();
-        let mut records: Vec<Record> = deleted
-            .map(|id| record(Change::DeleteSet, set_key(id), Vec::new()))
-            .collect();
-        records.extend(self.poll_completions());
+        let mut records = Vec::new();
+        self.poll_persist_into(&mut records);
+        records
+    }
+
+    /// As [`Reassembler::poll_persist`], into the caller's own form.
+    pub fn poll_persist_into(&mut self, records: &mut impl Records) {
+        for id in std::mem::take(&mut self.deleted) {
+            records.put(Change::DeleteSet, &set_key(id), [&[], &[]]);
+        }
+        for record in self.poll_completions() {
+            records.put(record.change, &record.key, [&record.value, &[]]);
+        }
         for id in std::mem::take(&mut self.unsaved) {
             let ledger = &self.ledger;
             let set = self.sets.get_mut(&id).expect("a set to save is held");
@@ -77,16 +100,12 @@ impl Reassembler {
                 }
                 let sender = ledger.name(candidate.sender);
                 let proven = ledger.is_authenticated(candidate.sender);
-                let value = encode(set, candidate, sender, proven);
-                records.push(record(
-                    Change::PutSegment,
-                    segment_key(id, candidate),
-                    value,
-                ));
+                let head = head_of(set, candidate, sender, proven);
+                let key = segment_key(id, candidate);
+                records.put(Change::PutSegment, &key, [&head, &candidate.payload]);
                 set.candidates_mut()[place].saved = true;
             }
         }
-        records
     }
 
     /// The completions among what changed since the last call, for a caller that stores segments
@@ -189,7 +208,8 @@ fn segment_key(id: SetId, candidate: &Candidate) -> Vec<u8> {
     key
 }
 
-fn encode(set: &Set, candidate: &Candidate, sender: Option<&str>, proven: bool) -> Vec<u8> {
+/// A segment's value, but for its payload at the end.
+fn head_of(set: &Set, candidate: &Candidate, sender: Option<&str>, proven: bool) -> Vec<u8> {
     let geometry = &set.geometry;
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     let flags = flag(sender.is_some(), HAS_SENDER)
@@ -201,8 +221,7 @@ fn encode(set: &Set, candidate: &Candidate, sender: Option<&str>, proven: bool) 
         | flag(candidate.sender == set.owner, OWNS_SET);
     let sender = sender.unwrap_or_default().as_bytes();
     let message_key = set.message_key.as_deref().unwrap_or_default();
-    let mut out =
-        Vec::with_capacity(70 + sender.len() + message_key.len() + candidate.payload.len());
+    let mut out = Vec::with_capacity(70 + sender.len() + message_key.len());
     out.extend([VERSION, flags]);
     out.extend(set.hash);
     out.extend(set.updated_ms.to_be_bytes());
@@ -214,7 +233,6 @@ fn encode(set: &Set, candidate: &Candidate, sender: Option<&str>, proven: bool) 
         out.extend((text.len() as u32).to_be_bytes());
         out.extend(text);
     }
-    out.extend(&*candidate.payload);
     out
 }
 
