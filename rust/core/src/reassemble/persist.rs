@@ -12,6 +12,10 @@ use crate::wire::segment::{HASH_LENGTH, Header, Slot};
 /// The layout of values; another one is not read.
 const VERSION: u8 = 1;
 
+/// No receiver completes so many payloads: a stored number beyond it is damaged, and counting on
+/// from there would end.
+const COMPLETION_NUMBER_MAX: u64 = u64::MAX >> 1;
+
 /// Bits of the flags byte.
 const HAS_SENDER: u8 = 1;
 const AUTHENTICATED: u8 = 2;
@@ -137,7 +141,9 @@ impl Reassembler {
                 Change::PutCompleted => <[u8; 8]>::try_from(value)
                     .ok()
                     .zip(Key::try_from(key).ok())
-                    .map(|(number, key)| completed.push((u64::from_be_bytes(number), key))),
+                    .map(|(number, key)| (u64::from_be_bytes(number), key))
+                    .filter(|(number, _)| *number <= COMPLETION_NUMBER_MAX)
+                    .map(|stored| completed.push(stored)),
                 Change::DeleteSet | Change::DeleteCompleted => None,
             };
             self.stats.restore_ignored += u64::from(read.is_none());
