@@ -193,6 +193,16 @@ def test_a_padded_last_segment_is_accepted() -> None:
     assert payloads(receive_all(Reassembler(RAW), [*data, whole])) == [PAYLOAD]
 
 
+@pytest.mark.parametrize("zeros", [1, SIZE // 2, SIZE - 1])
+def test_a_padded_tail_of_zeros_is_found_though_the_wrong_code_is_tried_first(zeros: int) -> None:
+    payload = PAYLOAD[:SIZE] + bytes(zeros)
+    _, last, parity, _ = segment(payload, replace(RAW, erasure_code="vandermonde", parity_rate=1.0))
+    parts = fields_of(last)
+    padded = b"".join(field(number, bytes(SIZE) if number == 4 else parts[number]) for number in sorted(parts))
+    outcomes = receive_all(Reassembler(RAW), [padded, parity])
+    assert payloads(outcomes) == [payload]
+
+
 def test_which_code_made_the_parity_is_found_out() -> None:
     made = segment(PAYLOAD, replace(RAW, erasure_code="vandermonde"))
     done = receive_all(Reassembler(RAW), made[2:])[-1]
