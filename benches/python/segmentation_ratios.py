@@ -50,6 +50,10 @@ def forged(segment_bytes: bytes) -> bytes:
     return segment_bytes[:start] + RANDOM.randbytes(stop - start) + segment_bytes[stop:]
 
 
+def in_order(segments: list[bytes]) -> list[bytes]:
+    return segments
+
+
 def shuffled(segments: list[bytes]) -> list[bytes]:
     return RANDOM.sample(segments, len(segments))
 
@@ -84,8 +88,12 @@ def cases_of_10_mib() -> dict[str, Case]:
         "receive, neighbours swapped": receiving(neighbours),
         "receive shuffled": receiving(shuffled(data)),
         "receive, 12 lost": receiving([one for place, one in enumerate(segments) if place not in lost]),
-        "receive in order, 4 poisoned": receiving(poisoned(segments, 4)),
-        "receive shuffled, 4 poisoned": receiving(shuffled(poisoned(segments, 4))),
+        "receive shuffled, data and parity": receiving(shuffled(segments)),
+        **{
+            f"receive {order.__name__.replace('_', ' ')}, {bad} poisoned": receiving(order(poisoned(segments, bad)))
+            for bad in (1, 4, 7)
+            for order in (in_order, shuffled)
+        },
     }
 
 
@@ -93,7 +101,11 @@ def poison_at_64_and_8(code: ErasureCode) -> dict[str, Case]:
     config = replace(CONFIG, erasure_code=code)
     payload = RANDOM.randbytes(64 * config.segment_size_bytes)
     segments = segment(payload, config)
-    cases = {"hash": lambda: keccak256(payload), f"64 + 8 {code}, clean": receiving(segments, config)}
+    cases = {
+        "hash": lambda: keccak256(payload),
+        f"64 + 8 {code}, clean in order": receiving(segments, config),
+        f"64 + 8 {code}, clean shuffled": receiving(shuffled(segments), config),
+    }
     for bad in (1, 4, 7):
         cases[f"64 + 8 {code}, {bad} bad in order"] = receiving(poisoned(segments, bad), config)
         cases[f"64 + 8 {code}, {bad} bad shuffled"] = receiving(shuffled(poisoned(segments, bad)), config)
