@@ -149,8 +149,10 @@ class Life:
             for entry in channel.pending()
         ]
         await asyncio.gather(*waits, return_exceptions=True)
-        # What was received last is still being handed over.
-        await asyncio.sleep(1)
+        # What was received is still being handed over, and what waits for its causes comes after them.
+        until = time.monotonic() + LAST_LIFE_MS_MAX / 1000
+        while any(map(_waits_for_hand_over, channels.values())) and time.monotonic() < until:
+            await asyncio.sleep(0.1)
         for channel in channels.values():
             await close_channel(channel)
 
@@ -190,6 +192,11 @@ class Life:
             await channel.send(payload)
             self._journal.note("sent", name, number)
             await asyncio.sleep(self._rng.random() * 0.02)
+
+
+def _waits_for_hand_over(channel: ReliableChannel) -> bool:
+    stats = channel.stats()
+    return stats["deliveries_waiting"] > 0 or stats["messages_waiting_for_causes"] > 0
 
 
 def live(directory: Path, journal: Journal, number: int, seed: int, redelivery: Redelivery, point: str | None) -> int:
