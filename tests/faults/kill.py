@@ -150,8 +150,9 @@ class Life:
         ]
         await asyncio.gather(*waits, return_exceptions=True)
         # What was received is still being handed over, and what waits for its causes comes after them.
-        until = time.monotonic() + LAST_LIFE_MS_MAX / 1000
-        while any(map(_waits_for_hand_over, channels.values())) and time.monotonic() < until:
+        for _ in range(LAST_LIFE_MS_MAX // 100):
+            if not any(map(_waits_for_hand_over, channels.values())):
+                break
             await asyncio.sleep(0.1)
         for channel in channels.values():
             await close_channel(channel)

@@ -23,6 +23,8 @@ IDLE_SLACK = 2
 # Where several must acknowledge, these faults may keep one of them away until the last retransmission. The sender is
 # told that delivery failed; what reaches the others later, and their acknowledgement, nobody sends again.
 MAY_GIVE_UP = frozenset({"loss", "partition", "restart"})
+# By then the first acknowledgements are on their way, late callbacks and networks included.
+FIRST_ANSWERS_MS = 5_000
 # A new member resends as long as an honest sender does for what came before it; what it still lacks then is lost.
 NEWCOMER_MS = 30_000
 
@@ -175,10 +177,20 @@ def _check_outcome(evidence: Evidence, sent: Sent, participant: Participant) -> 
         if sent.delivered and (not sent.sent or sent.delivered[0][0] < sent.sent[0][0]):
             violations.append(f"{_describe(sent)}: delivered before sent")
         given_up = any(text.startswith("delivery:") for _, _, text in sent.errors)
-        excused = given_up and evidence.world.delivered_when != "any" and MAY_GIVE_UP & evidence.world.faults
+        several = evidence.world.delivered_when != "any" and MAY_GIVE_UP & evidence.world.faults
+        excused = given_up and (several or _cut_off_throughout(evidence, sent))
         if not sent.delivered and not excused and sent.at_ms >= _awaited_joins_ms(evidence, participant):
             violations.append(f"{_describe(sent)}: never delivered; errors: {sent.errors}")
     return violations
+
+
+def _cut_off_throughout(evidence: Evidence, sent: Sent) -> bool:
+    """Whether a partition kept every answer away, from the first acknowledgements until the sender gave up."""
+    return any(
+        interval.at_ms <= sent.at_ms + FIRST_ANSWERS_MS and error_ms <= interval.until_ms
+        for interval in evidence.world.partitions
+        for error_ms, _, _ in sent.errors
+    )
 
 
 def _awaited_joins_ms(evidence: Evidence, participant: Participant) -> int:
