@@ -4,7 +4,8 @@ Every argument called `data`, `payload` or `segment` takes any contiguous or non
 in place, everything else is copied first. The GIL is released above 4 KiB.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Self, final
 
 from typing_extensions import Buffer
@@ -14,10 +15,17 @@ __all__ = [
     "ArrowReconstructor",
     "BloomFilter",
     "HistoryEntry",
+    "IncomingSend",
     "Keccak256",
+    "LocalLog",
+    "LogEntry",
+    "Originals",
+    "OutgoingContent",
+    "OutgoingSend",
     "PayloadReconstructed",
     "ReassemblerCore",
     "SdsCodec",
+    "SdsIntake",
     "SdsMessage",
     "SegmentDiscarded",
     "SegmentHeader",
@@ -37,6 +45,8 @@ __all__ = [
     "arrow_unwrap_sds",
     "arrow_unwrap_segment",
     "arrow_unwrap_waku",
+    "compose_history",
+    "deliver_head",
     "erasure_encode",
     "erasure_reconstruct",
     "farmhash64",
@@ -44,11 +54,12 @@ __all__ = [
     "keccak256",
     "keccak256_many",
     "message_hash",
+    "note_said",
     "reassemble_many",
-    "sds_log_record",
     "segment",
     "segment_many",
     "shard_of",
+    "store_outgoing",
 ]
 
 _ErasureCode = Literal["leopard", "vandermonde"]
@@ -321,8 +332,6 @@ class SdsCodec:
         """(message id, sender id, lamport timestamp, ids of the causal history, where the bloom filter begins and
         ends in `data`, repair requests, content); () for a message of another channel; None for what is none.
         """
-    def encode_history(self, entries: list[tuple[str, bytes | None, str | None]], /) -> bytes:
-        """A causal history (message id, retrieval hint, sender id each) in the form that `encode` takes."""
     def encode(
         self,
         message_id: str,
@@ -335,20 +344,354 @@ class SdsCodec:
     ) -> bytes:
         """A message of this participant, as `SdsMessage.encode` would write it."""
 
-def sds_log_record(
-    head: tuple[int, int],
-    lamport: int,
-    sequence: int,
-    unsaid: int,
-    ordinal: int,
-    sender_id: str,
-    retrieval_hint: bytes | None,
-    waits_in: str,
-    /,
-) -> bytes:
-    """A stored log entry: `head` (version, flags) and the numbers little-endian (8, 8, 8, 2 bytes), three lengths of 2
-    bytes, sender id, hint, key of the send it waits in, CRC-32.
+@final
+class LogEntry:
+    """One content that this participant holds, or can reconstruct.
+
+    Attributes:
+        message_id: Its SDS message id.
+        sender_id: Who sent it first.
+        lamport: Its capped timestamp; 0 where it was recovered and never received.
+        retrieval_hint: Newest transport hash known for it.
+        sequence: Place in the order in which the entries came, and entered the bloom filter.
+        ordinal: Place in its send.
+        send: The incoming send it waits in; None once that is delivered, and for our own.
+        ordered: Whether it stands for its delivered send in the log's order.
+        spoken_ms: When this participant last named it, 0 for never; not kept over a restart.
+        unsaid: Place in the order in which contents came that no message of ours has named since; 0 where one has.
+        repeats: How many more syncs name it; not kept over a restart.
     """
+
+    retrieval_hint: bytes | None
+    ordinal: int
+    send: IncomingSend | None
+    ordered: bool
+    spoken_ms: int
+    unsaid: int
+    repeats: int
+
+    def __new__(
+        cls,
+        message_id: str,
+        sender_id: str,
+        lamport: int,
+        retrieval_hint: bytes | None,
+        sequence: int,
+        ordinal: int,
+    ) -> Self: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def sender_id(self) -> str: ...
+    @property
+    def lamport(self) -> int: ...
+    @property
+    def sequence(self) -> int: ...
+
+@final
+class LocalLog:
+    """Entries by id (for duplicates and dependencies) and the delivered sends in log order (for causal history).
+
+    One entry stands in the order for each delivered send: the newest of its contents. Beyond `entries_max` the entry
+    that came first is forgotten first, unless its send still waits, and `on_forgotten` called with its id.
+
+    Attributes:
+        entries: By id.
+        changed: Entries to store, by id.
+        forgotten: Ids whose records are to be deleted.
+        sequence: That of the last entry.
+    """
+
+    def __new__(cls, entries_max: int, on_forgotten: Callable[[str], object], /) -> Self: ...
+    @property
+    def entries(self) -> dict[str, LogEntry]: ...
+    @property
+    def changed(self) -> dict[str, LogEntry]: ...
+    @property
+    def forgotten(self) -> list[str]: ...
+    @property
+    def sequence(self) -> int: ...
+    def add(
+        self, message_id: str, sender_id: str, lamport: int, retrieval_hint: bytes | None, ordinal: int, /
+    ) -> LogEntry:
+        """Holds a new entry; the caller knows that `message_id` is not held yet."""
+    def refuse(self, entry: LogEntry, /) -> None:
+        """Takes out the entry that was added last.
+
+        Raises:
+            KeyError: It is not held.
+        """
+    def withdraw(self, message_id: str, /) -> LogEntry | None:
+        """Takes out and gives the entry of a message of ours that never left."""
+    def take_back(self, entries: Sequence[LogEntry], /) -> None:
+        """Restores stored entries, given in the order of their sequence."""
+    def deliver(self, entry: LogEntry, /) -> None:
+        """Puts a delivered send, by its newest content, into the order (SDS: lamport, then message id)."""
+    def newest(self, count: int, /) -> list[LogEntry]:
+        """The last `count` delivered sends' entries, oldest first."""
+    def ordered_ids(self) -> list[str]:
+        """Ids of the delivered sends in log order."""
+    def newest_arrivals(self, count: int, /) -> list[LogEntry]:
+        """Up to `count` entries, the last one to come first."""
+    def touch(self, entry: LogEntry, /) -> None:
+        """Marks an entry whose stored form changed."""
+    def store(self, version: int, out: dict[tuple[str, bytes], bytes | None], /) -> None:
+        """Adds to `out` the `sds.log` records of what changed since the last call, None for what was forgotten.
+
+        A record is `version`, flags (1: ordered, 2: with a hint), lamport, sequence, unsaid (8 bytes each,
+        little-endian like all numbers), ordinal (2), the lengths (2 each) of sender id, hint and the key of the send
+        it waits in, these three, and a CRC-32.
+        """
+
+@final
+class IncomingSend:
+    """A send that is not delivered: named only, incomplete, or waiting for the sends it follows.
+
+    Attributes:
+        key: The send id that its message ids carry; the message id where they carry none.
+        send_id: As the channel calls it.
+        sender_id: Who sent it; "" while it is only named.
+        contents: What is held of it.
+        history: Ids that its contents' causal history names.
+        news_ms: When it was named first or a content of it came last.
+        content_count: How many contents it announces; None while unknown.
+        reconstructed: Whether the channel has its message.
+        waits_for: Sends that must be released first, by key.
+        dependents: Sends that wait for this one.
+        missing: Its message ids that are tracked as missing.
+        lost: Whether it was declared lost: nothing waits for it any more.
+        from_before: Whether it may be older than this participant's first receipt.
+        siblings_reported: Whether its gaps were told after it fell quiet.
+        deadline_ms: When it is looked at again; None for never.
+    """
+
+    send_id: str
+    sender_id: str
+    news_ms: int
+    contents: list[LogEntry]
+    history: Sequence[str]
+    content_count: int | None
+    contents_needed: int | None
+    reconstructed: bool
+    waits_for: dict[str, IncomingSend] | None
+    dependents: list[IncomingSend] | None
+    missing: dict[str, None] | None
+    lost: bool
+    from_before: bool
+    siblings_reported: bool
+    deadline_ms: int | None
+
+    def __new__(cls, key: str, send_id: str, sender_id: str, news_ms: int, /) -> Self: ...
+    @property
+    def key(self) -> str: ...
+
+@final
+class Originals:
+    """Messages as they came or left, to answer repair requests with; beyond `bytes_max` the oldest go.
+
+    Attributes:
+        by_id: The messages.
+        changed: Ids whose stored form changed.
+    """
+
+    def __new__(cls, bytes_max: int, /) -> Self: ...
+    @property
+    def by_id(self) -> dict[str, bytes]: ...
+    @property
+    def changed(self) -> dict[str, None]: ...
+    def keep(self, message_id: str, data: bytes, stored: bool = False) -> None:
+        """Holds `data`; `stored` tells that its record is written already."""
+    def forget(self, message_id: str, /) -> None: ...
+    def store(self, out: dict[tuple[str, bytes], bytes | None], /) -> None:
+        """Adds to `out` the `sds.message` records of what changed since the last call, None for what is gone."""
+
+@final
+class OutgoingSend:
+    """A send of ours: a group of contents that make one message.
+
+    Attributes:
+        queue: Contents that were not dispatched.
+        history_ids: The causal history that all its contents carry, fixed at its first dispatch; None before.
+        history_fields: The same as it stands in each message.
+        bloom_filter: The filter that its last content carries, fixed then too; None for none.
+        acknowledged: For each participant the set of acknowledged ordinals, as bits.
+        complete: Participants that can reconstruct the message.
+        dispatched: Contents that left.
+        first_ms: When the first one left.
+        finished: Delivered to the quorum, given up or cancelled: no longer resent.
+        header_left: Header bytes that repair requests may still take.
+    """
+
+    history_ids: tuple[str, ...] | None
+    history_fields: bytes
+    bloom_filter: bytes | None
+    dispatched: int
+    first_ms: int
+    finished: bool
+    given_up: bool
+    header_left: int
+
+    def __new__(cls, send_id: str, number: int, contents_needed: int, /) -> Self: ...
+    @property
+    def send_id(self) -> str: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def contents_needed(self) -> int: ...
+    @property
+    def contents(self) -> list[OutgoingContent]: ...
+    @property
+    def queue(self) -> deque[OutgoingContent]: ...
+    @property
+    def acknowledged(self) -> dict[str, int]: ...
+    @property
+    def complete(self) -> dict[str, None]: ...
+
+@final
+class OutgoingContent:
+    """One content of a send of ours.
+
+    Attributes:
+        content: Its bytes until they are encoded.
+        wire: The encoded message once it left first; every retransmission is these bytes. Given away when its send is
+            finished.
+        queued: Whether it waits for its first dispatch.
+        attempts: Retransmissions so far.
+        resend_ms: When it is sent again; None while queued, in a retransmission, or no longer tracked.
+        timer_ms: When its timer in the heap goes off, at `resend_ms` or before; None where it has none.
+        possible: Participants whose bloom filter held it.
+        in_flight: The transmission that has no answer yet; 0 for none.
+    """
+
+    content: bytes | None
+    size_bytes: int
+    wire: bytes | None
+    queued: bool
+    lamport: int
+    attempts: int
+    resend_ms: int | None
+    timer_ms: int | None
+    possible: set[str] | None
+    in_flight: int
+
+    def __new__(cls, send: OutgoingSend, ordinal: int, message_id: str, content: bytes, /) -> Self: ...
+    @property
+    def send(self) -> OutgoingSend: ...
+    @property
+    def ordinal(self) -> int: ...
+    @property
+    def message_id(self) -> str: ...
+
+def store_outgoing(
+    version: int,
+    sends: dict[str, OutgoingSend],
+    by_id: dict[str, OutgoingContent],
+    originals: Originals,
+    changed_sends: dict[str, None],
+    changed_contents: dict[str, None],
+    new_contents: dict[str, bytes],
+    new_wires: dict[str, bytes],
+    out: dict[tuple[str, bytes], bytes | None],
+    /,
+) -> None:
+    """Adds to `out` the records of what changed in the outgoing buffer, and empties the lists of it.
+
+    `sds.send`: `version`, flags (1: finished, 2: given up, 4: history fixed, 8: with a filter), number (8), count,
+    needed, header bytes left, lengths of filter and history, ids in the history (4 each), these three, and for each
+    participant its name and the bits of what it acknowledged. `sds.outgoing`: `version`, queued, ordinal (4), lamport
+    (8), attempts (4), the send id and the participants that possibly acknowledged it. Numbers are little-endian, a text
+    follows its length (2); a CRC-32 ends each.
+    """
+
+@final
+class SdsIntake:
+    """Takes in and releases the common message in one call each, on the containers of the machine's parts.
+
+    `limits`: `id_length_max` (characters), `history_max` (ids kept of one), `heads_max`, `heard_ms_max` (a sender heard
+    longer ago is to be noted again), `lamport_unit_ms`, `lamport_skew_max` (how many of these a peer may be ahead),
+    `lamport_max`.
+    """
+
+    def __new__(
+        cls,
+        channel_id: str,
+        sender_id: str,
+        wire_format: _SdsWireFormat,
+        limits: dict[str, int],
+        *,
+        log: LocalLog,
+        heads: dict[str, LogEntry],
+        originals: Originals | None,
+        answers: dict[str, Any],
+        heard_ms: dict[str, int],
+        sent: dict[str, Any],
+        sends: dict[str, IncomingSend],
+        changed: dict[str, None],
+        stored: set[str],
+        incomplete: dict[str, LogEntry],
+        delivered: dict[str, LogEntry],
+        bloom: list[str],
+    ) -> Self: ...
+    def take(
+        self, data: bytes, monotonic_ms: int, epoch_ms: int, retrieval_hint: bytes | None, /
+    ) -> (
+        tuple[
+            LogEntry,
+            bytes,
+            str,
+            IncomingSend | None,
+            tuple[int, int] | None,
+            tuple[tuple[str, ...], list[Any], list[LogEntry], list[IncomingSend], list[HistoryEntry]] | None,
+        ]
+        | None
+    ):
+        """Holds a new content of another participant, the first of its send: log, filter, originals, its send if new.
+
+        Returns:
+            The entry; its content; its send's key; the send, None where it was known; where the bloom filter begins
+            and ends in `data`; and None or (ids of the history where the send was known, values of `sent` that it
+            names, entries that its sender acknowledges too, sends to wait for, unknown entries). None, and nothing
+            changed, for any other message.
+        """
+    def release(self, sender_id: str, send_id: str, /) -> LogEntry | None:
+        """Delivers a send of one content that waits for nothing; None, and nothing changed, for any other."""
+
+def compose_history(
+    codec: SdsCodec,
+    log: LocalLog,
+    causal_size: int,
+    sources: Sequence[dict[str, LogEntry] | list[LogEntry]],
+    owed: Sequence[LogEntry],
+    budget: int,
+    /,
+) -> tuple[tuple[str, ...], bytes, list[LogEntry], int]:
+    """A causal history of at most `budget` bytes: its ids, its fields for `SdsCodec.encode`, the entries that count as
+    said, the bytes left.
+
+    The newest `causal_size` delivered sends come first in claim and last in place. `sources` follow as ids alone until
+    one has no room, then those of `owed` that have, with hints.
+    """
+
+def note_said(
+    entries: Sequence[LogEntry],
+    monotonic_ms: int,
+    by_sync: bool,
+    repeats_max: int,
+    delivered: dict[str, LogEntry],
+    incomplete: dict[str, LogEntry],
+    said_before: dict[str, LogEntry],
+    heard: set[str],
+    /,
+) -> tuple[list[LogEntry], list[int]]:
+    """Notes in each of `entries` that a message of ours names it; gives those that were unsaid, and their numbers.
+
+    Of what a sync said, `said_before` keeps for `repeats_max` further syncs what no other participant was heard to say.
+    """
+
+def deliver_head(
+    heads: dict[str, LogEntry], entry: LogEntry, history: Iterable[str], by_send: bool, heads_max: int, /
+) -> None:
+    """Makes `entry`, which stands for a send delivered now, a head; nothing that `history` names is one any more."""
 
 def farmhash64(text: str, /) -> int:
     """Nim's `hash(string)`, which nim-sds uses: FarmHash64 of the UTF-8 bytes, signed."""

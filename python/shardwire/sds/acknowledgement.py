@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from shardwire._native import LocalLog, LogEntry, note_said
 from shardwire.config import SdsConfig
 from shardwire.sds.feedback import feedback_delay_ms
-from shardwire.sds.local_log import LocalLog, LogEntry
 from shardwire.sds.now import Now
 from shardwire.sds.participants import Participants
 
@@ -134,24 +134,17 @@ class Acknowledgements:
         What a sync said, syncs repeat for a while, unless another participant said it too. A content that gets lost
         is sent again and says it again.
         """
-        delivered, incomplete, said_before = self.delivered, self.incomplete, self.said_before
-        newly: list[LogEntry] = []
-        numbers: list[int] = []
-        for entry in entries:
-            message_id = entry.message_id
-            if not entry.unsaid:
-                if by_sync and entry.repeats:
-                    entry.repeats -= 1
-                continue
-            if delivered.pop(message_id, None) is None:
-                incomplete.pop(message_id, None)
-            newly.append(entry)
-            numbers.append(entry.unsaid)
-            entry.unsaid = 0
-            entry.spoken_ms = now.monotonic_ms
-            if by_sync and message_id not in self._heard:
-                entry.repeats = REPEATS_MAX
-                said_before[message_id] = entry
+        delivered, incomplete = self.delivered, self.incomplete
+        newly, numbers = note_said(
+            entries,
+            now.monotonic_ms,
+            by_sync,
+            REPEATS_MAX,
+            delivered,
+            incomplete,
+            self.said_before,
+            self._heard,
+        )
         if newly:
             self._note_said(newly, numbers)
         left = len(delivered) + len(incomplete)

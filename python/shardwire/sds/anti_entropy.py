@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from itertools import islice
 
+from shardwire._native import LocalLog, LogEntry
 from shardwire.config import SdsConfig
 from shardwire.sds.bloom_schedule import BloomSchedule
 from shardwire.sds.feedback import feedback_delay_ms
-from shardwire.sds.local_log import LocalLog, LogEntry
 from shardwire.sds.participants import Participants
 
 # Newest entries of the log that a filter is asked for, and as many may wait to be named.
@@ -78,7 +77,7 @@ class AntiEntropy:
         settled = self._settled_sequence(monotonic_ms)
         entries = [
             entry
-            for entry in islice(self._log.newest_arrivals(), REVIEWED_MAX)
+            for entry in self._log.newest_arrivals(REVIEWED_MAX)
             if entry.sequence <= settled and entry.send is None and entry.sender_id != sender_id
         ]
         if not entries:

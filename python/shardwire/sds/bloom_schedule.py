@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
-from shardwire._native import BloomFilter
+from shardwire._native import BloomFilter, LocalLog
 from shardwire.config import SdsConfig
-from shardwire.sds.local_log import LocalLog
 from shardwire.sds.now import Now
 
 _UNCHANGED_INTERVALS = 4
@@ -26,13 +23,13 @@ class BloomSchedule:
         "_interval_ms",
         "_log",
         "_sent_count",
-        "_waiting",
         "asked",
         "base_sequence",
         "insert",
         "last_ms",
         "size_bytes",
         "unchanged",
+        "waiting",
     )
 
     def __init__(self, config: SdsConfig, log: LocalLog) -> None:
@@ -41,9 +38,9 @@ class BloomSchedule:
         self._interval_ms = config.bloom_interval_ms
         self._filter = BloomFilter(config.bloom_filter_capacity, config.bloom_filter_error_rate, config.wire_format)
         # Ids on their way in: they enter together, and may be taken back until then.
-        self._waiting: list[str] = []
+        self.waiting: list[str] = []
         # Inserts an id whose entry was just added to the log. Bound once: the list is emptied and never replaced.
-        self.insert = self._waiting.append
+        self.insert = self.waiting.append
         self._count = 0
         # Entries with a higher sequence are in the filter: enough to rebuild it bit by bit.
         self.base_sequence = 0
@@ -57,36 +54,38 @@ class BloomSchedule:
     @property
     def filter(self) -> BloomFilter:
         """The filter of everything inserted so far."""
-        if self._waiting:
+        if self.waiting:
             self._flush()
         return self._filter
 
     @property
     def count(self) -> int:
         """Ids inserted since the filter was made or rolled."""
-        return self._count + len(self._waiting)
+        return self._count + len(self.waiting)
 
     def refuse(self, message_id: str) -> None:
         """Takes back an id that was inserted since the filter was last looked at."""
-        if message_id in self._waiting:
-            self._waiting.remove(message_id)
+        if message_id in self.waiting:
+            self.waiting.remove(message_id)
 
     def rebuild(self, base_sequence: int, monotonic_ms: int) -> None:
         """After a restart: fills the filter with the log's entries after `base_sequence`, and starts the interval."""
         self.last_ms = monotonic_ms
         self.base_sequence = base_sequence
-        self._fill([entry.message_id for entry in self._log.newest_arrivals() if entry.sequence > base_sequence])
+        newest = self._log.newest_arrivals(len(self._log.entries))
+        self._fill([entry.message_id for entry in newest if entry.sequence > base_sequence])
 
     def due(self, now: Now) -> bool:
         """Whether the next message that may carry the filter should."""
         if self._interval_ms == 0:
             return True
-        if self.count == 0:
+        last_ms = self.last_ms
+        if (last_ms is not None and now.monotonic_ms - last_ms < self._interval_ms) or self.count == 0:
             return False
         # One that tells nothing new still shows a peer that was away what we lack, at a slower pace.
         told = self._sent_count == self.count and not self.asked
         interval_ms = self._interval_ms * (_UNCHANGED_INTERVALS if told else 1)
-        return self.last_ms is None or now.monotonic_ms - self.last_ms >= interval_ms
+        return last_ms is None or now.monotonic_ms - last_ms >= interval_ms
 
     def take(self, now: Now) -> bytes:
         """The serialized filter, for the message that leaves now."""
@@ -98,16 +97,16 @@ class BloomSchedule:
 
     def settle(self) -> None:
         """Lets what waits enter, before the log is stored."""
-        if self._waiting:
+        if self.waiting:
             self._flush()
 
     def _flush(self) -> None:
-        if (self._count + len(self._waiting)) * 5 < self._capacity * 6:
-            self._filter.insert_many(self._waiting)
-            self._count += len(self._waiting)
-            self._waiting.clear()
+        if (self._count + len(self.waiting)) * 5 < self._capacity * 6:
+            self._filter.insert_many(self.waiting)
+            self._count += len(self.waiting)
+            self.waiting.clear()
             return
-        newest = list(islice(self._log.newest_arrivals(), max(1, self._capacity * 4 // 5)))
+        newest = self._log.newest_arrivals(max(1, self._capacity * 4 // 5))
         self.base_sequence = newest[-1].sequence - 1 if newest else self._log.sequence
         self._fill([entry.message_id for entry in newest])
         self._sent_count = -1
@@ -116,4 +115,4 @@ class BloomSchedule:
         self._filter.clear()
         self._filter.insert_many(message_ids)
         self._count = len(message_ids)
-        self._waiting.clear()
+        self.waiting.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
+from shardwire._native import OutgoingContent, OutgoingSend
 
 
 class DispatchQueue:
@@ -27,9 +27,11 @@ class DispatchQueue:
 
     def add(self, send: OutgoingSend) -> None:
         """Queues all contents of a new send."""
-        for content in send.contents:
-            self._enter(content)
-            send.queue.append(content)
+        contents = send.contents
+        send.queue.extend(contents)
+        self.contents += len(contents)
+        for content in contents:
+            self.bytes += content.size_bytes
         self.fresh.append(send)
 
     def take_back(self, send: OutgoingSend, monotonic_ms: int) -> None:

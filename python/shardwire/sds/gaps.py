@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from shardwire._native import HistoryEntry
+from shardwire._native import HistoryEntry, IncomingSend, LocalLog
 from shardwire.config import SdsConfig
 from shardwire.sds.identity import (
     MESSAGE_ID_LENGTH_MAX,
@@ -15,12 +15,10 @@ from shardwire.sds.identity import (
     SENDER_ID_LENGTH_MAX,
     content_id,
 )
-from shardwire.sds.incoming_send import IncomingSend
-from shardwire.sds.local_log import LocalLog
 from shardwire.sds.missing import MissingMessage, MissingMessages
-from shardwire.sds.outgoing_send import resend_period_ms
 from shardwire.sds.outputs import DependencyLost, MissingDetected, SdsEvent
 from shardwire.sds.repair import Repair
+from shardwire.sds.resend_period import resend_period_ms
 
 if TYPE_CHECKING:
     from shardwire.sds.incoming import IncomingBuffer
@@ -208,11 +206,13 @@ class Gaps:
             if send.deadline_ms == at_ms and not send.reconstructed and sends.get(send.key) is send:
                 break
             heappop(deadlines)
-        moments = [deadlines[0][0]] if deadlines else []
+        due_ms = deadlines[0][0] if deadlines else None
         for named in (self._named, self._named_before):
             if named:
-                moments.append(next(iter(named.values())).deadline_ms or 0)
-        return min(moments, default=None)
+                at_ms = next(iter(named.values())).deadline_ms or 0
+                if due_ms is None or at_ms < due_ms:
+                    due_ms = at_ms
+        return due_ms
 
     def on_timeout(self, monotonic_ms: int) -> None:
         for named in (self._named, self._named_before):

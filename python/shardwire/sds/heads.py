@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from shardwire._native import LocalLog, LogEntry, deliver_head
 from shardwire.sds.identity import SEND_ID_LENGTH
-from shardwire.sds.local_log import LocalLog, LogEntry
 
 # As many participants speaking at once keep exact causal order; beyond, the oldest heads are left to the history.
 HEADS_MAX = 256
@@ -25,19 +25,7 @@ class Heads:
 
     def deliver(self, entry: LogEntry, history: Iterable[str]) -> None:
         """`entry` stands for a send delivered now, which follows everything its `history` names."""
-        by_key = self.by_key
-        if self._by_send:
-            for named in history:
-                key = named[:SEND_ID_LENGTH]
-                if key in by_key:
-                    del by_key[key]
-            by_key[entry.message_id[:SEND_ID_LENGTH]] = entry
-        else:
-            for named in history:
-                by_key.pop(named, None)
-            by_key[entry.message_id] = entry
-        if len(by_key) > HEADS_MAX:
-            del by_key[next(iter(by_key))]
+        deliver_head(self.by_key, entry, history, self._by_send, HEADS_MAX)
 
     def withdraw(self, log: LocalLog, message_ids: Iterable[str], history: Iterable[str]) -> None:
         """These were encoded and will never be heard: a history that named one would make receivers wait in vain.

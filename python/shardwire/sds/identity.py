@@ -19,7 +19,7 @@ RETRIEVAL_HINT_BYTES_MAX = 256
 SEND_ID_LENGTH = 32
 CONTENTS_PER_SEND_MAX = 65_536
 _PLACE_DIGITS_MAX = 4
-_SEND_ID = re.compile(r"[0-9a-f]{32}")
+_is_send_id = re.compile(r"[0-9a-f]{32}").fullmatch
 # Tags and lengths around the strings of one history entry, at most.
 ENTRY_FRAME_BYTES = 14
 
@@ -40,8 +40,10 @@ def message_ids_of(rule: MessageIdRule, send_id: str, contents: Sequence[bytes])
         if len(set(ids)) != len(ids):
             raise ConfigError("two contents of one send are equal: under 'content-sha256' they would share an id")
         return ids
-    if _SEND_ID.fullmatch(send_id) is None:
+    if _is_send_id(send_id) is None:
         raise ConfigError(f"send_id {send_id!r}: it must be {SEND_ID_LENGTH} lower-case hex characters")
+    if len(contents) == 1:
+        return (f"{send_id}.0",)
     return tuple([f"{send_id}.{ordinal}" for ordinal in range(len(contents))])
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
+from shardwire._native import IncomingSend, LocalLog, LogEntry
 from shardwire.config import SdsConfig, SyncConfig
 from shardwire.sds.gaps import Gaps
 from shardwire.sds.identity import split_content_id
-from shardwire.sds.incoming_send import IncomingSend
-from shardwire.sds.local_log import LocalLog, LogEntry
 from shardwire.sds.outputs import SdsEvent, SendReleased
 from shardwire.sds.repair import Repair
 from shardwire.sds.sweep import Sweep
@@ -196,9 +195,12 @@ class IncomingBuffer:
 
     def next_deadline(self) -> int | None:
         """The next moment `on_timeout` has work."""
+        due_ms = self.gaps.next_deadline()
         blocked_ms = next(iter(self.blocked.values())).deadline_ms if self.blocked else None
-        moments = (self.gaps.next_deadline(), blocked_ms, self._sweep.next_ms())
-        return min((at_ms for at_ms in moments if at_ms is not None), default=None)
+        for at_ms in (blocked_ms, self._sweep.next_ms()):
+            if at_ms is not None and (due_ms is None or at_ms < due_ms):
+                due_ms = at_ms
+        return due_ms
 
     def on_timeout(self, monotonic_ms: int) -> None:
         """Reports the gaps of sends that fell quiet, and goes on without what stayed away too long."""

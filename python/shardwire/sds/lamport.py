@@ -16,26 +16,29 @@ class LamportClock:
     range of all participants.
     """
 
-    __slots__ = ("_max_skew", "_seconds", "timestamp")
+    __slots__ = ("_seconds", "skew_max", "timestamp", "unit_ms")
 
     def __init__(self, wire_format: SdsWireFormat, max_skew_ms: int, now: Now) -> None:
         self._seconds = wire_format == "nim"
-        self._max_skew = max_skew_ms // 1000 if self._seconds else max_skew_ms
+        self.unit_ms = 1_000 if self._seconds else 1
+        self.skew_max = max_skew_ms // 1000 if self._seconds else max_skew_ms
         # nim-sds starts at 0 and takes the epoch time at its first send.
         self.timestamp = 0 if self._seconds else max(0, now.epoch_ms)
 
     def tick(self, now: Now) -> int:
         """The timestamp of the message that leaves now."""
-        if self._seconds:
-            self.timestamp = min(max(now.epoch_ms // 1000, self.timestamp) + 1, LAMPORT_MAX)
-        else:
-            self.timestamp = min(max(now.epoch_ms, self.timestamp + 1), LAMPORT_MAX)
+        timestamp = self.timestamp + 1
+        # nim-sds adds one to whichever is later.
+        epoch = now.epoch_ms // 1000 + 1 if self._seconds else now.epoch_ms
+        if epoch > timestamp:
+            timestamp = epoch
+        self.timestamp = timestamp if timestamp < LAMPORT_MAX else LAMPORT_MAX
         return self.timestamp
 
     def capped(self, timestamp: int, now: Now) -> int:
         """A peer's timestamp, no further ahead of us than the skew allows."""
         here = now.epoch_ms // 1000 if self._seconds else now.epoch_ms
-        return min(timestamp, here + self._max_skew, LAMPORT_MAX)
+        return min(timestamp, here + self.skew_max, LAMPORT_MAX)
 
     def observe(self, timestamp: int) -> None:
         """A content message was delivered; `timestamp` is already capped."""

@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from shardwire._native import HistoryEntry, SdsCodec
+from shardwire._native import HistoryEntry, IncomingSend, LocalLog, OutgoingSend, SdsCodec
 from shardwire.config import DeliveredWhen, SdsConfig, SyncConfig
 from shardwire.errors import ConfigError
 from shardwire.sds.acknowledgement import Acknowledgements
@@ -21,17 +21,16 @@ from shardwire.sds.filter_wish import FilterWish
 from shardwire.sds.heads import Heads
 from shardwire.sds.identity import CONTENTS_PER_SEND_MAX, check_name, message_ids_of
 from shardwire.sds.incoming import IncomingBuffer
-from shardwire.sds.incoming_send import IncomingSend
+from shardwire.sds.intake import intake_of
 from shardwire.sds.lamport import LamportClock
-from shardwire.sds.local_log import LocalLog
 from shardwire.sds.now import Now
 from shardwire.sds.outgoing import OutgoingBuffer
-from shardwire.sds.outgoing_send import OutgoingSend
-from shardwire.sds.outputs import SdsEvent, Transmit, TransmitKind
+from shardwire.sds.outputs import SdsEvent, SendReleased, Transmit, TransmitKind
 from shardwire.sds.participants import Participants
 from shardwire.sds.reception import Reception
 from shardwire.sds.records import Records
 from shardwire.sds.repair import Repair
+from shardwire.sds.stats import stats_of
 from shardwire.sds.sync_timer import SyncTimer
 from shardwire.sds.transmission import Transmission
 
@@ -73,6 +72,7 @@ class MessageChannel:
         self.sender_id = sender_id
         self._config = config
         self._sync = sync
+        self._by_send = config.message_id == "send"
         self._events: deque[SdsEvent] = deque()
         self.emit = emit = self._events.append
         self.codec = SdsCodec(channel_id, sender_id, config.wire_format)
@@ -94,6 +94,7 @@ class MessageChannel:
         self.incoming = IncomingBuffer(config, sync, sender_id, self.log, emit, self._on_released, self.repair)
         self.transmission = Transmission(self, config, rng, header_bytes_max)
         self.records = Records(self)
+        self.intake = intake_of(self, config)
         self._reception = Reception(self, config)
 
     # --- inputs: ours ---------------------------------------------------------------------------
@@ -114,21 +115,23 @@ class MessageChannel:
             ConfigError: An argument is out of its limits, or the send (or, under "content-sha256", one of its
                 contents) is known already.
         """
-        if not 0 < len(contents) <= CONTENTS_PER_SEND_MAX or not 0 < contents_needed <= len(contents):
+        count = len(contents)
+        if not 0 < count <= CONTENTS_PER_SEND_MAX or not 0 < contents_needed <= count:
             raise ConfigError(
-                f"a send of {len(contents)} contents that needs {contents_needed}: "
+                f"a send of {count} contents that needs {contents_needed}: "
                 f"give 1 to {CONTENTS_PER_SEND_MAX} contents and need no more than there are"
             )
         if not all(contents):
             raise ConfigError("a content is empty: on the wire it would be a sync, so give at least one byte")
         message_ids = message_ids_of(self._config.message_id, send_id, contents)
-        if send_id in self.outgoing.sends:
+        outgoing = self.outgoing
+        if send_id in outgoing.sends:
             raise ConfigError(f"send_id {send_id!r} is in use: give each send its own")
         for message_id in message_ids:
-            if message_id in self.outgoing.by_id or message_id in self.log.entries:
+            if message_id in outgoing.by_id or message_id in self.log.entries:
                 raise ConfigError(f"message id {message_id!r} is known: a repeat is a duplicate while remembered")
         send = OutgoingSend(send_id, self.transmission.next_send_number(), contents_needed)
-        self.outgoing.add(send, list(zip(message_ids, map(bytes, contents), strict=True)))
+        outgoing.add(send, message_ids, contents)
         return message_ids
 
     def send_ephemeral(self, send_id: str, content: bytes, now: Now) -> str:
@@ -209,6 +212,13 @@ class MessageChannel:
         Under the rule "send" all `content_count` ids are known; `inferred_message_ids` names those of contents
         recovered under another rule.
         """
+        if self._by_send and content_count == 1 and not inferred_message_ids and not self.incoming.by_send_id:
+            entry = self.intake.release(sender_id, send_id)
+            if entry is not None:
+                self.incoming.contents_held -= 1
+                self.lamport.observe(entry.lamport)
+                self.emit(SendReleased(sender_id, send_id))
+                return
         send = self.incoming.find(sender_id, send_id)
         if send is None or send.reconstructed:
             return
@@ -304,17 +314,20 @@ class MessageChannel:
 
     def poll_timeout(self) -> int | None:
         """Monotonic ms of the next moment at which `handle_timeout` or `poll_transmit` has work; None for never."""
-        deadlines = [
-            self.outgoing.next_deadline(),
+        due_ms = self.outgoing.next_deadline()
+        repairs = self._config.enable_repair
+        for at_ms in (
             self.incoming.next_deadline(),
             self.acknowledgements.due_ms,
             self.anti_entropy.due_ms,
             self.filter_wish.due_ms,
             self.sync_timer.due_ms,
-        ]
-        if self._config.enable_repair:
-            deadlines += [self.repair.next_request_ms(), self.repair.answers.next_ms()]
-        return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
+            self.repair.next_request_ms() if repairs else None,
+            self.repair.answers.next_ms() if repairs else None,
+        ):
+            if at_ms is not None and (due_ms is None or at_ms < due_ms):
+                due_ms = at_ms
+        return due_ms
 
     # --- views ----------------------------------------------------------------------------------
 
@@ -341,7 +354,7 @@ class MessageChannel:
 
     def pending_sends(self) -> tuple[str, ...]:
         """Sends of ours that are neither delivered nor given up."""
-        return tuple(send.send_id for send in self.outgoing.sends.values() if not send.finished)
+        return tuple([send.send_id for send in self.outgoing.sends.values() if not send.finished])
 
     @property
     def lamport_timestamp(self) -> int:
@@ -349,21 +362,7 @@ class MessageChannel:
 
     def stats(self) -> dict[str, int]:
         """Sizes of what is held."""
-        outgoing, incoming = self.outgoing, self.incoming
-        return {
-            "log": len(self.log.entries),
-            "outgoing_queued": outgoing.queue.contents,
-            "outgoing_queued_bytes": outgoing.queue.bytes,
-            "outgoing_unacknowledged": len(outgoing.unacknowledged),
-            "incoming_sends": len(incoming.sends),
-            "incoming_contents": incoming.contents_held,
-            "missing": len(incoming.gaps.missing.by_id),
-            "lost": len(incoming.gaps.lost),
-            "unsaid_acknowledgements": len(self.acknowledgements),
-            "repair_requests": self.repair.requests_held,
-            "repair_answers": len(self.repair.answers.by_id),
-            "participants": len(self.participants.heard_ms),
-        }
+        return stats_of(self)
 
     # --- restore --------------------------------------------------------------------------------
 

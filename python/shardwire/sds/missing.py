@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
-from shardwire._native import HistoryEntry
-
-if TYPE_CHECKING:
-    from shardwire.sds.incoming_send import IncomingSend
+from shardwire._native import HistoryEntry, IncomingSend
 
 
 class MissingMessage:

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
+from shardwire._native import OutgoingContent, OutgoingSend
 from shardwire.config import DeliveredWhen, SdsConfig
 from shardwire.sds.dispatch_queue import DispatchQueue
-from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend, resend_period_ms
 from shardwire.sds.outputs import (
     ContentAcknowledged,
     ContentPossiblyAcknowledged,
@@ -16,6 +16,7 @@ from shardwire.sds.outputs import (
     SendAcknowledged,
     SendGivenUp,
 )
+from shardwire.sds.resend_period import resend_period_ms
 
 # Contents of finished sends that still collect acknowledgements, so that `delivered_to` keeps growing.
 FINISHED_CONTENTS_MAX = 4_096
@@ -60,11 +61,13 @@ class OutgoingBuffer:
 
     # --- queue ----------------------------------------------------------------------------------
 
-    def add(self, send: OutgoingSend, contents: Sequence[tuple[str, bytes]]) -> None:
+    def add(self, send: OutgoingSend, message_ids: Sequence[str], contents: Sequence[bytes]) -> None:
         """Queues a send; its message ids are new."""
-        for ordinal, (message_id, data) in enumerate(contents):
+        held = send.contents
+        for ordinal, message_id in enumerate(message_ids):
+            data = bytes(contents[ordinal])
             content = OutgoingContent(send, ordinal, message_id, data)
-            send.contents.append(content)
+            held.append(content)
             self.by_id[message_id] = content
             self.changed_contents[message_id] = None
             self.new_contents[message_id] = data

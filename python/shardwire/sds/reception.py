@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from shardwire._native import SdsMessage
+from shardwire._native import IncomingSend, LogEntry, SdsMessage
 from shardwire.config import SdsConfig
 from shardwire.sds.gaps import UNKNOWN_PER_MESSAGE_MAX
 from shardwire.sds.heads import HEADS_MAX
@@ -18,8 +18,7 @@ from shardwire.sds.identity import (
     SENDER_ID_LENGTH_MAX,
     content_id,
 )
-from shardwire.sds.incoming_send import IncomingSend
-from shardwire.sds.local_log import LogEntry
+from shardwire.sds.intake import HISTORY_KEPT_MAX, Taken
 from shardwire.sds.now import Now
 from shardwire.sds.outputs import ContentReceived, EphemeralReceived, MessageDropped, SenderIdConflict, SyncReceived
 from shardwire.sds.participants import HEARD_EXACTLY_MS
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 # SDS-R: a message carries at most three requests. What a peer asks beyond this is not looked at.
 REQUESTS_HEARD_MAX = 100
-# Of a longer history a waiting send keeps both ends: the heads stand first, the causal history last.
-HISTORY_KEPT_MAX = 2 * HEADS_MAX
 
 
 class Reception:
@@ -67,6 +64,7 @@ class Reception:
         "_said_lately_ms",
         "_sender_id",
         "_sync_timer",
+        "_take",
         "_wire_format",
     )
 
@@ -97,12 +95,18 @@ class Reception:
         self._new_ms = config.acknowledgement_timeout_ms * (1 + config.max_retransmissions)
         self._heard_ms = machine.participants.heard_ms
         self._outgoing = machine.outgoing
+        self._take = machine.intake.take if self._by_send else None
         self._by_id = machine.outgoing.by_id
         self._incoming = machine.incoming
         self._recent_ephemerals: dict[str, None] = {}
         self._ephemeral_order: deque[str] = deque()
 
     def handle(self, data: bytes, now: Now, retrieval_hint: bytes | None, from_store: bool) -> None:
+        incoming = self._incoming
+        if self._take is not None and incoming.contents_held < incoming.contents_max:
+            taken = self._take(data, now.monotonic_ms, now.epoch_ms, retrieval_hint)
+            if taken is not None:
+                return self._on_taken(taken, data, now)
         fields = self._decode(data)
         if not fields:
             return self._drop("undecodable" if fields is None else "other-channel")
@@ -122,7 +126,6 @@ class Reception:
                     # Another participant answered first. What a store answers nobody else heard.
                     self._repair.on_message(message_id)
                 return self._on_duplicate(known, sender_id, content, data, now, from_store)
-            incoming = self._incoming
             if incoming.contents_held >= incoming.contents_max and not incoming.make_room():
                 return self._drop("over-limit")
         monotonic_ms = now.monotonic_ms
@@ -156,6 +159,35 @@ class Reception:
         if entry is not None:
             self._acknowledgements.received(entry, now)
         return None
+
+    def _on_taken(self, taken: Taken, data: bytes, now: Now) -> None:
+        """What is left to do for a content that was taken in natively: as `handle` does for any message."""
+        entry, content, key, send, filter_range, rare = taken
+        message_id, sender_id = entry.message_id, entry.sender_id
+        self._emit(ContentReceived(message_id, sender_id, content, key, 0))
+        self._sync_timer.on_content_received(now)
+        incoming = self._incoming
+        if send is None:
+            send = incoming.receive(entry, key, now.monotonic_ms)
+        else:
+            incoming.contents_held += 1
+        if rare is not None:
+            for acknowledged in rare[1]:
+                self._outgoing.acknowledge(acknowledged, sender_id)
+        if filter_range is not None and self._outgoing.unacknowledged:
+            self._review_filter(data[slice(*filter_range)], sender_id)
+        if rare is not None:
+            ids, _, heard, waits, unknown = rare
+            for cause in waits:
+                incoming.wait(send, cause)
+            for held in heard:
+                self._acknowledgements.heard(held)
+            if len(ids) > len(send.history):
+                send.history = ids
+            if unknown:
+                # Its sender was heard before, so it is no newcomer's.
+                incoming.gaps.on_unknown(send, unknown, sender_id, now.monotonic_ms, False)
+        self._acknowledgements.received(entry, now)
 
     def _on_content(
         self,
@@ -241,10 +273,14 @@ class Reception:
             if content is not None:
                 outgoing.acknowledge(content, sender_id)
         if bloom_range is not None and outgoing.unacknowledged:
-            ids = outgoing.review_ids()
-            # A filter of another size has parameters that we do not know: it says nothing.
-            for position in self._bloom.filter.review(data[slice(*bloom_range)], ids) or ():
-                outgoing.possibly_acknowledge(ids[position], sender_id)
+            self._review_filter(data[slice(*bloom_range)], sender_id)
+
+    def _review_filter(self, bloom_filter: bytes, sender_id: str) -> None:
+        outgoing = self._outgoing
+        ids = outgoing.review_ids()
+        # A filter of another size has parameters that we do not know: it says nothing.
+        for position in self._bloom.filter.review(bloom_filter, ids) or ():
+            outgoing.possibly_acknowledge(ids[position], sender_id)
 
     def _is_new(self, now: Now) -> bool:
         """Whether this participant's own first receipt was so lately that what is named may be older."""

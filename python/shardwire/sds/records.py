@@ -16,11 +16,9 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from shardwire._native import HistoryEntry, sds_log_record
+from shardwire._native import HistoryEntry, LogEntry, OutgoingContent, OutgoingSend, store_outgoing
 from shardwire.sds.encoding import pack, unpack
-from shardwire.sds.local_log import LogEntry
 from shardwire.sds.now import Now
-from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
 
 if TYPE_CHECKING:
     from shardwire.sds.message_channel import MessageChannel
@@ -70,38 +68,6 @@ def seal_fields(fields: tuple[object, ...]) -> bytes:
     return seal(_VERSION_BYTE + pack(fields))
 
 
-def _send_record(send: OutgoingSend) -> bytes:
-    count = len(send.contents)
-    bloom_filter = send.bloom_filter or b""
-    fixed = send.history_ids is not None
-    flags = (
-        send.finished * _FINISHED
-        | send.given_up * _GIVEN_UP
-        | fixed * _FIXED
-        | (send.bloom_filter is not None) * _FILTER
-    )
-    # What is fixed at the first dispatch is wanted for the contents that follow it.
-    fields = send.history_fields
-    ids = (send.history_ids or ()) if fields else ()
-    head = _SEND.pack(
-        VERSION,
-        flags,
-        send.number,
-        count,
-        send.contents_needed,
-        send.header_left,
-        len(bloom_filter),
-        len(fields),
-        len(ids),
-    )
-    parts = [head, bloom_filter, fields]
-    parts += map(_text, ids)
-    width = (count + 7) // 8
-    for name, bits in send.acknowledged.items():
-        parts += (_text(name), bits.to_bytes(width, "little"))
-    return seal(b"".join(parts))
-
-
 def read_send(send_id: str, data: bytes) -> tuple[OutgoingSend, int]:
     """(the send without its contents, how many it has).
 
@@ -132,13 +98,6 @@ def read_send(send_id: str, data: bytes) -> tuple[OutgoingSend, int]:
     return send, count
 
 
-def _content_record(content: OutgoingContent) -> bytes:
-    send_id = content.send.send_id.encode()
-    head = _CONTENT.pack(VERSION, content.queued, content.ordinal, content.lamport, content.attempts, len(send_id))
-    possible = b"".join(map(_text, sorted(content.possible))) if content.possible else b""
-    return seal(head + send_id + possible)
-
-
 def read_content(message_id: str, data: bytes, sends: Mapping[str, OutgoingSend]) -> OutgoingContent | None:
     """The content without its bytes; None where its send is not known.
 
@@ -159,11 +118,6 @@ def read_content(message_id: str, data: bytes, sends: Mapping[str, OutgoingSend]
     return content
 
 
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return _LENGTH.pack(len(encoded)) + encoded
-
-
 def _read_text(data: bytes, at: int) -> tuple[str, int]:
     (length,) = _LENGTH.unpack_from(data, at)
     at += _LENGTH.size
@@ -172,20 +126,6 @@ def _read_text(data: bytes, at: int) -> tuple[str, int]:
 
 def entry_fields(entry: HistoryEntry) -> tuple[str, bytes | None, str | None]:
     return (entry.message_id, entry.retrieval_hint, entry.sender_id)
-
-
-def encode_log(entry: LogEntry) -> bytes:
-    hint = entry.retrieval_hint
-    return sds_log_record(
-        (VERSION, (_ORDERED if entry.ordered else 0) | (0 if hint is None else _HINT)),
-        entry.lamport,
-        entry.sequence,
-        entry.unsaid,
-        entry.ordinal,
-        entry.sender_id,
-        hint,
-        entry.send.key if entry.send is not None else "",
-    )
 
 
 def decode_log(message_id: str, data: bytes) -> tuple[LogEntry, str]:
@@ -216,6 +156,7 @@ class Records:
     def __init__(self, machine: MessageChannel) -> None:
         self._machine = machine
         self._state = b""
+        self._in_state: tuple[object, ...] = ()
         # What is stored now, of the kinds whose records may vanish before they were ever written.
         self._stored: dict[str, set[str]] = {
             "sds.incoming": machine.incoming.stored,
@@ -229,24 +170,16 @@ class Records:
         machine = self._machine
         out: dict[Name, bytes | None] = {}
         machine.bloom.settle()
-        state = self._encode_state()
-        if state != self._state:
-            self._state = state
-            out["sds.state", b""] = state
-        log = machine.log
-        if log.forgotten:
-            for message_id in log.forgotten:
-                out["sds.log", message_id.encode()] = None
-            log.forgotten.clear()
-        for message_id, entry in log.changed.items():
-            out["sds.log", message_id.encode()] = encode_log(entry)
-        log.changed.clear()
+        now_in_state = self._fields_of_state()
+        if now_in_state != self._in_state:
+            self._in_state = now_in_state
+            state = self._encode_state()
+            if state != self._state:
+                self._state = state
+                out["sds.state", b""] = state
+        machine.log.store(VERSION, out)
         self._poll_outgoing(out)
-        if machine.repair.originals.changed:
-            by_id = machine.repair.originals.by_id
-            for message_id in machine.repair.originals.changed:
-                out["sds.message", message_id.encode()] = by_id.get(message_id)
-            machine.repair.originals.changed.clear()
+        machine.repair.originals.store(out)
         self._poll_incoming(out)
         self._poll_repair(out)
         if machine.participants.changed:
@@ -255,6 +188,19 @@ class Records:
                 out["sds.participant", sender_id.encode()] = _VERSION_BYTE if heard else None
             machine.participants.changed.clear()
         return out
+
+    def _fields_of_state(self) -> tuple[object, ...]:
+        """What the state record is made of: mostly unchanged, and quicker to compare than to encode."""
+        machine = self._machine
+        return (
+            machine.lamport.timestamp,
+            machine.bloom.base_sequence,
+            machine.transmission.sync_count,
+            machine.transmission.send_count,
+            machine.participants.first_epoch_ms,
+            machine.acknowledgements.said_order,
+            list(machine.heads.by_key.values()),
+        )
 
     def _encode_state(self) -> bytes:
         machine = self._machine
@@ -285,30 +231,17 @@ class Records:
 
     def _poll_outgoing(self, out: dict[Name, bytes | None]) -> None:
         outgoing = self._machine.outgoing
-        for message_id, wire in outgoing.new_wires.items():
-            key = message_id.encode()
-            out["sds.message", key] = wire
-            if outgoing.new_contents.pop(message_id, None) is None:
-                # Stored when it was queued; from now on the wire holds it.
-                out["sds.content", key] = None
-        outgoing.new_wires.clear()
-        for message_id, data in outgoing.new_contents.items():
-            out["sds.content", message_id.encode()] = data
-        outgoing.new_contents.clear()
-        for send_id in outgoing.changed_sends:
-            send = outgoing.sends.get(send_id)
-            out["sds.send", send_id.encode()] = None if send is None else _send_record(send)
-        outgoing.changed_sends.clear()
-        for message_id in outgoing.changed_contents:
-            content = outgoing.by_id.get(message_id)
-            key = message_id.encode()
-            if content is not None:
-                out["sds.outgoing", key] = _content_record(content)
-                continue
-            out["sds.outgoing", key] = out["sds.content", key] = None
-            if message_id not in self._machine.repair.originals.by_id:
-                out["sds.message", key] = None
-        outgoing.changed_contents.clear()
+        store_outgoing(
+            VERSION,
+            outgoing.sends,
+            outgoing.by_id,
+            self._machine.repair.originals,
+            outgoing.changed_sends,
+            outgoing.changed_contents,
+            outgoing.new_contents,
+            outgoing.new_wires,
+            out,
+        )
 
     def _poll_incoming(self, out: dict[Name, bytes | None]) -> None:
         incoming = self._machine.incoming

@@ -7,11 +7,9 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
-from shardwire._native import HistoryEntry, farmhash64
+from shardwire._native import HistoryEntry, LogEntry, Originals, OutgoingContent, farmhash64
 from shardwire.config import SdsConfig, SdsWireFormat
 from shardwire.sds.identity import entry_bytes
-from shardwire.sds.local_log import LogEntry
-from shardwire.sds.outgoing_send import OutgoingContent
 
 # SDS-R: a message carries at most three requests; a repair buffer holds at most 1,000 entries.
 REQUESTS_PER_MESSAGE_MAX = 3
@@ -94,36 +92,6 @@ class RepairBuffer:
         return [self.by_id[message_id][1] for at_ms, message_id in self._order[:count] if at_ms <= monotonic_ms]
 
 
-class Originals:
-    """Messages as they came or left, to answer repair requests with; the oldest go first."""
-
-    __slots__ = ("_bytes", "by_id", "changed")
-
-    def __init__(self) -> None:
-        self.by_id: OrderedDict[str, bytes] = OrderedDict()
-        self._bytes = 0
-        self.changed: dict[str, None] = {}
-
-    def keep(self, message_id: str, data: bytes, stored: bool = False) -> None:
-        """Holds `data`; `stored` tells that its record is written already."""
-        if message_id in self.by_id or len(data) > ORIGINAL_BYTES_MAX:
-            return
-        self.by_id[message_id] = data
-        self._bytes += len(data)
-        if not stored:
-            self.changed[message_id] = None
-        while self._bytes > ORIGINAL_BYTES_MAX:
-            oldest, dropped = self.by_id.popitem(last=False)
-            self._bytes -= len(dropped)
-            self.changed[oldest] = None
-
-    def forget(self, message_id: str) -> None:
-        dropped = self.by_id.pop(message_id, None)
-        if dropped is not None:
-            self._bytes -= len(dropped)
-            self.changed[message_id] = None
-
-
 class Repair:
     """The outgoing repair buffer (what we ask for) and the incoming one (what we answer).
 
@@ -150,7 +118,7 @@ class Repair:
         self._entries = entries
         self._hashed = REPAIR_HASHES[config.wire_format]
         self._me = sender_id
-        self.originals = Originals()
+        self.originals = Originals(ORIGINAL_BYTES_MAX)
         # Contents of ours that are not finished yet keep their bytes themselves.
         self.own: Mapping[str, OutgoingContent] = {}
         # Missing for less than T_min: most of them come before anything need be computed. In order of time.
@@ -224,8 +192,10 @@ class Repair:
 
     def take_requests(self, monotonic_ms: int, budget_bytes: int) -> list[HistoryEntry]:
         """Requests that ride on the message that leaves now; each is made again later if nothing comes."""
-        self.settle(monotonic_ms)
         taken: list[HistoryEntry] = []
+        if not self._upcoming and not self.requests.by_id:
+            return taken
+        self.settle(monotonic_ms)
         for entry in self.requests.due(monotonic_ms, REQUESTS_PER_MESSAGE_MAX):
             budget_bytes -= entry_bytes(entry)
             if budget_bytes < 0:

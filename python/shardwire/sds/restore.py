@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shardwire._native import HistoryEntry
-from shardwire.sds.incoming_send import IncomingSend
-from shardwire.sds.local_log import LogEntry
+from shardwire._native import HistoryEntry, IncomingSend, LogEntry, OutgoingContent, OutgoingSend
 from shardwire.sds.now import Now
-from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
 from shardwire.sds.records import Records, decode_log, read_content, read_fields, read_lost, read_send
 
 if TYPE_CHECKING:

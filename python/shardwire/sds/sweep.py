@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from shardwire.sds.incoming_send import IncomingSend
+from shardwire._native import IncomingSend
 
 
 class Sweep:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING
 
+from shardwire._native import LogEntry, OutgoingContent, OutgoingSend, compose_history
 from shardwire.config import SdsConfig
 from shardwire.errors import ConfigError
-from shardwire.sds.identity import ENTRY_FRAME_BYTES, MESSAGE_ID_LENGTH_MAX, encoded_length, entry_bytes, entry_size
-from shardwire.sds.local_log import LogEntry
+from shardwire.sds.identity import ENTRY_FRAME_BYTES, MESSAGE_ID_LENGTH_MAX, encoded_length, entry_bytes
 from shardwire.sds.now import Now
-from shardwire.sds.outgoing_send import OutgoingContent, OutgoingSend
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 if TYPE_CHECKING:
@@ -23,25 +21,17 @@ if TYPE_CHECKING:
 _MESSAGE_FRAME_BYTES = 48
 
 
-class InFlight(NamedTuple):
-    """A transmission that has no answer yet, with what its failure must undo."""
+# A transmission that has no answer yet, with what its failure must undo: a content of ours, or what a sync said.
+InFlight = tuple[TransmitKind, OutgoingContent | None, Sequence[LogEntry]]
 
-    kind: TransmitKind
-    content: OutgoingContent | None
-    said: Sequence[LogEntry]
-
-
-# Message id, retrieval hint and sender id of one entry.
-HistoryFields = tuple[str, bytes | None, str | None]
+# Looked up once: members of an enumeration are slow to reach.
+_SYNC, _REPAIR, _EPHEMERAL = TransmitKind.SYNC, TransmitKind.REPAIR, TransmitKind.EPHEMERAL
+_UNKNOWN: InFlight = (_SYNC, None, ())
+_FIRST, _FURTHER, _RETRANSMISSION = TransmitKind.FIRST, TransmitKind.FURTHER, TransmitKind.RETRANSMISSION
 
 
-class History(NamedTuple):
-    """A causal history: its ids, its fields as encoded, what it acknowledges, and the bytes left of the budget."""
-
-    ids: tuple[str, ...]
-    fields: bytes
-    said: list[LogEntry]
-    budget: int
+# A causal history: its ids, its fields as encoded, what it acknowledges, and the bytes left of the budget.
+History = tuple[tuple[str, ...], bytes, list[LogEntry], int]
 
 
 class Transmission:
@@ -91,41 +81,41 @@ class Transmission:
 
     def poll(self, now: Now, kinds: Container[TransmitKind]) -> Transmit | None:
         machine = self._machine
-        if TransmitKind.SYNC in kinds and (sync := self._poll_sync(now)) is not None:
+        if _SYNC in kinds and (sync := self._poll_sync(now)) is not None:
             return sync
-        if TransmitKind.REPAIR in kinds and machine.repair.answers.by_id:
+        if _REPAIR in kinds and machine.repair.answers.by_id:
             answer = machine.repair.take_answer(now.monotonic_ms)
             if answer is not None:
-                return self._leave(TransmitKind.REPAIR, answer[0], answer[1])
-        if TransmitKind.EPHEMERAL in kinds and self.ephemerals:
+                return self._leave(_REPAIR, answer[0], answer[1])
+        if _EPHEMERAL in kinds and self.ephemerals:
             return self._ephemeral()
         outgoing = machine.outgoing
-        if TransmitKind.RETRANSMISSION in kinds and outgoing.due:
+        if _RETRANSMISSION in kinds and outgoing.due:
             content = outgoing.next_due()
             if content is not None and content.wire is not None:
                 outgoing.on_dispatched(content, now.monotonic_ms)
-                return self._leave_content(TransmitKind.RETRANSMISSION, content, content.wire)
-        first = TransmitKind.FIRST in kinds
-        further = TransmitKind.FURTHER in kinds
+                return self._leave_content(_RETRANSMISSION, content, content.wire)
+        first = _FIRST in kinds
+        further = _FURTHER in kinds
         if not (first or further) or not outgoing.queue.contents or not outgoing.has_room():
             return None
         content = outgoing.queue.next(first, further, now.monotonic_ms)
         if content is None:
             return None
-        kind = TransmitKind.FURTHER if content.send.dispatched else TransmitKind.FIRST
+        kind = _FURTHER if content.send.dispatched else _FIRST
         wire = content.wire if content.wire is not None else self._encode_content(content, now)
         outgoing.on_dispatched(content, now.monotonic_ms)
         return self._leave_content(kind, content, wire)
 
     def _leave(self, kind: TransmitKind, message_id: str, payload: bytes, said: Sequence[LogEntry] = ()) -> Transmit:
         self._transmit_count += 1
-        self._in_flight[self._transmit_count] = InFlight(kind, None, said)
+        self._in_flight[self._transmit_count] = (kind, None, said)
         return Transmit(self._transmit_count, kind, message_id, payload)
 
     def _leave_content(self, kind: TransmitKind, content: OutgoingContent, wire: bytes) -> Transmit:
         self._transmit_count += 1
         content.in_flight = self._transmit_count
-        self._in_flight[self._transmit_count] = InFlight(kind, content, ())
+        self._in_flight[self._transmit_count] = (kind, content, ())
         return Transmit(
             self._transmit_count,
             kind,
@@ -139,10 +129,9 @@ class Transmission:
     # --- answers --------------------------------------------------------------------------------
 
     def on_transmitted(self, transmit_id: int, retrieval_hint: bytes | None, now: Now) -> None:
-        flight = self._in_flight.pop(transmit_id, None)
-        if flight is None or flight.content is None:
+        _, content, _ = self._in_flight.pop(transmit_id, _UNKNOWN)
+        if content is None:
             return
-        content = flight.content
         machine = self._machine
         if content.in_flight == transmit_id:
             content.in_flight = 0
@@ -160,16 +149,17 @@ class Transmission:
         flight = self._in_flight.pop(transmit_id, None)
         if flight is None:
             return
+        kind, content, said = flight
         machine = self._machine
-        if flight.kind is TransmitKind.SYNC:
+        if kind is TransmitKind.SYNC:
             machine.sync_timer.on_sync_failed(now)
-            for entry in flight.said:
+            for entry in said:
                 if machine.log.entries.get(entry.message_id) is entry:
                     machine.acknowledgements.received(entry, now)
-        elif flight.content is not None:
-            flight.content.in_flight = 0
-            if flight.kind is not TransmitKind.RETRANSMISSION:
-                machine.outgoing.put_back(flight.content)
+        elif content is not None:
+            content.in_flight = 0
+            if kind is not TransmitKind.RETRANSMISSION:
+                machine.outgoing.put_back(content)
 
     # --- composing ------------------------------------------------------------------------------
 
@@ -181,50 +171,20 @@ class Transmission:
         """
         machine = self._machine
         acknowledgements = machine.acknowledgements
-        causal: list[HistoryFields] = []
-        said: list[LogEntry] = []
-        for held in reversed(machine.log.newest(self._config.causal_history_size)):
-            size = entry_size(held.message_id, held.retrieval_hint, held.sender_id)
-            if size > budget:
-                break
-            budget -= size
-            causal.append((held.message_id, held.retrieval_hint, held.sender_id))
-            said.append(held)
-        causal.reverse()
-        named = {held.message_id for held in said}
-        further: list[HistoryFields] = []
-        delivered = acknowledgements.delivered.values()
-        sources: tuple[Iterable[LogEntry], ...]
+        sources: list[dict[str, LogEntry] | list[LogEntry]]
+        owed: list[LogEntry] = []
         if sync:
-            sources = (delivered, acknowledgements.incomplete.values(), acknowledgements.repeated(now))
+            sources = [acknowledgements.delivered, acknowledgements.incomplete]
+            if acknowledgements.said_before:
+                sources.append(acknowledgements.repeated(now))
+            if machine.anti_entropy.owed:
+                # What others lack: with hints, so that they can fetch it.
+                owed = list(machine.anti_entropy.owed.values())
         else:
-            sources = (machine.heads.by_key.values(), delivered)
-        for held in chain(*sources):
-            message_id = held.message_id
-            if message_id in named:
-                continue
-            size = ENTRY_FRAME_BYTES + (len(message_id) if message_id.isascii() else encoded_length(message_id))
-            if size > budget:
-                break
-            budget -= size
-            named.add(message_id)
-            further.append((message_id, None, None))
-            said.append(held)
-        if sync and machine.anti_entropy.owed:
-            budget = self._name_owed(further, named, budget)
-        entries = further + causal
-        ids = tuple([message_id for message_id, _, _ in entries])
-        return History(ids, machine.codec.encode_history(entries), said, budget)
-
-    def _name_owed(self, further: list[HistoryFields], named: set[str], budget: int) -> int:
-        """Names what others lack, with hints, so that they can fetch it; returns the bytes left."""
-        for held in list(self._machine.anti_entropy.owed.values()):
-            size = entry_size(held.message_id, held.retrieval_hint, held.sender_id)
-            if held.message_id not in named and size <= budget:
-                budget -= size
-                named.add(held.message_id)
-                further.append((held.message_id, held.retrieval_hint, held.sender_id))
-        return budget
+            sources = [machine.heads.by_key, acknowledgements.delivered]
+        return compose_history(
+            machine.codec, machine.log, self._config.causal_history_size, sources, owed, max(0, budget)
+        )
 
     def _bloom_filter(self, budget: int, now: Now) -> bytes | None:
         bloom = self._machine.bloom
@@ -261,13 +221,12 @@ class Transmission:
 
     def _fix_history(self, send: OutgoingSend, now: Now) -> None:
         """All contents of a send carry the same history and filter, so that none depends on a sibling."""
-        history = self._compose_history(self._header_budget, False, now)
-        send.history_ids, send.history_fields, left = history.ids, history.fields, history.budget
+        send.history_ids, send.history_fields, said, left = self._compose_history(self._header_budget, False, now)
         send.bloom_filter = self._bloom_filter(left, now)
         if send.bloom_filter is not None:
             left -= len(send.bloom_filter) + 8
         send.header_left = left
-        self._machine.acknowledgements.said(history.said, now, False)
+        self._machine.acknowledgements.said(said, now, False)
         if len(send.contents) > 1:
             self._machine.outgoing.changed_sends[send.send_id] = None
 
@@ -280,8 +239,10 @@ class Transmission:
             anti_entropy.sample(at_ms)
         wish = machine.filter_wish
         asked = wish.due_ms is not None and wish.due_ms <= at_ms and wish.take(at_ms)
-        others = (acknowledgements.due_ms, machine.sync_timer.due_ms, anti_entropy.due_ms)
-        wanted = asked or any(due_ms is not None and due_ms <= at_ms for due_ms in others)
+        wanted = asked
+        for due_ms in (acknowledgements.due_ms, machine.sync_timer.due_ms, anti_entropy.due_ms):
+            if due_ms is not None and due_ms <= at_ms:
+                wanted = True
         requests_ms = machine.repair.next_request_ms()
         if not wanted and (requests_ms is None or requests_ms > at_ms):
             return None
@@ -291,8 +252,8 @@ class Transmission:
                 return None
             machine.repair.on_sync_for_requests(at_ms)
         left = self._header_budget - sum(map(entry_bytes, requests))
-        history = self._compose_history(left, True, now)
-        if not history.ids and not requests:
+        ids, fields, said, left = self._compose_history(left, True, now)
+        if not ids and not requests:
             machine.sync_timer.on_nothing_to_say(now)
             return None
         machine.bloom.asked |= asked
@@ -300,13 +261,13 @@ class Transmission:
         payload = machine.codec.encode(
             message_id,
             machine.lamport.tick(now),
-            history.fields,
-            self._bloom_filter(history.budget, now),
+            fields,
+            self._bloom_filter(left, now),
             requests,
             b"" if self._config.wire_format == "nim" else None,
         )
-        newly = acknowledgements.said(history.said, now, True)
-        anti_entropy.named(history.ids, at_ms)
+        newly = acknowledgements.said(said, now, True)
+        anti_entropy.named(ids, at_ms)
         anti_entropy.put_off(at_ms)
         machine.sync_timer.on_sync_sent(now)
         return self._leave(TransmitKind.SYNC, message_id, payload, newly)
@@ -327,5 +288,5 @@ class Transmission:
         machine = self._machine
         payload = machine.codec.encode(message_id, None, b"", None, (), content)
         self._transmit_count += 1
-        self._in_flight[self._transmit_count] = InFlight(TransmitKind.EPHEMERAL, None, ())
+        self._in_flight[self._transmit_count] = (TransmitKind.EPHEMERAL, None, ())
         return Transmit(self._transmit_count, TransmitKind.EPHEMERAL, message_id, payload, send_id, 0)

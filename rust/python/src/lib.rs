@@ -16,6 +16,13 @@ mod reassembler;
 mod record;
 mod sds;
 mod sds_codec;
+mod sds_compose;
+mod sds_heads;
+mod sds_intake;
+mod sds_log;
+mod sds_originals;
+mod sds_outgoing;
+mod sds_send;
 mod segmentation;
 mod waku;
 
@@ -47,7 +54,21 @@ mod _native {
     #[pymodule_export]
     use sds::{HistoryEntry, SdsMessage};
     #[pymodule_export]
-    use sds_codec::{SdsCodec, farmhash64, sds_log_record};
+    use sds_codec::{SdsCodec, farmhash64};
+    #[pymodule_export]
+    use sds_compose::{compose_history, note_said};
+    #[pymodule_export]
+    use sds_heads::deliver_head;
+    #[pymodule_export]
+    use sds_intake::SdsIntake;
+    #[pymodule_export]
+    use sds_log::{LocalLog, LogEntry};
+    #[pymodule_export]
+    use sds_originals::Originals;
+    #[pymodule_export]
+    use sds_outgoing::{OutgoingContent, OutgoingSend, store_outgoing};
+    #[pymodule_export]
+    use sds_send::IncomingSend;
     #[pymodule_export]
     use segmentation::segment_payload;
     #[pymodule_export]

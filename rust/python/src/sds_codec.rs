@@ -1,10 +1,9 @@
 //! What the SDS machine calls once a message: `_native.pyi`, "Scalable Data Sync".
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyString, PyTuple};
 use shardwire_core::bloom;
-use shardwire_core::crc32::crc32;
-use shardwire_core::wire::sds::{self, EntryView, MessageView, WireFormat};
+use shardwire_core::wire::sds::{self, MessageView, WireFormat};
 
 use crate::buffer::Buffer;
 use crate::error::Error;
@@ -67,30 +66,6 @@ impl SdsCodec {
         fields.into_pyobject(py).map(Some)
     }
 
-    /// The causal history of a message, as `encode` takes it.
-    #[pyo3(signature = (entries, /))]
-    fn encode_history<'py>(
-        &self,
-        py: Python<'py>,
-        entries: &Bound<'py, PyList>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let entries: Vec<Entry<'py>> = entries
-            .iter()
-            .map(|entry| entry.extract())
-            .collect::<PyResult<_>>()?;
-        let mut views = Vec::with_capacity(entries.len());
-        for (message_id, retrieval_hint, sender_id) in &entries {
-            let sender_id = sender_id.as_ref().map(|id| id.to_str()).transpose()?;
-            views.push(EntryView {
-                message_id: message_id.to_str()?.as_bytes(),
-                retrieval_hint: retrieval_hint.as_ref().map(|hint| hint.as_bytes()),
-                sender_id: sender_id.map(str::as_bytes),
-            });
-        }
-        let fields = sds::encode_history(views, self.wire_format);
-        Ok(PyBytes::new(py, &fields))
-    }
-
     /// A message of this participant.
     #[pyo3(signature = (
         message_id, lamport_timestamp, history_fields, bloom_filter, repair_request, content, /
@@ -125,53 +100,16 @@ impl SdsCodec {
     }
 }
 
-/// Message id, retrieval hint, sender id.
-type Entry<'py> = (
-    Bound<'py, PyString>,
-    Option<Bound<'py, PyBytes>>,
-    Option<Bound<'py, PyString>>,
-);
+impl SdsCodec {
+    /// The wire that it writes.
+    pub fn wire_format(&self) -> WireFormat {
+        self.wire_format
+    }
+}
 
 /// Nim's `hash(string)`: FarmHash64 of the UTF-8 bytes, as the signed integer that Nim has.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 pub fn farmhash64(text: &str) -> i64 {
     bloom::farmhash64(text.as_bytes()) as i64
-}
-
-/// The stored form of a log entry: every number little-endian, then the texts, then a CRC-32.
-#[pyfunction]
-#[pyo3(signature = (
-    head, lamport, sequence, unsaid, ordinal, sender_id, retrieval_hint, waits_in, /
-))]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one argument a field, and the interpreter"
-)]
-pub fn sds_log_record<'py>(
-    py: Python<'py>,
-    head: (u8, u8),
-    lamport: u64,
-    sequence: u64,
-    unsaid: u64,
-    ordinal: u16,
-    sender_id: &str,
-    retrieval_hint: Option<&[u8]>,
-    waits_in: &str,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let hint = retrieval_hint.unwrap_or_default();
-    let mut record = Vec::with_capacity(40 + sender_id.len() + hint.len() + waits_in.len());
-    record.extend([head.0, head.1]);
-    for number in [lamport, sequence, unsaid] {
-        record.extend(number.to_le_bytes());
-    }
-    record.extend(ordinal.to_le_bytes());
-    for length in [sender_id.len(), hint.len(), waits_in.len()] {
-        record.extend(u16::try_from(length)?.to_le_bytes());
-    }
-    record.extend(sender_id.as_bytes());
-    record.extend(hint);
-    record.extend(waits_in.as_bytes());
-    record.extend(crc32(&record).to_le_bytes());
-    Ok(PyBytes::new(py, &record))
 }

@@ -1,0 +1,367 @@
+//! Takes in the common message in one call: `_native.pyi`, "Scalable Data Sync".
+//!
+//! It works on the containers of the machine's parts, which stay the only state; whatever is not
+//! common it leaves to the machine before it changes anything.
+
+use std::borrow::Cow;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
+use shardwire_core::wire::sds::{EntryView, MessageView, WireFormat};
+
+use crate::error::Error;
+use crate::sds::{HistoryEntry, parse_sds_wire_format};
+use crate::sds_heads::{SEND_ID_LENGTH, deliver_head};
+use crate::sds_log::{LocalLog, LogEntry, discard};
+use crate::sds_originals::Originals;
+use crate::sds_send::IncomingSend;
+
+/// Numbers that `take` obeys.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Limits {
+    /// Longest message and sender id, in characters.
+    id_length_max: usize,
+    /// Ids that a waiting send keeps of a history.
+    history_max: usize,
+    /// Heads that are named.
+    heads_max: usize,
+    /// A sender that was heard longer ago is to be noted again.
+    heard_ms_max: i64,
+    /// Milliseconds of one step of the Lamport clock.
+    lamport_unit_ms: u64,
+    /// How far a peer's clock may be ahead, in these steps.
+    lamport_skew_max: u64,
+    lamport_max: u64,
+}
+
+/// What a history names, sorted by what it calls for.
+struct Named<'py> {
+    ids: Vec<Bound<'py, PyString>>,
+    mine: Vec<Bound<'py, PyAny>>,
+    heard: Vec<Bound<'py, LogEntry>>,
+    waits: Vec<Bound<'py, IncomingSend>>,
+    unknown: Vec<HistoryEntry>,
+}
+
+/// The received content, its bytes, the key of its send, the new send, where the filter lies, and
+/// what is rarely there.
+type Taken<'py> = (
+    Bound<'py, LogEntry>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyString>,
+    Option<Bound<'py, IncomingSend>>,
+    Option<(usize, usize)>,
+    Option<Bound<'py, PyTuple>>,
+);
+
+/// The short way of one machine.
+#[pyclass(frozen, module = "shardwire._native")]
+pub struct SdsIntake {
+    channel_id: String,
+    sender_id: String,
+    wire_format: WireFormat,
+    limits: Limits,
+    log: Py<LocalLog>,
+    entries: Py<PyDict>,
+    heads: Py<PyDict>,
+    originals: Option<Py<Originals>>,
+    answers: Py<PyDict>,
+    heard_ms: Py<PyDict>,
+    sent: Py<PyDict>,
+    sends: Py<PyDict>,
+    changed: Py<PyDict>,
+    stored: Py<PySet>,
+    incomplete: Py<PyDict>,
+    delivered: Py<PyDict>,
+    bloom: Py<PyList>,
+}
+
+#[pymethods]
+impl SdsIntake {
+    #[new]
+    #[pyo3(signature = (
+        channel_id, sender_id, wire_format, limits, *, log, heads, originals, answers, heard_ms,
+        sent, sends, changed, stored, incomplete, delivered, bloom
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "one argument a container")]
+    fn new(
+        py: Python<'_>,
+        channel_id: String,
+        sender_id: String,
+        wire_format: &str,
+        limits: Limits,
+        log: Py<LocalLog>,
+        heads: Py<PyDict>,
+        originals: Option<Py<Originals>>,
+        answers: Py<PyDict>,
+        heard_ms: Py<PyDict>,
+        sent: Py<PyDict>,
+        sends: Py<PyDict>,
+        changed: Py<PyDict>,
+        stored: Py<PySet>,
+        incomplete: Py<PyDict>,
+        delivered: Py<PyDict>,
+        bloom: Py<PyList>,
+    ) -> Result<Self, Error> {
+        let entries = log.borrow(py).entries.clone_ref(py);
+        Ok(SdsIntake {
+            channel_id,
+            sender_id,
+            wire_format: parse_sds_wire_format(wire_format)?,
+            limits,
+            log,
+            entries,
+            heads,
+            originals,
+            answers,
+            heard_ms,
+            sent,
+            sends,
+            changed,
+            stored,
+            incomplete,
+            delivered,
+            bloom,
+        })
+    }
+
+    /// Takes in a new content that is its whole send; `None`, and nothing changed, for any other.
+    #[pyo3(signature = (data, monotonic_ms, epoch_ms, retrieval_hint, /))]
+    fn take<'py>(
+        &self,
+        data: &Bound<'py, PyAny>,
+        monotonic_ms: i64,
+        epoch_ms: i64,
+        retrieval_hint: Option<Bound<'py, PyBytes>>,
+    ) -> PyResult<Option<Taken<'py>>> {
+        let py = data.py();
+        let Ok(data) = data.cast_exact::<PyBytes>() else {
+            return Ok(None);
+        };
+        let bytes = data.as_bytes();
+        let Ok(message) = MessageView::decode(bytes, self.wire_format) else {
+            return Ok(None);
+        };
+        let (Some(content), Some(lamport)) = (message.content, message.lamport_timestamp) else {
+            return Ok(None);
+        };
+        let Some((message_id, key)) = self.place(py, &message) else {
+            return Ok(None);
+        };
+        let sender_id = PyString::new(py, &String::from_utf8_lossy(message.sender_id));
+        if content.is_empty()
+            || !message.repair_request.is_empty()
+            || message.causal_history.len() > self.limits.history_max
+            || !self.answers.bind(py).is_empty()
+            || !self.heard_lately(&sender_id, monotonic_ms)?
+            || self.entries.bind(py).contains(&message_id)?
+        {
+            return Ok(None);
+        }
+        let limits = &self.limits;
+        let here = epoch_ms.max(0) as u64 / limits.lamport_unit_ms;
+        let lamport = lamport.min(here.saturating_add(limits.lamport_skew_max));
+        let hint = retrieval_hint.filter(|hint| hint.as_bytes().len() <= limits.id_length_max);
+        let entry = LocalLog::add(
+            self.log.bind(py),
+            &message_id,
+            sender_id.clone().unbind(),
+            lamport.min(limits.lamport_max),
+            hint.map(Bound::unbind),
+            0,
+        )?;
+        self.bloom.bind(py).append(&message_id)?;
+        if let Some(originals) = &self.originals {
+            originals.borrow_mut(py).keep(&message_id, data, false)?;
+        }
+        let named = self.named(&message.causal_history, &entry, &sender_id)?;
+        let known = self.sends.bind(py).contains(&key)?;
+        let send = if known {
+            None
+        } else {
+            Some(self.new_send(&key, &sender_id, monotonic_ms, &entry, &named)?)
+        };
+        let filter = message.bloom_filter.map(|filter| {
+            let start = filter.as_ptr() as usize - bytes.as_ptr() as usize;
+            (start, start + filter.len())
+        });
+        let rare = named.rare(py, known)?;
+        let content = PyBytes::new(py, content);
+        Ok(Some((entry, content, key, send, filter, rare)))
+    }
+
+    /// Releases a send whose only content was taken and that waits for nothing; `None`, and nothing
+    /// changed, for any other.
+    #[pyo3(signature = (sender_id, send_id, /))]
+    fn release<'py>(
+        &self,
+        sender_id: &Bound<'py, PyString>,
+        send_id: &Bound<'py, PyString>,
+    ) -> PyResult<Option<Bound<'py, LogEntry>>> {
+        let py = send_id.py();
+        let sends = self.sends.bind(py);
+        let Some(send) = sends.get_item(send_id)? else {
+            return Ok(None);
+        };
+        let send = send.cast_into::<IncomingSend>()?;
+        let held = send.borrow();
+        let contents = held.contents.bind(py);
+        let empty = |dict: &Option<Py<PyDict>>| dict.as_ref().is_none_or(|d| d.bind(py).is_empty());
+        if held.reconstructed
+            || contents.len() != 1
+            || held.dependents.is_some()
+            || !empty(&held.waits_for)
+            || !empty(&held.missing)
+            || held.send_id.to_str(py)? != held.key.to_str(py)?
+            || held.sender_id.to_str(py)? != sender_id.to_str()?
+        {
+            return Ok(None);
+        }
+        let entry = contents.get_item(0)?.cast_into::<LogEntry>()?;
+        sends.del_item(send_id)?;
+        let changed = self.changed.bind(py);
+        if self.stored.bind(py).contains(send_id)? {
+            changed.set_item(send_id, py.None())?;
+        } else {
+            discard(changed, send_id)?;
+        }
+        entry.borrow_mut().send = None;
+        self.log.borrow_mut(py).deliver(&entry)?;
+        deliver_head(
+            self.heads.bind(py),
+            &entry,
+            held.history.bind(py),
+            true,
+            self.limits.heads_max,
+        )?;
+        let message_id = entry.borrow().message_id.clone_ref(py);
+        let incomplete = self.incomplete.bind(py);
+        if incomplete.contains(&message_id)? {
+            incomplete.del_item(&message_id)?;
+            self.delivered.bind(py).set_item(&message_id, &entry)?;
+        }
+        Ok(Some(entry))
+    }
+}
+
+impl SdsIntake {
+    /// The id of a content that is the first of its send, and the send's key, where the message is
+    /// another participant's of this channel.
+    fn place<'py>(
+        &self,
+        py: Python<'py>,
+        message: &MessageView<'_>,
+    ) -> Option<(Bound<'py, PyString>, Bound<'py, PyString>)> {
+        let id = message.message_id;
+        let place = id.len() == SEND_ID_LENGTH + 2 && id.ends_with(b".0") && id.is_ascii();
+        let other = message.channel_id == self.channel_id.as_bytes()
+            && message.sender_id != self.sender_id.as_bytes()
+            && message.sender_id.len() <= self.limits.id_length_max;
+        if !place || !other {
+            return None;
+        }
+        let id = str::from_utf8(id).ok()?;
+        let key = PyString::new(py, &id[..SEND_ID_LENGTH]);
+        Some((PyString::new(py, id), key))
+    }
+
+    fn heard_lately(&self, sender_id: &Bound<'_, PyString>, monotonic_ms: i64) -> PyResult<bool> {
+        let heard_ms = self.heard_ms.bind(sender_id.py()).get_item(sender_id)?;
+        let Some(heard_ms) = heard_ms else {
+            return Ok(false);
+        };
+        Ok(monotonic_ms - heard_ms.extract::<i64>()? < self.limits.heard_ms_max)
+    }
+
+    fn named<'py>(
+        &self,
+        history: &[EntryView<'_>],
+        entry: &Bound<'py, LogEntry>,
+        named_by: &Bound<'py, PyString>,
+    ) -> PyResult<Named<'py>> {
+        let py = entry.py();
+        let entries = self.entries.bind(py);
+        let sent = self.sent.bind(py);
+        let mut named = Named {
+            ids: Vec::with_capacity(history.len()),
+            mine: Vec::new(),
+            heard: Vec::new(),
+            waits: Vec::new(),
+            unknown: Vec::new(),
+        };
+        for view in history {
+            let id = match String::from_utf8_lossy(view.message_id) {
+                Cow::Borrowed(id) => PyString::new(py, id),
+                Cow::Owned(id) => PyString::new(py, &id),
+            };
+            if !sent.is_empty()
+                && let Some(content) = sent.get_item(&id)?
+            {
+                named.mine.push(content);
+            }
+            match entries.get_item(&id)? {
+                None => named.unknown.push(HistoryEntry::from_view(*view)),
+                Some(held) if held.is(entry) => {}
+                Some(held) => {
+                    let held = held.cast_into::<LogEntry>()?;
+                    let known = held.borrow();
+                    if let Some(send) = &known.send {
+                        named.waits.push(send.bind(py).clone());
+                    }
+                    if (known.unsaid != 0 || known.repeats != 0)
+                        && known.sender_id.to_str(py)? != named_by.to_str()?
+                    {
+                        named.heard.push(held.clone());
+                    }
+                }
+            }
+            named.ids.push(id);
+        }
+        Ok(named)
+    }
+
+    fn new_send<'py>(
+        &self,
+        key: &Bound<'py, PyString>,
+        sender_id: &Bound<'py, PyString>,
+        monotonic_ms: i64,
+        entry: &Bound<'py, LogEntry>,
+        named: &Named<'py>,
+    ) -> PyResult<Bound<'py, IncomingSend>> {
+        let py = key.py();
+        let text = || key.clone().unbind();
+        let sender_id = sender_id.clone().unbind();
+        let mut send = IncomingSend::new(py, text(), text(), sender_id, monotonic_ms);
+        send.contents.bind(py).append(entry)?;
+        if !named.ids.is_empty() {
+            send.history = PyTuple::new(py, &named.ids)?.into_any().unbind();
+        }
+        let send = Bound::new(py, send)?;
+        entry.borrow_mut().send = Some(send.clone().unbind());
+        self.sends.bind(py).set_item(key, &send)?;
+        self.changed.bind(py).set_item(key, py.None())?;
+        Ok(send)
+    }
+}
+
+impl<'py> Named<'py> {
+    /// Ids (where the send was `known` already), contents of ours, entries that another
+    /// participant acknowledged, sends to wait for, and what is unknown; `None` where all is empty.
+    fn rare(self, py: Python<'py>, known: bool) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let Named {
+            ids,
+            mine,
+            heard,
+            waits,
+            unknown,
+        } = self;
+        if !known && mine.is_empty() && heard.is_empty() && waits.is_empty() && unknown.is_empty() {
+            return Ok(None);
+        }
+        let ids = PyTuple::new(py, if known { ids } else { Vec::new() })?;
+        (ids, mine, heard, waits, unknown)
+            .into_pyobject(py)
+            .map(Some)
+    }
+}

@@ -1,0 +1,395 @@
+//! The local log of the SDS machine: `_native.pyi`, "Scalable Data Sync".
+
+use std::collections::VecDeque;
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyString};
+use shardwire_core::crc32::crc32;
+
+use crate::sds_send::IncomingSend;
+
+/// Room that the order may take beyond twice the log before what left the log is dropped from it.
+const STALE_ORDER_MIN: usize = 64;
+
+/// One content that this participant holds, or can reconstruct.
+#[pyclass(module = "shardwire._native")]
+pub struct LogEntry {
+    #[pyo3(get)]
+    pub message_id: Py<PyString>,
+    #[pyo3(get)]
+    pub sender_id: Py<PyString>,
+    #[pyo3(get)]
+    pub lamport: u64,
+    #[pyo3(get, set)]
+    pub retrieval_hint: Option<Py<PyBytes>>,
+    #[pyo3(get)]
+    pub sequence: u64,
+    #[pyo3(get, set)]
+    pub ordinal: u32,
+    #[pyo3(get, set)]
+    pub send: Option<Py<IncomingSend>>,
+    #[pyo3(get, set)]
+    pub spoken_ms: i64,
+    #[pyo3(get, set)]
+    pub unsaid: u64,
+    #[pyo3(get, set)]
+    pub repeats: u32,
+    #[pyo3(get, set)]
+    pub ordered: bool,
+}
+
+#[pymethods]
+impl LogEntry {
+    #[new]
+    #[pyo3(signature = (message_id, sender_id, lamport, retrieval_hint, sequence, ordinal))]
+    pub fn new(
+        message_id: Py<PyString>,
+        sender_id: Py<PyString>,
+        lamport: u64,
+        retrieval_hint: Option<Py<PyBytes>>,
+        sequence: u64,
+        ordinal: u32,
+    ) -> Self {
+        LogEntry {
+            message_id,
+            sender_id,
+            lamport,
+            retrieval_hint,
+            sequence,
+            ordinal,
+            send: None,
+            spoken_ms: 0,
+            unsaid: 0,
+            repeats: 0,
+            ordered: false,
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.send)
+    }
+
+    fn __clear__(&mut self) {
+        self.send = None;
+    }
+}
+
+impl LogEntry {
+    /// The stored form: every number little-endian, then the texts, then a CRC-32.
+    fn record(&self, py: Python<'_>, version: u8) -> PyResult<Vec<u8>> {
+        const ORDERED: u8 = 1;
+        const HINT: u8 = 2;
+        let sender_id = self.sender_id.to_str(py)?;
+        let hint = self.retrieval_hint.as_ref().map(|hint| hint.as_bytes(py));
+        let send = self.send.as_ref().map(|send| send.borrow(py));
+        let waits_in = send.as_ref().map_or(Ok(""), |send| send.key.to_str(py))?;
+        let flags = u8::from(self.ordered) * ORDERED + u8::from(hint.is_some()) * HINT;
+        let hint = hint.unwrap_or_default();
+        let mut record = Vec::with_capacity(40 + sender_id.len() + hint.len() + waits_in.len());
+        record.extend([version, flags]);
+        for number in [self.lamport, self.sequence, self.unsaid] {
+            record.extend(number.to_le_bytes());
+        }
+        record.extend(u16::try_from(self.ordinal)?.to_le_bytes());
+        for length in [sender_id.len(), hint.len(), waits_in.len()] {
+            record.extend(u16::try_from(length)?.to_le_bytes());
+        }
+        for bytes in [sender_id.as_bytes(), hint, waits_in.as_bytes()] {
+            record.extend(bytes);
+        }
+        record.extend(crc32(&record).to_le_bytes());
+        Ok(record)
+    }
+}
+
+/// `kind` and the id, as the name of a record.
+pub fn record_name<'py>(
+    kind: &Bound<'py, PyString>,
+    message_id: &Bound<'py, PyString>,
+) -> PyResult<(Bound<'py, PyString>, Bound<'py, PyBytes>)> {
+    let key = PyBytes::new(kind.py(), message_id.to_str()?.as_bytes());
+    Ok((kind.clone(), key))
+}
+
+/// Entries by id, in the order in which they came, and the delivered sends in log order.
+#[pyclass(module = "shardwire._native")]
+pub struct LocalLog {
+    entries_max: usize,
+    on_forgotten: Py<PyAny>,
+    #[pyo3(get)]
+    pub entries: Py<PyDict>,
+    #[pyo3(get)]
+    pub changed: Py<PyDict>,
+    #[pyo3(get)]
+    forgotten: Py<PyList>,
+    #[pyo3(get)]
+    sequence: u64,
+    arrival: VecDeque<Py<LogEntry>>,
+    ordered: Vec<Py<LogEntry>>,
+}
+
+#[pymethods]
+impl LocalLog {
+    #[new]
+    #[pyo3(signature = (entries_max, on_forgotten, /))]
+    fn new(py: Python<'_>, entries_max: usize, on_forgotten: Py<PyAny>) -> Self {
+        LocalLog {
+            entries_max,
+            on_forgotten,
+            entries: PyDict::new(py).unbind(),
+            changed: PyDict::new(py).unbind(),
+            forgotten: PyList::empty(py).unbind(),
+            sequence: 0,
+            arrival: VecDeque::new(),
+            ordered: Vec::new(),
+        }
+    }
+
+    /// Holds a new entry; the caller knows that the id is not held yet.
+    #[pyo3(signature = (message_id, sender_id, lamport, retrieval_hint, ordinal, /))]
+    pub fn add<'py>(
+        slf: &Bound<'py, Self>,
+        message_id: &Bound<'py, PyString>,
+        sender_id: Py<PyString>,
+        lamport: u64,
+        retrieval_hint: Option<Py<PyBytes>>,
+        ordinal: u32,
+    ) -> PyResult<Bound<'py, LogEntry>> {
+        let py = slf.py();
+        let mut log = slf.borrow_mut();
+        log.sequence += 1;
+        let id = message_id.clone().unbind();
+        let entry = LogEntry::new(
+            id,
+            sender_id,
+            lamport,
+            retrieval_hint,
+            log.sequence,
+            ordinal,
+        );
+        let entry = Bound::new(py, entry)?;
+        let entries = log.entries.bind(py).clone();
+        entries.set_item(message_id, &entry)?;
+        log.changed.bind(py).set_item(message_id, &entry)?;
+        log.arrival.push_back(entry.clone().unbind());
+        if entries.len() > log.entries_max
+            && let Some(forgotten) = log.forget_oldest(py)?
+        {
+            let on_forgotten = log.on_forgotten.clone_ref(py);
+            drop(log);
+            on_forgotten.call1(py, (forgotten,))?;
+        }
+        Ok(entry)
+    }
+
+    /// Takes out the entry that was added last.
+    #[pyo3(signature = (entry, /))]
+    fn refuse(&mut self, entry: &Bound<'_, LogEntry>) -> PyResult<()> {
+        let py = entry.py();
+        let message_id = entry.borrow().message_id.clone_ref(py);
+        self.entries.bind(py).del_item(&message_id)?;
+        if let Some(at) = self.arrival.iter().rposition(|held| held.is(entry)) {
+            self.arrival.remove(at);
+        }
+        discard(self.changed.bind(py), message_id.bind(py))
+    }
+
+    /// Takes out and gives the entry of a message of ours that never left.
+    #[pyo3(signature = (message_id, /))]
+    fn withdraw<'py>(
+        &mut self,
+        message_id: &Bound<'py, PyString>,
+    ) -> PyResult<Option<Bound<'py, LogEntry>>> {
+        let Some(entry) = self.held(message_id)? else {
+            return Ok(None);
+        };
+        self.refuse(&entry)?;
+        self.forgotten.bind(message_id.py()).append(message_id)?;
+        Ok(Some(entry))
+    }
+
+    /// Restores stored entries, given in the order of their sequence.
+    #[pyo3(signature = (entries, /))]
+    fn take_back<'py>(
+        &mut self,
+        py: Python<'py>,
+        entries: Vec<Bound<'py, LogEntry>>,
+    ) -> PyResult<()> {
+        for entry in &entries {
+            let held = entry.borrow();
+            self.entries.bind(py).set_item(&held.message_id, entry)?;
+            self.arrival.push_back(entry.clone().unbind());
+            self.sequence = self.sequence.max(held.sequence);
+        }
+        let ordered = entries.iter().filter(|entry| entry.borrow().ordered);
+        let mut keyed = Vec::new();
+        for entry in ordered {
+            let held = entry.borrow();
+            let key = (held.lamport, held.message_id.to_str(py)?.to_owned());
+            keyed.push((key, entry.clone().unbind()));
+        }
+        keyed.sort_by(|one, other| one.0.cmp(&other.0));
+        self.ordered = keyed.into_iter().map(|(_, entry)| entry).collect();
+        Ok(())
+    }
+
+    /// Puts a delivered send, by its newest content, into the order: lamport, then message id.
+    #[pyo3(signature = (entry, /))]
+    pub fn deliver(&mut self, entry: &Bound<'_, LogEntry>) -> PyResult<()> {
+        let py = entry.py();
+        entry.borrow_mut().ordered = true;
+        let new = entry.borrow();
+        self.changed.bind(py).set_item(&new.message_id, entry)?;
+        let follows = |held: &Py<LogEntry>| -> bool {
+            let held = held.borrow(py);
+            let text = |id: &Py<PyString>| id.to_str(py).map(str::to_owned).unwrap_or_default();
+            held.lamport > new.lamport
+                || (held.lamport == new.lamport && text(&held.message_id) > text(&new.message_id))
+        };
+        if self.ordered.last().is_some_and(follows) {
+            let at = self.ordered.partition_point(|held| !follows(held));
+            self.ordered.insert(at, entry.clone().unbind());
+        } else {
+            self.ordered.push(entry.clone().unbind());
+        }
+        if self.ordered.len() > 2 * self.entries_max + STALE_ORDER_MIN {
+            let entries = self.entries.bind(py).clone();
+            self.ordered.retain(|held| {
+                let known = entries.contains(&held.borrow(py).message_id);
+                known.unwrap_or(false)
+            });
+        }
+        Ok(())
+    }
+
+    /// The last `count` delivered sends' entries, oldest first.
+    #[pyo3(signature = (count, /))]
+    pub fn newest<'py>(
+        &self,
+        py: Python<'py>,
+        count: usize,
+    ) -> PyResult<Vec<Bound<'py, LogEntry>>> {
+        let mut found = Vec::with_capacity(count.min(self.ordered.len()));
+        for entry in self.ordered.iter().rev() {
+            if found.len() >= count {
+                break;
+            }
+            if self.holds(py, entry)? {
+                found.push(entry.bind(py).clone());
+            }
+        }
+        found.reverse();
+        Ok(found)
+    }
+
+    /// Ids of the delivered sends in log order.
+    fn ordered_ids<'py>(&self, py: Python<'py>) -> PyResult<Vec<Py<PyString>>> {
+        let mut ids = Vec::new();
+        for entry in &self.ordered {
+            if self.holds(py, entry)? {
+                ids.push(entry.borrow(py).message_id.clone_ref(py));
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Up to `count` entries, the last one to come first.
+    #[pyo3(signature = (count, /))]
+    fn newest_arrivals<'py>(&self, py: Python<'py>, count: usize) -> Vec<Bound<'py, LogEntry>> {
+        let newest = self.arrival.iter().rev().take(count);
+        newest.map(|entry| entry.bind(py).clone()).collect()
+    }
+
+    /// Marks an entry whose stored form changed.
+    #[pyo3(signature = (entry, /))]
+    fn touch(&self, entry: &Bound<'_, LogEntry>) -> PyResult<()> {
+        let py = entry.py();
+        let message_id = &entry.borrow().message_id;
+        if self.entries.bind(py).contains(message_id)? {
+            self.changed.bind(py).set_item(message_id, entry)?;
+        }
+        Ok(())
+    }
+
+    /// Adds to `out` the records of what changed since the last call, and the names of what was forgotten.
+    #[pyo3(signature = (version, out, /))]
+    fn store(&self, version: u8, out: &Bound<'_, PyDict>) -> PyResult<()> {
+        let py = out.py();
+        let kind = intern!(py, "sds.log");
+        let forgotten = self.forgotten.bind(py);
+        for message_id in forgotten.iter() {
+            out.set_item(record_name(kind, message_id.cast()?)?, py.None())?;
+        }
+        forgotten.del_slice(0, forgotten.len())?;
+        let changed = self.changed.bind(py);
+        for (message_id, entry) in changed.iter() {
+            let entry = entry.cast::<LogEntry>()?.borrow();
+            let record = PyBytes::new(py, &entry.record(py, version)?);
+            out.set_item(record_name(kind, message_id.cast()?)?, record)?;
+        }
+        changed.clear();
+        Ok(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.on_forgotten)?;
+        visit.call(&self.entries)
+    }
+
+    fn __clear__(&mut self) {
+        self.arrival.clear();
+        self.ordered.clear();
+    }
+}
+
+impl LocalLog {
+    /// The entry of an id.
+    pub fn held<'py>(
+        &self,
+        message_id: &Bound<'py, PyString>,
+    ) -> PyResult<Option<Bound<'py, LogEntry>>> {
+        let held = self.entries.bind(message_id.py()).get_item(message_id)?;
+        Ok(held.map(|entry| entry.cast_into()).transpose()?)
+    }
+
+    fn holds(&self, py: Python<'_>, entry: &Py<LogEntry>) -> PyResult<bool> {
+        let held = self
+            .entries
+            .bind(py)
+            .get_item(&entry.borrow(py).message_id)?;
+        Ok(held.is_some_and(|held| held.is(entry)))
+    }
+
+    /// Forgets the entry that came first, unless its send still waits; gives its id.
+    fn forget_oldest<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
+        for _ in 0..self.arrival.len() {
+            let Some(oldest) = self.arrival.pop_front() else {
+                break;
+            };
+            if oldest.borrow(py).send.is_none() {
+                let message_id = oldest.borrow(py).message_id.bind(py).clone();
+                discard(self.entries.bind(py), &message_id)?;
+                discard(self.changed.bind(py), &message_id)?;
+                self.forgotten.bind(py).append(&message_id)?;
+                return Ok(Some(message_id));
+            }
+            self.arrival.push_back(oldest);
+        }
+        Ok(None)
+    }
+}
+
+/// Removes a key that may be absent.
+pub fn discard(dict: &Bound<'_, PyDict>, key: &Bound<'_, PyString>) -> PyResult<()> {
+    if dict.contains(key)? {
+        dict.del_item(key)?;
+    }
+    Ok(())
+}
+
+/// The first key of a dictionary.
+pub fn first_key<'py>(dict: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    PyIterator::from_object(dict)?.next().transpose()
+}

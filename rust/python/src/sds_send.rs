@@ -1,0 +1,85 @@
+//! One send of another participant, until it is delivered: `_native.pyi`, "Scalable Data Sync".
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+
+/// A send that is named only, incomplete, or waiting for the sends it follows.
+#[pyclass(module = "shardwire._native")]
+pub struct IncomingSend {
+    #[pyo3(get)]
+    pub key: Py<PyString>,
+    #[pyo3(get, set)]
+    pub send_id: Py<PyString>,
+    #[pyo3(get, set)]
+    pub sender_id: Py<PyString>,
+    #[pyo3(get, set)]
+    pub news_ms: i64,
+    #[pyo3(get, set)]
+    pub contents: Py<PyList>,
+    #[pyo3(get, set)]
+    pub history: Py<PyAny>,
+    #[pyo3(get, set)]
+    pub content_count: Option<u32>,
+    #[pyo3(get, set)]
+    pub contents_needed: Option<u32>,
+    #[pyo3(get, set)]
+    pub reconstructed: bool,
+    #[pyo3(get, set)]
+    pub waits_for: Option<Py<PyDict>>,
+    #[pyo3(get, set)]
+    pub dependents: Option<Py<PyList>>,
+    #[pyo3(get, set)]
+    pub missing: Option<Py<PyDict>>,
+    #[pyo3(get, set)]
+    pub lost: bool,
+    #[pyo3(get, set)]
+    pub from_before: bool,
+    #[pyo3(get, set)]
+    pub siblings_reported: bool,
+    #[pyo3(get, set)]
+    pub deadline_ms: Option<i64>,
+}
+
+#[pymethods]
+impl IncomingSend {
+    #[new]
+    #[pyo3(signature = (key, send_id, sender_id, news_ms, /))]
+    pub fn new(
+        py: Python<'_>,
+        key: Py<PyString>,
+        send_id: Py<PyString>,
+        sender_id: Py<PyString>,
+        news_ms: i64,
+    ) -> Self {
+        IncomingSend {
+            key,
+            send_id,
+            sender_id,
+            news_ms,
+            contents: PyList::empty(py).unbind(),
+            history: PyTuple::empty(py).into_any().unbind(),
+            content_count: None,
+            contents_needed: None,
+            reconstructed: false,
+            waits_for: None,
+            dependents: None,
+            missing: None,
+            lost: false,
+            from_before: false,
+            siblings_reported: false,
+            deadline_ms: None,
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.contents)?;
+        visit.call(&self.waits_for)?;
+        visit.call(&self.dependents)
+    }
+
+    fn __clear__(&mut self) {
+        self.waits_for = None;
+        self.dependents = None;
+    }
+}
