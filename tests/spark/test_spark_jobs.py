@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +17,10 @@ from spark.submit import ROOT, command, environment, submit, summary
 from shardwire import SegmentationConfig, _native
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
+from shardwire.spark.job import reason_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CONFIG = SegmentationConfig(segment_size_bytes=6_400, enable_reed_solomon=True, parity_rate=0.5)
 OPTIONS = ("--segment-size-bytes", "6400", "--parity-rate", "0.5")
@@ -166,8 +172,58 @@ def test_a_stream_by_spark_submit_ends_when_told(tmp_path: Path) -> None:
     assert f"micro-batch 0: {len(parts)} rows" in told
 
 
-def test_a_missing_input_is_one_line(tmp_path: Path) -> None:
-    missing = submit("reconstruct_messages.py", str(tmp_path / "nothing"), str(tmp_path / "out"))
-    assert missing.returncode == 2
-    assert "error: [PATH_NOT_FOUND]" in missing.stdout
-    assert "Traceback" not in missing.stdout + missing.stderr
+UNREADABLE = {
+    "no such directory": ("nothing", (), "[PATH_NOT_FOUND]"),
+    "no files": ("empty", (), "the input has no Parquet files"),
+    "no Parquet": ("text.parquet", (), "Could not read footer"),
+    "an output that exists": ("in.parquet", ("--payload", "payload"), "give another output, or --overwrite"),
+    "a misspelt column": (
+        "in.parquet",
+        ("--payload", "paylod"),
+        "payload names the column 'paylod': the DataFrame has",
+    ),
+    "a column of text": ("in.parquet", ("--payload", "topic"), "'topic' of type string: it must be binary"),
+    "no key file": (
+        "in.parquet",
+        ("--overwrite", "--unwrap", "decrypt", "--key-file", "/no/such/key"),
+        "/no/such/key",
+    ),
+    "no key": ("in.parquet", ("--overwrite", "--unwrap", "decrypt", "--key-env", "NO_SUCH_KEYS"), "holds no key"),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_what_cannot_be_read_is_one_line(spark: SparkSession, case: str, tmp_path: Path, capsys: Any) -> None:
+    for directory in ("empty", "out"):
+        (tmp_path / directory).mkdir()
+    (tmp_path / "text.parquet").write_text("no Parquet at all")
+    pq.write_table(pa.table({"payload": [b"x"], "topic": ["t"]}), tmp_path / "in.parquet")
+    name, arguments, reason = UNREADABLE[case]
+    main = runpy.run_path(str(ROOT / "spark_jobs" / "reconstruct_messages.py"))["main"]
+    assert main([str(tmp_path / name), str(tmp_path / "out"), *arguments]) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(told) == 1
+    assert reason in told[0]
+
+
+def test_an_input_without_rows(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
+    pq.write_table(pa.table({"payload": pa.array([], pa.binary())}), tmp_path / "in.parquet")
+    main = runpy.run_path(str(ROOT / "spark_jobs" / "reconstruct_messages.py"))["main"]
+    assert main([str(tmp_path / "in.parquet"), str(tmp_path / "out")]) == 0
+    assert set(summary(capsys.readouterr().out).values()) == {0}
+
+
+def test_the_reason_out_of_what_spark_says() -> None:
+    missing = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "serializers.py", line 1, in loads
+    return cloudpickle.loads(obj)
+ModuleNotFoundError: No module named 'shardwire'
+    at org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory"""
+    assert reason_of(missing).startswith(
+        "ModuleNotFoundError: No module named 'shardwire'; the executors' Python needs"
+    )
+    java = "An error occurred while calling o32.parquet.\n: org.apache.spark.SparkException: no footer\n\tat org.A"
+    assert reason_of(java) == "org.apache.spark.SparkException: no footer"
+    assert reason_of("[PATH_NOT_FOUND] nothing there\n\tat org.A") == "[PATH_NOT_FOUND] nothing there"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import threading
 import time
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXIT_FAILED = 2
+# Where Spark's own words do not say what to do about it here.
+_REMEDIES = {
+    "No module named 'shardwire": "the executors' Python needs shardwire, see docs/guide/spark_clusters.md",
+    "[PATH_ALREADY_EXISTS]": "give another output, or --overwrite",
+    "[UNABLE_TO_INFER_SCHEMA]": "the input has no Parquet files",
+}
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(:|$)")
 _PROGRESS_INTERVAL_S = 1.0
 
 
@@ -77,17 +85,31 @@ def _step_of(name: str, options: argparse.Namespace) -> UnwrapStep:
 
 def run_job(job: Callable[[], int]) -> int:
     """The job's exit code; an error is one line on stderr and exit code 2."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         return job()
     except ShardwireError as error:
         reason = str(error)
-    except PySparkException as error:
-        # Spark's messages go on for pages of Java; what happened stands in the first line.
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    except (PySparkException, Py4JError) as error:
+        reason = reason_of(str(error)) or type(error).__name__
     sys.stderr.write(f"error: {reason}\n")
     return EXIT_FAILED
+
+
+def reason_of(text: str) -> str:
+    """The line that says what happened, out of pages that Spark says about it."""
+    lines = [line.strip() if line.startswith(":") else line for line in text.splitlines() if line.strip()]
+    # What failed in Python on an executor stands below its traceback, in the first line that is not indented.
+    below = lines[max((n + 1 for n, line in enumerate(lines) if line.strip().startswith("Traceback (")), default=0) :]
+    raised = next((line for line in below if _RAISED.match(line)), None) if len(below) < len(lines) else None
+    if raised is None:
+        # Before its own words py4j names the call that failed.
+        told = (line.lstrip(": ") for line in lines if not line.startswith("An error occurred while calling "))
+        raised = next(told, "")
+    remedies = [remedy for mark, remedy in _REMEDIES.items() if mark in raised]
+    return "; ".join([raised, *remedies])
 
 
 def print_table(title: str, values: Mapping[str, object]) -> None:
