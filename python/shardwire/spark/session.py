@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 ARROW_BATCH_BYTES = 2 * 1024 * 1024
 
 _BATCH_CONF = "spark.sql.execution.arrow.maxBytesPerBatch"
+_SETTINGS = {
+    _BATCH_CONF: str(ARROW_BATCH_BYTES),
+    # Parquet's writer otherwise takes in a hundred rows before it looks at their size: a hundred payloads of 30 MB
+    # are more than an executor has.
+    "parquet.page.size.row.check.min": "1",
+}
 _LOGGING = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -38,7 +44,8 @@ logger.shutdown.level = off
 
 def configure(spark: SparkSession) -> SparkSession:
     """Sets on a session what the functions of this package are fastest with; returns the session."""
-    spark.conf.set(_BATCH_CONF, str(ARROW_BATCH_BYTES))
+    for name, value in _SETTINGS.items():
+        spark.conf.set(name, value)
     return spark
 
 
@@ -99,13 +106,15 @@ def local_cluster_session(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(max(2, workers * cores)),
         "spark.sql.warehouse.dir": (home / "warehouse").as_uri(),
-        _BATCH_CONF: str(ARROW_BATCH_BYTES),
         **(conf or {}),
     }
     builder = SparkSession.builder.master(f"local-cluster[{workers},{cores},{memory_mib}]").appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = configure(builder.getOrCreate())
+    for name in _SETTINGS.keys() & settings:
+        session.conf.set(name, settings[name])
+    return session
 
 
 def _quiet() -> None:
