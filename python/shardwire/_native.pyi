@@ -83,9 +83,9 @@ class Keccak256:
 
 # --- Reed-Solomon -------------------------------------------------------------------------------
 
-def erasure_encode(data_shards: Sequence[Buffer], parity_count: int, erasure_code: _ErasureCode) -> list[bytes]: ...
+def erasure_encode(data_shards: Iterable[Buffer], parity_count: int, erasure_code: _ErasureCode) -> list[bytes]: ...
 def erasure_reconstruct(
-    shards: Sequence[Buffer | None], data_count: int, parity_count: int, erasure_code: _ErasureCode
+    shards: Iterable[Buffer | None], data_count: int, parity_count: int, erasure_code: _ErasureCode
 ) -> list[bytes]:
     """All data shards, in order. Raises NotEnoughShardsError, ConfigError."""
 

@@ -6,7 +6,7 @@ klauspost/reedsolomon and the reed-solomon-erasure crate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from shardwire import _native
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["encode", "reconstruct"]
 
 
-def encode(data_shards: Sequence[Buffer], parity_count: int, erasure_code: ErasureCode = "leopard") -> list[bytes]:
+def encode(data_shards: Iterable[Buffer], parity_count: int, erasure_code: ErasureCode = "leopard") -> list[bytes]:
     """The parity shards of data shards of equal length.
 
     Args:
@@ -28,12 +28,13 @@ def encode(data_shards: Sequence[Buffer], parity_count: int, erasure_code: Erasu
 
     Raises:
         ConfigError: Counts or lengths that the code does not take: names the value and the limit.
+        TypeError: A shard is no buffer: names its place.
     """
     return _native.erasure_encode(data_shards, parity_count, erasure_code)
 
 
 def reconstruct(
-    shards: Sequence[Buffer | None], data_count: int, parity_count: int, erasure_code: ErasureCode = "leopard"
+    shards: Iterable[Buffer | None], data_count: int, parity_count: int, erasure_code: ErasureCode = "leopard"
 ) -> list[bytes]:
     """All data shards, in order, from any `data_count` of the shards.
 
@@ -45,6 +46,7 @@ def reconstruct(
 
     Raises:
         NotEnoughShardsError: Fewer than `data_count` shards are present; carries both numbers.
-        ConfigError: Counts or lengths that the code does not take.
+        ConfigError: Counts or lengths that the code does not take: names the value and the limit.
+        TypeError: A shard is neither a buffer nor None: names its place.
     """
     return _native.erasure_reconstruct(shards, data_count, parity_count, erasure_code)

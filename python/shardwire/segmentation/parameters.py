@@ -8,13 +8,20 @@ from shardwire._native import SegmentationParameters
 from shardwire.config import SegmentationConfig
 
 
-@lru_cache(maxsize=256)
 def native_parameters(config: SegmentationConfig) -> SegmentationParameters:
     """The validated parameters of a configuration, made once for equal ones.
 
     Raises:
         ConfigError: The settings do not go together: names the field, the value and the limit.
+        TypeError: What was given is no `SegmentationConfig`.
     """
+    if not isinstance(config, SegmentationConfig):
+        raise TypeError(f"the configuration must be a SegmentationConfig, not {type(config).__name__}")
+    return _parameters_of(config)
+
+
+@lru_cache(maxsize=256)
+def _parameters_of(config: SegmentationConfig) -> SegmentationParameters:
     tail = config.max_tail_candidates
     return SegmentationParameters(
         segment_size_bytes=config.segment_size_bytes,

@@ -84,10 +84,9 @@ def reassemble_many(batches: Any, config: SegmentationConfig) -> Any:
         ConfigError: The segments of an Arrow array exceed what one array holds. Nothing is raised for what segments
             contain.
     """
+    parameters = native_parameters(config)
     limits = config.limits
-    return _native.reassemble_many(
-        batches, native_parameters(config), limits.candidates_per_slot_max, limits.work_budget
-    )
+    return _native.reassemble_many(batches, parameters, limits.candidates_per_slot_max, limits.work_budget)
 
 
 def inspect(

@@ -16,7 +16,7 @@ use shardwire_core::segment::{self, Parameters, SegmentationError, Segments};
 use shardwire_core::sink::Sink;
 
 use crate::arrow::{BinaryColumn, to_python};
-use crate::buffer::{Buffer, detached};
+use crate::buffer::{Buffer, buffers_of, detached, items_of};
 use crate::error::{Error, config_error};
 use crate::fresh::new_bytes;
 use crate::segmentation::{SegmentationParameters, messages};
@@ -70,10 +70,7 @@ pub fn segment_many<'py>(
         })?;
         return Ok(to_python(py, lists)?);
     }
-    let payloads: Vec<Buffer<'py>> = payloads
-        .try_iter()?
-        .map(|item| item?.extract())
-        .collect::<PyResult<_>>()?;
+    let payloads = buffers_of(payloads, "payloads")?;
     let slices: Vec<&[u8]> = payloads.iter().map(Buffer::as_bytes).collect();
     let lengths: Vec<usize> = slices.iter().map(|slice| slice.len()).collect();
     let lists = PyList::empty(py);
@@ -180,10 +177,9 @@ pub fn reassemble_many<'py>(
         let payloads = py.detach(|| join.arrays(&rows, &column))?;
         return Ok(to_python(py, payloads)?);
     }
-    let batches: Vec<Vec<Buffer<'py>>> = batches
-        .try_iter()?
-        .map(|batch| batch?.try_iter()?.map(|item| item?.extract()).collect())
-        .collect::<PyResult<_>>()?;
+    let batches = items_of(batches, "batches", usize::MAX, |batch| {
+        buffers_of(&batch, "batch")
+    })?;
     let sets: Vec<Vec<&[u8]>> = batches
         .iter()
         .map(|batch| batch.iter().map(Buffer::as_bytes).collect())

@@ -3,7 +3,9 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyMemoryView};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
+
+use crate::error::config_error;
 
 /// Work on fewer bytes than this keeps the GIL: letting go of it costs more than it gives.
 pub const DETACH_BYTES_MIN: usize = 4096;
@@ -41,13 +43,78 @@ impl<'py> FromPyObject<'_, 'py> for Buffer<'py> {
         if let Ok(bytes) = object.cast::<PyBytes>() {
             return Ok(Buffer(bytes.to_owned()));
         }
-        let view = PyMemoryView::from(&object).map_err(|_| {
-            let kind = object.get_type();
-            PyTypeError::new_err(format!("a bytes-like object is required, not '{kind}'"))
+        let py = object.py();
+        let view = PyMemoryView::from(&object).map_err(|error| {
+            // A buffer that cannot be had, such as a view that was released, says so itself.
+            if error.is_instance_of::<PyTypeError>(py) {
+                let message = format!("a bytes-like object is required, not {}", kind_of(&object));
+                PyTypeError::new_err(message)
+            } else {
+                error
+            }
         })?;
+        if holds_objects(view.getattr("format")?.extract::<&str>()?) {
+            let message = "the buffer holds references to Python objects: give it a type of bytes \
+                           or numbers";
+            return Err(PyTypeError::new_err(message));
+        }
         // `tobytes` takes a buffer that is not contiguous in its logical order.
         Ok(Buffer(view.call_method0("tobytes")?.cast_into()?))
     }
+}
+
+/// Whether a buffer's format has addresses of Python objects in it; names of fields stand between
+/// colons.
+fn holds_objects(format: &str) -> bool {
+    let types = format.split(':').step_by(2);
+    types.into_iter().any(|types| types.contains('O'))
+}
+
+fn kind_of(object: &Bound<'_, PyAny>) -> String {
+    let name = object.get_type().fully_qualified_name();
+    name.map_or_else(|_| "this".to_owned(), |name| name.to_string())
+}
+
+/// What `take` makes of each item of an iterable; `name` and the item's place stand in the error.
+/// More than `count_max` items are an error too.
+pub fn items_of<'py, T>(
+    iterable: &Bound<'py, PyAny>,
+    name: &str,
+    count_max: usize,
+    take: impl Fn(Bound<'py, PyAny>) -> PyResult<T>,
+) -> PyResult<Vec<T>> {
+    let is_one = iterable.is_instance_of::<PyBytes>()
+        || iterable.is_instance_of::<PyByteArray>()
+        || iterable.is_instance_of::<PyString>();
+    if is_one || !iterable.hasattr("__iter__")? && !iterable.hasattr("__getitem__")? {
+        return Err(PyTypeError::new_err(format!(
+            "{name} is {}: it must be a list or another iterable of them",
+            kind_of(iterable)
+        )));
+    }
+    // The length that an object claims is not trusted: nothing is allocated for it.
+    let mut items = Vec::new();
+    for (place, item) in iterable.try_iter()?.enumerate() {
+        if place == count_max {
+            let message = format!("{name} has more than {count_max} items: pass at most as many");
+            return Err(config_error(message));
+        }
+        let taken = take(item?).map_err(|error| at_place(iterable.py(), error, name, place))?;
+        items.push(taken);
+    }
+    Ok(items)
+}
+
+fn at_place(py: Python<'_>, error: PyErr, name: &str, place: usize) -> PyErr {
+    if !error.get_type(py).is(py.get_type::<PyTypeError>()) {
+        return error;
+    }
+    PyTypeError::new_err(format!("{name}[{place}]: {}", error.value(py)))
+}
+
+/// The buffers of an iterable.
+pub fn buffers_of<'py>(iterable: &Bound<'py, PyAny>, name: &str) -> PyResult<Vec<Buffer<'py>>> {
+    items_of(iterable, name, usize::MAX, |item| item.extract())
 }
 
 /// Runs `work`, without the GIL where it handles enough bytes.

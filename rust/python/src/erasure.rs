@@ -1,11 +1,16 @@
 //! Reed-Solomon: `_native.pyi`, "Reed-Solomon".
 
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyList;
 use shardwire_core::erasure::{self, ErasureCode};
 
-use crate::buffer::{Buffer, detached};
-use crate::error::Error;
+use crate::buffer::{Buffer, items_of};
+use crate::error::{Error, config_error};
+use crate::fresh::{new_lost_shards, new_parity};
+
+/// No code has places for more shards.
+const SHARDS_MAX: usize = 1 << 16;
 
 /// The code that `name` names.
 pub fn parse_code(name: &str) -> Result<ErasureCode, Error> {
@@ -16,75 +21,93 @@ pub fn parse_code(name: &str) -> Result<ErasureCode, Error> {
     })
 }
 
+/// A number of shards; what is no such number is named with its value.
+fn count(name: &str, value: &Bound<'_, PyAny>) -> Result<usize, Error> {
+    value.extract().map_err(|error: PyErr| {
+        if !error.is_instance_of::<PyOverflowError>(value.py()) {
+            let message = format!("{name} must be an integer: {}", error.value(value.py()));
+            return Error::Python(PyTypeError::new_err(message));
+        }
+        let range = format!("it must be a number of shards, from 0 to {SHARDS_MAX}");
+        Error::Python(match value.str() {
+            Ok(value) => config_error(format!("{name} is {value}: {range}")),
+            Err(_) => config_error(format!("{name} is too large: {range}")),
+        })
+    })
+}
+
 /// The parity shards of data shards of equal length.
 #[pyfunction]
 pub fn erasure_encode<'py>(
     py: Python<'py>,
-    data_shards: Vec<Buffer<'py>>,
-    parity_count: usize,
+    data_shards: &Bound<'py, PyAny>,
+    parity_count: &Bound<'py, PyAny>,
     erasure_code: &str,
 ) -> Result<Bound<'py, PyList>, Error> {
     let code = parse_code(erasure_code)?;
+    let parity_count = count("parity_count", parity_count)?;
+    let data_shards: Vec<Buffer<'py>> = items_of(data_shards, "data_shards", SHARDS_MAX, |item| {
+        item.extract()
+    })?;
     let shards: Vec<&[u8]> = data_shards.iter().map(Buffer::as_bytes).collect();
     let length = shards.first().map_or(0, |shard| shard.len());
-    equal_lengths(&shards)?;
-    let bytes = length * shards.len();
-    let parity = detached(py, bytes, || {
-        erasure::encode(code, &shards, parity_count, length)
-    })?;
-    Ok(PyList::new(
-        py,
-        parity.iter().map(|shard| PyBytes::new(py, shard)),
-    )?)
+    equal_lengths(shards.iter().copied().enumerate())?;
+    let parity = new_parity(py, code, &shards, parity_count, length)?;
+    Ok(PyList::new(py, parity)?)
 }
 
 /// All data shards, in order.
 #[pyfunction]
 pub fn erasure_reconstruct<'py>(
     py: Python<'py>,
-    shards: Vec<Option<Buffer<'py>>>,
-    data_count: usize,
-    parity_count: usize,
+    shards: &Bound<'py, PyAny>,
+    data_count: &Bound<'py, PyAny>,
+    parity_count: &Bound<'py, PyAny>,
     erasure_code: &str,
 ) -> Result<Bound<'py, PyList>, Error> {
     let code = parse_code(erasure_code)?;
+    let data_count = count("data_count", data_count)?;
+    let parity_count = count("parity_count", parity_count)?;
+    let shards: Vec<Option<Buffer<'py>>> =
+        items_of(shards, "shards", SHARDS_MAX, |item| item.extract())?;
     let slices: Vec<Option<&[u8]>> = shards
         .iter()
         .map(|shard| shard.as_ref().map(Buffer::as_bytes))
         .collect();
-    let present: Vec<&[u8]> = slices.iter().flatten().copied().collect();
-    equal_lengths(&present)?;
-    let length = present.first().map_or(0, |shard| shard.len());
-    let lost = detached(py, length * data_count.min(present.len()), || {
-        erasure::reconstruct(code, &slices, data_count, parity_count, length)
-    })?;
-    let mut lost = lost.into_iter();
+    let present = || {
+        let shards = slices.iter().enumerate();
+        shards.filter_map(|(index, shard)| Some((index, (*shard)?)))
+    };
+    equal_lengths(present())?;
+    let length = present().next().map_or(0, |(_, shard)| shard.len());
+    let counts = (data_count, parity_count);
+    let mut lost = new_lost_shards(py, code, &slices, counts, length)?.into_iter();
     let data = shards
         .into_iter()
         .take(data_count)
         .map(|shard| match shard {
             Some(shard) => shard.unbind().into_bound(py),
-            None => {
-                let (_, shard) = lost
-                    .next()
-                    .expect("every lost data shard was reconstructed");
-                PyBytes::new(py, &shard)
-            }
+            None => lost
+                .next()
+                .expect("every lost data shard was reconstructed"),
         });
     Ok(PyList::new(py, data.collect::<Vec<_>>())?)
 }
 
-fn equal_lengths(shards: &[&[u8]]) -> Result<(), erasure::ErasureError> {
-    let shard_len = shards.first().map_or(0, |shard| shard.len());
-    match shards.iter().position(|shard| shard.len() != shard_len) {
-        Some(index) => {
-            let len = shards[index].len();
-            Err(erasure::ErasureError::UnequalShards {
-                index,
-                len,
-                shard_len,
-            })
-        }
+/// `shards` with their places.
+fn equal_lengths<'a>(
+    mut shards: impl Iterator<Item = (usize, &'a [u8])>,
+) -> Result<(), erasure::ErasureError> {
+    let Some((_, first)) = shards.next() else {
+        return Ok(());
+    };
+    let shard_len = first.len();
+    match shards.find(|(_, shard)| shard.len() != shard_len) {
+        Some((index, shard)) => Err(erasure::ErasureError::UnequalShards {
+            index,
+            len: shard.len(),
+            shard_len,
+        }),
         None => Ok(()),
     }
 }

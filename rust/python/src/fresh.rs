@@ -7,9 +7,11 @@ use std::mem::MaybeUninit;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use shardwire_core::erasure::{self, ErasureCode};
 use shardwire_core::sink::Sink;
 
 use crate::buffer::detached;
+use crate::error::Error;
 
 /// Fewer bytes than this may hold no huge page of 2 MiB.
 #[cfg(target_os = "linux")]
@@ -42,23 +44,8 @@ pub fn new_bytes<'py>(
     lengths: &[usize],
     fill: impl Fn(usize, &mut Fresh<'_>) + Sync,
 ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-    let objects: Vec<Bound<'py, PyBytes>> = lengths
-        .iter()
-        .map(|length| allocate(py, *length))
-        .collect::<PyResult<_>>()?;
-    let memories: Vec<&mut [MaybeUninit<u8>]> = objects
-        .iter()
-        .zip(lengths)
-        .map(|(object, length)| {
-            // SAFETY: the object has `length` bytes, of which none is read before it is written. It
-            // is held until after the last use; but for the empty one, which has no byte to write,
-            // it is new and nobody else knows of it.
-            unsafe {
-                let start = ffi::PyBytes_AsString(object.as_ptr()).cast::<MaybeUninit<u8>>();
-                std::slice::from_raw_parts_mut(start, *length)
-            }
-        })
-        .collect();
+    let mut objects = allocate_all(py, lengths)?;
+    let memories = memories_of(&mut objects, lengths);
     detached(py, lengths.iter().sum(), || {
         for (position, memory) in memories.into_iter().enumerate() {
             ask_for_huge_pages(memory);
@@ -89,6 +76,75 @@ fn ask_for_huge_pages(memory: &mut [MaybeUninit<u8>]) {
 
 #[cfg(not(target_os = "linux"))]
 fn ask_for_huge_pages(_: &mut [MaybeUninit<u8>]) {}
+
+/// The parity of data shards, straight into the `bytes` that are returned.
+pub fn new_parity<'py>(
+    py: Python<'py>,
+    code: ErasureCode,
+    data: &[&[u8]],
+    parity_count: usize,
+    shard_len: usize,
+) -> Result<Vec<Bound<'py, PyBytes>>, Error> {
+    erasure::check_shards(code, data, parity_count, shard_len)?;
+    let lengths = vec![shard_len; parity_count];
+    let mut parity = allocate_all(py, &lengths)?;
+    let mut memories = memories_of(&mut parity, &lengths);
+    // On success it writes every byte; otherwise nobody sees the objects.
+    detached(py, shard_len * data.len(), || {
+        erasure::encode_uninit(code, data, shard_len, &mut memories)
+    })?;
+    Ok(parity)
+}
+
+/// The data shards that are missing, likewise.
+pub fn new_lost_shards<'py>(
+    py: Python<'py>,
+    code: ErasureCode,
+    shards: &[Option<&[u8]>],
+    (data_count, parity_count): (usize, usize),
+    shard_len: usize,
+) -> Result<Vec<Bound<'py, PyBytes>>, Error> {
+    let lost = erasure::lost_shards(code, shards, data_count, parity_count, shard_len)?;
+    let lengths = vec![shard_len; lost.len()];
+    let mut made = allocate_all(py, &lengths)?;
+    let mut memories = memories_of(&mut made, &lengths);
+    // On success it writes every byte; otherwise nobody sees the objects.
+    detached(py, shard_len * data_count, || {
+        erasure::reconstruct_uninit(
+            code,
+            shards,
+            data_count,
+            parity_count,
+            shard_len,
+            &mut memories,
+        )
+    })?;
+    Ok(made)
+}
+
+fn allocate_all<'py>(py: Python<'py>, lengths: &[usize]) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    lengths.iter().map(|length| allocate(py, *length)).collect()
+}
+
+/// Where the contents of new objects are written.
+fn memories_of<'a>(
+    objects: &'a mut [Bound<'_, PyBytes>],
+    lengths: &[usize],
+) -> Vec<&'a mut [MaybeUninit<u8>]> {
+    objects
+        .iter_mut()
+        .zip(lengths)
+        .map(|(object, length)| {
+            // SAFETY: the object has `length` bytes, of which none is read before it is written. It
+            // is borrowed until after the last use; but for the empty one, which has no byte to
+            // write, it is new and nobody else knows of it.
+            unsafe {
+                let start = ffi::PyBytes_AsString(object.as_ptr()).cast::<MaybeUninit<u8>>();
+                std::slice::from_raw_parts_mut(start, *length)
+            }
+        })
+        .collect()
+}
 
 /// A `bytes` whose contents are not yet written.
 fn allocate(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyBytes>> {
