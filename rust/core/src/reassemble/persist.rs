@@ -5,7 +5,7 @@
 //! harmless.
 
 use super::receive::Arrival;
-use super::set::{Candidate, Geometry, Key, Set, SetId, key_of};
+use super::set::{Candidate, Geometry, Key, SEGMENTS_MAX, Set, SetId, key_of};
 use super::{Reassembler, Receipt};
 use crate::wire::segment::{HASH_LENGTH, Header, Slot};
 
@@ -304,7 +304,7 @@ fn decode<'a>(key: &[u8], value: &'a [u8]) -> Option<Stored<'a>> {
         Slot::Parity(index) => within(parity, index),
     };
     let total = data.unwrap_or(0).checked_add(parity.unwrap_or(0))?;
-    if !sound || total > 256 {
+    if !sound || total > SEGMENTS_MAX {
         return None;
     }
     Some(Stored {

@@ -44,6 +44,9 @@ pub(super) fn key_of(message_key: Option<&[u8]>, hash: &[u8; HASH_LENGTH]) -> Ke
         .expect("a digest is longer than a key")
 }
 
+/// Segments of any set.
+pub(super) const SEGMENTS_MAX: u16 = 256;
+
 /// The counts that a set's segments agree on, as far as its wire has told them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Geometry {
@@ -69,11 +72,14 @@ impl Geometry {
                 _ => Some(a.or(b)),
             }
         }
-        Some(Geometry {
+        let merged = Geometry {
             data: agree(self.data, other.data)?,
             parity: agree(self.parity, other.parity)?,
             payload_length: agree(self.payload_length, other.payload_length)?,
-        })
+        };
+        // Under draft each class tells its own count: no set has so many together.
+        let total = merged.data.unwrap_or(0) + merged.parity.unwrap_or(0);
+        (total <= SEGMENTS_MAX).then_some(merged)
     }
 }
 
