@@ -5,7 +5,7 @@ use super::*;
 use crate::erasure::ErasureCode;
 use crate::keccak::keccak256;
 use crate::segment::{Settings, segment};
-use crate::wire::segment::WireFormat;
+use crate::wire::segment::{Header, Slot, WireFormat};
 
 const WIRES: [WireFormat; 3] = [WireFormat::Raw, WireFormat::Draft, WireFormat::Lip243];
 pub(super) const CODES: [ErasureCode; 2] = [ErasureCode::Leopard, ErasureCode::Vandermonde];
@@ -197,6 +197,34 @@ fn partial_sets_and_completions_survive_a_restart() {
     assert_eq!(reconstructed(&outcome), Some(payload));
     let changes: Vec<Change> = restored.poll_persist().iter().map(|r| r.change).collect();
     assert_eq!(changes, [Change::DeleteSet, Change::PutCompleted]);
+}
+
+#[test]
+fn counts_that_no_set_can_have_together_make_two_sets_and_come_back() {
+    let header = |slot, data, parity| Header {
+        entire_message_hash: [7; 32],
+        slot,
+        data_segment_count: data,
+        parity_segment_count: parity,
+        payload_length: None,
+    };
+    let parameters = parameters(WireFormat::Draft, ErasureCode::Leopard);
+    let mut before = Reassembler::new(parameters, limits());
+    for header in [
+        header(Slot::Data(0), Some(140), None),
+        header(Slot::Parity(3), None, Some(117)),
+    ] {
+        before.receive(
+            &header.encode(WireFormat::Draft, &[1; 64]),
+            &Receipt::default(),
+        );
+    }
+    assert_eq!(before.stats().sets_held, 2);
+    let records = before.poll_persist();
+    let mut after = Reassembler::new(parameters, limits());
+    after.restore(records.iter().map(|r| (r.change, &r.key[..], &r.value[..])));
+    assert_eq!(after.stats().restore_ignored, 0);
+    assert_eq!(after.stats().bytes_held, before.stats().bytes_held);
 }
 
 #[test]
