@@ -10,6 +10,7 @@ from unittest.mock import patch
 from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.rate_limit import RateLimiter
 from shardwire.persistence import Changes
+from shardwire.sds import MessageChannel
 from shardwire.sds.missing import MissingMessages
 from shardwire.sds.outgoing import OutgoingBuffer
 from tests.simulation.disk import MountedDisk
@@ -66,13 +67,12 @@ def count_doubled() -> Iterator[None]:
 @contextmanager
 def delivered_early() -> Iterator[None]:
     """The first content that somebody acknowledges counts for the whole message."""
-    add = OutgoingBuffer.add
+    send = MessageChannel.send
 
-    def need_one(self: OutgoingBuffer, send: Any, contents: Any) -> None:
-        send.contents_needed = 1
-        add(self, send, contents)
+    def need_one(self: MessageChannel, *arguments: Any, **named: Any) -> Any:
+        return send(self, *arguments, **{**named, "contents_needed": 1})
 
-    with patch.object(OutgoingBuffer, "add", need_one):
+    with patch.object(MessageChannel, "send", need_one):
         yield
 
 
