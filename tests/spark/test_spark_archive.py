@@ -14,6 +14,7 @@ from spark.rows import CONFIG, payload_of
 from shardwire import ConfigError
 from shardwire.segmentation import segment
 from shardwire.spark import reconstruct, reconstruct_archive
+from shardwire.spark.schema import MESSAGE_FIELDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +52,9 @@ def test_an_archive_gives_what_reconstruct_gives(spark: SparkSession, tmp_path: 
     report = reconstruct_archive(spark, str(tmp_path / "in"), str(tmp_path / "out"), CONFIG)
     found = spark.read.parquet(str(tmp_path / "out")).collect()
     plain = reconstruct(spark.read.parquet(str(tmp_path / "in")), CONFIG).collect()
+    # Whatever reads the files one by one finds the columns of messages and no others.
+    for file in (tmp_path / "out").rglob("*.parquet"):
+        assert pq.read_schema(file).names == MESSAGE_FIELDS.names
     assert sorted(map(identity, found)) == sorted(map(identity, plain))
     assert {row["payload"] for row in found} == set(payloads)
     assert sum(report.messages.values()) == len(payloads)

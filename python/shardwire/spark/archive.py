@@ -25,14 +25,16 @@ from shardwire.spark.native import Array, batch_of, limits_of, map_in_arrow, par
 from shardwire.spark.reconstruct import (
     ERROR,
     HASH,
+    PAYLOAD,
     SEGMENT_COLUMNS,
     SEND_ID,
+    SENDER,
+    TIMESTAMP,
     absent_columns,
     check_columns,
     keyed_segments,
     message_schema,
     reconstruct_segments,
-    segment_schema,
     wire_messages,
 )
 from shardwire.spark.schema import MESSAGE_FIELDS
@@ -45,6 +47,15 @@ if TYPE_CHECKING:
 WINDOW_BYTES = 64 << 20
 
 _KIND = "shardwire_kind"
+# The columns of a message that a segment's travel in, so that files of messages have the columns of messages alone.
+_CARRIERS = {
+    HASH: "entire_message_hash",
+    SEND_ID: "send_id",
+    PAYLOAD: "payload",
+    TIMESTAMP: "first_timestamp",
+    SENDER: "status",
+    ERROR: "error",
+}
 _MESSAGE, _SEGMENT = "message", "segment"
 # Below the staging directory: what the first step wrote, and what becomes the sink.
 _RAW, _RESULT = "raw", "result"
@@ -137,8 +148,7 @@ def _reconstruct_locally(
 ) -> _Staged:
     """Writes the messages that are whole within a partition, and the segments of the others."""
     messages = message_schema(rows, by)
-    leftovers = segment_schema(rows, by)
-    both = StructType([*messages.fields, *leftovers.fields[len(by) :], StructField(_KIND, StringType())])
+    both = StructType([*messages.fields, StructField(_KIND, StringType())])
     local = _LocalReconstruction(config, unwrapping, len(by), include_payload, _arrow_types(both, by))
     found = map_in_arrow(rows, local, both)
     spark = rows.sparkSession
@@ -154,7 +164,9 @@ def _reconstruct_locally(
     staged = spark.read.schema(both).parquet(files.path(_RAW))
     return _Staged(
         messages=staged.where(F.col(_KIND) == _MESSAGE).select(*messages.fieldNames()),
-        segments=staged.where(F.col(_KIND) == _SEGMENT).select(*leftovers.fieldNames()),
+        segments=staged.where(F.col(_KIND) == _SEGMENT).select(
+            *by, *(F.col(carrier).alias(name) for name, carrier in _CARRIERS.items())
+        ),
     )
 
 
@@ -325,7 +337,7 @@ class _LocalReconstruction:
     def _leftovers(self, machine: _native.ArrowLocalReconstructor) -> Iterator[pa.RecordBatch]:
         batch = machine.poll_leftovers()
         if batch is not None:
-            names = [*batch.schema.names[: self.by_count], *SEGMENT_COLUMNS]
+            names = [*batch.schema.names[: self.by_count], *(_CARRIERS[name] for name in SEGMENT_COLUMNS)]
             yield self._arranged(dict(zip(names, batch.columns, strict=True)), batch.num_rows, _SEGMENT)
 
     def _arranged(self, columns: dict[str, Array], rows: int, kind: str) -> pa.RecordBatch:
