@@ -332,10 +332,10 @@ impl Kernel {
                     accumulate: pass.accumulate,
                     len: pass.len,
                 };
-                // SAFETY: `supported` offers only what the machine has. Every row of `Rows` has
-                // room for a block, as have `zeros`, what `stage` gives and the caller's targets;
-                // the rows of a pass are distinct, and are written before they are read or added
-                // to.
+                // Every row of `Rows` has room for a block, as have `zeros`, what `stage` gives and
+                // the caller's targets.
+                // SAFETY: `supported` offers only what the machine has; the rows of a pass have
+                // room, are distinct, and are written before they are read or added to.
                 unsafe { (self.transform)(&unit) };
             }
         }
