@@ -227,7 +227,9 @@ def _assemble(
         now=now,
     )
     outgoing = OutgoingSends(config.delivered_when, subscriptions.wants)
-    outgoing.restore(stored.sends)
+    # The machine keeps the order of sends; those that it is done with are the oldest.
+    order = {send_id.encode(): number for number, send_id in enumerate(machine.outgoing.sends)}
+    outgoing.restore(dict(sorted(stored.sends.items(), key=lambda item: order.get(item[0], -1))))
     deliveries = Deliveries(
         config.redelivery,
         messages_max=config.sds.incoming_buffer_messages_max,

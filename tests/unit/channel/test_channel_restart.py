@@ -24,14 +24,15 @@ def test_a_returned_send_survives_a_crash_before_it_left() -> None:
         alice = await world.join("alice", on_disk=True)
         world.nodes["alice"].go_offline()
         await asyncio.sleep(1)
-        request_id = await alice.send(b"durable")
+        request_ids = [await alice.send(b"durable %d" % number) for number in range(6)]
         await world.crash("alice")
         await world.join("bob")
         alice = await world.join("alice", on_disk=True)
-        assert [entry.request_id for entry in alice.pending()] == [request_id]
-        assert await alice.delivered(request_id) == {"bob"}
+        assert [entry.request_id for entry in alice.pending()] == request_ids
+        for request_id in request_ids:
+            assert await alice.delivered(request_id) == {"bob"}
 
-    assert run_world(scenario).messages("bob") == [b"durable"]
+    assert run_world(scenario).messages("bob") == [b"durable %d" % number for number in range(6)]
 
 
 def test_delivered_comes_after_a_restart_under_the_same_id() -> None:
