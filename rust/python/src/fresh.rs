@@ -13,14 +13,6 @@ use shardwire_core::sink::Sink;
 use crate::buffer::detached;
 use crate::error::Error;
 
-/// Fewer bytes than this may hold no huge page of 2 MiB.
-#[cfg(target_os = "linux")]
-const HUGE_PAGES_BYTES_MIN: usize = 4 << 20;
-
-/// A multiple of every page size in use: 64 KiB is the largest, on some ARM systems.
-#[cfg(target_os = "linux")]
-const PAGE_BYTES: usize = 64 << 10;
-
 /// The memory of an object that nobody else has seen yet.
 pub struct Fresh<'a>(&'a mut [MaybeUninit<u8>]);
 
@@ -48,7 +40,6 @@ pub fn new_bytes<'py>(
     let memories = memories_of(&mut objects, lengths);
     detached(py, lengths.iter().sum(), || {
         for (position, memory) in memories.into_iter().enumerate() {
-            ask_for_huge_pages(memory);
             let mut fresh = Fresh(memory);
             fill(position, &mut fresh);
             fresh.0.fill(MaybeUninit::new(0));
@@ -56,26 +47,6 @@ pub fn new_bytes<'py>(
     });
     Ok(objects)
 }
-
-/// Memory that is new to the process comes page by page as it is written. At 4 KiB a page that costs
-/// several times what writing does, and for a whole payload a fifth of hashing it.
-#[cfg(target_os = "linux")]
-fn ask_for_huge_pages(memory: &mut [MaybeUninit<u8>]) {
-    if memory.len() < HUGE_PAGES_BYTES_MIN {
-        return;
-    }
-    let start = memory.as_ptr().align_offset(PAGE_BYTES);
-    let length = (memory.len() - start) & !(PAGE_BYTES - 1);
-    // SAFETY: the pages lie within `memory`; the advice changes what backs them, not what they hold.
-    // Where the system does not take it, nothing changes.
-    unsafe {
-        let pages = memory.as_mut_ptr().add(start).cast();
-        libc::madvise(pages, length, libc::MADV_HUGEPAGE);
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn ask_for_huge_pages(_: &mut [MaybeUninit<u8>]) {}
 
 /// The parity of data shards, straight into the `bytes` that are returned.
 pub fn new_parity<'py>(
