@@ -238,3 +238,9 @@ def test_mutated_segments_break_no_promise(capsys: pytest.CaptureFixture[str]) -
     assert counts["cases"] >= 20 * EXAMPLES
     assert 2 * counts["slot"] >= counts["cases"]
     assert 20 * counts["decode"] >= counts["cases"]
+
+
+def test_rivals_keep_their_records_over_two_restarts() -> None:
+    changes = [(0, "genuine", 0)] * 15
+    changes += [(6, "random", 146), (51, "genuine", 0), (51, "random", 284), (0, "genuine", 0), (21, "random", 0)]
+    play("raw", "leopard", 0, [65, 449], changes, Counter())

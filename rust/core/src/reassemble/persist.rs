@@ -161,7 +161,7 @@ impl Reassembler {
                 payload: stored.payload,
                 source: None,
                 frame_bytes: stored.frame_bytes,
-                saved: true,
+                saved: Some(stored.serial),
             };
             let is_open = !self.completed.contains(&stored.id.key);
             let kept = is_open && self.restore_segment(stored.id, arrival, &stored.receipt);
@@ -245,6 +245,7 @@ fn head_of(set: &Set, candidate: &Candidate, sender: Option<&str>, proven: bool)
 /// A stored segment, read in place.
 struct Stored<'a> {
     id: SetId,
+    serial: u8,
     header: Header,
     frame_bytes: usize,
     payload: &'a [u8],
@@ -278,7 +279,7 @@ fn decode<'a>(key: &[u8], value: &'a [u8]) -> Option<Stored<'a>> {
         key: name.array()?,
         number: u32::from_be_bytes(name.array()?),
     };
-    let [class, index, _serial] = name.array()?;
+    let [class, index, serial] = name.array()?;
     let slot = match class {
         0 => Slot::Data(index),
         1 => Slot::Parity(index),
@@ -309,6 +310,7 @@ fn decode<'a>(key: &[u8], value: &'a [u8]) -> Option<Stored<'a>> {
     }
     Some(Stored {
         id,
+        serial,
         header: Header {
             entire_message_hash: hash,
             slot,

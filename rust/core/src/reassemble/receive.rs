@@ -21,7 +21,8 @@ pub(super) struct Arrival<'a> {
     pub source: Option<&'a Lent>,
     /// Bytes beyond the payload that it is charged with.
     pub frame_bytes: usize,
-    pub saved: bool,
+    /// The serial that it is stored under already.
+    pub saved: Option<u8>,
 }
 
 impl Reassembler {
@@ -81,7 +82,7 @@ impl Reassembler {
                     payload,
                     source,
                     frame_bytes: bytes.len() - payload.len(),
-                    saved: false,
+                    saved: None,
                 };
                 self.accept_segment(arrival, receipt)
             }
@@ -225,14 +226,14 @@ impl Reassembler {
             frame_bytes,
             sender,
             slot: arrival.header.slot,
-            serial: set.free_serial(arrival.header.slot),
+            serial: set.serial_for(arrival.header.slot, arrival.saved),
             shared: false,
-            saved: arrival.saved,
+            saved: arrival.saved.is_some(),
         };
         self.ledger.charge(sender, candidate.charge());
         set.insert(candidate);
         set.advance_prefix();
-        if !arrival.saved {
+        if arrival.saved.is_none() {
             self.unsaved.insert(id);
         }
         self.touch(id, now_ms);

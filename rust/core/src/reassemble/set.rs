@@ -187,11 +187,15 @@ impl Set {
         start..start + count
     }
 
-    /// The least serial that no candidate of the slot has.
-    pub fn free_serial(&self, slot: Slot) -> u8 {
+    /// The serial that a candidate is stored under, or else the least that none of the slot has.
+    pub fn serial_for(&self, slot: Slot, stored: Option<u8>) -> u8 {
         let rivals = &self.candidates[self.range(slot)];
         let is_free = |serial: &u8| rivals.iter().all(|rival| rival.serial != *serial);
-        (0..=u8::MAX).find(is_free).unwrap_or(u8::MAX)
+        // Under another serial than its own, what is stored later would take its record's place.
+        let serial = stored
+            .filter(is_free)
+            .or_else(|| (0..=u8::MAX).find(is_free));
+        serial.unwrap_or(u8::MAX)
     }
 
     /// Adds a candidate behind those of its slot.
