@@ -23,6 +23,7 @@ from shardwire.segmentation import (
     inspect,
     segment,
 )
+from tests.protobuf_fields import field, fields_of
 
 SIZE = 192
 RAW = SegmentationConfig(segment_size_bytes=SIZE, enable_reed_solomon=True, parity_rate=0.5)
@@ -36,50 +37,8 @@ def config_of(wire_format: SegmentWireFormat) -> SegmentationConfig:
     return replace(RAW, wire_format=wire_format, segment_size_bytes=SIZE + (128 if wire_format == "lip243" else 0))
 
 
-def field(number: int, value: int | bytes) -> bytes:
-    """One protobuf field, written by hand."""
-    if isinstance(value, bytes):
-        return varint(number << 3 | 2) + varint(len(value)) + value
-    return varint(number << 3) + varint(value)
-
-
-def varint(value: int) -> bytes:
-    written = bytearray()
-    while value > 127:
-        written.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*written, value])
-
-
-def fields_of(data: bytes) -> dict[int, int | bytes]:
-    """The fields of a flat protobuf message."""
-    found: dict[int, int | bytes] = {}
-    position = 0
-
-    def read() -> int:
-        nonlocal position
-        value = shift = 0
-        while True:
-            byte = data[position]
-            position += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while position < len(data):
-        tag = read()
-        if tag & 7 == 2:
-            length = read()
-            found[tag >> 3] = data[position : position + length]
-            position += length
-        else:
-            found[tag >> 3] = read()
-    return found
-
-
 def content_of(data: bytes) -> bytes:
-    content = fields_of(data)[4]
+    content = dict(fields_of(data))[4]
     assert isinstance(content, bytes)
     return content
 
@@ -102,7 +61,7 @@ def payloads(outcomes: list[ReceiveOutcome]) -> list[bytes]:
 
 
 def test_fields_of_the_raw_wire() -> None:
-    segments = [fields_of(one) for one in segment(PAYLOAD, RAW)]
+    segments = [dict(fields_of(one)) for one in segment(PAYLOAD, RAW)]
     assert len(segments) == 6
     for index, one in enumerate(segments[:4]):
         assert one[1] == keccak256(PAYLOAD)
@@ -113,13 +72,13 @@ def test_fields_of_the_raw_wire() -> None:
         assert (one.get(5, 0), one[3], one[6], one[7]) == (index, 4, 2, 1)
         assert len(bytes(one[4])) == SIZE
         assert 2 not in one
-    without = [fields_of(one) for one in segment(PAYLOAD, replace(RAW, enable_reed_solomon=False))]
+    without = [dict(fields_of(one)) for one in segment(PAYLOAD, replace(RAW, enable_reed_solomon=False))]
     assert len(without) == 4
     assert not any(one.keys() & {5, 6, 7} for one in without)
 
 
 def test_fields_of_the_draft_wire() -> None:
-    segments = [fields_of(one) for one in segment(PAYLOAD, DRAFT)]
+    segments = [dict(fields_of(one)) for one in segment(PAYLOAD, DRAFT)]
     assert len(segments) == 6
     for index, one in enumerate(segments[:4]):
         assert one[1] == keccak256(PAYLOAD)
@@ -137,7 +96,7 @@ def test_parity_is_that_of_zero_padded_chunks(wire_format: SegmentWireFormat, co
     config = replace(config_of(wire_format), erasure_code=code)  # type: ignore[arg-type]
     chunks = [PAYLOAD[start : start + SIZE].ljust(SIZE, b"\0") for start in range(0, len(PAYLOAD), SIZE)]
     parity = erasure.encode(chunks, 2, erasure_code=code)  # type: ignore[arg-type]
-    assert [fields_of(one)[4] for one in segment(PAYLOAD, config)][4:] == parity
+    assert [dict(fields_of(one))[4] for one in segment(PAYLOAD, config)][4:] == parity
 
 
 @pytest.mark.parametrize(("size", "count"), [(1, 1), (SIZE, 1), (SIZE + 1, 2), (2 * SIZE, 2), (2 * SIZE + 1, 3)])
@@ -187,7 +146,7 @@ def test_padding_of_a_recovered_last_segment_goes_though_the_payload_ends_in_zer
 
 def test_a_padded_last_segment_is_accepted() -> None:
     *data, last = segment(PAYLOAD, RAW)[:4]
-    parts = fields_of(last)
+    parts = dict(fields_of(last))
     padded = content_of(last).ljust(SIZE, b"\0")
     whole = b"".join(field(number, padded if number == 4 else parts[number]) for number in sorted(parts))
     assert payloads(receive_all(Reassembler(RAW), [*data, whole])) == [PAYLOAD]
@@ -197,7 +156,7 @@ def test_a_padded_last_segment_is_accepted() -> None:
 def test_a_padded_tail_of_zeros_is_found_though_the_wrong_code_is_tried_first(zeros: int) -> None:
     payload = PAYLOAD[:SIZE] + bytes(zeros)
     _, last, parity, _ = segment(payload, replace(RAW, erasure_code="vandermonde", parity_rate=1.0))
-    parts = fields_of(last)
+    parts = dict(fields_of(last))
     padded = b"".join(field(number, bytes(SIZE) if number == 4 else parts[number]) for number in sorted(parts))
     outcomes = receive_all(Reassembler(RAW), [padded, parity])
     assert payloads(outcomes) == [payload]
