@@ -1,4 +1,4 @@
-"""Life of channels: start, stop, close, drain, cancellation, listeners, several channels on a node, back-pressure."""
+"""Life of channels: start, stop, close, drain, listeners, several channels on a node, back-pressure."""
 
 from __future__ import annotations
 
@@ -180,112 +180,6 @@ def test_close_ends_every_task_and_stream() -> None:
         await asyncio.sleep(0)
         assert len(asyncio.all_tasks()) == before
         assert world.nodes["alice"]._live_streams() == []
-
-    run_world(scenario)
-
-
-# --- sending -------------------------------------------------------------------------------------
-
-
-SLOW = ChannelConfig.logos(
-    rate_limit=RateLimitConfig(
-        enabled=True, epoch_size_ms=60_000, messages_per_epoch=2, counts="segment", ack_reserve=0.0
-    ),
-    segmentation=SegmentationConfig(segment_size_bytes=1_024),
-)
-
-
-def test_cancel_drops_what_was_not_dispatched() -> None:
-    async def scenario(world: World) -> None:
-        alice = await world.join("alice", SLOW)
-        await world.join("bob")
-        waits = [await alice.send(bytes([number]) * 100) for number in range(4)]
-        await asyncio.sleep(1)
-        waiter = asyncio.create_task(alice.delivered(waits[3], timeout_ms=60_000))
-        await asyncio.sleep(0)
-        assert await alice.cancel(waits[3])
-        with pytest.raises(NodeError, match="cancelled"):
-            await waiter
-        assert not await alice.cancel(waits[3])
-        assert not await alice.cancel(waits[0])
-        assert not await alice.cancel("unknown")
-        assert waits[3] not in [entry.request_id for entry in alice.pending()]
-        await asyncio.sleep(300)
-
-    world = run_world(scenario)
-    assert world.messages("bob") == [bytes([number]) * 100 for number in range(3)]
-
-
-def test_a_cancelled_send_sends_nothing_more() -> None:
-    config = ChannelConfig.logos(sds=SdsConfig(outgoing_buffer_messages_max=1))
-
-    async def scenario(world: World) -> None:
-        alice = await world.join("alice", config)
-        await world.node("bob")
-        await alice.send(b"fills the buffer")
-        await asyncio.sleep(0.1)
-        waiting = asyncio.create_task(alice.send(b"waits for room"))
-        await asyncio.sleep(1)
-        assert not waiting.done()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        await world.join("bob")
-        await asyncio.sleep(60)
-        assert await alice.delivered(await alice.send(b"later")) == {"bob"}
-        await asyncio.sleep(60)
-
-    assert run_world(scenario).messages("bob") == [b"fills the buffer", b"later"]
-
-
-def test_send_waits_for_room_in_the_outgoing_buffer() -> None:
-    config = ChannelConfig.logos(sds=SdsConfig(outgoing_buffer_messages_max=2))
-
-    async def scenario(world: World) -> None:
-        alice = await world.join("alice", config)
-        await world.node("bob")
-        for number in range(2):
-            await alice.send(b"%d" % number)
-            await asyncio.sleep(0.1)
-        waiting = [asyncio.create_task(alice.send(b"%d" % number)) for number in range(2, 6)]
-        await asyncio.sleep(5)
-        assert not any(task.done() for task in waiting)
-        await world.join("bob")
-        await asyncio.wait_for(asyncio.gather(*waiting), 120)
-        await asyncio.sleep(60)
-
-    assert run_world(scenario).messages("bob") == [b"%d" % number for number in range(6)]
-
-
-@pytest.mark.parametrize("message", ["text", 5, None, [1]])
-def test_a_message_must_be_a_buffer(message: object) -> None:
-    async def scenario(world: World) -> None:
-        alice = await world.join("alice")
-        for send in (alice.send, alice.send_ephemeral):
-            with pytest.raises(TypeError):
-                await send(message)  # type: ignore[arg-type]
-
-    run_world(scenario)
-
-
-def test_any_buffer_is_sent_as_it_was_at_the_call() -> None:
-    async def scenario(world: World) -> None:
-        alice = await world.join("alice")
-        await world.join("bob")
-        buffer = bytearray(b"before")
-        sending = asyncio.create_task(alice.send(memoryview(buffer)[::2]))
-        await sending
-        buffer[:] = b"after!"
-        await asyncio.sleep(1)
-
-    assert run_world(scenario).messages("bob") == [b"bfr"]
-
-
-def test_unknown_requests_are_refused() -> None:
-    async def scenario(world: World) -> None:
-        alice = await world.join("alice")
-        with pytest.raises(ConfigError, match="request_id is 'x'"):
-            await alice.delivered("x")
 
     run_world(scenario)
 

@@ -1,10 +1,9 @@
-"""One memory node as the `Node` protocol: life cycle, sending, events, limits, the store."""
+"""One memory node as the `Node` protocol: life cycle, sending, events, the size limit."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,56 +12,20 @@ import pytest
 from shardwire._native import WakuMessage, message_hash, shard_of
 from shardwire.errors import ConfigError, NodeError
 from shardwire.node import (
-    ConnectionState,
     ConnectionStatus,
     MemoryNetwork,
-    MemoryNode,
     MessageEnvelope,
     MessagePropagated,
     MessageReceived,
-    MessageSendError,
     MessageSent,
     NetworkConditions,
     Node,
     NodeConfig,
-    NodeEvent,
     StoreQuery,
     VirtualClock,
-    run_virtual,
 )
-from shardwire.node.event_stream import EventStream
 from shardwire.node.memory import encoded_size_bytes
-
-TOPIC = "/test/1/room/proto"
-OTHER_TOPIC = "/test/1/other/proto"
-
-
-def virtual(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Runs a coroutine function as a plain test in virtual time."""
-
-    def run() -> None:
-        run_virtual(test(), limit_ms=3_600_000)
-
-    run.__name__ = test.__name__
-    return run
-
-
-async def start(network: MemoryNetwork, name: str, *topics: str, config: NodeConfig | None = None) -> MemoryNode:
-    node = network.create_node(name, config)
-    await node.start()
-    await node.subscribe(topics)
-    return node
-
-
-async def drain(stream: EventStream) -> list[NodeEvent]:
-    """Everything that is in the stream once a second passed."""
-    await asyncio.sleep(1)
-    events = []
-    while True:
-        try:
-            events.append(await asyncio.wait_for(stream.__anext__(), 0.001))
-        except TimeoutError:
-            return events
+from tests.virtual_nodes import OTHER_TOPIC, TOPIC, drain, start, virtual
 
 
 @virtual
@@ -250,226 +213,3 @@ def test_the_encoded_size_is_exact(length: int, meta: bytes, ephemeral: bool) ->
             ephemeral=ephemeral or None,
         ).encode()
         assert encoded_size_bytes(envelope, timestamp_ns) == len(encoded)
-
-
-@virtual
-async def test_connection_status_is_reported_on_change_only() -> None:
-    network = MemoryNetwork()
-    alice = network.create_node("alice")
-    stream = alice.events()
-    await alice.start()
-    bob = await start(network, "bob")
-    carol = await start(network, "carol")
-    await asyncio.sleep(1)
-    network.store_online = False
-    await asyncio.sleep(1)
-    network.partition([{"alice"}, {"bob"}])
-    await asyncio.sleep(1)
-    network.heal()
-    network.store_online = True
-    await asyncio.sleep(1)
-    alice.go_offline()
-    alice.go_offline()
-    await asyncio.sleep(1)
-    alice.go_online()
-    bob.go_offline()
-    await carol.stop()
-    states = [event.state for event in await drain(stream) if isinstance(event, ConnectionStatus)]
-    full, part, none = (
-        ConnectionState.CONNECTED,
-        ConnectionState.PARTIALLY_CONNECTED,
-        ConnectionState.DISCONNECTED,
-    )
-    assert states == [part, full, part, none, part, full, none, full, part]
-    assert alice.connection_state is part
-    assert bob.connection_state is none
-
-
-@virtual
-async def test_a_network_without_a_store_is_connected_by_neighbours_alone() -> None:
-    network = MemoryNetwork(store=False)
-    alice = await start(network, "alice")
-    assert alice.connection_state is ConnectionState.DISCONNECTED
-    await start(network, "bob")
-    assert alice.connection_state is ConnectionState.CONNECTED
-    with pytest.raises(NodeError, match="no store"):
-        await alice.query_store(StoreQuery())
-    with pytest.raises(ConfigError, match="store=False"):
-        network.store_online = True
-
-
-@virtual
-async def test_what_is_sent_offline_leaves_on_reconnection_with_its_own_timestamp() -> None:
-    network = MemoryNetwork()
-    alice, bob = await start(network, "alice"), await start(network, "bob", TOPIC)
-    sent, received = alice.events(), bob.events()
-    alice.go_offline()
-    request_ids = [await alice.send(MessageEnvelope(TOPIC, bytes([number]))) for number in range(3)]
-    assert [type(event) for event in await drain(sent)] == [ConnectionStatus]
-    assert network.trace == []
-    alice.go_online()
-    events = await drain(sent)
-    assert [event.request_id for event in events if isinstance(event, MessagePropagated)] == request_ids
-    payloads = [event.envelope.payload for event in await drain(received) if isinstance(event, MessageReceived)]
-    assert payloads == [b"\x00", b"\x01", b"\x02"]
-    assert all(record.time_ns - record.timestamp_ns > 900_000_000 for record in network.trace)
-    await asyncio.sleep(100)
-    assert not any(isinstance(event, MessageSendError) for event in await drain(sent))
-
-
-@virtual
-async def test_what_finds_no_neighbour_for_a_minute_is_given_up() -> None:
-    network = MemoryNetwork(store=False)
-    alice = await start(network, "alice")
-    sent = alice.events()
-    request_id = await alice.send(MessageEnvelope(TOPIC, b"alone"))
-    await asyncio.sleep(59)
-    assert sent._events == type(sent._events)()
-    (error,) = await drain(sent)
-    assert isinstance(error, MessageSendError)
-    assert error.request_id == request_id
-    assert error.error == "nobody was in reach for 60000 ms"
-    await start(network, "bob", TOPIC)
-    assert network.trace == []
-
-
-@virtual
-async def test_the_outbox_is_bounded() -> None:
-    network = MemoryNetwork(store=False)
-    alice = await start(network, "alice")
-    for _ in range(1_024):
-        await alice.send(MessageEnvelope(TOPIC, b"waits"))
-    with pytest.raises(NodeError, match="1024 envelopes of node 'alice' wait"):
-        await alice.send(MessageEnvelope(TOPIC, b"one more"))
-
-
-@virtual
-async def test_a_reported_fault_of_the_node_is_final() -> None:
-    network = MemoryNetwork()
-    alice = await start(network, "alice")
-    sent = alice.events()
-    alice.send_fault = lambda envelope: "could not prove the rate limit"
-    request_id = await alice.send(MessageEnvelope(TOPIC, b"payload"))
-    (error,) = await drain(sent)
-    assert isinstance(error, MessageSendError)
-    assert (error.request_id, error.error) == (request_id, "could not prove the rate limit")
-    assert network.trace == []
-
-
-def test_a_reader_too_slow_loses_messages_but_no_outcomes(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("shardwire.node.event_stream.RECEIVED_MESSAGES_MAX", 10)
-
-    async def main() -> None:
-        network = MemoryNetwork()
-        alice, bob = await start(network, "alice", TOPIC), await start(network, "bob", TOPIC)
-        slow = bob.events()
-        for number in range(25):
-            await alice.send(MessageEnvelope(TOPIC, bytes([number])))
-        request_id = await bob.send(MessageEnvelope(OTHER_TOPIC, b"own"))
-        events = await drain(slow)
-        assert [event.envelope.payload for event in events if isinstance(event, MessageReceived)] == [
-            bytes([number]) for number in range(10)
-        ]
-        assert slow.refused == 15
-        assert [event.request_id for event in events if isinstance(event, MessagePropagated)] == [request_id]
-        fates = [record.outcomes[0].outcome for record in network.trace if record.outcomes]
-        assert fates == ["delivered"] * 10 + ["overflow"] * 15
-
-    with caplog.at_level(logging.WARNING, "shardwire"):
-        run_virtual(main())
-    assert [record.getMessage() for record in caplog.records] == [
-        "node bob: events are read too slowly, received messages are being lost"
-    ]
-
-
-def test_a_slow_reader_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardwire.node.event_stream.RECEIVED_BYTES_MAX", 1_000)
-
-    async def main() -> None:
-        network = MemoryNetwork()
-        alice, bob = await start(network, "alice"), await start(network, "bob", TOPIC)
-        slow = bob.events()
-        for _ in range(5):
-            await alice.send(MessageEnvelope(TOPIC, bytes(400)))
-        assert len(await drain(slow)) == 2
-        await alice.send(MessageEnvelope(TOPIC, bytes(1_000)))
-        assert len(await drain(slow)) == 1
-
-    run_virtual(main())
-
-
-def test_sending_without_reading_outcomes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardwire.node.event_stream.OUTCOMES_MAX", 10)
-
-    async def main() -> None:
-        network = MemoryNetwork()
-        alice = await start(network, "alice")
-        stream = alice.events()
-        for _ in range(5):
-            await alice.send(MessageEnvelope(TOPIC, b"payload"))
-        await asyncio.sleep(1)
-        with pytest.raises(NodeError, match="nobody reads the events"):
-            await alice.send(MessageEnvelope(TOPIC, b"payload"))
-        assert len(await drain(stream)) == 10
-        await alice.send(MessageEnvelope(TOPIC, b"payload"))
-        # An abandoned stream holds nothing up.
-        for _ in range(5):
-            await alice.send(MessageEnvelope(TOPIC, b"payload"))
-        del stream
-        await asyncio.sleep(1)
-        for _ in range(50):
-            await alice.send(MessageEnvelope(TOPIC, b"payload"))
-
-    run_virtual(main())
-
-
-@virtual
-async def test_the_store_answers_by_hash_after_a_delay() -> None:
-    network = MemoryNetwork(NetworkConditions(loss=1.0, store_delay_ms=(20, 20)))
-    alice, bob = await start(network, "alice"), await start(network, "bob", TOPIC)
-    await alice.send(MessageEnvelope(TOPIC, b"one"))
-    await alice.send(MessageEnvelope(TOPIC, b"ephemeral", ephemeral=True))
-    stored, ephemeral = network.trace
-    before = asyncio.get_running_loop().time()
-    page = await bob.query_store(StoreQuery(message_hashes=(stored.message_hash, ephemeral.message_hash, bytes(32))))
-    assert asyncio.get_running_loop().time() - before == pytest.approx(0.02)
-    (message,) = page.messages
-    assert message.message_hash == stored.message_hash
-    assert message.envelope == MessageEnvelope(TOPIC, b"one")
-
-
-@virtual
-async def test_a_store_out_of_reach_does_not_answer_and_misses_messages() -> None:
-    network = MemoryNetwork()
-    alice = await start(network, "alice")
-    await start(network, "bob")
-    await alice.send(MessageEnvelope(TOPIC, b"1"))
-    network.store_online = False
-    await alice.send(MessageEnvelope(TOPIC, b"2"))
-    with pytest.raises(NodeError, match="no store answered"):
-        await alice.query_store(StoreQuery())
-    network.store_online = True
-    network.partition([{"bob"}, {"alice"}])
-    with pytest.raises(NodeError, match="no store answered"):
-        await alice.query_store(StoreQuery())
-    network.partition([{"bob"}, {"alice", "store"}])
-    await alice.send(MessageEnvelope(TOPIC, b"3"))
-    page = await alice.query_store(StoreQuery())
-    assert [message.envelope.payload for message in page.messages if message.envelope] == [b"1", b"3"]
-    assert [record.stored for record in network.trace] == [True, False, True]
-    alice.go_offline()
-    with pytest.raises(NodeError, match="offline"):
-        await alice.query_store(StoreQuery())
-
-
-@virtual
-async def test_the_store_loses_its_share() -> None:
-    network = MemoryNetwork(NetworkConditions(store_loss=0.5))
-    alice = await start(network, "alice")
-    for _ in range(400):
-        await alice.send(MessageEnvelope(TOPIC, b"payload"))
-    assert network.store is not None
-    assert len(network.store) == sum(record.stored for record in network.trace)
-    assert 150 < len(network.store) < 250
