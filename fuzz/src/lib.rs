@@ -10,12 +10,14 @@ mod model;
 mod mutation;
 mod play;
 mod random;
+mod receiver;
 mod scenario;
 mod wires;
 
 pub use message::Message;
 pub use play::{Counts, play};
 pub use random::Random;
+pub use receiver::{limits, receiver, settings};
 pub use scenario::{Arrival, Forgery, Scenario, Step};
 
 /// A target: its name, which is that of its directory in `tests/corpus/`, and what it runs.

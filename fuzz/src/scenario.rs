@@ -5,12 +5,13 @@ use std::fmt;
 use arbitrary::{Result, Unstructured};
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::reassemble::Limits;
-use shardwire_core::segment::{Parameters, Settings};
+use shardwire_core::segment::Parameters;
 use shardwire_core::wire::segment::{Header, Received, Slot, WireFormat, decode};
 
 use crate::message::Message;
 use crate::mutation::{mutated, replaced};
 use crate::random::Random;
+use crate::receiver::settings;
 
 /// How an arrival differs from what a faithful sender sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,16 +135,11 @@ impl Scenario {
 }
 
 fn parameters(source: &mut Unstructured<'_>, wire_format: WireFormat) -> Result<Parameters> {
-    let settings = Settings {
-        segment_size_bytes: 256,
-        enable_reed_solomon: true,
-        parity_rate: 0.5,
-        parity_for_single_segment: false,
-        erasure_code: *source.choose(&[ErasureCode::Leopard, ErasureCode::Vandermonde])?,
-        wire_format,
-        max_total_segments: 256,
-        max_tail_candidates: if source.ratio(1, 8)? { 3 } else { 256 },
-    };
+    let erasure_code = *source.choose(&[ErasureCode::Leopard, ErasureCode::Vandermonde])?;
+    let mut settings = settings(wire_format, erasure_code, 256);
+    if source.ratio(1, 8)? {
+        settings.max_tail_candidates = 3;
+    }
     Ok(Parameters::new(settings).expect("the settings are valid"))
 }
 

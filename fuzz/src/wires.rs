@@ -5,10 +5,11 @@ use shardwire_core::bloom::BloomFilter;
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::keccak::keccak256;
 use shardwire_core::reassemble::{Change, Limits, Outcome, Reassembler, Receipt};
-use shardwire_core::segment::{Parameters, Settings};
 use shardwire_core::wire::proto::{segment_draft, segment_lip243, segment_raw};
 use shardwire_core::wire::segment::{self, HASH_LENGTH, Received, Slot, WireFormat};
 use shardwire_core::wire::{sds, waku};
+
+use crate::receiver::{receiver, settings};
 
 const SEGMENT_WIRES: [WireFormat; 3] = [WireFormat::Raw, WireFormat::Draft, WireFormat::Lip243];
 
@@ -123,16 +124,6 @@ pub fn bloom(bytes: &[u8]) {
 
 /// Stored records of any content: lengths and contents follow each other, a byte of length each.
 pub fn restore(bytes: &[u8]) {
-    let settings = Settings {
-        segment_size_bytes: 64,
-        enable_reed_solomon: true,
-        parity_rate: 0.5,
-        parity_for_single_segment: false,
-        erasure_code: ErasureCode::Leopard,
-        wire_format: WireFormat::Raw,
-        max_total_segments: 256,
-        max_tail_candidates: 64,
-    };
     let limits = Limits {
         sets_max: 3,
         sets_per_sender_max: 2,
@@ -144,8 +135,7 @@ pub fn restore(bytes: &[u8]) {
         timeout_ms: 1_000,
         work_budget: 2,
     };
-    let parameters = Parameters::new(settings).expect("the settings are valid");
-    let mut reassembler = Reassembler::new(parameters, limits);
+    let mut reassembler = receiver(settings(WireFormat::Raw, ErasureCode::Leopard, 64), limits);
     let mut rest = bytes;
     let mut records = Vec::new();
     while let Some((header, after)) = rest.split_first_chunk::<3>() {

@@ -2,36 +2,11 @@
 
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::reassemble::{Change, Limits, Outcome, Reassembler, Receipt, Record};
-use shardwire_core::segment::{Parameters, Settings};
 use shardwire_core::wire::segment::WireFormat;
-use shardwire_fuzz::{Message, Random};
-
-fn limits() -> Limits {
-    Limits {
-        sets_max: 10,
-        sets_per_sender_max: 10,
-        buffered_bytes_max: 1 << 20,
-        buffered_bytes_per_sender_max: 1 << 20,
-        unauthenticated_share: 1.0,
-        candidates_per_slot_max: 4,
-        completed_remembered_max: 10,
-        timeout_ms: 1_000,
-        work_budget: 32,
-    }
-}
+use shardwire_fuzz::{Message, Random, limits, settings};
 
 fn receiver(wire_format: WireFormat, limits: Limits) -> Reassembler {
-    let settings = Settings {
-        segment_size_bytes: 64,
-        enable_reed_solomon: true,
-        parity_rate: 0.5,
-        parity_for_single_segment: false,
-        erasure_code: ErasureCode::Leopard,
-        wire_format,
-        max_total_segments: 256,
-        max_tail_candidates: 64,
-    };
-    Reassembler::new(Parameters::new(settings).unwrap(), limits)
+    shardwire_fuzz::receiver(settings(wire_format, ErasureCode::Leopard, 64), limits)
 }
 
 fn message(wire_format: WireFormat, k: usize, m: usize, seed: u64) -> Message {

@@ -6,37 +6,19 @@
 use proptest::prelude::*;
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::reassemble::{Limits, Outcome, Reassembler, Receipt, Reconstructed};
-use shardwire_core::segment::{Parameters, Settings};
 use shardwire_core::wire::segment::WireFormat;
-use shardwire_fuzz::{Message, Random};
+use shardwire_fuzz::{Message, Random, limits, settings};
 
 const WIRES: [WireFormat; 3] = [WireFormat::Raw, WireFormat::Draft, WireFormat::Lip243];
 const CODES: [ErasureCode; 2] = [ErasureCode::Leopard, ErasureCode::Vandermonde];
 const PARITY: usize = 8;
 
 fn receiver(wire_format: WireFormat, erasure_code: ErasureCode, work_budget: u64) -> Reassembler {
-    let settings = Settings {
-        segment_size_bytes: 256,
-        enable_reed_solomon: true,
-        parity_rate: 0.5,
-        parity_for_single_segment: false,
-        erasure_code,
-        wire_format,
-        max_total_segments: 256,
-        max_tail_candidates: 256,
-    };
     let limits = Limits {
-        sets_max: 10,
-        sets_per_sender_max: 10,
-        buffered_bytes_max: 1 << 20,
-        buffered_bytes_per_sender_max: 1 << 20,
-        unauthenticated_share: 1.0,
-        candidates_per_slot_max: 4,
-        completed_remembered_max: 10,
-        timeout_ms: 1_000,
         work_budget,
+        ..limits()
     };
-    Reassembler::new(Parameters::new(settings).unwrap(), limits)
+    shardwire_fuzz::receiver(settings(wire_format, erasure_code, 256), limits)
 }
 
 /// What happens to a message of k + m segments on its way.

@@ -1,10 +1,9 @@
 //! The last data segment: lost, padded, short, and in payloads that themselves end in zeros.
 
 use shardwire_core::erasure::ErasureCode;
-use shardwire_core::reassemble::{Limits, Outcome, Reassembler, Receipt};
-use shardwire_core::segment::{Parameters, Settings};
+use shardwire_core::reassemble::{Outcome, Receipt};
 use shardwire_core::wire::segment::WireFormat;
-use shardwire_fuzz::{Message, Random};
+use shardwire_fuzz::{Message, Random, limits, receiver, settings};
 
 const CODES: [ErasureCode; 2] = [ErasureCode::Leopard, ErasureCode::Vandermonde];
 const SHARD: usize = 192;
@@ -15,28 +14,7 @@ fn received(
     configured: ErasureCode,
     segments: &[Vec<u8>],
 ) -> Option<(Vec<u8>, Vec<usize>)> {
-    let settings = Settings {
-        segment_size_bytes: SHARD,
-        enable_reed_solomon: true,
-        parity_rate: 0.5,
-        parity_for_single_segment: false,
-        erasure_code: configured,
-        wire_format,
-        max_total_segments: 256,
-        max_tail_candidates: SHARD,
-    };
-    let limits = Limits {
-        sets_max: 10,
-        sets_per_sender_max: 10,
-        buffered_bytes_max: 1 << 20,
-        buffered_bytes_per_sender_max: 1 << 20,
-        unauthenticated_share: 1.0,
-        candidates_per_slot_max: 4,
-        completed_remembered_max: 10,
-        timeout_ms: 1_000,
-        work_budget: 32,
-    };
-    let mut reassembler = Reassembler::new(Parameters::new(settings).unwrap(), limits);
+    let mut reassembler = receiver(settings(wire_format, configured, SHARD), limits());
     segments.iter().find_map(
         |bytes| match reassembler.receive(bytes, &Receipt::default()) {
             Outcome::Reconstructed(found) => {
