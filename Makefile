@@ -13,7 +13,7 @@ WHEELS := target/wheels
 .PHONY: help
 help:
 	@echo "make demo [FILE=path]  send a file through a lossy network and reconstruct it, live and on Spark"
-	@echo "make test              run every test"
+	@echo "make test [SEARCH=1]   run every test; with SEARCH=1 on new random examples"
 	@echo "make miri              run the kernels under Miri (needs nightly Rust)"
 	@echo "make test-aarch64      run the core's tests on aarch64 under emulation"
 	@echo "make sim [SEED=0] [COUNT=1]  run simulated networks, each from one seed"
@@ -28,6 +28,12 @@ help:
 demo: build
 	$(BIN)/shardwire demo $(if $(FILE),"$(FILE)")
 
+# Tests that draw their examples draw the same ones at every run; with SEARCH=1 new ones.
+ifdef SEARCH
+test: export HYPOTHESIS_PROFILE := search
+else
+test: export PROPTEST_RNG_SEED := 20260101
+endif
 # Spark sessions of tests live for seconds: optimising their code would take longer than running it.
 test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: build

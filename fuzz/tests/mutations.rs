@@ -7,7 +7,7 @@ use std::thread;
 use arbitrary::Unstructured;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 use shardwire_fuzz::memory::Counting;
 use shardwire_fuzz::{Scenario, play};
 
@@ -26,14 +26,17 @@ struct Reached {
     mismatches: Cell<u32>,
 }
 
-fn play_many() -> [u32; 4] {
+fn play_many(thread: u32) -> [u32; 4] {
     let reached = Reached::default();
     let add = |counter: &Cell<u32>, holds: bool| counter.set(counter.get() + u32::from(holds));
-    let config = Config {
+    let mut config = Config {
         cases: CASES / THREADS,
         failure_persistence: None,
         ..Config::default()
     };
+    if let RngSeed::Fixed(seed) = &mut config.rng_seed {
+        *seed += u64::from(thread);
+    }
     TestRunner::new(config)
         .run(&vec(any::<u8>(), 60..160), |bytes| {
             let Ok(scenario) = Scenario::new(&mut Unstructured::new(&bytes)) else {
@@ -59,7 +62,9 @@ fn play_many() -> [u32; 4] {
 
 #[test]
 fn no_mutation_breaks_a_promise() {
-    let threads: Vec<_> = (0..THREADS).map(|_| thread::spawn(play_many)).collect();
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| thread::spawn(move || play_many(thread)))
+        .collect();
     let counts = threads
         .into_iter()
         .map(|thread| thread.join().expect("every promise holds"));
