@@ -139,6 +139,21 @@ impl Message {
         }
     }
 
+    /// Whether a forged parity segment is what the other code makes of the payload: it accuses
+    /// nobody, since another sender of the payload may use that code.
+    pub fn is_parity_of_the_other_code(&self, ordinal: usize, content: &[u8]) -> bool {
+        let other = match self.code {
+            ErasureCode::Leopard => ErasureCode::Vandermonde,
+            ErasureCode::Vandermonde => ErasureCode::Leopard,
+        };
+        let Some(index) = ordinal.checked_sub(self.data_count) else {
+            return false;
+        };
+        let shards: Vec<&[u8]> = self.payload.chunks(self.shard_len).collect();
+        let parity = erasure::encode(other, &shards, self.parity_count, self.shard_len);
+        parity.is_ok_and(|parity| parity[index] == content)
+    }
+
     /// Whether a budget of so many reconstructions covers, some times over, the search for the end
     /// of a payload that itself ends in zeros. Shards here are so short that it may not.
     pub fn affords_its_tail(&self, work_budget: u64) -> bool {

@@ -206,14 +206,14 @@ impl Group {
         }
         named.sort();
         wrong.sort();
+        let only_wrong = named.iter().all(|one| wrong.contains(one));
+        assert!(only_wrong, "named as bad: {named:?}, wrong: {wrong:?}");
         // Parity in the larger field is not made again, so nothing wrong in it is seen.
         let k = message.data_count;
         if !erasure::supports(message.code, k, message.parity_count) {
             named.retain(|(ordinal, _)| *ordinal < k);
             wrong.retain(|(ordinal, _)| *ordinal < k);
         }
-        let only_wrong = named.iter().all(|one| wrong.contains(one));
-        assert!(only_wrong, "named as bad: {named:?}, wrong: {wrong:?}");
         // Where no more is held than needed, what is wrong did no harm and is not looked for.
         let held: usize = self.slots.values().map(Vec::len).sum();
         assert!(
@@ -250,7 +250,7 @@ fn quality_of(message: &Message, ordinal: usize, content: &[u8], forgery: Forger
             };
         }
     }
-    if same {
+    if same || message.is_parity_of_the_other_code(ordinal, content) {
         return Quality::Open;
     }
     match forgery {

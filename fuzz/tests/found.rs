@@ -96,6 +96,28 @@ fn the_first_rival_of_a_wrong_segment_is_enough() {
 }
 
 #[test]
+fn parity_of_the_other_code_accuses_nobody() {
+    let leopard = message(WireFormat::Raw, 3, 2, 1);
+    let geometry = (3, 2, 64);
+    let payload = leopard.payload.clone();
+    let code = ErasureCode::Vandermonde;
+    let vandermonde = Message::of(payload, None, WireFormat::Raw, code, geometry, false);
+    let mut reassembler = receiver(WireFormat::Raw, limits());
+    let mut receive = |message: &Message, ordinal, sender| {
+        reassembler.receive(&wire(message, WireFormat::Raw, ordinal), &by(sender, 0))
+    };
+    receive(&leopard, 0, "alice");
+    receive(&leopard, 3, "alice");
+    receive(&vandermonde, 4, "bob");
+    let outcome = receive(&leopard, 1, "alice");
+    let Outcome::Reconstructed(found) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(found.payload.to_vec(), leopard.payload);
+    assert_eq!(found.bad_segments, []);
+}
+
+#[test]
 fn draft_tries_what_it_holds_when_a_wrong_segment_tells_the_count() {
     let message = message(WireFormat::Draft, 3, 3, 1);
     let mut reassembler = receiver(WireFormat::Draft, limits());

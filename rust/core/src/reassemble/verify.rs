@@ -99,8 +99,8 @@ impl Attempt<'_> {
         bad
     }
 
-    /// Parity that the data do not make, by any code where which one is not known. What is `sound`
-    /// need not be made again.
+    /// Parity that the data do not make, by either code: two senders of a payload may use one each.
+    /// What is `sound` need not be made again.
     fn bad_parity(
         &self,
         data: &[&[u8]],
@@ -109,14 +109,14 @@ impl Attempt<'_> {
     ) -> Vec<usize> {
         let candidates = self.set.candidates();
         let places = self.set.range(Slot::Parity(0)).start..candidates.len();
-        let doubtful: Vec<(usize, usize)> = places
+        let mut bad: Vec<(usize, usize)> = places
             .filter(|place| !sound.contains(&candidates[*place].name()))
             .filter_map(|place| match candidates[place].slot {
                 Slot::Parity(index) => Some((place, self.data_count + usize::from(index))),
                 Slot::Data(_) => None,
             })
             .collect();
-        let longest = doubtful.iter().map(|(place, _)| self.bytes(*place).len());
+        let longest = bad.iter().map(|(place, _)| self.bytes(*place).len());
         let Some(longest) = longest.max() else {
             return Vec::new();
         };
@@ -126,26 +126,31 @@ impl Attempt<'_> {
         } else {
             longest
         };
-        let mut ordinals: Vec<usize> = doubtful.iter().map(|(_, ordinal)| *ordinal).collect();
-        ordinals.dedup();
         let sources: Vec<(usize, &[u8])> = data.iter().copied().enumerate().collect();
-        let counts = (self.data_count, self.parity_count);
-        let codes = match parity_code {
-            Some(code) => vec![code],
-            None => vec![ErasureCode::Leopard, ErasureCode::Vandermonde],
-        };
-        let made: Vec<Vec<Vec<u8>>> = codes
-            .into_iter()
-            .filter_map(|code| erasure::remake(code, counts, &sources, &ordinals, shard_len).ok())
-            .collect();
-        if made.is_empty() {
-            return Vec::new();
+        let (k, m) = (self.data_count, self.parity_count);
+        let mut codes = [ErasureCode::Leopard, ErasureCode::Vandermonde];
+        if parity_code == Some(ErasureCode::Vandermonde) {
+            codes.reverse();
         }
-        let is_made = |(place, ordinal): &(usize, usize)| {
-            let row = ordinals.binary_search(ordinal).expect("it was asked for");
-            made.iter().any(|made| made[row] == self.bytes(*place))
-        };
-        let bad = doubtful.iter().filter(|parity| !is_made(parity));
-        bad.map(|(place, _)| *place).collect()
+        for code in codes {
+            if bad.is_empty() {
+                break;
+            }
+            let only_decodes =
+                !erasure::supports(code, k, m) && erasure::check_reconstruct(code, k, m).is_ok();
+            if only_decodes && parity_code.is_none_or(|known| known == code) {
+                // What cannot be made again accuses nobody.
+                return Vec::new();
+            }
+            let mut ordinals: Vec<usize> = bad.iter().map(|(_, ordinal)| *ordinal).collect();
+            ordinals.dedup();
+            if let Ok(made) = erasure::remake(code, (k, m), &sources, &ordinals, shard_len) {
+                bad.retain(|(place, ordinal)| {
+                    let row = ordinals.binary_search(ordinal).expect("it was asked for");
+                    made[row] != self.bytes(*place)
+                });
+            }
+        }
+        bad.into_iter().map(|(place, _)| place).collect()
     }
 }
