@@ -122,9 +122,6 @@ class Reception:
         if content:
             known = self._entries.get(message_id)
             if known is not None:
-                if self._answers and not from_store:
-                    # Another participant answered first. What a store answers nobody else heard.
-                    self._repair.on_message(message_id)
                 return self._on_duplicate(known, sender_id, content, data, now, from_store)
             if incoming.contents_held >= incoming.contents_max and not incoming.make_room():
                 return self._drop("over-limit")
@@ -304,6 +301,8 @@ class Reception:
     def _on_duplicate(
         self, known: LogEntry, sender_id: str, content: bytes, data: bytes, now: Now, from_store: bool
     ) -> None:
+        # Another participant answered a request first. What a store answers nobody else heard.
+        answer = not from_store and self._repair.heard_again(known.message_id, now.monotonic_ms)
         if known.send is not None and not known.send.reconstructed:
             original = self._originals.by_id.get(known.message_id)
             if original is not None and original != data:
@@ -311,8 +310,10 @@ class Reception:
                 send_id, ordinal = self._incoming.place_of(known.message_id) or (None, None)
                 self._emit(ContentReceived(known.message_id, sender_id, content, send_id, ordinal))
                 return
-        # Its sender heard no acknowledgement of it, unless the network or a store merely repeats itself.
-        quiet = from_store or (known.spoken_ms and now.monotonic_ms - known.spoken_ms < self._said_lately_ms)
+        # Its sender heard no acknowledgement of it, unless the network or a store merely repeats itself, or somebody
+        # was answered who lacks it: a large group that acknowledged every repair again would talk of little else.
+        said_lately = known.spoken_ms and now.monotonic_ms - known.spoken_ms < self._said_lately_ms
+        quiet = from_store or answer or said_lately
         if not quiet and known.sender_id != self._sender_id and known.message_id not in self._acknowledgements:
             for entry in self._siblings(known):
                 self._acknowledgements.received(entry, now)

@@ -103,7 +103,9 @@ class Repair:
         "_config",
         "_entries",
         "_hashed",
+        "_heard_again_ms",
         "_me",
+        "_requested_ms",
         "_sync_not_before_ms",
         "_upcoming",
         "answers",
@@ -124,6 +126,10 @@ class Repair:
         # Missing for less than T_min: most of them come before anything need be computed. In order of time.
         self._upcoming: OrderedDict[str, tuple[int, HistoryEntry]] = OrderedDict()
         self._sync_not_before_ms = 0
+        # When others asked for what is held here and was not heard again since.
+        self._requested_ms: dict[str, int] = {}
+        # When what is held here was last heard again.
+        self._heard_again_ms: dict[str, int] = {}
         # Called where something new is missing.
         self.on_news: Callable[[int], None] = lambda _: None
         self.requests = RepairBuffer()
@@ -181,7 +187,10 @@ class Repair:
             self._put_off(self.requests.by_id[message_id][1], monotonic_ms)
             return
         held = self._entries.get(message_id)
-        if held is None or message_id in self.answers.by_id or self._original(message_id) is None:
+        if held is None or self._was_answered(message_id, monotonic_ms):
+            return
+        _note(self._requested_ms, message_id, monotonic_ms)
+        if message_id in self.answers.by_id or self._original(message_id) is None:
             return
         # The request may not name the sender, or a false one; who holds the message knows it.
         sender_id = held.sender_id
@@ -189,6 +198,18 @@ class Repair:
         if in_response_group(self._me, sender_id, message_id, self._config.repair_groups, hashed):
             offset_ms = response_offset_ms(self._me, sender_id, message_id, self._config.repair_t_max_ms, hashed)
             self.answers.put(entry, monotonic_ms + offset_ms)
+
+    def _was_answered(self, message_id: str, monotonic_ms: int) -> bool:
+        """Whether the answer overtook the request."""
+        heard_ms = self._heard_again_ms.get(message_id)
+        return heard_ms is not None and monotonic_ms - heard_ms < self._config.acknowledgement_timeout_ms // 4
+
+    def heard_again(self, message_id: str, monotonic_ms: int) -> bool:
+        """A message that is held came again; whether it answers a request that was heard, true once a request."""
+        _note(self._heard_again_ms, message_id, monotonic_ms)
+        self.answers.remove(message_id)
+        requested_ms = self._requested_ms.pop(message_id, None)
+        return requested_ms is not None and monotonic_ms - requested_ms <= self._config.repair_t_max_ms
 
     def take_requests(self, monotonic_ms: int, budget_bytes: int) -> list[HistoryEntry]:
         """Requests that ride on the message that leaves now; each is made again later if nothing comes."""
@@ -237,3 +258,11 @@ class Repair:
     def _offset_ms(self, message_id: str) -> int:
         t_min_ms, t_max_ms = self._config.repair_t_min_ms, self._config.repair_t_max_ms
         return request_offset_ms(self._me, message_id, t_min_ms, t_max_ms, self._hashed)
+
+
+def _note(moments: dict[str, int], message_id: str, monotonic_ms: int) -> None:
+    """Notes a moment; beyond `REPAIR_BUFFER_MAX` of them the oldest goes."""
+    moments.pop(message_id, None)
+    moments[message_id] = monotonic_ms
+    if len(moments) > REPAIR_BUFFER_MAX:
+        del moments[next(iter(moments))]
