@@ -40,7 +40,8 @@ MISSING_MAX = 100
 SAMPLE_MS = 5_000
 
 
-@dataclass(slots=True)
+# No repr: when the loop is closed, `signal` asks for that of the task, and so of its result.
+@dataclass(slots=True, repr=False)
 class Evidence:
     """What a world leaves for the checkers.
 

@@ -154,10 +154,10 @@ class World:
     hostile_at_ms: tuple[int, ...] = ()
     preset: str = "logos"
     process_ms: int = 0
+    names: tuple[str, ...] = field(init=False, repr=False)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(f"p{index:02}" for index in range(self.participants))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(f"p{index:02}" for index in range(self.participants)))
 
 
 def make_world(seed: int) -> World:

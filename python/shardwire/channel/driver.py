@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from shardwire.channel.engine import Collected, Engine
@@ -126,9 +126,21 @@ class Driver:
         self._inputs.append(action)
         self._wake.set()
 
-    async def post_received(self, action: Input, size_bytes: int) -> None:
-        """Queues a received message once there is room; what the network brings beyond that waits in the node."""
+    def post_received(self, action: Input, size_bytes: int) -> Awaitable[None] | None:
+        """Queues a received message; what is to be awaited where there is no room for it yet.
+
+        What the network brings meanwhile waits in the node.
+        """
+        if not self._room.is_set():
+            return self._post_with_room(action, size_bytes)
+        self._queue_received(action, size_bytes)
+        return None
+
+    async def _post_with_room(self, action: Input, size_bytes: int) -> None:
         await self._room.wait()
+        self._queue_received(action, size_bytes)
+
+    def _queue_received(self, action: Input, size_bytes: int) -> None:
         self._received.append((action, size_bytes))
         self._received_bytes += size_bytes
         if self._received_bytes >= QUEUED_INPUT_BYTES_MAX:
@@ -168,7 +180,7 @@ class Driver:
                 await self._pause()
                 continue
             # After a recovery there is everything to send that failing commits held back.
-            if self._inputs or self._flushes or self._received_due() or failed_before:
+            if self._inputs or self._flushes or failed_before or self._received_due(self._clock.monotonic_ms()):
                 # Others must run between two cycles, or a busy driver would starve the node it serves.
                 await asyncio.sleep(0)
                 continue
@@ -199,7 +211,7 @@ class Driver:
         now = self.now()
         for _ in range(min(len(self._inputs), INPUTS_PER_CYCLE_MAX)):
             self._inputs.popleft()(now)
-        if self._received_due():
+        if self._received_due(now.monotonic_ms):
             self._last_received_ms = now.monotonic_ms
             throttled = self._process_task_min_elapse_ms > 0
             count = len(self._received)
@@ -211,20 +223,22 @@ class Driver:
                 self._room.set()
         self._engine.handle_time(now)
 
-    def _received_due(self) -> bool:
+    def _received_due(self, monotonic_ms: int) -> bool:
         """004, Performance considerations: received messages are processed no more often than configured."""
-        return bool(self._received) and self._received_wait_ms() <= 0
+        return bool(self._received) and self._received_wait_ms(monotonic_ms) <= 0
 
-    def _received_wait_ms(self) -> int:
+    def _received_wait_ms(self, monotonic_ms: int) -> int:
         if not self._process_task_min_elapse_ms:
             return 0
-        return self._last_received_ms + self._process_task_min_elapse_ms - self._clock.monotonic_ms()
+        return self._last_received_ms + self._process_task_min_elapse_ms - monotonic_ms
 
     def _wake_for_received(self) -> None:
-        wait_ms = self._received_wait_ms()
+        if self._received_timer is not None:
+            return
+        wait_ms = self._received_wait_ms(self._clock.monotonic_ms()) if self._process_task_min_elapse_ms else 0
         if wait_ms <= 0:
             self._wake.set()
-        elif self._received_timer is None:
+        else:
             loop = asyncio.get_running_loop()
             self._received_timer = loop.call_later(wait_ms / 1000, self._on_received_timer)
 
@@ -237,14 +251,15 @@ class Driver:
         self._unfinished.append(self._engine.collect(self.now(), may_transmit=self._commit_failures == 0))
         self._uncommitted.merge(self._unfinished[-1].changes.records)
         if self._uncommitted:
-            since_ms = self._clock.monotonic_ms()
+            meter = self._engine.meter
+            since_ms = self._clock.monotonic_ms() if meter else None
             try:
                 await self._writer.commit(self._uncommitted)
             except PersistenceError as error:
                 self._on_commit_failed(error)
                 return
-            if self._engine.meter:
-                self._engine.meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)
+            if since_ms is not None:
+                meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)
         self._uncommitted = Changes()
         self._commit_failures = 0
         unfinished, self._unfinished = self._unfinished, []

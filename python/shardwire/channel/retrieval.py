@@ -150,8 +150,12 @@ class Retrieval:
 
     def _due_entries(self) -> list[HistoryEntry]:
         """What was never asked for, and with every period as many of the others as one query takes, in turn."""
+        entries = self._missing()
+        if not entries:
+            self._asked.clear()
+            return []
         now_ms = self._clock.monotonic_ms()
-        missing = {entry.message_id: entry for entry in self._missing()}
+        missing = {entry.message_id: entry for entry in entries}
         self._asked = {message_id: asked for message_id, asked in self._asked.items() if message_id in missing}
         due = [entry for message_id, entry in missing.items() if message_id not in self._asked]
         if now_ms >= self._next_round_ms:

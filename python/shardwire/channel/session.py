@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from shardwire.channel.deliveries import Delivery
@@ -342,8 +343,8 @@ class Session:
 
     # --- what the network brings ---
 
-    async def _take(self, arrival: Arrival) -> None:
-        await self.driver.post_received(lambda now: self._receive(arrival, now), len(arrival.data))
+    def _take(self, arrival: Arrival) -> Awaitable[None] | None:
+        return self.driver.post_received(partial(self._receive, arrival), len(arrival.data))
 
     def _receive(self, arrival: Arrival, now: Now) -> None:
         newest_ns = self._reception.newest_timestamp_ns
@@ -360,7 +361,9 @@ class Session:
 
     async def _on_caught_up(self) -> None:
         # Behind everything that was received before it.
-        await self.driver.post_received(self.engine.machine.handle_caught_up, 0)
+        waiting = self.driver.post_received(self.engine.machine.handle_caught_up, 0)
+        if waiting is not None:
+            await waiting
 
     def _may_leave(self, transmit: Transmit) -> bool:
         return self.engine.transmissions.may_leave(transmit, self._clock.epoch_ms())

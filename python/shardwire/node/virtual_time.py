@@ -41,6 +41,9 @@ class VirtualClock:
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None, *, start_epoch_ms: int = START_EPOCH_MS) -> None:
         self._loop = asyncio.get_running_loop() if loop is None else loop
         self._start_epoch_ns = start_epoch_ms * NANOSECONDS_PER_MS
+        # Time stands still while callbacks run: what was read last is mostly what is read next.
+        self._read_s = -1.0
+        self._read_ns = 0
 
     def monotonic_ms(self) -> int:
         return self._elapsed_ns() // NANOSECONDS_PER_MS
@@ -57,7 +60,11 @@ class VirtualClock:
 
     def _elapsed_ns(self) -> int:
         # Rounded, since the loop's float may stand an ulp below the millisecond that a timer was set for.
-        return round(self._loop.time() * _NANOSECONDS_PER_SECOND)
+        now_s = self._loop.time()
+        if now_s != self._read_s:
+            self._read_s = now_s
+            self._read_ns = round(now_s * _NANOSECONDS_PER_SECOND)
+        return self._read_ns
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
