@@ -64,10 +64,14 @@ class NetworkConditions:
         return _uniform(rng, self.store_delay_ms)
 
     def _draw_arrival(self, rng: random.Random) -> tuple[int, bool]:
-        delay_ms = _uniform(rng, self.delay_ms)
-        held_back = rng.random() < self.reorder
-        extra_ms = _uniform(rng, (0, self.reorder_delay_ms))
-        return (delay_ms + extra_ms, True) if held_back else (delay_ms, False)
+        draw = rng.random
+        least, most = self.delay_ms
+        delay_ms = least + int(draw() * (most - least + 1))
+        held_back = draw() < self.reorder
+        extra = draw()
+        if held_back:
+            return delay_ms + int(extra * (self.reorder_delay_ms + 1)), True
+        return delay_ms, False
 
 
 def _uniform(rng: random.Random, bounds: tuple[int, int]) -> int:

@@ -1,4 +1,4 @@
-"""What is on its way to one node of a memory network."""
+"""What is on its way in a memory network."""
 
 from __future__ import annotations
 
@@ -15,23 +15,80 @@ IN_FLIGHT_MAX = 100_000
 _EARLY_S = 1e-6
 
 
-class Inbox:
-    """Copies in flight to one receiver, handed over at their time of arrival.
+class Transit:
+    """Every copy in flight of a network, with one timer for the next arrival: a timer for each receiver is what a
+    large network would spend its time on. Equal times keep the order of departure.
+    """
 
-    Copies of one sender arrive in the order in which they left, but for those that others may overtake. Equal times
-    keep the order of departure.
+    def __init__(self) -> None:
+        self._in_flight: list[tuple[float, int, Inbox, int, MessageReceived, Fate]] = []
+        self._departures = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = 0.0
+
+    def add(
+        self,
+        arrival_s: float,
+        inbox: Inbox,
+        delay_ms: int,
+        message: MessageReceived,
+        fate: Fate,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        heapq.heappush(self._in_flight, (arrival_s, next(self._departures), inbox, delay_ms, message, fate))
+        if self._timer is None or arrival_s < self._timer_s:
+            self._set_timer(loop)
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether something is to be handed over before what arrives now."""
+        return bool(self._in_flight) and self._in_flight[0][0] <= now_s + _EARLY_S
+
+    def withdraw(self, inbox: Inbox) -> None:
+        """Loses everything on its way to `inbox`."""
+        kept = []
+        for copy in self._in_flight:
+            if copy[2] is inbox:
+                copy[5].refuse(copy[3], "offline")
+            else:
+                kept.append(copy)
+        heapq.heapify(kept)
+        self._in_flight = kept
+        if not kept and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = self._in_flight[0][0]
+        self._timer = loop.call_at(self._timer_s, self._arrive, loop)
+
+    def _arrive(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        due_s = loop.time() + _EARLY_S
+        # Handing over runs nothing but queues of the receivers: nothing departs or is withdrawn meanwhile.
+        while self._in_flight and self._in_flight[0][0] <= due_s:
+            _, _, inbox, delay_ms, message, fate = heapq.heappop(self._in_flight)
+            inbox.arrive(delay_ms, message, fate)
+        if self._in_flight:
+            self._set_timer(loop)
+
+
+class Inbox:
+    """The way to one receiver.
+
+    Copies of one sender arrive in the order in which they left, but for those that others may overtake.
 
     Args:
+        transit: What is in flight in the network.
         deliver: Takes an arrived message; answers None where it was delivered, else why not.
     """
 
-    def __init__(self, deliver: Callable[[MessageReceived], Outcome | None]) -> None:
+    def __init__(self, transit: Transit, deliver: Callable[[MessageReceived], Outcome | None]) -> None:
+        self._transit = transit
         self._deliver = deliver
-        self._in_flight: list[tuple[float, int, int, MessageReceived, Fate]] = []
-        self._departures = count()
+        self._count = 0
         self._last_arrival_s: dict[str, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_s = 0.0
 
     def depart(self, sender: str, delay_ms: int, may_be_overtaken: bool, message: MessageReceived, fate: Fate) -> None:
         """Takes a copy that reaches the receiver `delay_ms` from now, or after its predecessors where later."""
@@ -42,50 +99,26 @@ class Inbox:
         if not may_be_overtaken:
             arrival_s = max(arrival_s, self._last_arrival_s.get(sender, 0.0))
             self._last_arrival_s[sender] = arrival_s
-        if len(self._in_flight) >= IN_FLIGHT_MAX:
+        if self._count >= IN_FLIGHT_MAX:
             fate.refuse(delay_ms, "overflow")
             return
-        if arrival_s <= now_s and not self._due(now_s):
-            self._hand_over(delay_ms, message, fate)
-            return
-        heapq.heappush(self._in_flight, (arrival_s, next(self._departures), delay_ms, message, fate))
-        self._set_timer(loop)
+        self._count += 1
+        if arrival_s <= now_s and not self._transit.is_due(now_s):
+            self.arrive(delay_ms, message, fate)
+        else:
+            self._transit.add(arrival_s, self, delay_ms, message, fate, loop)
 
-    def clear(self) -> None:
-        """Loses everything in flight: the receiver is gone."""
-        for _, _, delay_ms, _, fate in self._in_flight:
-            fate.refuse(delay_ms, "offline")
-        self._in_flight.clear()
-        self._last_arrival_s.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _due(self, now_s: float) -> bool:
-        return bool(self._in_flight) and self._in_flight[0][0] <= now_s + _EARLY_S
-
-    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._in_flight:
-            return
-        first_s = self._in_flight[0][0]
-        if self._timer is not None:
-            if self._timer_s <= first_s:
-                return
-            self._timer.cancel()
-        self._timer_s = first_s
-        self._timer = loop.call_at(first_s, self._arrive, loop)
-
-    def _arrive(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        now_s = loop.time()
-        while self._due(now_s):
-            _, _, delay_ms, message, fate = heapq.heappop(self._in_flight)
-            self._hand_over(delay_ms, message, fate)
-        self._set_timer(loop)
-
-    def _hand_over(self, delay_ms: int, message: MessageReceived, fate: Fate) -> None:
+    def arrive(self, delay_ms: int, message: MessageReceived, fate: Fate) -> None:
+        """Hands over a copy that has come."""
+        self._count -= 1
         refusal = self._deliver(message)
         if refusal is None:
             fate.arrive(delay_ms)
         else:
             fate.refuse(delay_ms, refusal)
+
+    def clear(self) -> None:
+        """Loses everything in flight: the receiver is gone."""
+        self._transit.withdraw(self)
+        self._count = 0
+        self._last_arrival_s.clear()

@@ -77,7 +77,7 @@ class MemoryNode:
         self.max_message_size_bytes = config.max_message_size_bytes
         self.conditions: NetworkConditions | None = None
         self.send_fault: Callable[[MessageEnvelope], str | None] | None = None
-        self.inbox = Inbox(self._deliver)
+        self.inbox = Inbox(network.transit, self._deliver)
         self._network = network
         self._clock = clock
         self._started = False

@@ -9,6 +9,7 @@ from itertools import count
 from shardwire.errors import ConfigError, NodeError
 from shardwire.node.clock import Clock, running_clock
 from shardwire.node.conditions import NetworkConditions
+from shardwire.node.inbox import Transit
 from shardwire.node.memory import MemoryNode, Outgoing
 from shardwire.node.protocol import MessageReceived, NodeConfig, StorePage, StoreQuery
 from shardwire.node.store import MessageStore
@@ -46,6 +47,7 @@ class MemoryNetwork:
     ) -> None:
         self.conditions = conditions or NetworkConditions()
         self.store: MessageStore | None = MessageStore() if store else None
+        self.transit = Transit()
         self._store_online = store
         self._seed = seed
         self._clock = clock
@@ -188,19 +190,22 @@ class MemoryNetwork:
             envelope.payload if self._trace_payloads else None,
         )
         self._trace.append(entry)
+        pubsub_topic, content_topic = outgoing.pubsub_topic, envelope.content_topic
+        group = self._group(sender.name)
         for receiver in self._nodes.values():
-            if receiver is sender or not receiver.hears(outgoing.pubsub_topic, envelope.content_topic):
+            if receiver is sender or not receiver.hears(pubsub_topic, content_topic):
                 continue
             conditions = receiver.conditions or self.conditions
             arrivals = conditions.draw_arrivals(self._random(receiver.name))
-            if not self.reaches(sender, receiver.name):
+            if self._groups and self._group(receiver.name) != group:
                 fates.append(Fate(receiver.name, "partitioned"))
             elif not receiver.connected:
                 fates.append(Fate(receiver.name, "offline"))
             else:
-                fates.append(Fate(receiver.name))
+                fate = Fate(receiver.name)
+                fates.append(fate)
                 for delay_ms, may_be_overtaken in arrivals:
-                    receiver.inbox.depart(sender.name, delay_ms, may_be_overtaken, message, fates[-1])
+                    receiver.inbox.depart(sender.name, delay_ms, may_be_overtaken, message, fate)
         return entry.stored
 
     def query_store(self, node: MemoryNode, query: StoreQuery) -> StorePage:
