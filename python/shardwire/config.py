@@ -344,7 +344,11 @@ _OPTION_OF_FIELD = {"acknowledgement_timeout_ms": "retry_interval_ms", "max_retr
 
 @dataclass(frozen=True, slots=True)
 class ReliableChannelOptions:
-    """The options of specification 004 under their own names and defaults; `to_config()` gives the `ChannelConfig`."""
+    """The options of specification 004 under their own names and defaults; `to_config()` gives the `ChannelConfig`.
+
+    Raises:
+        ConfigError: An option is out of its limits.
+    """
 
     sync_min_interval_ms: int = 30_000
     retry_interval_ms: int = 30_000
@@ -359,19 +363,19 @@ class ReliableChannelOptions:
     possible_acks_threshold: int = 2
 
     def to_config(self) -> ChannelConfig:
-        """The channel configuration that these options describe.
+        """The channel configuration that these options describe."""
+        return self._config(ChannelConfig)
 
-        Raises:
-            ConfigError: An option is out of its limits.
-        """
+    def __post_init__(self) -> None:
         try:
-            return self._config(ChannelConfig)
+            self._config(ChannelConfig)
         except ConfigError as error:
             _, _, rest = str(error).partition(".")
             field, _, text = rest.partition(" ")
             raise ConfigError(f"{type(self).__name__}.{_OPTION_OF_FIELD.get(field, field)} {text}") from None
 
     def _config(self, kind: Callable[..., T]) -> T:
+        lost_ms = self.timeout_for_lost_messages_ms
         return kind(
             segmentation=SegmentationConfig(erasure_code="vandermonde", wire_format="draft"),
             sds=SdsConfig(
@@ -380,7 +384,7 @@ class ReliableChannelOptions:
                 causal_history_size=self.causal_history_size,
                 bloom_interval_ms=0,
                 possible_acks_threshold=self.possible_acks_threshold,
-                timeout_for_lost_messages_ms=self.timeout_for_lost_messages_ms or 0,
+                timeout_for_lost_messages_ms=0 if lost_ms is None else lost_ms,
                 message_id="content-sha256",
             ),
             sync=SyncConfig(

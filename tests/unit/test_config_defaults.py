@@ -217,8 +217,22 @@ def test_leopard_names_the_nearest_segment_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("retry_interval_ms", -1), ("max_retry_attempts", "x"), ("sync_min_interval_ms", -1)]
+    ("option", "value"),
+    [
+        ("retry_interval_ms", -1),
+        ("max_retry_attempts", "x"),
+        ("sync_min_interval_ms", -1),
+        ("retrieve_frequency_ms", 0),
+        ("sweep_in_buf_interval_ms", 1.5),
+        ("process_task_min_elapse_ms", -1),
+        ("causal_history_size", -1),
+        ("possible_acks_threshold", 0),
+        ("timeout_for_lost_messages_ms", False),
+        ("timeout_for_lost_messages_ms", 100_000),
+        ("query_on_connect", 1),
+        ("auto_start", None),
+    ],
 )
 def test_a_wrong_option_is_refused_under_its_own_name(option: str, value: object) -> None:
     with pytest.raises(ConfigError, match=rf"^ReliableChannelOptions\.{option} is {value!r}: it must be"):
-        ReliableChannelOptions(**{option: value}).to_config()  # type: ignore[arg-type]
+        ReliableChannelOptions(**{option: value})  # type: ignore[arg-type]
