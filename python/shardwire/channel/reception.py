@@ -121,7 +121,8 @@ class Reception:
             return None
         if timestamp_ns > self.newest_timestamp_ns:
             self.newest_timestamp_ns = timestamp_ns
-        waiting = self._take(Arrival(data, message_hash, self._authenticated_sender(payload), from_store))
+        sender = None if self._sender_of is None else self._authenticated_sender(self._sender_of, payload)
+        waiting = self._take(Arrival(data, message_hash, sender, from_store))
         if waiting is not None:
             await waiting
         return data
@@ -138,11 +139,10 @@ class Reception:
             return None
         return data if isinstance(data, bytes) else bytes(data)
 
-    def _authenticated_sender(self, payload: bytes) -> str | None:
-        if self._sender_of is None:
-            return None
+    @staticmethod
+    def _authenticated_sender(sender_of: Callable[[bytes], object], payload: bytes) -> str | None:
         try:
-            sender = self._sender_of(payload)
+            sender = sender_of(payload)
         except Exception as error:
             logger.warning("sender_of of the encryption raised %s", type(error).__name__)
             return None

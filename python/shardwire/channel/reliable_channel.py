@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 # What `async with` allows on leaving.
 LEAVING_DRAIN_TIMEOUT_MS = 30_000
 DELIVERED_TIMEOUT_MS = 30_000
+EMPTY_REFUSED = "the message is empty, which the draft segment wire cannot carry"
 
 
 class ReliableChannel:
@@ -95,11 +96,10 @@ class ReliableChannel:
         try:
             prepared = await session.segmenter.prepare(payload)
         except PayloadTooLargeError as error:
-            session.refuse(request_id, session.segmenter.message_id_of(payload), str(error))
+            session.refuse(request_id, await session.segmenter.message_id_of(payload), str(error))
             raise
         if prepared is None:
-            error_text = "the message is empty, which the draft segment wire cannot carry"
-            session.refuse(request_id, session.segmenter.message_id_of(payload), error_text)
+            session.refuse(request_id, await session.segmenter.message_id_of(payload), EMPTY_REFUSED)
             return request_id
         session.require_started()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -128,15 +128,16 @@ class ReliableChannel:
         session = self._session
         session.require_started()
         request_id = session.new_request_id()
-        message_id = session.segmenter.message_id_of(payload)
         try:
             content = session.segmenter.prepare_ephemeral(payload)
         except PayloadTooLargeError as error:
-            session.refuse(request_id, message_id, str(error))
+            session.refuse(request_id, await session.segmenter.message_id_of(payload), str(error))
             raise
+        message_id = await session.segmenter.message_id_of(payload)
         if content is None:
-            session.refuse(request_id, message_id, "the message is empty, which the draft segment wire cannot carry")
+            session.refuse(request_id, message_id, EMPTY_REFUSED)
             return request_id
+        session.require_started()
         session.driver.post(lambda now: session.engine.send_ephemeral(request_id, request_id, message_id, content, now))
         return request_id
 

@@ -61,9 +61,10 @@ class ChannelSegmenter:
         """
         if not payload and not self._carries_empty:
             return None
-        contents = segment(payload, self._single)
+        limit = self._segmentation.segment_size_bytes
+        # By its length first: nothing is made of what is refused, however large it is.
+        contents = segment(payload, self._single) if len(payload) <= limit else []
         if len(contents) != 1:
-            limit = self._segmentation.segment_size_bytes
             raise PayloadTooLargeError(
                 f"an ephemeral message of {len(payload)} bytes does not fit one segment of {limit} bytes: send it with "
                 "send(), or shorten it",
@@ -72,8 +73,11 @@ class ChannelSegmenter:
             )
         return contents[0]
 
-    def message_id_of(self, payload: bytes) -> str:
-        return keccak256(payload).hex()
+    async def message_id_of(self, payload: bytes) -> str:
+        """Hex Keccak-256 of a message, of a large one in a thread: what is refused for its size may have any."""
+        if len(payload) < THREAD_BYTES_MIN:
+            return keccak256(payload).hex()
+        return (await asyncio.get_running_loop().run_in_executor(None, keccak256, payload)).hex()
 
     def _segment(self, payload: bytes) -> Prepared:
         contents = segment(payload, self._segmentation)
