@@ -9,8 +9,9 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
+from shardwire.segmentation import inspect
 from tests.simulation.participants import Participant, Received, Sent
-from tests.simulation.run import Evidence, named_receiver
+from tests.simulation.run import Evidence, channel_config, named_receiver
 from tests.simulation.wire import wire_messages
 from tests.simulation.worlds import IDLE_MS, SYNC_MIN_INTERVAL_MS
 
@@ -178,19 +179,55 @@ def _check_outcome(evidence: Evidence, sent: Sent, participant: Participant) -> 
             violations.append(f"{_describe(sent)}: delivered before sent")
         given_up = any(text.startswith("delivery:") for _, _, text in sent.errors)
         several = evidence.world.delivered_when != "any" and MAY_GIVE_UP & evidence.world.faults
-        excused = given_up and (several or _cut_off_throughout(evidence, sent))
+        excused = given_up and (several or _cut_off_throughout(evidence, sent, participant))
+        if not sent.delivered and excused and _quorum_heard(evidence, sent, participant):
+            violations.append(f"{_describe(sent)}: acknowledged after it was given up, and never delivered")
         if not sent.delivered and not excused and sent.at_ms >= _awaited_joins_ms(evidence, participant):
             violations.append(f"{_describe(sent)}: never delivered; errors: {sent.errors}")
     return violations
 
 
-def _cut_off_throughout(evidence: Evidence, sent: Sent) -> bool:
-    """Whether a partition kept every answer away, from the first acknowledgements until the sender gave up."""
+def _cut_off_throughout(evidence: Evidence, sent: Sent, participant: Participant) -> bool:
+    """Whether a partition left the sender alone, from the first acknowledgements until it gave up."""
+    world = evidence.world
+    absent = {crash.participant for crash in world.crashes} | {
+        index for index, join_ms in enumerate(world.joins_at_ms) if join_ms > sent.at_ms
+    }
     return any(
-        interval.at_ms <= sent.at_ms + FIRST_ANSWERS_MS and error_ms <= interval.until_ms
-        for interval in evidence.world.partitions
+        interval.at_ms <= sent.at_ms + FIRST_ANSWERS_MS
+        and error_ms <= interval.until_ms
+        and any(
+            participant.index in group and not set(group) - absent - {participant.index} for group in interval.groups
+        )
+        for interval in world.partitions
         for error_ms, _, _ in sent.errors
     )
+
+
+def _quorum_heard(evidence: Evidence, sent: Sent, participant: Participant) -> bool:
+    """Whether histories that reached the sender name enough of a send, by as many as `delivered_when` waits for."""
+    key = evidence.key_of(sent)
+    needed = 0
+    named: dict[str, set[str]] = defaultdict(set)
+    for wire in wire_messages(evidence):
+        if wire.send_id == key and wire.message.content:
+            header = inspect(
+                wire.message.content, wire_format=channel_config(evidence.world, 0, None).segmentation.wire_format
+            )
+            needed = max(needed, 1 if header is None else header.data_segment_count or 1)
+        heard = any(
+            outcome.receiver == participant.name and outcome.outcome in ("delivered", "duplicated")
+            for outcome in wire.record.outcomes
+        )
+        if heard and wire.message.sender_id != participant.name:
+            ids = [entry.message_id for entry in wire.message.causal_history]
+            named[wire.message.sender_id].update(name for name in ids if evidence.send_of(name) == key)
+    holders = {name for name, ids in named.items() if needed and len(ids) >= needed}
+    if evidence.world.delivered_when == "all":
+        return len(holders) >= evidence.world.participants - 1
+    if evidence.world.delivered_when == "one named":
+        return named_receiver(evidence.world, participant.index) in holders
+    return bool(holders)
 
 
 def _awaited_joins_ms(evidence: Evidence, participant: Participant) -> int:
