@@ -126,7 +126,7 @@ class Party:
 
     def restarted(self, now: Now, seed: int = 1) -> Party:
         """The same participant after a crash: only what was stored goes on, and what the application has."""
-        other = Party(
+        other = type(self)(
             self.name,
             sds=self.sds,
             sync=self.sync,

@@ -14,6 +14,7 @@ __all__ = [
     "ArrowLocalReconstructor",
     "ArrowReconstructor",
     "BloomFilter",
+    "FinishedSends",
     "HistoryEntry",
     "IncomingSend",
     "Keccak256",
@@ -24,9 +25,11 @@ __all__ = [
     "OutgoingSend",
     "PayloadReconstructed",
     "ReassemblerCore",
+    "ResendTimers",
     "SdsCodec",
     "SdsIntake",
     "SdsMessage",
+    "SdsOutlet",
     "SegmentDiscarded",
     "SegmentHeader",
     "SegmentStored",
@@ -510,7 +513,8 @@ class OutgoingSend:
     """A send of ours: a group of contents that make one message.
 
     Attributes:
-        queue: Contents that were not dispatched.
+        queue: Contents that were not dispatched, as they are queued when it is first looked at.
+        waits: Whether there are such.
         history_ids: The causal history that all its contents carry, fixed at its first dispatch; None before.
         history_fields: The same as it stands in each message.
         bloom_filter: The filter that its last content carries, fixed then too; None for none.
@@ -543,6 +547,8 @@ class OutgoingSend:
     @property
     def queue(self) -> deque[OutgoingContent]: ...
     @property
+    def waits(self) -> bool: ...
+    @property
     def acknowledged(self) -> dict[str, int]: ...
     @property
     def complete(self) -> dict[str, None]: ...
@@ -570,7 +576,6 @@ class OutgoingContent:
     lamport: int
     attempts: int
     resend_ms: int | None
-    timer_ms: int | None
     possible: set[str] | None
     in_flight: int
 
@@ -581,6 +586,31 @@ class OutgoingContent:
     def ordinal(self) -> int: ...
     @property
     def message_id(self) -> str: ...
+    @property
+    def timer_ms(self) -> int | None: ...
+
+@final
+class ResendTimers:
+    """Contents by the moment at which each is due.
+
+    One that is put off keeps its timer, which moves itself when it goes off too early.
+    """
+
+    def __new__(cls) -> Self: ...
+    def set(self, content: OutgoingContent, at_ms: int, held: int, /) -> None:
+        """`content` is due at `at_ms`; `held` contents are unacknowledged, which bounds the timers kept."""
+    def next_ms(self) -> int | None: ...
+    def take(self, monotonic_ms: int, /) -> OutgoingContent | None:
+        """Takes out a content that is due, the earliest first."""
+
+@final
+class FinishedSends:
+    """Finished sends that still collect acknowledgements, the oldest first: of `contents_max` contents in all."""
+
+    def __new__(cls, contents_max: int, /) -> Self: ...
+    def take_back(self, send: OutgoingSend, /) -> None: ...
+    def push(self, send: OutgoingSend, /) -> list[OutgoingSend]:
+        """Holds `send`; gives those that have to go for it. One with queued contents holds up those behind it."""
 
 def store_outgoing(
     version: int,
@@ -588,13 +618,15 @@ def store_outgoing(
     by_id: dict[str, OutgoingContent],
     originals: Originals,
     changed_sends: dict[str, None],
-    changed_contents: dict[str, None],
+    changed_contents: dict[str, bool | None],
     new_contents: dict[str, bytes],
     new_wires: dict[str, bytes],
     out: dict[tuple[str, bytes], bytes | None],
     /,
 ) -> None:
     """Adds to `out` the records of what changed in the outgoing buffer, and empties the lists of it.
+
+    A content that `by_id` lacks is gone; the value of `changed_contents` then tells that it never left.
 
     `sds.send`: `version`, flags (1: finished, 2: given up, 4: history fixed, 8: with a filter), number (8), count,
     needed, header bytes left, lengths of filter and history, ids in the history (4 each), these three, and for each
@@ -655,6 +687,44 @@ class SdsIntake:
         """
     def release(self, sender_id: str, send_id: str, /) -> LogEntry | None:
         """Delivers a send of one content that waits for nothing; None, and nothing changed, for any other."""
+
+@final
+class SdsOutlet:
+    """Registers, dispatches and acknowledges a send of one content in one call each, on the machine's containers.
+
+    `limits`: `causal_history_size`, `heads_max`, `header_budget` (bytes for history, filter and requests),
+    `first_period_ms`, `participants_max` (of whom one send keeps acknowledgements), `quorum` (how many must hold a
+    send, None where they are named), `repairs`. `buffer` and `queue` have their containers as attributes; `beside` and
+    `acknowledging` are those of other parts, and what is called. It frees the sends when it goes.
+    """
+
+    def __new__(
+        cls,
+        codec: SdsCodec,
+        log: LocalLog,
+        limits: dict[str, int | None],
+        buffer: Any,
+        queue: Any,
+        beside: dict[str, Any],
+        originals: Originals,
+        acknowledging: dict[str, Any],
+        /,
+    ) -> Self: ...
+    def register(self, send_id: str, content: bytes, number: int, /) -> str | None:
+        """Queues a send; gives its message id. None, and nothing changed, where an argument is wrong or known."""
+    def dispatch(
+        self, transmit_id: int, lamport_timestamp: int, now: Any, monotonic_ms: int, /
+    ) -> tuple[OutgoingContent, bytes] | None:
+        """Encodes and takes out the next content without filter and requests.
+
+        None, and nothing changed, unless it is the next send's only one, nothing is asked for and no send is under way.
+        """
+    def propagated(
+        self, content: OutgoingContent, transmit_id: int, monotonic_ms: int, retrieval_hint: bytes | None, /
+    ) -> bool:
+        """`content` is in the network; False, and nothing changed, where it was sent again or its send is finished."""
+    def acknowledge(self, message_ids: Iterable[str], by: str, /) -> None:
+        """`by` names these: what of them is ours it has."""
 
 def compose_history(
     codec: SdsCodec,

@@ -28,7 +28,6 @@ class DispatchQueue:
     def add(self, send: OutgoingSend) -> None:
         """Queues all contents of a new send."""
         contents = send.contents
-        send.queue.extend(contents)
         self.contents += len(contents)
         for content in contents:
             self.bytes += content.size_bytes
@@ -39,8 +38,7 @@ class DispatchQueue:
         for content in send.contents:
             if content.queued:
                 self._enter(content)
-                send.queue.append(content)
-        if send.queue:
+        if send.waits:
             send.first_ms = monotonic_ms
             (self.started if send.dispatched else self.fresh).append(send)
 
@@ -75,7 +73,7 @@ class DispatchQueue:
     def put_back(self, content: OutgoingContent) -> None:
         """A first transmission failed: the content waits at the head of its send."""
         send = content.send
-        waiting = bool(send.queue)
+        waiting = send.waits
         send.queue.appendleft(content)
         self._enter(content)
         if not waiting:
@@ -99,7 +97,7 @@ class DispatchQueue:
 
     def _head(self, queue: deque[OutgoingSend]) -> OutgoingSend | None:
         while queue:
-            if queue[0].queue:
+            if queue[0].waits:
                 return queue[0]
             queue.popleft()
         return None

@@ -74,6 +74,22 @@ def check_name(field: str, value: str) -> None:
         raise ConfigError(f"{field} {value!r} is no Unicode text: it holds a lone surrogate")
 
 
+def check_contents(contents: Sequence[bytes], contents_needed: int) -> None:
+    """Refuses what is no send.
+
+    Raises:
+        ConfigError: There are too many contents or none, one is empty, or more are needed than there are.
+    """
+    count = len(contents)
+    if not 0 < count <= CONTENTS_PER_SEND_MAX or not 0 < contents_needed <= count:
+        raise ConfigError(
+            f"a send of {count} contents that needs {contents_needed}: "
+            f"give 1 to {CONTENTS_PER_SEND_MAX} contents and need no more than there are"
+        )
+    if not all(contents):
+        raise ConfigError("a content is empty: on the wire it would be a sync, so give at least one byte")
+
+
 def encoded_length(text: str) -> int:
     """Bytes of `text` in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))

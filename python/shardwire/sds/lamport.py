@@ -27,13 +27,17 @@ class LamportClock:
 
     def tick(self, now: Now) -> int:
         """The timestamp of the message that leaves now."""
+        self.timestamp = self.next(now)
+        return self.timestamp
+
+    def next(self, now: Now) -> int:
+        """The timestamp of a message that would leave now."""
         timestamp = self.timestamp + 1
         # nim-sds adds one to whichever is later.
         epoch = now.epoch_ms // 1000 + 1 if self._seconds else now.epoch_ms
         if epoch > timestamp:
             timestamp = epoch
-        self.timestamp = timestamp if timestamp < LAMPORT_MAX else LAMPORT_MAX
-        return self.timestamp
+        return timestamp if timestamp < LAMPORT_MAX else LAMPORT_MAX
 
     def capped(self, timestamp: int, now: Now) -> int:
         """A peer's timestamp, no further ahead of us than the skew allows."""

@@ -19,12 +19,13 @@ from shardwire.sds.anti_entropy import AntiEntropy
 from shardwire.sds.bloom_schedule import BloomSchedule
 from shardwire.sds.filter_wish import FilterWish
 from shardwire.sds.heads import Heads
-from shardwire.sds.identity import CONTENTS_PER_SEND_MAX, check_name, message_ids_of
+from shardwire.sds.identity import CONTENTS_PER_SEND_MAX, check_contents, check_name, message_ids_of
 from shardwire.sds.incoming import IncomingBuffer
 from shardwire.sds.intake import intake_of
 from shardwire.sds.lamport import LamportClock
 from shardwire.sds.now import Now
 from shardwire.sds.outgoing import OutgoingBuffer
+from shardwire.sds.outlet import outlet_of
 from shardwire.sds.outputs import SdsEvent, SendReleased, Transmit, TransmitKind
 from shardwire.sds.participants import Participants
 from shardwire.sds.reception import Reception
@@ -94,6 +95,7 @@ class MessageChannel:
         self.incoming = IncomingBuffer(config, sync, sender_id, self.log, emit, self._on_released, self.repair)
         self.transmission = Transmission(self, config, rng, header_bytes_max)
         self.records = Records(self)
+        self.outlet = outlet_of(self, config)
         self.intake = intake_of(self, config)
         self._reception = Reception(self, config)
 
@@ -115,14 +117,11 @@ class MessageChannel:
             ConfigError: An argument is out of its limits, or the send (or, under "content-sha256", one of its
                 contents) is known already.
         """
-        count = len(contents)
-        if not 0 < count <= CONTENTS_PER_SEND_MAX or not 0 < contents_needed <= count:
-            raise ConfigError(
-                f"a send of {count} contents that needs {contents_needed}: "
-                f"give 1 to {CONTENTS_PER_SEND_MAX} contents and need no more than there are"
-            )
-        if not all(contents):
-            raise ConfigError("a content is empty: on the wire it would be a sync, so give at least one byte")
+        if len(contents) == 1 and contents_needed == 1 and self._by_send:
+            message_id = self.transmission.register(send_id, contents[0])
+            if message_id is not None:
+                return (message_id,)
+        check_contents(contents, contents_needed)
         message_ids = message_ids_of(self._config.message_id, send_id, contents)
         outgoing = self.outgoing
         if send_id in outgoing.sends:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heappush
 
-from shardwire._native import OutgoingContent, OutgoingSend
+from shardwire._native import FinishedSends, OutgoingContent, OutgoingSend, ResendTimers
 from shardwire.config import DeliveredWhen, SdsConfig
 from shardwire.sds.dispatch_queue import DispatchQueue
 from shardwire.sds.outputs import (
@@ -35,27 +34,24 @@ class OutgoingBuffer:
         on_finished: Callable[[OutgoingContent], None],
     ) -> None:
         self._config = config
-        self._first_period_ms = resend_period_ms(config, 0)
+        self.first_period_ms = resend_period_ms(config, 0)
         self._attempts_max = config.max_retransmissions
         self._messages_max = config.outgoing_buffer_messages_max
         self._threshold = config.possible_acks_threshold
         self._delivered_when = delivered_when
-        self._quorum = 1 if delivered_when == "any" else delivered_when
+        self.quorum = 1 if delivered_when == "any" else delivered_when
         self._emit = emit
         self._on_finished = on_finished
         self.sends: dict[str, OutgoingSend] = {}
         self.by_id: dict[str, OutgoingContent] = {}
         self.unacknowledged: dict[str, OutgoingContent] = {}
-        self._review_ids: list[str] | None = []
         self.queue = DispatchQueue(config.acknowledgement_timeout_ms)
-        self._finished: deque[OutgoingSend] = deque()
-        self._finished_contents = 0
-        self._timers: list[tuple[int, int, OutgoingContent]] = []
-        self._timer_count = 0
+        self.finished = FinishedSends(FINISHED_CONTENTS_MAX)
+        self.timers = ResendTimers()
         self.due: deque[OutgoingContent] = deque()
-        # For poll_persist.
+        # For poll_persist; of a content that is forgotten, whether it never left.
         self.changed_sends: dict[str, None] = {}
-        self.changed_contents: dict[str, None] = {}
+        self.changed_contents: dict[str, bool | None] = {}
         self.new_contents: dict[str, bytes] = {}
         self.new_wires: dict[str, bytes] = {}
 
@@ -101,7 +97,6 @@ class OutgoingBuffer:
         """`content` leaves now: it stands in the outgoing buffer until it is acknowledged."""
         if not content.send.finished:
             self.unacknowledged[content.message_id] = content
-            self._review_ids = None
             self._set_timer(content, monotonic_ms)
         self.changed_contents[content.message_id] = None
 
@@ -111,52 +106,17 @@ class OutgoingBuffer:
             self._set_timer(content, monotonic_ms)
 
     def _set_timer(self, content: OutgoingContent, monotonic_ms: int) -> None:
-        period = resend_period_ms(self._config, content.attempts) if content.attempts else self._first_period_ms
+        period = resend_period_ms(self._config, content.attempts) if content.attempts else self.first_period_ms
         if content.possible:
             # SDS: possibly acknowledged messages are rebroadcast at a longer period.
             period *= 2
-        content.resend_ms = at_ms = monotonic_ms + period
-        # A timer that goes off too early moves itself: see `next_deadline`.
-        if content.timer_ms is None or at_ms < content.timer_ms:
-            self._push_timer(content, at_ms)
-
-    def _push_timer(self, content: OutgoingContent, at_ms: int) -> None:
-        content.timer_ms = at_ms
-        self._timer_count += 1
-        heappush(self._timers, (at_ms, self._timer_count, content))
-        if len(self._timers) > 4 * len(self.unacknowledged) + 64:
-            self._drop_stale_timers()
-
-    def _drop_stale_timers(self) -> None:
-        kept: list[tuple[int, int, OutgoingContent]] = []
-        for timer in self._timers:
-            at_ms, _, content = timer
-            if content.timer_ms == at_ms:
-                if content.resend_ms is None:
-                    content.timer_ms = None
-                else:
-                    kept.append(timer)
-        heapify(kept)
-        self._timers = kept
+        self.timers.set(content, monotonic_ms + period, len(self.unacknowledged))
 
     def next_deadline(self) -> int | None:
-        timers = self._timers
-        while timers:
-            at_ms, _, content = timers[0]
-            if content.resend_ms == at_ms:
-                return at_ms
-            heappop(timers)
-            if content.timer_ms == at_ms:
-                content.timer_ms = None
-                if content.resend_ms is not None:
-                    self._push_timer(content, content.resend_ms)
-                    timers = self._timers
-        return None
+        return self.timers.next_ms()
 
     def on_timeout(self, monotonic_ms: int) -> None:
-        while (at_ms := self.next_deadline()) is not None and at_ms <= monotonic_ms:
-            _, _, content = heappop(self._timers)
-            content.resend_ms = content.timer_ms = None
+        while (content := self.timers.take(monotonic_ms)) is not None:
             if not self._wanted(content):
                 continue
             if content.attempts < self._attempts_max:
@@ -179,7 +139,7 @@ class OutgoingBuffer:
         if send.finished:
             return False
         bit = 1 << content.ordinal
-        quorum = self._quorum
+        quorum = self.quorum
         if isinstance(quorum, frozenset):
             return any(not send.acknowledged.get(name, 0) & bit for name in quorum)
         if len(send.acknowledged) < quorum:
@@ -225,15 +185,9 @@ class OutgoingBuffer:
                 self._finish(send)
 
     def _delivered(self, send: OutgoingSend) -> bool:
-        if isinstance(self._quorum, frozenset):
-            return self._quorum <= send.complete.keys()
-        return len(send.complete) >= self._quorum
-
-    def review_ids(self) -> list[str]:
-        """Ids that a received bloom filter is asked for."""
-        if self._review_ids is None:
-            self._review_ids = list(self.unacknowledged)
-        return self._review_ids
+        if isinstance(self.quorum, frozenset):
+            return self.quorum <= send.complete.keys()
+        return len(send.complete) >= self.quorum
 
     def possibly_acknowledge(self, message_id: str, by: str) -> None:
         """`by`'s filter holds the content; at the threshold of distinct participants it counts as acknowledged."""
@@ -265,11 +219,7 @@ class OutgoingBuffer:
             if content.wire is not None:
                 self._on_finished(content)
         self.changed_sends[send.send_id] = None
-        self._finished.append(send)
-        self._finished_contents += len(send.contents)
-        while self._finished_contents > FINISHED_CONTENTS_MAX and not self._finished[0].queue:
-            oldest = self._finished.popleft()
-            self._finished_contents -= len(oldest.contents)
+        for oldest in self.finished.push(send):
             self._forget(oldest)
 
     def take_back(self, send: OutgoingSend, monotonic_ms: int) -> None:
@@ -281,13 +231,11 @@ class OutgoingBuffer:
                 self.on_dispatched(content, monotonic_ms)
         self.queue.take_back(send, monotonic_ms)
         if send.finished:
-            self._finished.append(send)
-            self._finished_contents += len(send.contents)
+            self.finished.take_back(send)
         self.changed_contents.clear()
 
     def _untrack(self, content: OutgoingContent) -> None:
-        if self.unacknowledged.pop(content.message_id, None) is not None:
-            self._review_ids = None
+        self.unacknowledged.pop(content.message_id, None)
         content.resend_ms = None
 
     def _forget(self, send: OutgoingSend) -> None:
@@ -297,4 +245,6 @@ class OutgoingBuffer:
             self._untrack(content)
             if self.by_id.get(content.message_id) is content:
                 del self.by_id[content.message_id]
-            self.changed_contents[content.message_id] = None
+            self.changed_contents[content.message_id] = content.lamport == 0
+        # Contents and send hold each other, unseen by the garbage collector.
+        send.contents.clear()

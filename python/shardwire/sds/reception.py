@@ -35,6 +35,7 @@ class Reception:
     """Handles received messages; everything a peer can say ends as state or as an event, never as an exception."""
 
     __slots__ = (
+        "_acknowledge",
         "_acknowledgements",
         "_answers",
         "_anti_entropy",
@@ -95,6 +96,7 @@ class Reception:
         self._new_ms = config.acknowledgement_timeout_ms * (1 + config.max_retransmissions)
         self._heard_ms = machine.participants.heard_ms
         self._outgoing = machine.outgoing
+        self._acknowledge = machine.outlet.acknowledge
         self._take = machine.intake.take if self._by_send else None
         self._by_id = machine.outgoing.by_id
         self._incoming = machine.incoming
@@ -263,18 +265,13 @@ class Reception:
         self, history_ids: tuple[str, ...], bloom_range: tuple[int, int] | None, data: bytes, sender_id: str
     ) -> None:
         """SDS, Review ACK Status: definitive by causal history, possible by bloom filter."""
-        outgoing = self._outgoing
-        by_id = self._by_id
-        for message_id in history_ids:
-            content = by_id.get(message_id)
-            if content is not None:
-                outgoing.acknowledge(content, sender_id)
-        if bloom_range is not None and outgoing.unacknowledged:
+        self._acknowledge(history_ids, sender_id)
+        if bloom_range is not None and self._outgoing.unacknowledged:
             self._review_filter(data[slice(*bloom_range)], sender_id)
 
     def _review_filter(self, bloom_filter: bytes, sender_id: str) -> None:
         outgoing = self._outgoing
-        ids = outgoing.review_ids()
+        ids = list(outgoing.unacknowledged)
         # A filter of another size has parameters that we do not know: it says nothing.
         for position in self._bloom.filter.review(bloom_filter, ids) or ():
             outgoing.possibly_acknowledge(ids[position], sender_id)

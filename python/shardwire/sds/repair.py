@@ -107,12 +107,12 @@ class Repair:
         "_me",
         "_requested_ms",
         "_sync_not_before_ms",
-        "_upcoming",
         "answers",
         "on_news",
         "originals",
         "own",
         "requests",
+        "upcoming",
     )
 
     def __init__(self, config: SdsConfig, sender_id: str, entries: Mapping[str, LogEntry]) -> None:
@@ -124,7 +124,7 @@ class Repair:
         # Contents of ours that are not finished yet keep their bytes themselves.
         self.own: Mapping[str, OutgoingContent] = {}
         # Missing for less than T_min: most of them come before anything need be computed. In order of time.
-        self._upcoming: OrderedDict[str, tuple[int, HistoryEntry]] = OrderedDict()
+        self.upcoming: OrderedDict[str, tuple[int, HistoryEntry]] = OrderedDict()
         self._sync_not_before_ms = 0
         # When others asked for what is held here and was not heard again since.
         self._requested_ms: dict[str, int] = {}
@@ -139,16 +139,16 @@ class Repair:
         """Asks for `entry` at T_req unless it comes before."""
         if self._config.enable_repair and entry.message_id not in self.requests.by_id:
             self.on_news(monotonic_ms)
-            self._upcoming.setdefault(entry.message_id, (monotonic_ms, entry))
+            self.upcoming.setdefault(entry.message_id, (monotonic_ms, entry))
 
     @property
     def requests_held(self) -> int:
         """Missing messages that are or will be asked for."""
-        return len(self.requests.by_id) + len(self._upcoming)
+        return len(self.requests.by_id) + len(self.upcoming)
 
     def on_found(self, message_id: str) -> None:
         """It came, or is no longer waited for."""
-        if self._upcoming.pop(message_id, None) is None:
+        if self.upcoming.pop(message_id, None) is None:
             self.requests.remove(message_id)
 
     def on_message(self, message_id: str) -> None:
@@ -157,18 +157,18 @@ class Repair:
 
     def settle(self, monotonic_ms: int) -> None:
         """Gives those that have been missing for T_min their T_req."""
-        while self._upcoming:
-            since_ms, entry = next(iter(self._upcoming.values()))
+        while self.upcoming:
+            since_ms, entry = next(iter(self.upcoming.values()))
             if since_ms + self._config.repair_t_min_ms > monotonic_ms:
                 return
-            del self._upcoming[entry.message_id]
+            del self.upcoming[entry.message_id]
             self.requests.put(entry, since_ms + self._offset_ms(entry.message_id))
 
     def next_request_ms(self) -> int | None:
         """When a request may be due: at the earliest T_req, or when one must be given."""
         at_ms = self.requests.next_ms()
-        if self._upcoming:
-            upcoming_ms = next(iter(self._upcoming.values()))[0] + self._config.repair_t_min_ms
+        if self.upcoming:
+            upcoming_ms = next(iter(self.upcoming.values()))[0] + self._config.repair_t_min_ms
             at_ms = upcoming_ms if at_ms is None else min(at_ms, upcoming_ms)
         return None if at_ms is None else max(at_ms, self._sync_not_before_ms)
 
@@ -181,7 +181,7 @@ class Repair:
         if not self._config.enable_repair:
             return
         message_id = entry.message_id
-        if message_id in self._upcoming:
+        if message_id in self.upcoming:
             return
         if message_id in self.requests.by_id:
             self._put_off(self.requests.by_id[message_id][1], monotonic_ms)
@@ -214,7 +214,7 @@ class Repair:
     def take_requests(self, monotonic_ms: int, budget_bytes: int) -> list[HistoryEntry]:
         """Requests that ride on the message that leaves now; each is made again later if nothing comes."""
         taken: list[HistoryEntry] = []
-        if not self._upcoming and not self.requests.by_id:
+        if not self.upcoming and not self.requests.by_id:
             return taken
         self.settle(monotonic_ms)
         for entry in self.requests.due(monotonic_ms, REQUESTS_PER_MESSAGE_MAX):

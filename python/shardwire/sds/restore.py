@@ -130,6 +130,7 @@ def _restore_outgoing(machine: MessageChannel, records: Records, kinds: Kinds, n
         whole = [content.ordinal for content in send.contents] == list(range(counts[send.send_id]))
         if not whole or not all(map(_kept, send.contents)):
             records.unreadable += 1
+            send.contents.clear()
             continue
         machine.outgoing.take_back(send, now.monotonic_ms)
         for content in send.contents:

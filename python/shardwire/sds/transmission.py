@@ -40,7 +40,6 @@ class Transmission:
     def __init__(self, machine: MessageChannel, config: SdsConfig, rng: random.Random, header_bytes_max: int) -> None:
         self._machine = machine
         self._config = config
-        self._rng = rng
         base = (
             _MESSAGE_FRAME_BYTES
             + encoded_length(machine.sender_id)
@@ -50,7 +49,8 @@ class Transmission:
         needed = base + ENTRY_FRAME_BYTES + 4 * MESSAGE_ID_LENGTH_MAX
         if header_bytes_max < needed:
             raise ConfigError(f"header_bytes_max is {header_bytes_max}: these ids need at least {needed}")
-        self._header_budget = header_bytes_max - base
+        self.header_budget = header_bytes_max - base
+        self._by_send = config.message_id == "send"
         self.ephemerals: deque[tuple[str, str, bytes]] = deque()
         self._in_flight: dict[int, InFlight] = {}
         self._transmit_count = 0
@@ -58,6 +58,17 @@ class Transmission:
         self.nonce = f"{rng.getrandbits(64):016x}"
         self.sync_count = 0
         self.send_count = 0
+
+    def register(self, send_id: str, content: bytes) -> str | None:
+        """The short way of a send of one content; None, and nothing changed, where it must take the long one."""
+        number = self.send_count + 1
+        message_id = self._machine.outlet.register(send_id, content, number)
+        if message_id is not None:
+            self.send_count = number
+            queue = self._machine.outgoing.queue
+            queue.contents += 1
+            queue.bytes += len(content)
+        return message_id
 
     def next_send_number(self) -> int:
         self.send_count += 1
@@ -68,7 +79,7 @@ class Transmission:
 
     def waiting(self) -> dict[TransmitKind, int]:
         outgoing = self._machine.outgoing
-        fresh = sum(1 for send in outgoing.queue.fresh if send.queue)
+        fresh = sum(1 for send in outgoing.queue.fresh if send.waits)
         return {
             TransmitKind.EPHEMERAL: len(self.ephemerals),
             TransmitKind.REPAIR: len(self._machine.repair.answers.by_id),
@@ -99,6 +110,8 @@ class Transmission:
         further = _FURTHER in kinds
         if not (first or further) or not outgoing.queue.contents or not outgoing.has_room():
             return None
+        if first and self._by_send and (transmit := self._dispatch_single(now)) is not None:
+            return transmit
         content = outgoing.queue.next(first, further, now.monotonic_ms)
         if content is None:
             return None
@@ -106,6 +119,29 @@ class Transmission:
         wire = content.wire if content.wire is not None else self._encode_content(content, now)
         outgoing.on_dispatched(content, now.monotonic_ms)
         return self._leave_content(kind, content, wire)
+
+    def _dispatch_single(self, now: Now) -> Transmit | None:
+        """The short way of a send of one content: as `poll` does for any."""
+        machine = self._machine
+        if machine.bloom.due(now):
+            return None
+        transmit_id = self._transmit_count + 1
+        lamport = machine.lamport.next(now)
+        leaving = machine.outlet.dispatch(transmit_id, lamport, now, now.monotonic_ms)
+        if leaving is None:
+            return None
+        content, wire = leaving
+        self._transmit_count = transmit_id
+        machine.lamport.timestamp = lamport
+        queue = machine.outgoing.queue
+        queue.contents -= 1
+        queue.bytes -= content.size_bytes
+        acknowledgements = machine.acknowledgements
+        if not acknowledgements.delivered and not acknowledgements.incomplete:
+            acknowledgements.due_ms = None
+        machine.sync_timer.on_content_sent(now)
+        self._in_flight[transmit_id] = (_FIRST, content, ())
+        return Transmit(transmit_id, _FIRST, content.message_id, wire, content.send.send_id, 0)
 
     def _leave(self, kind: TransmitKind, message_id: str, payload: bytes, said: Sequence[LogEntry] = ()) -> Transmit:
         self._transmit_count += 1
@@ -133,6 +169,8 @@ class Transmission:
         if content is None:
             return
         machine = self._machine
+        if machine.outlet.propagated(content, transmit_id, now.monotonic_ms, retrieval_hint):
+            return
         if content.in_flight == transmit_id:
             content.in_flight = 0
         machine.outgoing.on_propagated(content, now.monotonic_ms)
@@ -199,7 +237,7 @@ class Transmission:
         if send.history_ids is None:
             self._fix_history(send, now)
         every = self._config.bloom_interval_ms == 0
-        bloom_filter = send.bloom_filter if every or not send.queue else None
+        bloom_filter = send.bloom_filter if every or not send.waits else None
         content.lamport = lamport = machine.lamport.tick(now)
         requests = machine.repair.take_requests(now.monotonic_ms, send.header_left)
         wire = machine.codec.encode(message_id, lamport, send.history_fields, bloom_filter, requests, content.content)
@@ -221,7 +259,7 @@ class Transmission:
 
     def _fix_history(self, send: OutgoingSend, now: Now) -> None:
         """All contents of a send carry the same history and filter, so that none depends on a sibling."""
-        send.history_ids, send.history_fields, said, left = self._compose_history(self._header_budget, False, now)
+        send.history_ids, send.history_fields, said, left = self._compose_history(self.header_budget, False, now)
         send.bloom_filter = self._bloom_filter(left, now)
         if send.bloom_filter is not None:
             left -= len(send.bloom_filter) + 8
@@ -246,12 +284,12 @@ class Transmission:
         requests_ms = machine.repair.next_request_ms()
         if not wanted and (requests_ms is None or requests_ms > at_ms):
             return None
-        requests = machine.repair.take_requests(at_ms, self._header_budget)
+        requests = machine.repair.take_requests(at_ms, self.header_budget)
         if not wanted:
             if not requests:
                 return None
             machine.repair.on_sync_for_requests(at_ms)
-        left = self._header_budget - sum(map(entry_bytes, requests))
+        left = self.header_budget - sum(map(entry_bytes, requests))
         ids, fields, said, left = self._compose_history(left, True, now)
         if not ids and not requests:
             machine.sync_timer.on_nothing_to_say(now)

@@ -1,5 +1,6 @@
 //! The Python module `shardwire._native`: converts, releases the GIL, wraps. The list of what it
-//! holds follows `python/shardwire/_native.pyi`. Only `fresh` has unsafe code.
+//! holds follows `python/shardwire/_native.pyi`. Only `fresh` and `untracked`
+//! have unsafe code.
 
 #![deny(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod outcome;
 mod reassembler;
 mod record;
 mod sds;
+mod sds_acknowledge;
 mod sds_codec;
 mod sds_compose;
 mod sds_heads;
@@ -22,8 +24,11 @@ mod sds_intake;
 mod sds_log;
 mod sds_originals;
 mod sds_outgoing;
+mod sds_outlet;
 mod sds_send;
+mod sds_timers;
 mod segmentation;
+mod untracked;
 mod waku;
 
 use pyo3::prelude::*;
@@ -68,7 +73,11 @@ mod _native {
     #[pymodule_export]
     use sds_outgoing::{OutgoingContent, OutgoingSend, store_outgoing};
     #[pymodule_export]
+    use sds_outlet::SdsOutlet;
+    #[pymodule_export]
     use sds_send::IncomingSend;
+    #[pymodule_export]
+    use sds_timers::{FinishedSends, ResendTimers};
     #[pymodule_export]
     use segmentation::segment_payload;
     #[pymodule_export]

@@ -85,17 +85,14 @@ impl SdsCodec {
         content: Option<&[u8]>,
     ) -> Result<Bound<'py, PyBytes>, Error> {
         let requests = repair_request.iter().map(|entry| entry.get().inner());
-        let encoded = sds::Parts {
-            sender_id: &self.sender_id,
+        let encoded = self.encode_parts(
             message_id,
-            channel_id: &self.channel_id,
             lamport_timestamp,
             history_fields,
             bloom_filter,
-            repair_request: &requests.cloned().collect::<Vec<_>>(),
+            &requests.cloned().collect::<Vec<_>>(),
             content,
-        }
-        .encode(self.wire_format)?;
+        )?;
         Ok(PyBytes::new(py, &encoded))
     }
 }
@@ -104,6 +101,29 @@ impl SdsCodec {
     /// The wire that it writes.
     pub fn wire_format(&self) -> WireFormat {
         self.wire_format
+    }
+
+    /// A message of this participant.
+    pub fn encode_parts(
+        &self,
+        message_id: &str,
+        lamport_timestamp: Option<u64>,
+        history_fields: &[u8],
+        bloom_filter: Option<&[u8]>,
+        repair_request: &[sds::HistoryEntry],
+        content: Option<&[u8]>,
+    ) -> Result<Vec<u8>, Error> {
+        let parts = sds::Parts {
+            sender_id: &self.sender_id,
+            message_id,
+            channel_id: &self.channel_id,
+            lamport_timestamp,
+            history_fields,
+            bloom_filter,
+            repair_request,
+            content,
+        };
+        Ok(parts.encode(self.wire_format)?)
     }
 }
 

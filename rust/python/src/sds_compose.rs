@@ -18,6 +18,69 @@ type Composed<'py> = (
     usize,
 );
 
+/// What `compose` puts together.
+pub struct History<'py> {
+    items: Vec<Item<'py>>,
+    /// The entries that count as said.
+    pub said: Vec<Bound<'py, LogEntry>>,
+    /// Bytes left of the budget.
+    pub left: usize,
+}
+
+impl<'py> History<'py> {
+    pub fn ids(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let ids = self.items.iter();
+        let ids = ids.map(|item| item.entry.borrow().message_id.clone_ref(py));
+        PyTuple::new(py, ids.collect::<Vec<Py<PyString>>>())
+    }
+
+    /// Its fields as they stand in a message.
+    pub fn fields(&self, py: Python<'py>, codec: &SdsCodec) -> PyResult<Vec<u8>> {
+        encode(py, codec, &self.items)
+    }
+}
+
+/// Histories longer than this look an id up in a set.
+const COMPARED_MAX: usize = 16;
+
+/// The ids of a history so far.
+struct Ids<'py> {
+    few: Vec<Py<PyString>>,
+    many: Option<Bound<'py, PySet>>,
+}
+
+impl<'py> Ids<'py> {
+    /// Adds an id; false where it is known.
+    fn add(&mut self, py: Python<'py>, id: &Py<PyString>) -> PyResult<bool> {
+        if self.contains(py, id)? {
+            return Ok(false);
+        }
+        if self.few.len() < COMPARED_MAX {
+            self.few.push(id.clone_ref(py));
+        } else {
+            let many = match &self.many {
+                Some(many) => many,
+                None => self.many.insert(PySet::new(py, &self.few)?),
+            };
+            many.add(id)?;
+        }
+        Ok(true)
+    }
+
+    fn contains(&self, py: Python<'py>, id: &Py<PyString>) -> PyResult<bool> {
+        if let Some(many) = &self.many {
+            return many.contains(id);
+        }
+        let text = id.to_str(py)?;
+        for known in &self.few {
+            if known.to_str(py)? == text {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 /// One entry to encode, with or without hint and sender.
 struct Item<'py> {
     entry: Bound<'py, LogEntry>,
@@ -50,10 +113,27 @@ pub fn compose_history<'py>(
     causal_size: usize,
     sources: Vec<Bound<'py, PyAny>>,
     owed: Vec<Bound<'py, LogEntry>>,
-    mut budget: usize,
+    budget: usize,
 ) -> PyResult<Composed<'py>> {
     let py = log.py();
-    let named = PySet::empty(py)?;
+    let history = compose(log, causal_size, &sources, owed, budget)?;
+    let fields = history.fields(py, codec)?;
+    Ok((history.ids(py)?, fields, history.said, history.left))
+}
+
+/// What `compose_history` does, before it is encoded.
+pub fn compose<'py>(
+    log: &Bound<'py, LocalLog>,
+    causal_size: usize,
+    sources: &[Bound<'py, PyAny>],
+    owed: Vec<Bound<'py, LogEntry>>,
+    mut budget: usize,
+) -> PyResult<History<'py>> {
+    let py = log.py();
+    let mut named = Ids {
+        few: Vec::new(),
+        many: None,
+    };
     let mut causal = Vec::new();
     let mut said = Vec::new();
     for entry in log.borrow().newest(py, causal_size)?.into_iter().rev() {
@@ -63,19 +143,20 @@ pub fn compose_history<'py>(
             break;
         }
         budget -= size;
-        named.add(&item.entry.borrow().message_id)?;
+        named.add(py, &item.entry.borrow().message_id)?;
         said.push(item.entry.clone());
         causal.push(item);
     }
     let mut items = Vec::new();
     'sources: for source in sources {
         let entries = match source.cast::<PyDict>() {
+            Ok(entries) if entries.is_empty() => continue,
             Ok(entries) => entries.values(),
-            Err(_) => source.cast_into::<PyList>()?,
+            Err(_) => source.cast::<PyList>()?.clone(),
         };
         for entry in entries.iter() {
             let entry = entry.cast_into::<LogEntry>()?;
-            if named.contains(&entry.borrow().message_id)? {
+            if named.contains(py, &entry.borrow().message_id)? {
                 continue;
             }
             let item = Item {
@@ -87,7 +168,7 @@ pub fn compose_history<'py>(
                 break 'sources;
             }
             budget -= size;
-            named.add(&item.entry.borrow().message_id)?;
+            named.add(py, &item.entry.borrow().message_id)?;
             said.push(item.entry.clone());
             items.push(item);
         }
@@ -95,19 +176,17 @@ pub fn compose_history<'py>(
     for entry in owed {
         let item = Item { entry, whole: true };
         let size = item.size()?;
-        if size <= budget && !named.contains(&item.entry.borrow().message_id)? {
+        if size <= budget && named.add(py, &item.entry.borrow().message_id)? {
             budget -= size;
-            named.add(&item.entry.borrow().message_id)?;
             items.push(item);
         }
     }
     items.extend(causal.into_iter().rev());
-    let fields = encode(py, codec, &items)?;
-    let ids = items
-        .iter()
-        .map(|item| item.entry.borrow().message_id.clone_ref(py));
-    let ids = PyTuple::new(py, ids.collect::<Vec<Py<PyString>>>())?;
-    Ok((ids, fields, said, budget))
+    Ok(History {
+        items,
+        said,
+        left: budget,
+    })
 }
 
 fn encode(py: Python<'_>, codec: &SdsCodec, items: &[Item<'_>]) -> PyResult<Vec<u8>> {

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
 use shardwire_core::wire::sds::{EntryView, MessageView, WireFormat};
@@ -242,6 +243,10 @@ impl SdsIntake {
             self.delivered.bind(py).set_item(&message_id, &entry)?;
         }
         Ok(Some(entry))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.log)
     }
 }
 

@@ -9,11 +9,15 @@ use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyString};
 use shardwire_core::crc32::crc32;
 
 use crate::sds_send::IncomingSend;
+use crate::untracked::untrack;
 
 /// Room that the order may take beyond twice the log before what left the log is dropped from it.
 const STALE_ORDER_MIN: usize = 64;
 
 /// One content that this participant holds, or can reconstruct.
+///
+/// The garbage collector does not see those of a log, since 100,000 would be walked time and
+/// again: the log breaks the ring of an entry and the send that it waits in when it goes itself.
 #[pyclass(module = "shardwire._native")]
 pub struct LogEntry {
     #[pyo3(get)]
@@ -65,14 +69,6 @@ impl LogEntry {
             repeats: 0,
             ordered: false,
         }
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.send)
-    }
-
-    fn __clear__(&mut self) {
-        self.send = None;
     }
 }
 
@@ -170,6 +166,7 @@ impl LocalLog {
             ordinal,
         );
         let entry = Bound::new(py, entry)?;
+        untrack(&entry);
         let entries = log.entries.bind(py).clone();
         entries.set_item(message_id, &entry)?;
         log.changed.bind(py).set_item(message_id, &entry)?;
@@ -304,7 +301,7 @@ impl LocalLog {
 
     /// Marks an entry whose stored form changed.
     #[pyo3(signature = (entry, /))]
-    fn touch(&self, entry: &Bound<'_, LogEntry>) -> PyResult<()> {
+    pub fn touch(&self, entry: &Bound<'_, LogEntry>) -> PyResult<()> {
         let py = entry.py();
         let message_id = &entry.borrow().message_id;
         if self.entries.bind(py).contains(message_id)? {
@@ -338,10 +335,7 @@ impl LocalLog {
         visit.call(&self.entries)
     }
 
-    fn __clear__(&mut self) {
-        self.arrival.clear();
-        self.ordered.clear();
-    }
+    fn __clear__(&self) {}
 }
 
 impl LocalLog {
@@ -378,6 +372,16 @@ impl LocalLog {
             self.arrival.push_back(oldest);
         }
         Ok(None)
+    }
+}
+
+impl Drop for LocalLog {
+    fn drop(&mut self) {
+        Python::attach(|py| {
+            for entry in &self.arrival {
+                entry.borrow_mut(py).send = None;
+            }
+        });
     }
 }
 

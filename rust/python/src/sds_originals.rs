@@ -115,6 +115,12 @@ impl Originals {
 }
 
 impl Originals {
+    /// Has the record of a message written anew, or deleted where it is not held.
+    pub fn mark(&self, message_id: &Bound<'_, PyString>) -> PyResult<()> {
+        let py = message_id.py();
+        self.changed.bind(py).set_item(message_id, py.None())
+    }
+
     /// The messages by id.
     pub fn held<'py>(&self, py: Python<'py>) -> Bound<'py, PyDict> {
         self.by_id.bind(py).clone()

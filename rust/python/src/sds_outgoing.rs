@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -18,60 +17,55 @@ const FIXED: u8 = 4;
 const FILTER: u8 = 8;
 
 /// A group of contents that make one message.
+///
+/// Of one that `SdsOutlet` registers the garbage collector sees nothing: the ring of send and
+/// contents is broken where the send is forgotten, or when the machine goes.
 #[pyclass(module = "shardwire._native")]
 pub struct OutgoingSend {
     #[pyo3(get)]
-    send_id: Py<PyString>,
+    pub send_id: Py<PyString>,
     #[pyo3(get)]
     number: u64,
     #[pyo3(get)]
     contents_needed: u32,
     #[pyo3(get)]
-    contents: Py<PyList>,
-    #[pyo3(get)]
-    queue: Py<PyAny>,
-    #[pyo3(get)]
-    acknowledged: Py<PyDict>,
-    #[pyo3(get)]
-    complete: Py<PyDict>,
+    pub contents: Py<PyList>,
+    /// Made when it is looked at: most sends are one content that leaves at once.
+    queue: Option<Py<PyAny>>,
+    /// These two are made by the first acknowledgement.
+    acknowledged: Option<Py<PyDict>>,
+    complete: Option<Py<PyDict>>,
     #[pyo3(get, set)]
-    history_ids: Option<Py<PyTuple>>,
+    pub history_ids: Option<Py<PyTuple>>,
     #[pyo3(get, set)]
     history_fields: Py<PyBytes>,
     #[pyo3(get, set)]
     bloom_filter: Option<Py<PyBytes>>,
     #[pyo3(get, set)]
-    dispatched: u32,
+    pub dispatched: u32,
     #[pyo3(get, set)]
-    first_ms: i64,
+    pub first_ms: i64,
     #[pyo3(get, set)]
-    finished: bool,
+    pub finished: bool,
     #[pyo3(get, set)]
     given_up: bool,
     #[pyo3(get, set)]
-    header_left: i32,
+    pub header_left: i32,
 }
 
 #[pymethods]
 impl OutgoingSend {
     #[new]
     #[pyo3(signature = (send_id, number, contents_needed, /))]
-    fn new(
-        py: Python<'_>,
-        send_id: Py<PyString>,
-        number: u64,
-        contents_needed: u32,
-    ) -> PyResult<Self> {
-        static DEQUE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-        let queue = DEQUE.import(py, "collections", "deque")?.call0()?;
-        Ok(OutgoingSend {
+    pub fn new(py: Python<'_>, send_id: Py<PyString>, number: u64, contents_needed: u32) -> Self {
+        OutgoingSend {
             send_id,
             number,
             contents_needed,
             contents: PyList::empty(py).unbind(),
-            queue: queue.unbind(),
-            acknowledged: PyDict::new(py).unbind(),
-            complete: PyDict::new(py).unbind(),
+            queue: None,
+            acknowledged: None,
+            complete: None,
             history_ids: None,
             history_fields: PyBytes::new(py, b"").unbind(),
             bloom_filter: None,
@@ -80,51 +74,95 @@ impl OutgoingSend {
             finished: false,
             given_up: false,
             header_left: 0,
-        })
+        }
     }
 
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.contents)?;
-        visit.call(&self.queue)
+    /// The contents that wait, in their order; what is put in or taken out stays so.
+    #[getter]
+    fn queue<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        static DEQUE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+        if let Some(queue) = &self.queue {
+            return Ok(queue.bind(py).clone());
+        }
+        let mut waiting = Vec::new();
+        for content in self.contents.bind(py) {
+            if content.cast::<OutgoingContent>()?.borrow().queued {
+                waiting.push(content);
+            }
+        }
+        let deque = DEQUE.import(py, "collections", "deque")?;
+        let queue = deque.call1((waiting,))?;
+        self.queue = Some(queue.clone().unbind());
+        Ok(queue)
     }
+
+    /// Whether contents wait.
+    #[getter]
+    pub fn waits(&self, py: Python<'_>) -> PyResult<bool> {
+        if let Some(queue) = &self.queue {
+            return Ok(queue.bind(py).len()? > 0);
+        }
+        for content in self.contents.bind(py) {
+            if content.cast::<OutgoingContent>()?.borrow().queued {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    #[getter]
+    pub fn acknowledged<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyDict> {
+        made(py, &mut self.acknowledged)
+    }
+
+    #[getter]
+    pub fn complete<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyDict> {
+        made(py, &mut self.complete)
+    }
+}
+
+fn made<'py>(py: Python<'py>, dict: &mut Option<Py<PyDict>>) -> Bound<'py, PyDict> {
+    let dict = dict.get_or_insert_with(|| PyDict::new(py).unbind());
+    dict.bind(py).clone()
 }
 
 /// One content of a send of ours.
 #[pyclass(module = "shardwire._native")]
 pub struct OutgoingContent {
     #[pyo3(get)]
-    send: Option<Py<OutgoingSend>>,
+    pub send: Option<Py<OutgoingSend>>,
     #[pyo3(get)]
-    ordinal: u32,
+    pub ordinal: u32,
     #[pyo3(get)]
-    message_id: Py<PyString>,
+    pub message_id: Py<PyString>,
     #[pyo3(get, set)]
-    content: Option<Py<PyBytes>>,
+    pub content: Option<Py<PyBytes>>,
     #[pyo3(get, set)]
     size_bytes: usize,
     #[pyo3(get, set)]
-    wire: Option<Py<PyBytes>>,
+    pub wire: Option<Py<PyBytes>>,
     #[pyo3(get, set)]
-    queued: bool,
+    pub queued: bool,
     #[pyo3(get, set)]
-    lamport: u64,
+    pub lamport: u64,
     #[pyo3(get, set)]
-    attempts: u32,
+    pub attempts: u32,
+    /// Set by `ResendTimers`, as the next one is.
     #[pyo3(get, set)]
-    resend_ms: Option<i64>,
+    pub resend_ms: Option<i64>,
+    #[pyo3(get)]
+    pub timer_ms: Option<i64>,
     #[pyo3(get, set)]
-    timer_ms: Option<i64>,
+    pub possible: Option<Py<PySet>>,
     #[pyo3(get, set)]
-    possible: Option<Py<PySet>>,
-    #[pyo3(get, set)]
-    in_flight: u64,
+    pub in_flight: u64,
 }
 
 #[pymethods]
 impl OutgoingContent {
     #[new]
     #[pyo3(signature = (send, ordinal, message_id, content, /))]
-    fn new(
+    pub fn new(
         py: Python<'_>,
         send: Py<OutgoingSend>,
         ordinal: u32,
@@ -147,14 +185,6 @@ impl OutgoingContent {
             in_flight: 0,
         }
     }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.send)
-    }
-
-    fn __clear__(&mut self) {
-        self.send = None;
-    }
 }
 
 fn put_text(record: &mut Vec<u8>, text: &str) -> PyResult<()> {
@@ -174,6 +204,11 @@ fn sealed<'py>(py: Python<'py>, mut record: Vec<u8>) -> Bound<'py, PyBytes> {
 }
 
 impl OutgoingSend {
+    /// Whether somebody looked at its queue, which holds what waits since then.
+    pub fn is_opened(&self) -> bool {
+        self.queue.is_some()
+    }
+
     fn record<'py>(&self, py: Python<'py>, version: u8) -> PyResult<Bound<'py, PyBytes>> {
         let count = self.contents.bind(py).len();
         let filter = self.bloom_filter.as_ref().map(|filter| filter.as_bytes(py));
@@ -201,7 +236,8 @@ impl OutgoingSend {
             put_text(&mut record, id.cast::<PyString>()?.to_str()?)?;
         }
         let width = count.div_ceil(8);
-        for (name, bits) in self.acknowledged.bind(py) {
+        let acknowledged = self.acknowledged.iter().flat_map(|dict| dict.bind(py));
+        for (name, bits) in acknowledged {
             put_text(&mut record, name.cast::<PyString>()?.to_str()?)?;
             if width <= size_of::<u64>() {
                 record.extend(&bits.extract::<u64>()?.to_le_bytes()[..width]);
@@ -288,7 +324,7 @@ pub fn store_outgoing<'py>(
     changed_sends.clear();
     let outgoing = intern!(py, "sds.outgoing");
     let kept = originals.borrow().held(py);
-    for message_id in changed_contents.keys() {
+    for (message_id, never_left) in changed_contents {
         if let Some(known) = by_id.get_item(&message_id)? {
             let known = known.cast_into::<OutgoingContent>()?;
             let record = known.borrow().record(py, version)?.into_any();
@@ -296,7 +332,9 @@ pub fn store_outgoing<'py>(
             continue;
         }
         put(outgoing, &message_id, none())?;
-        put(content, &message_id, none())?;
+        if never_left.is_truthy()? {
+            put(content, &message_id, none())?;
+        }
         if !kept.contains(&message_id)? {
             put(message, &message_id, none())?;
         }

@@ -1,0 +1,368 @@
+//! Registers, dispatches and acknowledges a send of one content, each in one call: `_native.pyi`,
+//! "Scalable Data Sync".
+//!
+//! It works on the containers of the machine's parts, which stay the only state; whatever is not
+//! common it leaves to the machine before it changes anything.
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PySequence, PyString};
+
+use crate::sds_acknowledge::Acknowledging;
+use crate::sds_codec::SdsCodec;
+use crate::sds_compose::compose;
+use crate::sds_heads::{SEND_ID_LENGTH, deliver_head};
+use crate::sds_log::LocalLog;
+use crate::sds_originals::Originals;
+use crate::sds_outgoing::{OutgoingContent, OutgoingSend};
+use crate::sds_timers::{FinishedSends, ResendTimers};
+use crate::untracked::untrack;
+
+/// Numbers that the outlet obeys.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Limits {
+    causal_history_size: usize,
+    heads_max: usize,
+    /// Bytes that history, filter and requests of one message may take.
+    header_budget: usize,
+    /// How long a content waits for its acknowledgement at first.
+    first_period_ms: i64,
+    pub participants_max: usize,
+    /// How many participants must hold a send; none where they are named.
+    pub quorum: Option<usize>,
+    pub repairs: bool,
+}
+
+/// The containers of the outgoing buffer.
+#[derive(FromPyObject)]
+pub struct Buffer {
+    pub sends: Py<PyDict>,
+    pub by_id: Py<PyDict>,
+    pub unacknowledged: Py<PyDict>,
+    pub changed_sends: Py<PyDict>,
+    pub changed_contents: Py<PyDict>,
+    new_contents: Py<PyDict>,
+    new_wires: Py<PyDict>,
+    timers: Py<ResendTimers>,
+    pub finished: Py<FinishedSends>,
+}
+
+/// Those of the queue before dispatch.
+#[derive(FromPyObject)]
+struct Queue {
+    fresh: Py<PySequence>,
+    started: Py<PySequence>,
+}
+
+/// What stands beside the outgoing buffer.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Beside {
+    sender_id: Py<PyString>,
+    heads: Py<PyDict>,
+    delivered: Py<PyDict>,
+    incomplete: Py<PyDict>,
+    bloom: Py<PyList>,
+    /// Nothing is asked for while both are empty.
+    upcoming: Py<PyDict>,
+    requests: Py<PyDict>,
+}
+
+/// The short way out of one machine.
+#[pyclass(frozen, module = "shardwire._native")]
+pub struct SdsOutlet {
+    codec: Py<SdsCodec>,
+    log: Py<LocalLog>,
+    entries: Py<PyDict>,
+    pub limits: Limits,
+    pub buffer: Buffer,
+    queue: Queue,
+    beside: Beside,
+    pub originals: Py<Originals>,
+    pub acknowledging: Acknowledging,
+}
+
+#[pymethods]
+impl SdsOutlet {
+    #[new]
+    #[pyo3(signature = (codec, log, limits, buffer, queue, beside, originals, acknowledging, /))]
+    #[expect(clippy::too_many_arguments, reason = "one argument a part")]
+    fn new(
+        py: Python<'_>,
+        codec: Py<SdsCodec>,
+        log: Py<LocalLog>,
+        limits: Limits,
+        buffer: Buffer,
+        queue: Queue,
+        beside: Beside,
+        originals: Py<Originals>,
+        acknowledging: Acknowledging,
+    ) -> Self {
+        let entries = log.borrow(py).entries.clone_ref(py);
+        SdsOutlet {
+            codec,
+            log,
+            entries,
+            limits,
+            buffer,
+            queue,
+            beside,
+            originals,
+            acknowledging,
+        }
+    }
+
+    /// Queues a send of one content; gives its message id. `None`, and nothing changed, where an
+    /// argument is not what it must be or the send is known.
+    #[pyo3(signature = (send_id, content, number, /))]
+    fn register<'py>(
+        &self,
+        py: Python<'py>,
+        send_id: &Bound<'py, PyAny>,
+        content: &Bound<'py, PyAny>,
+        number: u64,
+    ) -> PyResult<Option<Bound<'py, PyString>>> {
+        let (Ok(send_id), Ok(data)) = (
+            send_id.cast_exact::<PyString>(),
+            content.cast_exact::<PyBytes>(),
+        ) else {
+            return Ok(None);
+        };
+        let Ok(text) = send_id.to_str() else {
+            return Ok(None);
+        };
+        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if data.as_bytes().is_empty() || text.len() != SEND_ID_LENGTH || !text.bytes().all(hex) {
+            return Ok(None);
+        }
+        let mut id = [0; SEND_ID_LENGTH + 2];
+        id[..SEND_ID_LENGTH].copy_from_slice(text.as_bytes());
+        id[SEND_ID_LENGTH..].copy_from_slice(b".0");
+        let message_id = PyString::from_bytes(py, &id)?;
+        let buffer = &self.buffer;
+        let by_id = buffer.by_id.bind(py);
+        let sends = buffer.sends.bind(py);
+        if sends.contains(send_id)?
+            || by_id.contains(&message_id)?
+            || self.entries.bind(py).contains(&message_id)?
+        {
+            return Ok(None);
+        }
+        let send = OutgoingSend::new(py, send_id.clone().unbind(), number, 1);
+        let send = Bound::new(py, send)?;
+        let shared = send.clone().unbind();
+        let id = message_id.clone().unbind();
+        let held = OutgoingContent::new(py, shared, 0, id, data.clone().unbind());
+        let held = Bound::new(py, held)?;
+        send.borrow().contents.bind(py).append(&held)?;
+        untrack(send.borrow().contents.bind(py));
+        untrack(&send);
+        untrack(&held);
+        by_id.set_item(&message_id, &held)?;
+        sends.set_item(send_id, &send)?;
+        let none = py.None();
+        buffer
+            .changed_contents
+            .bind(py)
+            .set_item(&message_id, &none)?;
+        buffer.new_contents.bind(py).set_item(&message_id, data)?;
+        buffer.changed_sends.bind(py).set_item(send_id, &none)?;
+        let fresh = self.queue.fresh.bind(py);
+        fresh.call_method1(intern!(py, "append"), (&send,))?;
+        Ok(Some(message_id))
+    }
+
+    /// Encodes and takes out the next content where it is one send of its own, nothing is asked
+    /// for and no other send is under way; `None`, and nothing changed, for any other.
+    #[pyo3(signature = (transmit_id, lamport_timestamp, now, monotonic_ms, /))]
+    fn dispatch<'py>(
+        &self,
+        py: Python<'py>,
+        transmit_id: u64,
+        lamport_timestamp: u64,
+        now: &Bound<'py, PyAny>,
+        monotonic_ms: i64,
+    ) -> PyResult<Option<(Bound<'py, OutgoingContent>, Bound<'py, PyBytes>)>> {
+        let beside = &self.beside;
+        let fresh = self.queue.fresh.bind(py);
+        if !beside.upcoming.bind(py).is_empty()
+            || !beside.requests.bind(py).is_empty()
+            || self.queue.started.bind(py).len()? > 0
+            || fresh.len()? == 0
+        {
+            return Ok(None);
+        }
+        let send = fresh.get_item(0)?.cast_into::<OutgoingSend>()?;
+        let Some(content) = single(&send)? else {
+            return Ok(None);
+        };
+        let Some(data) = unsent(&content, &send) else {
+            return Ok(None);
+        };
+        let message_id = content.borrow().message_id.bind(py).clone();
+        let heads = beside.heads.bind(py);
+        let delivered = beside.delivered.bind(py);
+        let history = compose(
+            self.log.bind(py),
+            self.limits.causal_history_size,
+            &[heads.clone().into_any(), delivered.clone().into_any()],
+            Vec::new(),
+            self.limits.header_budget,
+        )?;
+        let codec = self.codec.get();
+        let wire = codec.encode_parts(
+            message_id.to_str()?,
+            Some(lamport_timestamp),
+            &history.fields(py, codec)?,
+            None,
+            &[],
+            Some(data.as_bytes(py)),
+        )?;
+        let wire = PyBytes::new(py, &wire);
+        let ids = history.ids(py)?;
+        if !delivered.is_empty() || !beside.incomplete.bind(py).is_empty() {
+            let said = (history.said, now, false);
+            self.acknowledging.on_said.bind(py).call1(said)?;
+        }
+        let sender_id = beside.sender_id.clone_ref(py);
+        let log = self.log.bind(py);
+        let entry = LocalLog::add(log, &message_id, sender_id, lamport_timestamp, None, 0)?;
+        beside.bloom.bind(py).append(&message_id)?;
+        log.borrow_mut().deliver(&entry)?;
+        deliver_head(heads, &entry, ids.as_any(), true, self.limits.heads_max)?;
+        let mut leaving = send.borrow_mut();
+        leaving.history_ids = Some(ids.unbind());
+        leaving.header_left = i32::try_from(history.left)?;
+        leaving.dispatched = 1;
+        leaving.first_ms = monotonic_ms;
+        drop(leaving);
+        let mut leaving = content.borrow_mut();
+        leaving.queued = false;
+        leaving.lamport = lamport_timestamp;
+        leaving.content = None;
+        leaving.wire = Some(wire.clone().unbind());
+        leaving.in_flight = transmit_id;
+        drop(leaving);
+        fresh.call_method0(intern!(py, "popleft"))?;
+        let buffer = &self.buffer;
+        buffer.new_wires.bind(py).set_item(&message_id, &wire)?;
+        buffer
+            .unacknowledged
+            .bind(py)
+            .set_item(&message_id, &content)?;
+        buffer
+            .changed_contents
+            .bind(py)
+            .set_item(&message_id, py.None())?;
+        self.wait_for_acknowledgement(&content, monotonic_ms);
+        Ok(Some((content, wire)))
+    }
+
+    /// The first transmission of `content` is in the network; false, and nothing changed, where it
+    /// is not the first or its send is finished.
+    #[pyo3(signature = (content, transmit_id, monotonic_ms, retrieval_hint, /))]
+    fn propagated<'py>(
+        &self,
+        content: &Bound<'py, OutgoingContent>,
+        transmit_id: u64,
+        monotonic_ms: i64,
+        retrieval_hint: Option<Bound<'py, PyBytes>>,
+    ) -> PyResult<bool> {
+        let py = content.py();
+        let mut known = content.borrow_mut();
+        let finished = known
+            .send
+            .as_ref()
+            .is_none_or(|send| send.borrow(py).finished);
+        if finished || known.attempts > 0 || known.possible.is_some() {
+            return Ok(false);
+        }
+        if known.in_flight == transmit_id {
+            known.in_flight = 0;
+        }
+        let message_id = known.message_id.bind(py).clone();
+        drop(known);
+        if self.buffer.unacknowledged.bind(py).contains(&message_id)? {
+            self.wait_for_acknowledgement(content, monotonic_ms);
+        }
+        if let Some(hint) = retrieval_hint {
+            let log = self.log.bind(py).borrow();
+            if let Some(entry) = log.held(&message_id)? {
+                entry.borrow_mut().retrieval_hint = Some(hint.unbind());
+                log.touch(&entry)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// `by` names these: what of them is ours it has.
+    #[pyo3(signature = (message_ids, by, /))]
+    fn acknowledge<'py>(
+        &self,
+        message_ids: &Bound<'py, PyAny>,
+        by: &Bound<'py, PyString>,
+    ) -> PyResult<()> {
+        let py = by.py();
+        let by_id = self.buffer.by_id.bind(py).clone();
+        for message_id in message_ids.try_iter()? {
+            let Some(content) = by_id.get_item(message_id?)? else {
+                continue;
+            };
+            let content = content.cast_into::<OutgoingContent>()?;
+            self.acknowledge_one(&content, by)?;
+        }
+        Ok(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.log)?;
+        visit.call(&self.acknowledging.on_said)?;
+        visit.call(&self.acknowledging.on_acknowledged)
+    }
+}
+
+impl Drop for SdsOutlet {
+    fn drop(&mut self) {
+        Python::attach(|py| {
+            for content in self.buffer.by_id.bind(py).values() {
+                if let Ok(content) = content.cast::<OutgoingContent>() {
+                    content.borrow_mut().send = None;
+                }
+            }
+        });
+    }
+}
+
+impl SdsOutlet {
+    fn wait_for_acknowledgement(&self, content: &Bound<'_, OutgoingContent>, monotonic_ms: i64) {
+        let py = content.py();
+        let held = self.buffer.unacknowledged.bind(py).len();
+        let at_ms = monotonic_ms + self.limits.first_period_ms;
+        self.buffer.timers.borrow_mut(py).set(content, at_ms, held);
+    }
+}
+
+/// The only content of a send that nobody looked into yet.
+fn single<'py>(send: &Bound<'py, OutgoingSend>) -> PyResult<Option<Bound<'py, OutgoingContent>>> {
+    let held = send.borrow();
+    let contents = held.contents.bind(send.py());
+    if contents.len() != 1 || held.finished || held.is_opened() || held.dispatched > 0 {
+        return Ok(None);
+    }
+    Ok(Some(contents.get_item(0)?.cast_into()?))
+}
+
+/// The bytes of a content that never left.
+fn unsent(
+    content: &Bound<'_, OutgoingContent>,
+    send: &Bound<'_, OutgoingSend>,
+) -> Option<Py<PyBytes>> {
+    let py = send.py();
+    let held = content.borrow();
+    if !held.queued || held.wire.is_some() || send.borrow().history_ids.is_some() {
+        return None;
+    }
+    held.content.as_ref().map(|data| data.clone_ref(py))
+}

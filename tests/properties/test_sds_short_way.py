@@ -1,0 +1,121 @@
+"""The native short ways of the SDS machine do what its Python does: worlds that differ in nothing else stay the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sds_exchange import LOGOS, Exchange, Party, at, hint_of
+
+from shardwire.config import DeliveredWhen, SdsConfig
+from shardwire.sds import MessageChannel, Transmit, TransmitKind
+
+NAMES = ("alice", "bob", "carol")
+SMALL = replace(
+    LOGOS.sds,
+    max_retransmissions=4,
+    timeout_for_lost_messages_ms=40_000,
+    repair_t_min_ms=2_000,
+    repair_t_max_ms=20_000,
+    incoming_buffer_messages_max=24,
+    outgoing_buffer_messages_max=16,
+    missing_messages_max=12,
+    log_messages_max=40,
+    bloom_filter_capacity=30,
+)
+
+
+class General:
+    """Every short way refused, so that all is done in Python."""
+
+    def __init__(self, machine: MessageChannel) -> None:
+        self._machine = machine
+        # It frees what it registered when it goes.
+        self._outlet = machine.outlet
+
+    def refuse(self, *_: object) -> None:
+        return None
+
+    register = dispatch = propagated = take = release = refuse
+
+    def acknowledge(self, message_ids: Iterable[str], by: str) -> None:
+        outgoing = self._machine.outgoing
+        for message_id in message_ids:
+            if message_id in outgoing.by_id:
+                outgoing.acknowledge(outgoing.by_id[message_id], by)
+
+
+class GeneralParty(Party):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        machine: Any = self.machine
+        machine.outlet = machine.intake = general = General(self.machine)
+        machine._reception._take = general.take
+        machine._reception._acknowledge = general.acknowledge
+
+
+def steps(exchange: Exchange, rng: random.Random) -> None:
+    """A life of bursts, failures, cancelled sends, silence, noise and crashes."""
+    for step in range(60):
+        party = rng.choice(exchange.parties)
+        now = at(exchange.now_ms)
+        what = rng.random()
+        if what < 0.45:
+            sent = []
+            for number in range(rng.choice([1, 1, 2, 9])):
+                needed, count = rng.choice([(1, 1), (1, 1), (1, 1), (2, 3)])
+                sent.append(party.send(f"m{step}.{number}", now, needed, count))
+            if rng.random() < 0.2:
+                party.machine.cancel(rng.choice(sent), now)
+        elif what < 0.55:
+            fail(party, now, rng)
+        elif what < 0.65:
+            party.machine.handle_message(rng.choice(NAMES).encode(), now)
+        elif what < 0.7:
+            exchange.replace_party(party.restarted(now, step))
+        elif what < 0.8:
+            exchange.loss, exchange.duplicate = rng.choice([(0.0, 0.0), (0.3, 0.2), (0.6, 0.0)])
+        exchange.flush(exchange.party(party.name))
+        exchange.run(exchange.now_ms + rng.choice([0, 3, 40, 700, 5_000, 40_000]))
+
+
+def fail(party: Party, now: Any, rng: random.Random) -> None:
+    """Some of what would leave fails, some is answered with another hint, and late."""
+    party.send(f"failing {party.sends}", now)
+    taken: list[Transmit] = []
+    while (transmit := party.machine.poll_transmit(now, {TransmitKind.FIRST, TransmitKind.FURTHER})) is not None:
+        taken.append(transmit)
+    rng.shuffle(taken)
+    for transmit in taken:
+        if rng.random() < 0.5:
+            party.machine.handle_transmit_failed(transmit.transmit_id, now)
+        else:
+            party.machine.handle_transmitted(transmit.transmit_id, hint_of(transmit.payload), now)
+
+
+def life(make: Callable[..., Party], seed: int, sds: SdsConfig, delivered_when: DeliveredWhen) -> list[object]:
+    """All that comes out of a world, and what is held at its end."""
+    parties = [make(name, seed=seed, sds=sds, delivered_when=delivered_when) for name in NAMES]
+    exchange = Exchange(parties, seed=seed, delay_ms=(1, 300))
+    steps(exchange, random.Random(seed))
+    exchange.loss = exchange.duplicate = 0.0
+    exchange.run(exchange.now_ms + 200_000)
+    out: list[object] = [exchange.bytes_sent, exchange.messages_sent]
+    for party in exchange.parties:
+        machine = party.machine
+        out += [party.transmitted, party.events, party.delivered, party.records]
+        out += [machine.stats(), machine.log.ordered_ids(), machine.bloom.filter.to_bytes(), machine.poll_timeout()]
+        out += [machine.lamport_timestamp, list(machine.heads.by_key), machine.pending_sends(), machine.waiting()]
+    return out
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("sds", [LOGOS.sds, SMALL, replace(SMALL, wire_format="nim", enable_repair=False)])
+def test_worlds_are_the_same_with_and_without_the_short_ways(seed: int, sds: SdsConfig) -> None:
+    delivered_when: DeliveredWhen = ("any", 2, frozenset({"bob", "carol"}))[seed % 3]
+    short, general = (life(make, seed, sds, delivered_when) for make in (Party, GeneralParty))
+    for one, other in zip(short, general, strict=True):
+        assert one == other
