@@ -20,6 +20,7 @@ __all__ = [
     "Keccak256",
     "LocalLog",
     "LogEntry",
+    "MissingMessage",
     "Originals",
     "OutgoingContent",
     "OutgoingSend",
@@ -636,12 +637,31 @@ def store_outgoing(
     """
 
 @final
-class SdsIntake:
-    """Takes in and releases the common message in one call each, on the containers of the machine's parts.
+class MissingMessage:
+    """One message id that a history named and that is not here.
 
-    `limits`: `id_length_max` (characters), `history_max` (ids kept of one), `heads_max`, `heard_ms_max` (a sender heard
-    longer ago is to be noted again), `lamport_unit_ms`, `lamport_skew_max` (how many of these a peer may be ahead),
-    `lamport_max`.
+    Attributes:
+        entry: As it was named, with the best hint and sender known.
+        send: The send it belongs to.
+        named_by: The participant whose message named it first; its share of the table pays for it.
+    """
+
+    entry: HistoryEntry
+
+    def __new__(cls, entry: HistoryEntry, send: IncomingSend, named_by: str, /) -> Self: ...
+    @property
+    def send(self) -> IncomingSend: ...
+    @property
+    def named_by(self) -> str: ...
+
+@final
+class SdsIntake:
+    """Takes in and delivers the common message in one call each, on the containers of the machine's parts.
+
+    `limits`: `id_length_max` (characters), `history_max` (ids kept of one), `heard_ms_max` (a sender heard longer ago
+    is to be noted again), `lamport_unit_ms`, `lamport_skew_max` (how many of these a peer may be ahead), `lamport_max`,
+    `at_once` (nothing waits for a sweep). `waiting` and `releasing` are containers of the incoming buffer and its gaps,
+    their limits, and what is called.
     """
 
     def __new__(
@@ -652,41 +672,49 @@ class SdsIntake:
         limits: dict[str, int],
         *,
         log: LocalLog,
-        heads: dict[str, LogEntry],
         originals: Originals | None,
         answers: dict[str, Any],
         heard_ms: dict[str, int],
         sent: dict[str, Any],
+        unacknowledged: dict[str, Any],
         sends: dict[str, IncomingSend],
         changed: dict[str, None],
-        stored: set[str],
-        incomplete: dict[str, LogEntry],
-        delivered: dict[str, LogEntry],
         bloom: list[str],
+        waiting: dict[str, Any],
+        releasing: dict[str, Any],
+        emit: Callable[[Any], None],
+        content_received: Callable[..., Any],
     ) -> Self: ...
     def take(
         self, data: bytes, monotonic_ms: int, epoch_ms: int, retrieval_hint: bytes | None, /
     ) -> (
         tuple[
             LogEntry,
-            bytes,
             str,
             IncomingSend | None,
             tuple[int, int] | None,
+            bool,
             tuple[tuple[str, ...], list[Any], list[LogEntry], list[IncomingSend], list[HistoryEntry]] | None,
         ]
         | None
     ):
-        """Holds a new content of another participant, the first of its send: log, filter, originals, its send if new.
+        """Holds a new content of another participant, the first of its send: log, filter, originals, send, gaps.
+
+        Emits `ContentReceived`, and `MissingDetected` where it tracks what is unknown.
 
         Returns:
-            The entry; its content; its send's key; the send, None where it was known; where the bloom filter begins
-            and ends in `data`; and None or (ids of the history where the send was known, values of `sent` that it
-            names, entries that its sender acknowledges too, sends to wait for, unknown entries). None, and nothing
-            changed, for any other message.
+            The entry; its send's key; the send, None where something of it was here before; where the bloom filter
+            begins and ends in `data`; whether something is missing anew; and None or what is left to do (ids of the
+            history where no send is given, values of `sent` that it names, entries that its sender acknowledges too,
+            sends to wait for, unknown entries). None, and nothing changed, for any other message.
         """
-    def release(self, sender_id: str, send_id: str, /) -> LogEntry | None:
-        """Delivers a send of one content that waits for nothing; None, and nothing changed, for any other."""
+    def release(self, sender_id: str, send_id: str, monotonic_ms: int, /) -> tuple[int, int] | None:
+        """Delivers a reconstructed send of one content and what waited for it alone, or lets it wait for its causes.
+
+        Returns:
+            How many contents were delivered, and the newest timestamp among them. None, and nothing changed, where
+            the send has more contents or is not here.
+        """
 
 @final
 class SdsOutlet:

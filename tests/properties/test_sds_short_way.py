@@ -1,4 +1,4 @@
-"""The native short ways of the SDS machine do what its Python does: worlds that differ in nothing else stay the same."""
+"""The native short ways of the SDS machine do what its Python does: else equal worlds stay the same."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from shardwire._native import HistoryEntry, IncomingSend, LocalLog
+from shardwire._native import HistoryEntry, IncomingSend, LocalLog, MissingMessage
 from shardwire.config import SdsConfig
 from shardwire.sds.identity import (
     MESSAGE_ID_LENGTH_MAX,
@@ -15,7 +15,7 @@ from shardwire.sds.identity import (
     SENDER_ID_LENGTH_MAX,
     content_id,
 )
-from shardwire.sds.missing import MissingMessage, MissingMessages
+from shardwire.sds.missing import MissingMessages
 from shardwire.sds.outputs import DependencyLost, MissingDetected, SdsEvent
 from shardwire.sds.repair import Repair
 from shardwire.sds.resend_period import resend_period_ms
@@ -45,7 +45,6 @@ class Gaps:
         "_lost_ms",
         "_lost_order",
         "_me",
-        "_named",
         "_named_before",
         "_newcomer_lost_ms",
         "_on_found",
@@ -55,6 +54,7 @@ class Gaps:
         "lost_before",
         "lost_changed",
         "missing",
+        "named",
     )
 
     def __init__(
@@ -89,7 +89,7 @@ class Gaps:
         # Those of them that may be asked for again.
         self.lost_before: dict[str, None] = {}
         # Sends that are only named, in the order of their deadlines: two periods, two queues.
-        self._named: OrderedDict[str, IncomingSend] = OrderedDict()
+        self.named: OrderedDict[str, IncomingSend] = OrderedDict()
         self._named_before: OrderedDict[str, IncomingSend] = OrderedDict()
         self._deadlines: list[tuple[int, int, IncomingSend]] = []
         self._deadline_count = 0
@@ -147,7 +147,7 @@ class Gaps:
             lost_ms = self._newcomer_lost_ms if newcomer else self._lost_ms
             if lost_ms:
                 cause.deadline_ms = monotonic_ms + lost_ms
-                (self._named_before if newcomer else self._named)[key] = cause
+                (self._named_before if newcomer else self.named)[key] = cause
         elif cause.contents:
             if cause.deadline_ms is None and not cause.reconstructed:
                 self.watch(cause, monotonic_ms)
@@ -177,7 +177,7 @@ class Gaps:
         send.deadline_ms = None
 
     def _unname(self, send: IncomingSend) -> None:
-        if self._named.pop(send.key, None) is None:
+        if self.named.pop(send.key, None) is None:
             self._named_before.pop(send.key, None)
 
     def watch(self, send: IncomingSend, monotonic_ms: int) -> None:
@@ -207,7 +207,7 @@ class Gaps:
                 break
             heappop(deadlines)
         due_ms = deadlines[0][0] if deadlines else None
-        for named in (self._named, self._named_before):
+        for named in (self.named, self._named_before):
             if named:
                 at_ms = next(iter(named.values())).deadline_ms or 0
                 if due_ms is None or at_ms < due_ms:
@@ -215,7 +215,7 @@ class Gaps:
         return due_ms
 
     def on_timeout(self, monotonic_ms: int) -> None:
-        for named in (self._named, self._named_before):
+        for named in (self.named, self._named_before):
             while named and (next(iter(named.values())).deadline_ms or 0) <= monotonic_ms:
                 _, send = named.popitem(last=False)
                 if self._buffer.sends.get(send.key) is send:
@@ -342,7 +342,7 @@ class Gaps:
             self.watch(send, monotonic_ms)
         elif lost_ms:
             send.deadline_ms = monotonic_ms + lost_ms
-            (self._named_before if send.from_before else self._named)[send.key] = send
+            (self._named_before if send.from_before else self.named)[send.key] = send
 
 
 def _bounded(entry: HistoryEntry) -> HistoryEntry:

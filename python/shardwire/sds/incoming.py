@@ -33,10 +33,10 @@ class IncomingBuffer:
         "_emit",
         "_entries",
         "_log",
-        "_lost_ms",
         "_on_released",
         "_sweep",
         "blocked",
+        "blocked_ms",
         "by_send_id",
         "changed",
         "contents_held",
@@ -57,7 +57,9 @@ class IncomingBuffer:
         repair: Repair,
     ) -> None:
         self._by_send = config.message_id == "send"
-        self._lost_ms = config.timeout_for_lost_messages_ms
+        # Histories that name each other would wait for ever.
+        lost_ms = config.timeout_for_lost_messages_ms
+        self.blocked_ms = 2 * lost_ms if lost_ms else None
         self.contents_max = config.incoming_buffer_messages_max
         self._log = log
         self._entries = log.entries
@@ -170,8 +172,7 @@ class IncomingBuffer:
 
     def _block(self, send: IncomingSend, monotonic_ms: int) -> None:
         self.blocked[send.key] = send
-        # Histories that name each other would wait for ever.
-        send.deadline_ms = monotonic_ms + 2 * self._lost_ms if self._lost_ms else None
+        send.deadline_ms = monotonic_ms + self.blocked_ms if self.blocked_ms else None
 
     def infer(self, send: IncomingSend, entry: LogEntry) -> None:
         """`entry` was recovered with `send` and never received."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shardwire._native import HistoryEntry, IncomingSend, LogEntry, OutgoingContent, SdsIntake
 from shardwire.config import SdsConfig
 from shardwire.sds.heads import HEADS_MAX
-from shardwire.sds.identity import MESSAGE_ID_LENGTH_MAX
+from shardwire.sds.identity import MESSAGE_ID_LENGTH_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_LENGTH_MAX
 from shardwire.sds.lamport import LAMPORT_MAX
+from shardwire.sds.outputs import ContentReceived, MissingDetected, SendReleased
 from shardwire.sds.participants import HEARD_EXACTLY_MS
 
 if TYPE_CHECKING:
@@ -20,12 +21,14 @@ HISTORY_KEPT_MAX = 2 * HEADS_MAX
 # Ids of the history, contents of ours that it acknowledges, entries that its sender acknowledges too, sends to wait
 # for, and entries that are unknown.
 Rare = tuple[tuple[str, ...], list[OutgoingContent], list[LogEntry], list[IncomingSend], list[HistoryEntry]]
-# The entry, its content, the key of its send, the send where it is new, where the filter lies in the message.
-Taken = tuple[LogEntry, bytes, str, IncomingSend | None, tuple[int, int] | None, Rare | None]
+# The entry, the key of its send, the send unless something of it was here before, where the filter lies in the message,
+# and whether something is missing anew.
+Taken = tuple[LogEntry, str, IncomingSend | None, tuple[int, int] | None, bool, Rare | None]
 
 
-def intake_of(machine: MessageChannel, config: SdsConfig) -> SdsIntake:
+def intake_of(machine: MessageChannel, config: SdsConfig, at_once: bool) -> SdsIntake:
     """The native intake of `machine`, whose parts are made and keep their containers from now on."""
+    incoming, repair = machine.incoming, machine.repair
     return SdsIntake(
         machine.channel_id,
         machine.sender_id,
@@ -33,22 +36,67 @@ def intake_of(machine: MessageChannel, config: SdsConfig) -> SdsIntake:
         {
             "id_length_max": MESSAGE_ID_LENGTH_MAX,
             "history_max": HISTORY_KEPT_MAX,
-            "heads_max": HEADS_MAX,
             "heard_ms_max": HEARD_EXACTLY_MS,
             "lamport_unit_ms": machine.lamport.unit_ms,
             "lamport_skew_max": machine.lamport.skew_max,
             "lamport_max": LAMPORT_MAX,
+            "at_once": at_once,
         },
         log=machine.log,
-        heads=machine.heads.by_key,
-        originals=machine.repair.originals if config.enable_repair else None,
-        answers=machine.repair.answers.by_id,
+        originals=repair.originals if config.enable_repair else None,
+        answers=repair.answers.by_id,
         heard_ms=machine.participants.heard_ms,
         sent=machine.outgoing.by_id,
-        sends=machine.incoming.sends,
-        changed=machine.incoming.changed,
-        stored=machine.incoming.stored,
-        incomplete=machine.acknowledgements.incomplete,
-        delivered=machine.acknowledgements.delivered,
+        unacknowledged=machine.outgoing.unacknowledged,
+        sends=incoming.sends,
+        changed=incoming.changed,
         bloom=machine.bloom.waiting,
+        waiting=_waiting(machine, config),
+        releasing=_releasing(machine, config),
+        emit=machine.emit,
+        content_received=ContentReceived,
     )
+
+
+def _waiting(machine: MessageChannel, config: SdsConfig) -> dict[str, Any]:
+    """What the native intake needs of the incoming buffer's gaps."""
+    incoming, repair = machine.incoming, machine.repair
+    gaps = incoming.gaps
+    return {
+        "id_length_max": min(RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_LENGTH_MAX),
+        "lost_ms": config.timeout_for_lost_messages_ms,
+        "missing_max": config.missing_messages_max,
+        "repairs": config.enable_repair,
+        "sender_id": machine.sender_id,
+        "sends": incoming.sends,
+        "changed": incoming.changed,
+        "missing": gaps.missing.by_id,
+        "missing_changed": gaps.missing.changed,
+        "shares": gaps.missing.by_participant,
+        "named": gaps.named,
+        "lost": gaps.lost,
+        "upcoming": repair.upcoming,
+        "requests": repair.requests.by_id,
+        "watch": gaps.watch,
+        "remove_request": repair.requests.remove,
+        "emit": machine.emit,
+        "missing_detected": MissingDetected,
+    }
+
+
+def _releasing(machine: MessageChannel, config: SdsConfig) -> dict[str, Any]:
+    """What the native intake needs to deliver."""
+    incoming = machine.incoming
+    return {
+        "heads_max": HEADS_MAX,
+        "blocked_ms": incoming.blocked_ms,
+        "sends": incoming.sends,
+        "changed": incoming.changed,
+        "stored": incoming.stored,
+        "blocked": incoming.blocked,
+        "incomplete": machine.acknowledgements.incomplete,
+        "delivered": machine.acknowledgements.delivered,
+        "heads": machine.heads.by_key,
+        "emit": machine.emit,
+        "send_released": SendReleased,
+    }

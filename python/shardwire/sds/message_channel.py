@@ -26,7 +26,7 @@ from shardwire.sds.lamport import LamportClock
 from shardwire.sds.now import Now
 from shardwire.sds.outgoing import OutgoingBuffer
 from shardwire.sds.outlet import outlet_of
-from shardwire.sds.outputs import SdsEvent, SendReleased, Transmit, TransmitKind
+from shardwire.sds.outputs import SdsEvent, Transmit, TransmitKind
 from shardwire.sds.participants import Participants
 from shardwire.sds.reception import Reception
 from shardwire.sds.records import Records
@@ -96,7 +96,7 @@ class MessageChannel:
         self.transmission = Transmission(self, config, rng, header_bytes_max)
         self.records = Records(self)
         self.outlet = outlet_of(self, config)
-        self.intake = intake_of(self, config)
+        self.intake = intake_of(self, config, sync.sweep_in_buf_interval_ms == 0)
         self._reception = Reception(self, config)
 
     # --- inputs: ours ---------------------------------------------------------------------------
@@ -212,11 +212,10 @@ class MessageChannel:
         recovered under another rule.
         """
         if self._by_send and content_count == 1 and not inferred_message_ids and not self.incoming.by_send_id:
-            entry = self.intake.release(sender_id, send_id)
-            if entry is not None:
-                self.incoming.contents_held -= 1
-                self.lamport.observe(entry.lamport)
-                self.emit(SendReleased(sender_id, send_id))
+            released = self.intake.release(sender_id, send_id, now.monotonic_ms)
+            if released is not None:
+                self.incoming.contents_held -= released[0]
+                self.lamport.observe(released[1])
                 return
         send = self.incoming.find(sender_id, send_id)
         if send is None or send.reconstructed:

@@ -4,24 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from shardwire._native import HistoryEntry, IncomingSend
-
-
-class MissingMessage:
-    """One message id that a history named.
-
-    Attributes:
-        entry: As it was named, with the best hint and sender known.
-        send: The send it belongs to.
-        named_by: The participant whose message named it first; its share of the table pays for it.
-    """
-
-    __slots__ = ("entry", "named_by", "send")
-
-    def __init__(self, entry: HistoryEntry, send: IncomingSend, named_by: str) -> None:
-        self.entry = entry
-        self.send = send
-        self.named_by = named_by
+from shardwire._native import HistoryEntry, IncomingSend, MissingMessage
 
 
 class MissingMessages:
@@ -29,12 +12,12 @@ class MissingMessages:
     otherwise the oldest of all goes.
     """
 
-    __slots__ = ("_by_participant", "_messages_max", "by_id", "changed")
+    __slots__ = ("_messages_max", "by_id", "by_participant", "changed")
 
     def __init__(self, messages_max: int) -> None:
         self._messages_max = messages_max
         self.by_id: OrderedDict[str, MissingMessage] = OrderedDict()
-        self._by_participant: dict[str, OrderedDict[str, None]] = {}
+        self.by_participant: dict[str, OrderedDict[str, None]] = {}
         # For poll_persist: ids whose stored form changed.
         self.changed: dict[str, None] = {}
 
@@ -43,9 +26,9 @@ class MissingMessages:
         evicted = self._make_room(named_by) if len(self.by_id) >= self._messages_max else None
         message = MissingMessage(entry, send, named_by)
         self.by_id[entry.message_id] = message
-        share = self._by_participant.get(named_by)
+        share = self.by_participant.get(named_by)
         if share is None:
-            share = self._by_participant[named_by] = OrderedDict()
+            share = self.by_participant[named_by] = OrderedDict()
         share[entry.message_id] = None
         self.changed[entry.message_id] = None
         return evicted
@@ -64,10 +47,10 @@ class MissingMessages:
         message = self.by_id.pop(message_id, None)
         if message is None:
             return None
-        share = self._by_participant[message.named_by]
+        share = self.by_participant[message.named_by]
         del share[message_id]
         if not share:
-            del self._by_participant[message.named_by]
+            del self.by_participant[message.named_by]
         self.changed[message_id] = None
         return message
 
@@ -75,7 +58,7 @@ class MissingMessages:
         return tuple(message.entry for message in self.by_id.values())
 
     def _make_room(self, named_by: str) -> MissingMessage | None:
-        share = self._by_participant.get(named_by)
-        if share and len(share) * len(self._by_participant) > self._messages_max:
+        share = self.by_participant.get(named_by)
+        if share and len(share) * len(self.by_participant) > self._messages_max:
             return self.remove(next(iter(share)))
         return self.remove(next(iter(self.by_id)))

@@ -161,9 +161,8 @@ class Reception:
 
     def _on_taken(self, taken: Taken, data: bytes, now: Now) -> None:
         """What is left to do for a content that was taken in natively: as `handle` does for any message."""
-        entry, content, key, send, filter_range, rare = taken
-        message_id, sender_id = entry.message_id, entry.sender_id
-        self._emit(ContentReceived(message_id, sender_id, content, key, 0))
+        entry, key, send, filter_range, news, rare = taken
+        sender_id = entry.sender_id
         self._sync_timer.on_content_received(now)
         incoming = self._incoming
         if send is None:
@@ -186,6 +185,8 @@ class Reception:
             if unknown:
                 # Its sender was heard before, so it is no newcomer's.
                 incoming.gaps.on_unknown(send, unknown, sender_id, now.monotonic_ms, False)
+        if news:
+            self._repair.on_news(now.monotonic_ms)
         self._acknowledgements.received(entry, now)
 
     def _on_content(

@@ -25,8 +25,10 @@ mod sds_log;
 mod sds_originals;
 mod sds_outgoing;
 mod sds_outlet;
+mod sds_release;
 mod sds_send;
 mod sds_timers;
+mod sds_waiting;
 mod segmentation;
 mod untracked;
 mod waku;
@@ -78,6 +80,8 @@ mod _native {
     use sds_send::IncomingSend;
     #[pymodule_export]
     use sds_timers::{FinishedSends, ResendTimers};
+    #[pymodule_export]
+    use sds_waiting::MissingMessage;
     #[pymodule_export]
     use segmentation::segment_payload;
     #[pymodule_export]

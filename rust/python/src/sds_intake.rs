@@ -7,15 +7,17 @@ use std::borrow::Cow;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PySet, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use shardwire_core::wire::sds::{EntryView, MessageView, WireFormat};
 
 use crate::error::Error;
 use crate::sds::{HistoryEntry, parse_sds_wire_format};
-use crate::sds_heads::{SEND_ID_LENGTH, deliver_head};
-use crate::sds_log::{LocalLog, LogEntry, discard};
+use crate::sds_heads::SEND_ID_LENGTH;
+use crate::sds_log::{LocalLog, LogEntry};
 use crate::sds_originals::Originals;
+use crate::sds_release::{Released, Releasing};
 use crate::sds_send::IncomingSend;
+use crate::sds_waiting::{Naming, Waiting};
 
 /// Numbers that `take` obeys.
 #[derive(FromPyObject)]
@@ -25,8 +27,6 @@ struct Limits {
     id_length_max: usize,
     /// Ids that a waiting send keeps of a history.
     history_max: usize,
-    /// Heads that are named.
-    heads_max: usize,
     /// A sender that was heard longer ago is to be noted again.
     heard_ms_max: i64,
     /// Milliseconds of one step of the Lamport clock.
@@ -34,6 +34,8 @@ struct Limits {
     /// How far a peer's clock may be ahead, in these steps.
     lamport_skew_max: u64,
     lamport_max: u64,
+    /// Whether what became free is delivered at once, not in sweeps.
+    at_once: bool,
 }
 
 /// What a history names, sorted by what it calls for.
@@ -45,14 +47,14 @@ struct Named<'py> {
     unknown: Vec<HistoryEntry>,
 }
 
-/// The received content, its bytes, the key of its send, the new send, where the filter lies, and
-/// what is rarely there.
+/// The received content, the key of its send, the send where it is new or was only named, where the
+/// filter lies, whether something is to be asked for, and what is rarely there.
 type Taken<'py> = (
     Bound<'py, LogEntry>,
-    Bound<'py, PyBytes>,
     Bound<'py, PyString>,
     Option<Bound<'py, IncomingSend>>,
     Option<(usize, usize)>,
+    bool,
     Option<Bound<'py, PyTuple>>,
 );
 
@@ -65,25 +67,26 @@ pub struct SdsIntake {
     limits: Limits,
     log: Py<LocalLog>,
     entries: Py<PyDict>,
-    heads: Py<PyDict>,
     originals: Option<Py<Originals>>,
     answers: Py<PyDict>,
     heard_ms: Py<PyDict>,
     sent: Py<PyDict>,
+    unacknowledged: Py<PyDict>,
     sends: Py<PyDict>,
     changed: Py<PyDict>,
-    stored: Py<PySet>,
-    incomplete: Py<PyDict>,
-    delivered: Py<PyDict>,
     bloom: Py<PyList>,
+    waiting: Waiting,
+    releasing: Releasing,
+    emit: Py<PyAny>,
+    content_received: Py<PyAny>,
 }
 
 #[pymethods]
 impl SdsIntake {
     #[new]
     #[pyo3(signature = (
-        channel_id, sender_id, wire_format, limits, *, log, heads, originals, answers, heard_ms,
-        sent, sends, changed, stored, incomplete, delivered, bloom
+        channel_id, sender_id, wire_format, limits, *, log, originals, answers, heard_ms, sent,
+        unacknowledged, sends, changed, bloom, waiting, releasing, emit, content_received
     ))]
     #[expect(clippy::too_many_arguments, reason = "one argument a container")]
     fn new(
@@ -93,17 +96,18 @@ impl SdsIntake {
         wire_format: &str,
         limits: Limits,
         log: Py<LocalLog>,
-        heads: Py<PyDict>,
         originals: Option<Py<Originals>>,
         answers: Py<PyDict>,
         heard_ms: Py<PyDict>,
         sent: Py<PyDict>,
+        unacknowledged: Py<PyDict>,
         sends: Py<PyDict>,
         changed: Py<PyDict>,
-        stored: Py<PySet>,
-        incomplete: Py<PyDict>,
-        delivered: Py<PyDict>,
         bloom: Py<PyList>,
+        waiting: Waiting,
+        releasing: Releasing,
+        emit: Py<PyAny>,
+        content_received: Py<PyAny>,
     ) -> Result<Self, Error> {
         let entries = log.borrow(py).entries.clone_ref(py);
         Ok(SdsIntake {
@@ -113,17 +117,18 @@ impl SdsIntake {
             limits,
             log,
             entries,
-            heads,
             originals,
             answers,
             heard_ms,
             sent,
+            unacknowledged,
             sends,
             changed,
-            stored,
-            incomplete,
-            delivered,
             bloom,
+            waiting,
+            releasing,
+            emit,
+            content_received,
         })
     }
 
@@ -176,77 +181,84 @@ impl SdsIntake {
         if let Some(originals) = &self.originals {
             originals.borrow_mut(py).keep(&message_id, data, false)?;
         }
-        let named = self.named(&message.causal_history, &entry, &sender_id)?;
-        let known = self.sends.bind(py).contains(&key)?;
-        let send = if known {
-            None
-        } else {
-            Some(self.new_send(&key, &sender_id, monotonic_ms, &entry, &named)?)
+        let content = PyBytes::new(py, content);
+        let event = (&message_id, &sender_id, content, &key, 0);
+        let event = self.content_received.bind(py).call1(event)?;
+        self.emit.bind(py).call1((event,))?;
+        let mut named = self.named(&message.causal_history, &entry, &sender_id)?;
+        let send = match self.sends.bind(py).get_item(&key)? {
+            Some(send) => {
+                let by = Naming {
+                    send: &send.cast_into()?,
+                    named_by: &sender_id,
+                    monotonic_ms,
+                };
+                self.waiting.adopt(&by, &entry, &named.ids)?
+            }
+            None => Some(self.new_send(&key, &sender_id, monotonic_ms, &entry, &named)?),
         };
         let filter = message.bloom_filter.map(|filter| {
             let start = filter.as_ptr() as usize - bytes.as_ptr() as usize;
             (start, start + filter.len())
         });
-        let rare = named.rare(py, known)?;
-        let content = PyBytes::new(py, content);
-        Ok(Some((entry, content, key, send, filter, rare)))
+        // Events of acknowledgements come first, and those are the machine's.
+        let acknowledges = !named.mine.is_empty()
+            || (filter.is_some() && !self.unacknowledged.bind(py).is_empty());
+        let mut news = false;
+        if let Some(send) = &send
+            && !acknowledges
+            && self.waiting.is_plain(py, &named.unknown)
+        {
+            for cause in named.waits.drain(..) {
+                self.waiting.wait(send, &cause)?;
+            }
+            let by = Naming {
+                send,
+                named_by: &sender_id,
+                monotonic_ms,
+            };
+            news = self
+                .waiting
+                .on_unknown(&by, std::mem::take(&mut named.unknown))?;
+        }
+        let rare = named.rare(py, send.is_none())?;
+        Ok(Some((entry, key, send, filter, news, rare)))
     }
 
-    /// Releases a send whose only content was taken and that waits for nothing; `None`, and nothing
-    /// changed, for any other.
-    #[pyo3(signature = (sender_id, send_id, /))]
-    fn release<'py>(
+    /// The channel has the message of a send whose only content was taken: delivers it and what
+    /// waited for it alone, or lets it wait. `None`, and nothing changed, for any other.
+    #[pyo3(signature = (sender_id, send_id, monotonic_ms, /))]
+    fn release(
         &self,
-        sender_id: &Bound<'py, PyString>,
-        send_id: &Bound<'py, PyString>,
-    ) -> PyResult<Option<Bound<'py, LogEntry>>> {
+        sender_id: &Bound<'_, PyString>,
+        send_id: &Bound<'_, PyString>,
+        monotonic_ms: i64,
+    ) -> PyResult<Option<Released>> {
         let py = send_id.py();
-        let sends = self.sends.bind(py);
-        let Some(send) = sends.get_item(send_id)? else {
+        let Some(send) = self.sends.bind(py).get_item(send_id)? else {
             return Ok(None);
         };
         let send = send.cast_into::<IncomingSend>()?;
         let held = send.borrow();
-        let contents = held.contents.bind(py);
-        let empty = |dict: &Option<Py<PyDict>>| dict.as_ref().is_none_or(|d| d.bind(py).is_empty());
         if held.reconstructed
-            || contents.len() != 1
-            || held.dependents.is_some()
-            || !empty(&held.waits_for)
-            || !empty(&held.missing)
+            || !self.limits.at_once
+            || held.contents.bind(py).len() != 1
             || held.send_id.to_str(py)? != held.key.to_str(py)?
             || held.sender_id.to_str(py)? != sender_id.to_str()?
         {
             return Ok(None);
         }
-        let entry = contents.get_item(0)?.cast_into::<LogEntry>()?;
-        sends.del_item(send_id)?;
-        let changed = self.changed.bind(py);
-        if self.stored.bind(py).contains(send_id)? {
-            changed.set_item(send_id, py.None())?;
-        } else {
-            discard(changed, send_id)?;
-        }
-        entry.borrow_mut().send = None;
-        self.log.borrow_mut(py).deliver(&entry)?;
-        deliver_head(
-            self.heads.bind(py),
-            &entry,
-            held.history.bind(py),
-            true,
-            self.limits.heads_max,
-        )?;
-        let message_id = entry.borrow().message_id.clone_ref(py);
-        let incomplete = self.incomplete.bind(py);
-        if incomplete.contains(&message_id)? {
-            incomplete.del_item(&message_id)?;
-            self.delivered.bind(py).set_item(&message_id, &entry)?;
-        }
-        Ok(Some(entry))
+        drop(held);
+        let (log, waiting) = (&self.log, &self.waiting);
+        let released = self
+            .releasing
+            .reconstructed(log, waiting, &send, monotonic_ms)?;
+        Ok(Some(released))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.log)
+        visit.call(&self.log)?;
+        visit.call(self.waiting.watch())
     }
 }
 
