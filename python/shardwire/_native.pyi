@@ -916,8 +916,14 @@ class ArrowReconstructor:
         work_budget: int,
     ) -> Self: ...
     def push(self, batch: Any) -> list[Any]:
-        """Takes in the `by` columns, hash, send_id, payload, timestamp, sender, error; returns finished messages."""
+        """Takes in the `by` columns, hash, send_id, payload, timestamp, sender, error; returns finished messages.
+
+        A row of a hash and neither payload nor error says that a message is whole elsewhere: it has no row here.
+        """
     def finish(self) -> list[Any]: ...
+    @property
+    def repeated(self) -> int:
+        """Messages so far that more than one row said to be whole elsewhere."""
 
 @final
 class ArrowLocalReconstructor:

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spark.rows import CONFIG, payload_of, reassembled, rows_of, segment_batch
 
-from shardwire import ReassemblyLimits, SegmentationConfig, keccak256
+from shardwire import ReassemblyLimits, SegmentationConfig, _native, keccak256
 from shardwire.segmentation import segment
+from shardwire.spark.native import limits_of, parameters
 from shardwire.spark.reconstruct import Reconstruction
 
 
@@ -269,3 +270,15 @@ def test_any_loss_order_and_repeats_equal_the_reassembler(data: st.DataObject) -
     )
     assert len(found) == len({row["hash"] for row in rows})
     assert all((row["status"] in ("complete", "recovered")) == (row["payload"] is not None) for row in found)
+
+
+def test_a_message_that_is_whole_elsewhere_has_no_row() -> None:
+    one, two, three = (payload_of(number, 3_000) for number in (40, 41, 42))
+    machine = _native.ArrowReconstructor(parameters(CONFIG), by_count=0, include_payload=True, **limits_of(CONFIG))
+    # Only its hash tells; its late repeats may stand on either side of that row.
+    repeats = rows_of(one)
+    rows = [*repeats[:2], {"hash": keccak256(one)}, *repeats[2:], *rows_of(two)]
+    rows += [{"hash": keccak256(three)}] * 2
+    found = [*machine.push(segment_batch(rows)), *machine.finish()]
+    assert [row["payload"] for batch in found for row in batch.to_pylist()] == [two]
+    assert machine.repeated == 1

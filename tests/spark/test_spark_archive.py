@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from spark.rows import CONFIG, payload_of
 
-from shardwire import ConfigError
+from shardwire import ConfigError, SegmentationConfig
 from shardwire.segmentation import segment
 from shardwire.spark import reconstruct, reconstruct_archive
 from shardwire.spark.schema import MESSAGE_FIELDS
@@ -85,7 +85,43 @@ def test_repeats_noise_and_losses_in_other_partitions(spark: SparkSession, tmp_p
     assert by_payload[payload_of(2, 5_000)]["found"] == "across"
     [unread] = [row for row in found if row["status"] == "invalid"]
     assert unread["segments_received"] == 2
-    assert report.bytes_shuffled == sum(map(len, [*torn[:8], *lost[:4]]))
+    # What came again of the whole one crosses too, and is known there.
+    assert report.bytes_shuffled == sum(map(len, [*torn[:8], *lost[:4], whole[3]]))
+    assert report.messages_local == 1
+    assert report.payload_bytes == 10_000
+    counted = spark.read.parquet(str(tmp_path / "out")).groupBy("status").count().collect()
+    assert {row["status"]: row["count"] for row in counted} == report.messages
+
+
+def test_the_columns_are_those_of_reconstruct_and_found(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [(topic, part) for topic in ("a", "b") for part in (*segment(payload_of(5, 3_000), CONFIG), b"noise")]
+    df = spark.createDataFrame(rows, "topic string, payload binary").coalesce(1)
+    report = reconstruct_archive(spark, df, str(tmp_path / "out"), CONFIG, by=["topic"])
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert found.columns == [*reconstruct(df, CONFIG, by=["topic"]).columns, "found"]
+    for path in (tmp_path / "out").rglob("*.parquet"):
+        assert pq.read_schema(path).names == found.columns[:-1]
+    # A row a topic for what nobody could read.
+    assert report.messages == {"complete": 2, "invalid": 2}
+    unread = {row["topic"]: row for row in found.where("entire_message_hash is null").collect()}
+    assert {topic: (row["status"], row["segments_received"]) for topic, row in unread.items()} == {
+        "a": ("invalid", 1),
+        "b": ("invalid", 1),
+    }
+
+
+def test_large_messages_are_written_in_small_row_groups(spark: SparkSession, tmp_path: Path) -> None:
+    """Parquet's writer looks at their size row by row, not every hundred: it would hold a hundred payloads."""
+    config = SegmentationConfig(segment_size_bytes=100_000)
+    rows = [(part,) for number in range(20) for part in segment(payload_of(number, 250_000), config)]
+    spark.conf.set("parquet.block.size", "1000000")
+    try:
+        df = spark.createDataFrame(rows, "payload binary").coalesce(1)
+        reconstruct_archive(spark, df, str(tmp_path / "out"), config)
+    finally:
+        spark.conf.unset("parquet.block.size")
+    [path] = (tmp_path / "out" / "found=local").glob("*.parquet")
+    assert pq.ParquetFile(path).num_row_groups >= 3
 
 
 def test_by_columns_and_an_empty_archive(spark: SparkSession, tmp_path: Path) -> None:

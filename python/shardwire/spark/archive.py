@@ -9,11 +9,13 @@ protocol and take its place by one renaming: a retried or speculative task leave
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute
 from pyspark.errors import PySparkAttributeError
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
@@ -21,7 +23,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from shardwire import _native
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
-from shardwire.spark.native import Array, batch_of, limits_of, map_in_arrow, parameters
+from shardwire.spark.native import Array, batch_of, columns_of, limits_of, map_in_arrow, parameters
 from shardwire.spark.reconstruct import (
     ERROR,
     HASH,
@@ -38,6 +40,7 @@ from shardwire.spark.reconstruct import (
     wire_messages,
 )
 from shardwire.spark.schema import MESSAGE_FIELDS
+from shardwire.spark.tally import Tally
 from shardwire.spark.unwrap import UnwrapSegments, UnwrapStep, check_steps
 
 if TYPE_CHECKING:
@@ -56,7 +59,7 @@ _CARRIERS = {
     SENDER: "status",
     ERROR: "error",
 }
-_MESSAGE, _SEGMENT = "message", "segment"
+_KINDS = _MESSAGE, _SEGMENT, _UNREAD = "message", "segment", "unread"
 # Below the staging directory: what the first step wrote, and what becomes the sink.
 _RAW, _RESULT = "raw", "result"
 # Spark otherwise sorts every row, payload and all, by the directory it goes to.
@@ -71,7 +74,8 @@ class ArchiveReport:
         messages: Messages by status.
         messages_local: Messages that were whole within a partition.
         payload_bytes: Bytes of the payloads that were reconstructed.
-        bytes_shuffled: Bytes of segments that crossed the network in the second step, counted where they arrived.
+        bytes_shuffled: Bytes of segments that crossed the network in the second step, counted where they arrived. The
+            identities of messages that are whole cross beside them, some 40 bytes each.
         seconds: Wall time.
     """
 
@@ -128,46 +132,92 @@ def reconstruct_archive(
         rows = wire_messages(df, payload, by, timestamp, sender)
         unwrapping = UnwrapSegments(len(by), steps, config.wire_format, config.max_total_segments)
     absent = absent_columns(df, steps, timestamp, sender, is_keyed=key is not None) | {ERROR}
-    files = _Files(spark, sink)
+    archive = _Archive(config, by, include_payload, _Files(spark, sink))
+    local, across = Tally.of(spark.sparkContext), Tally.of(spark.sparkContext)
     try:
-        staged = _reconstruct_locally(rows, unwrapping, config, by, include_payload, files)
-        bytes_shuffled = _reconstruct_across(staged, config, by, include_payload, absent, files)
-        files.publish()
+        staged = archive.reconstruct_locally(rows, unwrapping, local)
+        unread = archive.reconstruct_across(staged, absent, local["unread"], across)
+        # Everything that reads the staged files comes before they are renamed.
+        local = archive.settle_local(staged, local, repeated=across["repeated"] > 0)
+        archive.files.publish()
     finally:
-        files.remove()
-    return _report(spark, sink, bytes_shuffled, time.monotonic() - started)
-
-
-def _reconstruct_locally(
-    rows: DataFrame,
-    unwrapping: UnwrapSegments | None,
-    config: SegmentationConfig,
-    by: list[str],
-    include_payload: bool,
-    files: _Files,
-) -> _Staged:
-    """Writes the messages that are whole within a partition, and the segments of the others."""
-    messages = message_schema(rows, by)
-    both = StructType([*messages.fields, StructField(_KIND, StringType())])
-    local = _LocalReconstruction(config, unwrapping, len(by), include_payload, _arrow_types(both, by))
-    found = map_in_arrow(rows, local, both)
-    spark = rows.sparkSession
-    before = spark.conf.get(_WRITERS_CONF, None)
-    spark.conf.set(_WRITERS_CONF, "2")
-    try:
-        found.write.partitionBy(_KIND).parquet(files.path(_RAW))
-    finally:
-        if before is None:
-            spark.conf.unset(_WRITERS_CONF)
-        else:
-            spark.conf.set(_WRITERS_CONF, before)
-    staged = spark.read.schema(both).parquet(files.path(_RAW))
-    return _Staged(
-        messages=staged.where(F.col(_KIND) == _MESSAGE).select(*messages.fieldNames()),
-        segments=staged.where(F.col(_KIND) == _SEGMENT).select(
-            *by, *(F.col(carrier).alias(name) for name, carrier in _CARRIERS.items())
-        ),
+        archive.files.remove()
+    messages = Counter(local.messages) + Counter(across.messages) + Counter(invalid=unread)
+    return ArchiveReport(
+        messages=dict(messages),
+        messages_local=sum(local.messages.values()),
+        payload_bytes=local["payload_bytes"] + across["payload_bytes"],
+        bytes_shuffled=across["arrived_bytes"],
+        seconds=time.monotonic() - started,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Archive:
+    """One run: what is asked for, and where its files are made."""
+
+    config: SegmentationConfig
+    by: list[str]
+    include_payload: bool
+    files: _Files
+
+    def reconstruct_locally(self, rows: DataFrame, unwrapping: UnwrapSegments | None, tally: Tally) -> DataFrame:
+        """Writes the messages that are whole within a partition, the segments of the others, and what is unread."""
+        schema = StructType([*message_schema(rows, self.by).fields, StructField(_KIND, StringType())])
+        types = _arrow_types(schema, self.by)
+        local = _LocalReconstruction(self.config, unwrapping, len(self.by), self.include_payload, types, tally)
+        spark = rows.sparkSession
+        before = spark.conf.get(_WRITERS_CONF, None)
+        spark.conf.set(_WRITERS_CONF, str(len(_KINDS)))
+        try:
+            map_in_arrow(rows, local, schema).write.partitionBy(_KIND).parquet(self.files.path(_RAW))
+        finally:
+            if before is None:
+                spark.conf.unset(_WRITERS_CONF)
+            else:
+                spark.conf.set(_WRITERS_CONF, before)
+        return spark.read.schema(schema).parquet(self.files.path(_RAW))
+
+    def reconstruct_across(self, staged: DataFrame, absent: frozenset[str], unread_rows: int, tally: Tally) -> int:
+        """Writes the messages that several partitions held together and a row (per `by`) for what is unread.
+
+        Returns:
+            The rows for what is unread.
+        """
+        segments = staged.where(F.col(_KIND) == _SEGMENT).select(
+            *self.by, *(F.col(carrier).alias(name) for name, carrier in _CARRIERS.items())
+        )
+        # Beside them the identities of the messages that are whole: what else came of one is a late repeat.
+        whole = staged.where(F.col(_KIND) == _MESSAGE).select(
+            *self.by,
+            F.col(_CARRIERS[HASH]).alias(HASH),
+            F.col(_CARRIERS[SEND_ID]).alias(SEND_ID),
+            F.lit(None).cast("binary").alias(PAYLOAD),
+            F.lit(None).cast("bigint").alias(TIMESTAMP),
+            *(F.lit(None).cast("string").alias(name) for name in (SENDER, ERROR)),
+        )
+        found = reconstruct_segments(
+            segments.unionByName(whole), self.config, self.by, self.include_payload, absent, tally
+        )
+        rows = 0
+        if unread_rows:
+            unread = staged.where(F.col(_KIND) == _UNREAD)
+            rows = unread.select(*self.by).distinct().count() if self.by else 1
+            found = found.unionByName(_unread(unread, self.by))
+        found.write.parquet(self.files.path(f"{_RESULT}/found=across"))
+        return rows
+
+    def settle_local(self, staged: DataFrame, tally: Tally, *, repeated: bool) -> Tally:
+        """Puts the messages that are whole within a partition into the result; returns the tally of those it has."""
+        target = f"{_RESULT}/found=local"
+        if not repeated:
+            # Where there are none there is no such directory.
+            self.files.rename(f"{_RAW}/{_KIND}={_MESSAGE}", target)
+            return tally
+        once = staged.where(F.col(_KIND) == _MESSAGE).drop(_KIND)
+        once.dropDuplicates(["entire_message_hash", "send_id", *self.by]).write.parquet(self.files.path(target))
+        kept = staged.sparkSession.read.schema(once.schema).parquet(self.files.path(target))
+        return Tally.of_messages(kept)
 
 
 def _arrow_types(schema: StructType, by: Sequence[str]) -> dict[str, Any]:
@@ -184,43 +234,8 @@ def _arrow_types(schema: StructType, by: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _reconstruct_across(
-    staged: _Staged,
-    config: SegmentationConfig,
-    by: list[str],
-    include_payload: bool,
-    absent: frozenset[str],
-    files: _Files,
-) -> int:
-    """Writes the messages that several partitions held together, settles the local ones; returns the bytes shuffled."""
-    identity = ["entire_message_hash", "send_id", *by]
-    local = staged.messages.where(F.col("entire_message_hash").isNotNull())
-    whole = local.select(*(F.col(name).alias(f"whole_{name}") for name in identity)).distinct()
-    same = [
-        F.col(ours).eqNullSafe(F.col(f"whole_{theirs}"))
-        for ours, theirs in zip([HASH, SEND_ID, *by], identity, strict=True)
-    ]
-    # Segments of a message that another partition held whole are late repeats.
-    missing = staged.segments.join(whole, same, "left_anti")
-    # Counted where they arrive, by the tasks whose result stands: Spark adds up each of those once.
-    crossed_bytes = staged.messages.sparkSession.sparkContext.accumulator(0)
-    across = reconstruct_segments(missing, config, by, include_payload, absent, crossed_bytes)
-    across.unionByName(_unread(staged.messages, by)).write.parquet(files.path(f"{_RESULT}/found=across"))
-    # Everything that reads the staged files comes before they are renamed.
-    is_read = F.col("entire_message_hash").isNotNull()
-    counts = staged.messages.groupBy(*identity).agg(F.count("*").alias("times"))
-    repeated, unread = counts.agg(F.bool_or(is_read & (F.col("times") > 1)), F.bool_or(~is_read)).collect()[0]
-    kept = files.path(f"{_RESULT}/found=local")
-    if repeated:
-        local.dropDuplicates(identity).write.parquet(kept)
-    elif unread or not files.rename(f"{_RAW}/{_KIND}={_MESSAGE}", f"{_RESULT}/found=local"):
-        local.write.parquet(kept)
-    return int(crossed_bytes.value)
-
-
 def _unread(messages: DataFrame, by: list[str]) -> DataFrame:
     """One row (per `by`) for what no partition could read."""
-    counted = messages.where(F.col("entire_message_hash").isNull())
     sums = {"segments_received", "duplicates", "conflicts"}
     kept: dict[str, Any] = {
         **{name: F.sum(name) for name in sums},
@@ -234,31 +249,7 @@ def _unread(messages: DataFrame, by: list[str]) -> DataFrame:
     columns = [
         kept.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in MESSAGE_FIELDS.fields
     ]
-    # Without `by` an aggregation of no rows has a row all the same.
-    return counted.groupBy(*by).agg(*columns).where(F.col("segments_received").isNotNull())
-
-
-def _report(spark: SparkSession, sink: str, bytes_shuffled: int, seconds: float) -> ArchiveReport:
-    found = spark.read.parquet(sink)
-    rows = found.groupBy("found", "status").agg(F.count("*"), F.coalesce(F.sum("payload_length"), F.lit(0))).collect()
-    messages: dict[str, int] = {}
-    for _, status, count, _ in rows:
-        messages[status] = messages.get(status, 0) + count
-    return ArchiveReport(
-        messages=messages,
-        messages_local=sum(count for place, _, count, _ in rows if place == "local"),
-        payload_bytes=sum(size for _, _, _, size in rows),
-        bytes_shuffled=bytes_shuffled,
-        seconds=seconds,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Staged:
-    """What the first step wrote."""
-
-    messages: DataFrame
-    segments: DataFrame
+    return messages.groupBy(*by).agg(*columns)
 
 
 class _Files:
@@ -314,6 +305,7 @@ class _LocalReconstruction:
     by_count: int
     include_payload: bool
     types: dict[str, Any]
+    tally: Tally
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         machine = _native.ArrowLocalReconstructor(
@@ -326,22 +318,30 @@ class _LocalReconstruction:
         if self.unwrapping is not None:
             batches = self.unwrapping(batches)
         for batch in batches:
-            yield from map(self._message, machine.push(batch))
+            yield from self._messages(machine.push(batch))
             yield from self._leftovers(machine)
-        yield from map(self._message, machine.finish())
+        yield from self._messages(machine.finish())
         yield from self._leftovers(machine)
 
-    def _message(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return self._arranged(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows, _MESSAGE)
+    def _messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self.tally.count_messages(batch)
+            is_read = batch.column("entire_message_hash").is_valid()
+            for kind, rows in ((_MESSAGE, is_read), (_UNREAD, pa.compute.invert(is_read))):
+                if rows.true_count == batch.num_rows:
+                    yield self._arranged(columns_of(batch), batch.num_rows, kind)
+                elif rows.true_count:
+                    yield self._arranged(columns_of(batch.filter(rows)), rows.true_count, kind)
 
     def _leftovers(self, machine: _native.ArrowLocalReconstructor) -> Iterator[pa.RecordBatch]:
+        """Segments in the columns of messages: their own bytes, time and sender stand where a message's do."""
         batch = machine.poll_leftovers()
         if batch is not None:
             names = [*batch.schema.names[: self.by_count], *(_CARRIERS[name] for name in SEGMENT_COLUMNS)]
             yield self._arranged(dict(zip(names, batch.columns, strict=True)), batch.num_rows, _SEGMENT)
 
     def _arranged(self, columns: dict[str, Array], rows: int, kind: str) -> pa.RecordBatch:
-        """The batch in the schema of both kinds: what a kind does not have is null."""
+        """The batch in the schema of every kind: what a kind does not have is null."""
         columns[_KIND] = pa.array([kind]).take(pa.array([0] * rows, type=pa.int32()))
         return batch_of({name: self._column(columns, name, rows) for name in self.types})
 

@@ -54,6 +54,11 @@ def batch_of(columns: Mapping[str, Array]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
+def columns_of(batch: pa.RecordBatch) -> dict[str, Array]:
+    """The columns of a batch by their names."""
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+
 def map_in_arrow(
     df: DataFrame, run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
@@ -82,6 +87,11 @@ def without_pandas_warning() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         yield
+
+
+def finished(machine: _native.ArrowReconstructor | _native.ArrowLocalReconstructor) -> Iterator[pa.RecordBatch]:
+    """What a machine has left, asked for when everything before it was taken."""
+    yield from machine.finish()
 
 
 def flat(batches: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

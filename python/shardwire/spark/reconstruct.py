@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from shardwire import _native
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
-from shardwire.spark.native import batch_of, flat, limits_of, map_in_arrow, parameters
+from shardwire.spark.native import batch_of, finished, flat, limits_of, map_in_arrow, parameters
 from shardwire.spark.schema import MESSAGE_FIELDS
+from shardwire.spark.tally import Tally
 from shardwire.spark.unwrap import UnwrapSegments, UnwrapStep, check_steps
 
 if TYPE_CHECKING:
-    from pyspark.accumulators import Accumulator
     from pyspark.sql import Column, DataFrame
 
 # What the state machine takes in, after the columns of `by`; the prefix keeps clear of the user's own names.
@@ -192,13 +192,13 @@ def reconstruct_segments(
     by: Sequence[str],
     include_payload: bool,
     absent: frozenset[str] = frozenset(),
-    crossed_bytes: Accumulator[int] | None = None,
+    tally: Tally | None = None,
 ) -> DataFrame:
     """The step across the network: segments of one message meet, sorted, and become its row."""
     # The hash goes first: its first bytes decide nearly every comparison of the sort.
     order = [name for name in (HASH, SEND_ID, *by) if name not in absent]
     together = segments.drop(*absent).repartition(*order).sortWithinPartitions(*order)
-    reconstruction = Reconstruction(config, len(by), include_payload, absent, crossed_bytes)
+    reconstruction = Reconstruction(config, len(by), include_payload, absent, tally)
     return map_in_arrow(together, reconstruction, message_schema(segments, by))
 
 
@@ -213,7 +213,7 @@ class Reconstruction:
     by_count: int
     include_payload: bool
     absent: frozenset[str] = frozenset()
-    crossed_bytes: Accumulator[int] | None = None
+    tally: Tally | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         machine = _native.ArrowReconstructor(
@@ -222,13 +222,18 @@ class Reconstruction:
             include_payload=self.include_payload,
             **limits_of(self.config),
         )
-        yield from flat(machine.push(self._completed(batch)) for batch in batches)
-        yield from machine.finish()
+        found = chain(flat(machine.push(self._completed(batch)) for batch in batches), finished(machine))
+        if self.tally is None:
+            yield from found
+            return
+        for messages in found:
+            self.tally.count_messages(messages)
+            yield messages
+        self.tally.add({"repeated": machine.repeated})
 
     def _completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self.crossed_bytes is not None:
-            payload: Any = batch.column(PAYLOAD)
-            self.crossed_bytes.add(pa.compute.sum(pa.compute.binary_length(payload)).as_py() or 0)
+        if self.tally is not None:
+            self.tally.count_arrived(batch.column(PAYLOAD))
         if not self.absent:
             return batch
         nothing = pa.nulls(batch.num_rows)

@@ -70,6 +70,8 @@ pub struct Group {
     /// About what the group takes in memory.
     pub weight: usize,
     over_limit: bool,
+    /// Partitions that held the message whole already, told by rows of its key and nothing else.
+    pub times_whole: u64,
 }
 
 impl Group {
@@ -89,11 +91,17 @@ impl Group {
             held_bytes: 0,
             weight: GROUP_BYTES,
             over_limit: false,
+            times_whole: 0,
         }
     }
 
     /// Takes in one row. Bytes that are no segment of this message are counted, never refused.
     pub fn receive(&mut self, arrival: &Arrival<'_>, wire_format: WireFormat, limits: GroupLimits) {
+        let bytes = arrival.column.get(arrival.row);
+        if bytes.is_none() && arrival.error.is_none() && self.key.hash.is_some() {
+            self.times_whole += 1;
+            return;
+        }
         self.rows += 1;
         if let Some(timestamp) = arrival.timestamp {
             self.first_timestamp = Some(
@@ -106,7 +114,7 @@ impl Group {
             );
         }
         let sender = arrival.sender.and_then(|sender| self.known_sender(sender));
-        let Some(bytes) = arrival.column.get(arrival.row) else {
+        let Some(bytes) = bytes else {
             self.unreadable += 1;
             self.note_error(arrival.error.unwrap_or("the payload is null"));
             return;

@@ -24,7 +24,8 @@ const WINDOW_BYTES: usize = 64 << 20;
 
 /// Reconstructs messages from batches whose rows are sorted by message.
 ///
-/// A batch has the `by` columns, then hash, send_id, payload, timestamp, sender and error. What
+/// A batch has the `by` columns, then hash, send_id, payload, timestamp, sender and error. A row of a
+/// hash and neither payload nor error says that a message is whole elsewhere: it has no row here. What
 /// `push` and `finish` return are pyarrow record batches of finished messages, in the order in which
 /// the messages end.
 #[pyclass(module = "shardwire._native")]
@@ -79,6 +80,12 @@ impl ArrowReconstructor {
         let batch = self.settlement.read(batch)?;
         py.detach(|| self.take_in(&batch)).map_err(arrow_error)?;
         self.settlement.hand_over(py)
+    }
+
+    /// Messages so far that more than one row said to be whole elsewhere.
+    #[getter]
+    fn repeated(&self) -> u64 {
+        self.settlement.repeated
     }
 
     /// Ends the last message; returns what is left.

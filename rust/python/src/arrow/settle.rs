@@ -28,6 +28,8 @@ pub struct Settlement {
     ready: Vec<RecordBatch>,
     /// Where segments go whose message is not whole; `None` where such messages are told of instead.
     leftovers: Option<LeftoverColumns>,
+    /// Messages that more than one partition held whole.
+    pub repeated: u64,
 }
 
 impl Settlement {
@@ -49,6 +51,7 @@ impl Settlement {
             out: OutputColumns::new(include_payload),
             ready: Vec::new(),
             leftovers: keep_leftovers.then(LeftoverColumns::default),
+            repeated: 0,
         }
     }
 
@@ -82,13 +85,26 @@ impl Settlement {
 
     /// Settles groups in their order; says of each whether its message is there.
     pub fn settle(&mut self, groups: &[Group]) -> Result<Vec<bool>, ArrowError> {
-        let pieces: Vec<Option<Vec<&[u8]>>> = groups.iter().map(Group::whole_pieces).collect();
+        let pieces: Vec<Option<Vec<&[u8]>>> = groups
+            .iter()
+            .map(|group| {
+                (group.times_whole == 0)
+                    .then(|| group.whole_pieces())
+                    .flatten()
+            })
+            .collect();
         let messages: Vec<&[&[u8]]> = pieces.iter().flatten().map(|pieces| &pieces[..]).collect();
         let mut digests = vec![[0; keccak::DIGEST_LEN]; messages.len()];
         keccak::keccak256_many_pieces(&messages, &mut digests);
         let mut digest = digests.iter();
         let mut found = Vec::with_capacity(groups.len());
         for (group, pieces) in groups.iter().zip(pieces) {
+            if group.times_whole > 0 {
+                // Its row is there already; what came here of it are late repeats.
+                self.repeated += u64::from(group.times_whole > 1);
+                found.push(true);
+                continue;
+            }
             let hashes_right = pieces.is_some() && digest.next() == group.key.hash.as_ref();
             found.push(match pieces {
                 Some(pieces) if hashes_right => {
