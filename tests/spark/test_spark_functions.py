@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 from spark.rows import CONFIG, payload_of
 
 from shardwire import ConfigError, SegmentationConfig, _native, keccak256, keccak256_many
@@ -18,7 +19,7 @@ from shardwire.spark import pandas_functions as pandas_sw
 from shardwire.spark.native import parameters
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 SEND_ID = "0123456789abcdef0123456789abcdef"
 SDS = _native.SdsMessage(
@@ -233,6 +234,64 @@ def test_functions_in_sql(spark: SparkSession) -> None:
         # Under draft what is no segment is a whole message.
         assert row["draft"]["segment_payload"] is not None or row["draft"]["error"]
         assert row["shard"] is None
+
+
+def mutated(chance: random.Random, rows: list[bytes]) -> bytes:
+    """Bytes of one of the rows, or of two, with a few of them changed, left out or made up."""
+    data = bytearray(chance.choice(rows))
+    for _ in range(chance.randrange(1, 5)):
+        at = chance.randrange(len(data) + 1)
+        match chance.randrange(4):
+            case 0:
+                data[at : at + 1] = bytes([chance.randrange(256)])
+            case 1:
+                del data[at : at + chance.randrange(40)]
+            case 2:
+                data[at:at] = chance.choice([b"\xff" * 9, b"\x80" * 5, bytes(3), chance.randbytes(20)])
+            case _:
+                data[at:] = chance.choice(rows)[at:]
+    return bytes(data)
+
+
+def test_ten_thousand_hostile_rows_fail_no_task(spark: SparkSession) -> None:
+    chance = random.Random(17)
+    configs = [
+        SegmentationConfig(segment_size_bytes=640, enable_reed_solomon=True, wire_format=wire)  # type: ignore[arg-type]
+        for wire in ("raw", "draft", "lip243")
+    ]
+    good = [
+        *[SDS.encode(), SDS.encode("nim"), WAKU.encode()] * 10,
+        *(part for config in configs for part in segment(payload_of(9, 900), config)),
+    ]
+    rows = [(number, mutated(chance, good)) for number in range(10_000)]
+    df = spark.createDataFrame(rows, "id int, data binary")
+
+    def decoded(module: Any) -> dict[str, Column]:
+        return {
+            **{wire: module.decode_segment("data", wire) for wire in ("raw", "draft", "lip243")},
+            **{wire: module.decode_sds("data", wire) for wire in ("spec", "nim")},
+            "waku": module.decode_waku_message("data"),
+            "shard": module.shard_of(F.decode("data", "iso-8859-1")),
+            "hash": module.message_hash(F.decode("data", "iso-8859-1"), "data", F.lit("/a/1/b/c")),
+        }
+
+    forms = {"arrow": decoded(sw), "pandas": decoded(pandas_sw)}
+    found = df.select(*(column.alias(f"{form}_{name}") for form in forms for name, column in forms[form].items()))
+    # Each row has its fields or says why not; both happen often among these.
+    key = {"raw": "entire_message_hash", "lip243": "entire_message_hash", "spec": "message_id", "nim": "message_id"}
+    counts: dict[str, Column] = {}
+    for name, field in {**key, "waku": "payload"}.items():
+        error, value = F.col(f"arrow_{name}.error"), F.col(f"arrow_{name}.{field}")
+        counts[f"{name} read"] = F.count_if(error.isNull() & value.isNotNull())
+        counts[f"{name} hostile"] = F.count_if(error.isNotNull() & value.isNull())
+    for wire in ("raw", "draft", "lip243"):
+        row = F.col(f"arrow_{wire}")
+        counts[f"{wire} both"] = F.count_if(row["error"].isNotNull() & row["segment_payload"].isNotNull())
+    for name in forms["arrow"]:
+        counts[f"{name} differs"] = F.count_if(~F.col(f"arrow_{name}").eqNullSafe(F.col(f"pandas_{name}")))
+    told = found.agg(*(count.alias(name) for name, count in counts.items())).collect()[0].asDict()
+    assert all(count > 0 for name, count in told.items() if name.endswith((" read", " hostile"))), told
+    assert not any(count for name, count in told.items() if name.endswith((" both", " differs"))), told
 
 
 def test_nothing_of_ours_warns_of_pandas(spark: SparkSession) -> None:
