@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,3 +48,28 @@ def fail_first_attempts(batches: Batches) -> Batches:
     yield from batches
     if is_first:
         raise RuntimeError("injected: after the last row")
+
+
+def race_with_copies(directory: Path, partitions: Sequence[int]) -> Callable[[Batches], Batches]:
+    """Holds an attempt of these partitions back, its rows handed on, until another attempt has come as far.
+
+    The first attempt is slow enough for that, so that Spark starts a copy of it.
+    """
+
+    def step(batches: Batches) -> Batches:
+        context = TaskContext.get()
+        assert context is not None
+        partition = context.partitionId()
+        yield from batches
+        if partition not in partitions:
+            return
+        (directory / f"ended-{partition}-{context.attemptNumber()}").touch()
+        until = time.monotonic() + 150
+        while len(list(directory.glob(f"ended-{partition}-*"))) < 2:
+            if time.monotonic() > until:
+                # A retry would be no copy: the test fails by this file.
+                (directory / f"alone-{partition}").touch()
+                raise TimeoutError(f"no copy of the task of partition {partition} came to its end within 150 s")
+            time.sleep(0.01)
+
+    return step

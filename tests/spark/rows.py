@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from shardwire import SegmentationConfig, keccak256
 from shardwire.segmentation import PayloadReconstructed, Reassembler, segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 CONFIG = SegmentationConfig(segment_size_bytes=640, enable_reed_solomon=True, parity_rate=0.5)
 
@@ -57,3 +60,9 @@ def rows_of(payload: bytes, config: SegmentationConfig = CONFIG, lost: Iterable[
     """The rows of one message without some of its segments."""
     digest = keccak256(payload)
     return [{"hash": digest, "payload": part} for part in without(segment(payload, config), lost)]
+
+
+def in_partitions(spark: SparkSession, count: int, payloads: Sequence[bytes]) -> DataFrame:
+    """Rows of payloads in their order, cut into as many partitions."""
+    rows = spark.sparkContext.parallelize([(payload,) for payload in payloads], count)
+    return spark.createDataFrame(rows, "payload binary")

@@ -10,7 +10,7 @@ import pytest
 from pyspark import cloudpickle
 from spark import failing
 from spark.failing import fail_first_attempts, kill_executor_once
-from spark.rows import CONFIG, payload_of, reassembled, without
+from spark.rows import CONFIG, in_partitions, payload_of, reassembled, without
 
 from shardwire.segmentation import segment
 from shardwire.spark import reconstruct, reconstruct_archive
@@ -28,10 +28,10 @@ SCHEMA = "payload binary"
 
 
 @pytest.fixture(scope="module")
-def segments(spark: SparkSession) -> DataFrame:
+def segments(spark_session: SparkSession) -> DataFrame:
     """In order of arrival, in four partitions, with a message that stays short and noise."""
     rows = [*PARTS, *LOST, b"noise"]
-    return spark.createDataFrame([(part,) for part in rows], SCHEMA).coalesce(4)
+    return in_partitions(spark_session, 4, rows)
 
 
 def found(rows: list[Any]) -> Counter[tuple[str, bytes | None]]:
