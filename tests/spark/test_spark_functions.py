@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import random
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -292,21 +291,6 @@ def test_ten_thousand_hostile_rows_fail_no_task(spark: SparkSession) -> None:
     told = found.agg(*(count.alias(name) for name, count in counts.items())).collect()[0].asDict()
     assert all(count > 0 for name, count in told.items() if name.endswith((" read", " hostile"))), told
     assert not any(count for name, count in told.items() if name.endswith((" both", " differs"))), told
-
-
-def test_nothing_of_ours_warns_of_pandas(spark: SparkSession) -> None:
-    from shardwire.spark import reconstruct, reconstruct_stream, segment_messages, with_keccak256
-
-    df = spark.createDataFrame([(b"x", "t")], "payload binary, topic string")
-    rate = spark.readStream.format("rate").load().selectExpr("timestamp", "cast('x' as binary) payload")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", FutureWarning)
-        for module in (sw, pandas_sw):
-            # With arguments that no other test gives: the functions are made once.
-            df.select(module.shard_of("topic", 17), module.decode_segment("payload", max_total_segments=17))
-        segment_messages(with_keccak256(df), CONFIG)
-        reconstruct(df, CONFIG)
-        reconstruct_stream(rate, CONFIG)
 
 
 def test_both_forms_have_every_name() -> None:

@@ -17,7 +17,7 @@ from shardwire import _native
 from shardwire.config import SdsWireFormat, SegmentationConfig, SegmentWireFormat
 from shardwire.errors import ConfigError, PayloadTooLargeError
 from shardwire.spark import schema
-from shardwire.spark.native import Array, parameters, without_pandas_warning
+from shardwire.spark.native import Array, parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -212,6 +212,5 @@ def segment_udf(config: SegmentationConfig) -> Udf:
 def _scalar(of_batch: Callable[..., Array], returns: DataType) -> Udf:
     # The stubs want a function type; Spark prefers the annotations and warns about one.
     declare: Any = arrow_udf
-    with without_pandas_warning():
-        udf: Udf = declare(of_batch, returnType=returns)
+    udf: Udf = declare(of_batch, returnType=returns)
     return udf

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -63,9 +61,8 @@ def map_in_arrow(
     df: DataFrame, run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
     """`DataFrame.mapInArrow` of a callable object. Lazy."""
-    with without_pandas_warning():
-        # Spark looks for the code of a plain function, which a callable object does not have.
-        return df.mapInArrow(partial(_run, run), schema)
+    # Spark looks for the code of a plain function, which a callable object does not have.
+    return df.mapInArrow(partial(_run, run), schema)
 
 
 def _run(
@@ -79,14 +76,6 @@ def _run(
 def _freeze_imports() -> None:
     # A worker collects garbage after every task, which takes tens of milliseconds for what was only imported.
     gc.freeze()
-
-
-@contextmanager
-def without_pandas_warning() -> Iterator[None]:
-    """PySpark warns of pandas 3 where a Python function enters a plan; of what it warns of nothing is used here."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
-        yield
 
 
 def finished(machine: _native.ArrowReconstructor | _native.ArrowLocalReconstructor) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ from shardwire.config import SdsWireFormat, SegmentationConfig, SegmentWireForma
 from shardwire.errors import ConfigError
 from shardwire.spark import schema
 from shardwire.spark.functions import check_choice, keccak256_array, segment_array
-from shardwire.spark.native import Array, without_pandas_warning
+from shardwire.spark.native import Array
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -159,8 +159,7 @@ def _segment_udf(config: SegmentationConfig) -> Udf:
 def _scalar(of_series: Callable[..., Any], returns: DataType) -> Udf:
     # The stubs want a function type; Spark prefers the annotations and warns about one.
     declare: Any = pandas_udf
-    with without_pandas_warning():
-        udf: Udf = declare(of_series, returnType=returns)
+    udf: Udf = declare(of_series, returnType=returns)
     return udf
 
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tempfile
-import warnings
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -56,7 +55,6 @@ def job_session(app_name: str) -> SparkSession:
     # Workers otherwise take the first python3 on their path. On a cluster the submitter names theirs.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     ensure_java()
-    _quiet()
     spark = SparkSession.builder.appName(app_name).getOrCreate()
     if spark.conf.get("spark.log.level", None) is None:
         # The progress and the summary would drown in what Spark logs by default.
@@ -90,7 +88,6 @@ def local_cluster_session(
     from pyspark.sql import SparkSession
 
     ensure_java()
-    _quiet()
     home = _private_spark_home()
     os.environ["SPARK_HOME"] = str(home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -115,11 +112,6 @@ def local_cluster_session(
     for name in _SETTINGS.keys() & settings:
         session.conf.set(name, settings[name])
     return session
-
-
-def _quiet() -> None:
-    # PySpark warns when a session begins as well; of what it warns of nothing is used here.
-    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
 
 
 @cache

@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
-from shardwire.spark.native import without_pandas_warning
 from shardwire.spark.reconstruct import (
     HASH,
     SEGMENT_COLUMNS,
@@ -100,13 +99,12 @@ def reconstruct_stream(
     df.sparkSession.conf.set(_STATE_STORE_CONF, _ROCKSDB)
     # Without its mark the column drives the watermark, but Spark drops no row for being behind it.
     arrivals = segments.select(*by, *SEGMENT_COLUMNS, F.unix_millis(F.col(EVENT_TIME)).alias(EVENT_TIME, metadata={}))
-    with without_pandas_warning():
-        return arrivals.groupBy(*by, HASH, SEND_ID).transformWithState(
-            statefulProcessor=StreamReconstruction(config, tuple(by), include_payload, remember_ms),
-            outputStructType=message_schema(segments, by),
-            outputMode="append",
-            timeMode="EventTime",
-        )
+    return arrivals.groupBy(*by, HASH, SEND_ID).transformWithState(
+        statefulProcessor=StreamReconstruction(config, tuple(by), include_payload, remember_ms),
+        outputStructType=message_schema(segments, by),
+        outputMode="append",
+        timeMode="EventTime",
+    )
 
 
 def _event_time(df: DataFrame, timestamp: str | None) -> Column:
