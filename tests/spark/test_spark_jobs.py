@@ -26,7 +26,12 @@ CONFIG = SegmentationConfig(segment_size_bytes=6_400, enable_reed_solomon=True, 
 OPTIONS = ("--segment-size-bytes", "6400", "--parity-rate", "0.5")
 
 
-def test_segment_and_reconstruct_by_spark_submit(tmp_path: Path) -> None:
+def in_process(job: str, *arguments: str) -> int:
+    """Runs a job in the session of the tests; its exit code."""
+    return int(runpy.run_path(str(ROOT / "spark_jobs" / job))["main"](list(arguments)))
+
+
+def test_segment_and_reconstruct(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
     payloads = [payload_of(number, 1_000 * number + 1) for number in range(40)]
     pq.write_table(pa.table({"id": range(40), "payload": payloads}), tmp_path / "in.parquet")
 
@@ -40,22 +45,16 @@ def test_segment_and_reconstruct_by_spark_submit(tmp_path: Path) -> None:
     # spark-submit gives what a driver in Python writes to stderr on stdout.
     assert "done in" in made.stdout
 
-    found = submit(
-        "reconstruct_messages.py",
-        str(tmp_path / "segments"),
-        str(tmp_path / "messages"),
-        *("--payload", "segment", "--by", "id"),
-        *OPTIONS,
-    )
-    assert found.returncode == 0, found.stderr
-    table = summary(found.stdout)
+    paths = str(tmp_path / "segments"), str(tmp_path / "messages")
+    assert in_process("reconstruct_messages.py", *paths, "--payload", "segment", "--by", "id", *OPTIONS) == 0
+    table = summary(capsys.readouterr().out)
     assert (table["messages complete"], table["messages invalid"]) == (40, 0)
     assert table["bytes of payloads"] == sum(map(len, payloads))
     messages = {row["id"]: row["payload"] for row in pq.read_table(tmp_path / "messages").to_pylist()}
     assert messages == dict(enumerate(payloads))
 
 
-def test_an_encrypted_archive_with_losses(tmp_path: Path) -> None:
+def test_an_encrypted_archive_with_losses_by_spark_submit(tmp_path: Path) -> None:
     key = bytes(range(7, 39))
     encryption = ChaCha20Poly1305Encryption([key])
     encryption.write_key_file(tmp_path / "channel.key")
@@ -110,7 +109,7 @@ def test_every_job_has_its_test_of_arguments() -> None:
     assert {path.name for path in (ROOT / "spark_jobs").glob("*.py")} == set(WRONG)
 
 
-def test_channel_report_by_spark_submit(tmp_path: Path) -> None:
+def test_channel_report(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
     def sds(sender: str, message_id: str, *history: str) -> bytes:
         entries = [_native.HistoryEntry(entry) for entry in history]
         return _native.SdsMessage(
@@ -126,9 +125,8 @@ def test_channel_report_by_spark_submit(tmp_path: Path) -> None:
     times = [1_700_000_000_000_000_000 + n * 20_000_000 for n in range(len(rows))]
     pq.write_table(pa.table({"timestamp": times, "payload": rows}), tmp_path / "in.parquet")
     output, picture = tmp_path / "out", tmp_path / "report.png"
-    found = submit("channel_report.py", str(tmp_path / "in.parquet"), str(output), "--picture", str(picture))
-    assert found.returncode == 0, found.stderr
-    table = summary(found.stdout)
+    assert in_process("channel_report.py", str(tmp_path / "in.parquet"), str(output), "--picture", str(picture)) == 0
+    table = summary(capsys.readouterr().out)
     assert (table["messages"], table["repeats"], table["bytes of content"]) == (4, 1, 28)
     assert (table["messages that came late"], table["messages lost"]) == (1, 1)
     assert table["messages that could not be read"] == 1
@@ -199,8 +197,7 @@ def test_what_cannot_be_read_is_one_line(spark: SparkSession, case: str, tmp_pat
     (tmp_path / "text.parquet").write_text("no Parquet at all")
     pq.write_table(pa.table({"payload": [b"x"], "topic": ["t"]}), tmp_path / "in.parquet")
     name, arguments, reason = UNREADABLE[case]
-    main = runpy.run_path(str(ROOT / "spark_jobs" / "reconstruct_messages.py"))["main"]
-    assert main([str(tmp_path / name), str(tmp_path / "out"), *arguments]) == 2
+    assert in_process("reconstruct_messages.py", str(tmp_path / name), str(tmp_path / "out"), *arguments) == 2
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(told) == 1
     assert reason in told[0]
@@ -208,8 +205,7 @@ def test_what_cannot_be_read_is_one_line(spark: SparkSession, case: str, tmp_pat
 
 def test_an_input_without_rows(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
     pq.write_table(pa.table({"payload": pa.array([], pa.binary())}), tmp_path / "in.parquet")
-    main = runpy.run_path(str(ROOT / "spark_jobs" / "reconstruct_messages.py"))["main"]
-    assert main([str(tmp_path / "in.parquet"), str(tmp_path / "out")]) == 0
+    assert in_process("reconstruct_messages.py", str(tmp_path / "in.parquet"), str(tmp_path / "out")) == 0
     assert set(summary(capsys.readouterr().out).values()) == {0}
 
 
