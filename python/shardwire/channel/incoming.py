@@ -75,8 +75,8 @@ class Incoming:
         self._shared = shared
         self._infer_content_ids = infer_content_ids
         self._timeline = timeline
-        # Stored sets remember when they were last heard of, and the monotonic clock does not outlive a machine:
-        # the reassembler counts from the Unix time of this start, and steps of that clock do not move it.
+        # What older releases stored of a set says when it was last heard of, and the monotonic clock does not outlive
+        # a machine: the reassembler counts from the Unix time of this start, and steps of that clock do not move it.
         self._time_offset_ms = now.epoch_ms - now.monotonic_ms
         self._segment_records = SegmentRecords()
         self.refused = False
@@ -127,10 +127,9 @@ class Incoming:
         # A peer whose ids do not name a send: one message for each id where it fits one segment, else for each hash.
         send_id = event.send_id or (event.message_id if single else header.entire_message_hash.hex())
         key = payload_key(event.sender_id, send_id)
-        at_ms = now.monotonic_ms + self._time_offset_ms
         outcome = self._reassembler.receive(
             event.content,
-            now_ms=at_ms,
+            now_ms=now.monotonic_ms + self._time_offset_ms,
             sender=event.sender_id,
             authenticated=authenticated,
             message_key=key,
@@ -162,7 +161,7 @@ class Incoming:
         if isinstance(outcome, SegmentStored):
             self._partial[key] = (event.sender_id, send_id)
             index = None if header.is_parity else header.data_segment_index
-            self._shared.keep_segment(event, send_id, wire, index, at_ms, authenticated)
+            self._shared.keep_segment(event, send_id, wire, index, authenticated)
         elif isinstance(outcome, PayloadReconstructed):
             self._partial.pop(key, None)
             self._on_reconstructed(event, wire, send_id, header, outcome, now)
@@ -344,9 +343,10 @@ class Incoming:
     def _receive_again(self, stored: StoredSegment, now: Now) -> None:
         record = stored.record
         key = payload_key(record.sender_id, record.send_id)
+        # As if it came now: while nobody listened nothing could come, and the clock may have been set meanwhile.
         outcome = self._reassembler.receive(
             stored.content,
-            now_ms=record.at_ms,
+            now_ms=now.monotonic_ms + self._time_offset_ms,
             sender=record.sender_id,
             authenticated=record.authenticated,
             message_key=key,

@@ -129,7 +129,6 @@ class SegmentRecord(_JsonRecord):
     Attributes:
         sender_id: Its sender.
         send_id: The send it belongs to.
-        at_ms: When it came, by the clock of the reassembler.
         authenticated: Whether the identity of its sender is proven.
         sds_wire_format: How the message that brought it is read.
         segment_wire_format: How the segment is read.
@@ -139,7 +138,6 @@ class SegmentRecord(_JsonRecord):
 
     sender_id: str
     send_id: str
-    at_ms: int
     authenticated: bool
     sds_wire_format: str
     segment_wire_format: str

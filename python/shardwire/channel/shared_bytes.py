@@ -75,7 +75,7 @@ class SharedBytes:
     # --- what is kept ---
 
     def keep_segment(
-        self, received: ContentReceived, send_id: str, wire: bytes, index: int | None, at_ms: int, authenticated: bool
+        self, received: ContentReceived, send_id: str, wire: bytes, index: int | None, authenticated: bool
     ) -> None:
         """Keeps a segment of a partial message for as long as that is partial.
 
@@ -84,12 +84,11 @@ class SharedBytes:
             send_id: The send it belongs to.
             wire: That message.
             index: Of a data segment; None for parity.
-            at_ms: What it was received at, by the clock of the reassembler.
             authenticated: Whether its sender is proven.
         """
         message_id, content = received.message_id, received.content
         self._serial += 1
-        record = SegmentRecord(received.sender_id, send_id, at_ms, authenticated, *self._formats, serial=self._serial)
+        record = SegmentRecord(received.sender_id, send_id, authenticated, *self._formats, serial=self._serial)
         key_of_message = payload_key(received.sender_id, send_id)
         key = key_of_message + self._serial.to_bytes(8, "big")
         if message_id in self._stored or message_id in self._wires:

@@ -135,7 +135,9 @@ def test_the_same_bytes_arrive_each_time_also_across_a_restart() -> None:
     assert run_world(scenario).messages("bob") == [b"same"] * 6
 
 
-def test_a_partial_message_survives_and_only_the_rest_is_sent_again() -> None:
+# Longer than a partial message is kept for without anything new.
+@pytest.mark.parametrize(("down_s", "back_s"), [(0, 60), (600, 300)])
+def test_a_partial_message_survives_and_only_the_rest_is_sent_again(down_s: int, back_s: int) -> None:
     payload = random.Random(5).randbytes(1_000_000)
 
     async def scenario(world: World) -> None:
@@ -148,10 +150,11 @@ def test_a_partial_message_survives_and_only_the_rest_is_sent_again() -> None:
         assert world.messages("bob") == []
         await world.crash("bob")
         world.nodes["alice"].send_fault = None
+        await asyncio.sleep(down_s)
         bob = await world.join("bob", on_disk=True)
         received: list[int] = []
         bob.observe(lambda o: received.append(o.ordinal) if o.stage == "received" else None)
-        await asyncio.sleep(60)
+        await asyncio.sleep(back_s)
         assert sorted(received) == [5, 6, 7, 8, 9]
 
     assert run_world(scenario).messages("bob") == [payload]
