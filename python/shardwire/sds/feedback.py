@@ -16,8 +16,12 @@ def feedback_delay_ms(rng: random.Random, window_ms: int, members: int) -> int:
     time within one network delay of the earliest, whom the others hear and then keep quiet. One member alone draws
     uniformly.
     """
-    share = rng.random()
-    if members > 1:
-        growth = min(members, MEMBERS_MAX)
-        share = math.log1p(share * (growth - 1)) / math.log(growth)
-    return round(share * window_ms)
+    return round(late_share(rng.random(), members) * window_ms)
+
+
+def late_share(share: float, members: int) -> float:
+    """What a uniform draw from [0, 1) becomes under that density."""
+    if members <= 1:
+        return share
+    growth = min(members, MEMBERS_MAX)
+    return math.log1p(share * (growth - 1)) / math.log(growth)

@@ -86,7 +86,7 @@ class MessageChannel:
         self.acknowledgements = Acknowledgements(config, said, suppress, self.log, self.participants, rng)
         prompt = said or config.enable_repair
         self.anti_entropy = AntiEntropy(config, prompt, self.log, self.bloom, self.participants, rng)
-        self.sync_timer = SyncTimer(sync.sync_min_interval_ms, rng, now)
+        self.sync_timer = SyncTimer(sync.sync_min_interval_ms, rng, now, self.participants.heard_ms)
         self.repair = Repair(config, sender_id, self.log.entries)
         self.filter_wish = FilterWish(config, prompt, self.bloom, self.repair, self.participants, rng)
         self.repair.on_news = self.filter_wish.on_missing

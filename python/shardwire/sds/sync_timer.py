@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sized
 
+from shardwire.sds.feedback import late_share
 from shardwire.sds.now import Now
 
 AFTER_START = 1.0
@@ -19,12 +21,14 @@ class SyncTimer:
     While no content passes, syncs keep at least `sync_min_interval_ms` between them.
     """
 
-    __slots__ = ("_content_since_sync", "_interval_ms", "_last_sync_ms", "_random", "_sooner_ms", "due_ms")
+    __slots__ = ("_content_since_sync", "_interval_ms", "_last_sync_ms", "_members", "_random", "_sooner_ms", "due_ms")
 
-    def __init__(self, sync_min_interval_ms: int, rng: random.Random, now: Now) -> None:
+    def __init__(self, sync_min_interval_ms: int, rng: random.Random, now: Now, members: Sized = ()) -> None:
         self._interval_ms = sync_min_interval_ms
         self._sooner_ms = round(sync_min_interval_ms * AFTER_CONTENT_RECEIVED)
         self._random = rng.random
+        # The other participants.
+        self._members = members
         self._last_sync_ms: int | None = None
         self._content_since_sync = False
         self.due_ms: int | None = None
@@ -64,8 +68,12 @@ class SyncTimer:
     def _schedule(self, now: Now, multiplier: float) -> None:
         if self._interval_ms == 0:
             return
-        wait_ms = round(self._random() * self._interval_ms * multiplier)
+        share = self._random()
+        wait_ms = 0
         if self._last_sync_ms is not None and not self._content_since_sync:
-            # The random part comes on top, so that participants do not fall due together.
-            wait_ms += max(0, self._last_sync_ms + self._interval_ms - now.monotonic_ms)
+            # The random part comes on top and falls late for most of a large group, so that participants do not fall
+            # due together.
+            share = late_share(share, len(self._members))
+            wait_ms = max(0, self._last_sync_ms + self._interval_ms - now.monotonic_ms)
+        wait_ms += round(share * self._interval_ms * multiplier)
         self.due_ms = now.monotonic_ms + wait_ms

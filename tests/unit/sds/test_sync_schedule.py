@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from channel_world import World, run_world
+from sds_exchange import Exchange, Party, at
 
 from shardwire.channel import ReliableChannel
 from shardwire.config import ChannelConfig, ReliableChannelOptions, SyncConfig
@@ -80,6 +81,19 @@ def test_an_idle_channel_goes_on_with_its_syncs() -> None:
         assert 10 <= len(world.network.trace) - before <= 30
 
     run_world(scenario)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_of_a_large_idle_group_few_speak_at_once(seed: int) -> None:
+    """However long a message takes to reach and to be taken in by the others."""
+    group = [Party(f"p{number}", seed=seed) for number in range(40)]
+    exchange = Exchange(group, seed=seed, delay_ms=(300, 1_000))
+    group[0].send("the last word", at(0))
+    exchange.run(300_000)
+    before = sum(len(party.transmitted) for party in group)
+    exchange.run(300_000 + 30 * INTERVAL_MS)
+    # One an interval at most, and hardly ever another beside it: with uniform delays there are about fifty.
+    assert 20 <= sum(len(party.transmitted) for party in group) - before <= 40
 
 
 def dispatch_times(channel: ReliableChannel) -> list[int]:
