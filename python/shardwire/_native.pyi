@@ -415,6 +415,8 @@ class LocalLog:
     def forgotten(self) -> list[str]: ...
     @property
     def sequence(self) -> int: ...
+    def watch(self, originals: Originals, naming: Sequence[dict[str, LogEntry]], /) -> None:
+        """What is forgotten leaves `originals` too; `on_forgotten` is called where one of `naming` has it."""
     def add(
         self, message_id: str, sender_id: str, lamport: int, retrieval_hint: bytes | None, ordinal: int, /
     ) -> LogEntry:

@@ -172,7 +172,8 @@ class Acknowledgements:
         oldest_ms = now.monotonic_ms - _REPEATED_WINDOWS * self._window_ms
         kept = [entry for entry in self.said_before.values() if entry.repeats and entry.spoken_ms >= oldest_ms]
         del kept[:-REPEATED_MAX]
-        self.said_before = {entry.message_id: entry for entry in kept}
+        self.said_before.clear()
+        self.said_before.update((entry.message_id, entry) for entry in kept)
         return kept
 
     def __contains__(self, message_id: str) -> bool:

@@ -94,6 +94,9 @@ class MessageChannel:
         self.repair.own = self.outgoing.by_id
         self.incoming = IncomingBuffer(config, sync, sender_id, self.log, emit, self._on_released, self.repair)
         self.transmission = Transmission(self, config, rng, header_bytes_max)
+        known = self.acknowledgements
+        naming = [known.delivered, known.incomplete, known.said_before, self.anti_entropy.owed]
+        self.log.watch(self.repair.originals, naming)
         self.records = Records(self)
         self.outlet = outlet_of(self, config)
         self.intake = intake_of(self, config, sync.sweep_in_buf_interval_ms == 0)
@@ -290,7 +293,6 @@ class MessageChannel:
             self.acknowledgements.send_delivered(contents)
 
     def _on_forgotten(self, message_id: str) -> None:
-        self.repair.originals.forget(message_id)
         self.acknowledgements.forget(message_id)
         self.anti_entropy.forget(message_id)
 

@@ -19,6 +19,7 @@ mod sds;
 mod sds_acknowledge;
 mod sds_codec;
 mod sds_compose;
+mod sds_entry;
 mod sds_heads;
 mod sds_intake;
 mod sds_log;

@@ -10,8 +10,31 @@ pub const SEND_ID_LENGTH: usize = 32;
 
 /// The send that a message id names under the rule "send".
 fn send_key(message_id: &str) -> &str {
+    if message_id.is_ascii() {
+        return &message_id[..message_id.len().min(SEND_ID_LENGTH)];
+    }
     let end = message_id.char_indices().nth(SEND_ID_LENGTH);
     end.map_or(message_id, |(end, _)| &message_id[..end])
+}
+
+/// So few heads are compared one by one: to make and hash a key takes longer.
+const COMPARED_MAX: usize = 4;
+
+/// The key under which what `named` names is a head.
+fn head_of<'py>(
+    heads: &Bound<'py, PyDict>,
+    named: &Bound<'py, PyString>,
+    by_send: bool,
+) -> PyResult<Option<Bound<'py, PyString>>> {
+    let text = named.to_str()?;
+    let wanted = if by_send { send_key(text) } else { text };
+    for key in heads.keys() {
+        let key = key.cast_into::<PyString>()?;
+        if key.to_str()? == wanted {
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
 }
 
 /// Makes `entry`, which stands for a send delivered now, a head: nothing that `history` names is
@@ -34,7 +57,12 @@ pub fn deliver_head(
         })
     };
     for named in history.try_iter()? {
-        discard(heads, key_of(named?.cast()?)?.bind(py))?;
+        let named = named?.cast_into()?;
+        if heads.len() > COMPARED_MAX {
+            discard(heads, key_of(&named)?.bind(py))?;
+        } else if let Some(key) = head_of(heads, &named, by_send)? {
+            heads.del_item(key)?;
+        }
     }
     let message_id = entry.borrow().message_id.clone_ref(py);
     heads.set_item(key_of(message_id.bind(py))?, entry)?;

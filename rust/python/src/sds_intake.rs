@@ -16,7 +16,7 @@ use crate::sds_heads::SEND_ID_LENGTH;
 use crate::sds_log::{LocalLog, LogEntry};
 use crate::sds_originals::Originals;
 use crate::sds_release::{Released, Releasing};
-use crate::sds_send::IncomingSend;
+use crate::sds_send::{IncomingSend, SenderIds};
 use crate::sds_waiting::{Naming, Waiting};
 
 /// Numbers that `take` obeys.
@@ -79,6 +79,7 @@ pub struct SdsIntake {
     releasing: Releasing,
     emit: Py<PyAny>,
     content_received: Py<PyAny>,
+    senders: SenderIds,
 }
 
 #[pymethods]
@@ -129,6 +130,7 @@ impl SdsIntake {
             releasing,
             emit,
             content_received,
+            senders: SenderIds::default(),
         })
     }
 
@@ -155,7 +157,7 @@ impl SdsIntake {
         let Some((message_id, key)) = self.place(py, &message) else {
             return Ok(None);
         };
-        let sender_id = PyString::new(py, &String::from_utf8_lossy(message.sender_id));
+        let sender_id = self.senders.text(py, message.sender_id);
         if content.is_empty()
             || !message.repair_request.is_empty()
             || message.causal_history.len() > self.limits.history_max

@@ -6,99 +6,13 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyString};
-use shardwire_core::crc32::crc32;
 
-use crate::sds_send::IncomingSend;
+pub use crate::sds_entry::LogEntry;
+use crate::sds_originals::Originals;
 use crate::untracked::untrack;
 
 /// Room that the order may take beyond twice the log before what left the log is dropped from it.
 const STALE_ORDER_MIN: usize = 64;
-
-/// One content that this participant holds, or can reconstruct.
-///
-/// The garbage collector does not see those of a log, since 100,000 would be walked time and
-/// again: the log breaks the ring of an entry and the send that it waits in when it goes itself.
-#[pyclass(module = "shardwire._native")]
-pub struct LogEntry {
-    #[pyo3(get)]
-    pub message_id: Py<PyString>,
-    #[pyo3(get)]
-    pub sender_id: Py<PyString>,
-    #[pyo3(get)]
-    pub lamport: u64,
-    #[pyo3(get, set)]
-    pub retrieval_hint: Option<Py<PyBytes>>,
-    #[pyo3(get)]
-    pub sequence: u64,
-    #[pyo3(get, set)]
-    pub ordinal: u32,
-    #[pyo3(get, set)]
-    pub send: Option<Py<IncomingSend>>,
-    #[pyo3(get, set)]
-    pub spoken_ms: i64,
-    #[pyo3(get, set)]
-    pub unsaid: u64,
-    #[pyo3(get, set)]
-    pub repeats: u32,
-    #[pyo3(get, set)]
-    pub ordered: bool,
-}
-
-#[pymethods]
-impl LogEntry {
-    #[new]
-    #[pyo3(signature = (message_id, sender_id, lamport, retrieval_hint, sequence, ordinal))]
-    pub fn new(
-        message_id: Py<PyString>,
-        sender_id: Py<PyString>,
-        lamport: u64,
-        retrieval_hint: Option<Py<PyBytes>>,
-        sequence: u64,
-        ordinal: u32,
-    ) -> Self {
-        LogEntry {
-            message_id,
-            sender_id,
-            lamport,
-            retrieval_hint,
-            sequence,
-            ordinal,
-            send: None,
-            spoken_ms: 0,
-            unsaid: 0,
-            repeats: 0,
-            ordered: false,
-        }
-    }
-}
-
-impl LogEntry {
-    /// The stored form: every number little-endian, then the texts, then a CRC-32.
-    fn record(&self, py: Python<'_>, version: u8) -> PyResult<Vec<u8>> {
-        const ORDERED: u8 = 1;
-        const HINT: u8 = 2;
-        let sender_id = self.sender_id.to_str(py)?;
-        let hint = self.retrieval_hint.as_ref().map(|hint| hint.as_bytes(py));
-        let send = self.send.as_ref().map(|send| send.borrow(py));
-        let waits_in = send.as_ref().map_or(Ok(""), |send| send.key.to_str(py))?;
-        let flags = u8::from(self.ordered) * ORDERED + u8::from(hint.is_some()) * HINT;
-        let hint = hint.unwrap_or_default();
-        let mut record = Vec::with_capacity(40 + sender_id.len() + hint.len() + waits_in.len());
-        record.extend([version, flags]);
-        for number in [self.lamport, self.sequence, self.unsaid] {
-            record.extend(number.to_le_bytes());
-        }
-        record.extend(u16::try_from(self.ordinal)?.to_le_bytes());
-        for length in [sender_id.len(), hint.len(), waits_in.len()] {
-            record.extend(u16::try_from(length)?.to_le_bytes());
-        }
-        for bytes in [sender_id.as_bytes(), hint, waits_in.as_bytes()] {
-            record.extend(bytes);
-        }
-        record.extend(crc32(&record).to_le_bytes());
-        Ok(record)
-    }
-}
 
 /// `kind` and the id, as the name of a record.
 pub fn record_name<'py>(
@@ -114,6 +28,9 @@ pub fn record_name<'py>(
 pub struct LocalLog {
     entries_max: usize,
     on_forgotten: Py<PyAny>,
+    originals: Option<Py<Originals>>,
+    /// Other parts' containers that may name what is forgotten.
+    naming: Vec<Py<PyDict>>,
     #[pyo3(get)]
     pub entries: Py<PyDict>,
     #[pyo3(get)]
@@ -134,6 +51,8 @@ impl LocalLog {
         LocalLog {
             entries_max,
             on_forgotten,
+            originals: None,
+            naming: Vec::new(),
             entries: PyDict::new(py).unbind(),
             changed: PyDict::new(py).unbind(),
             forgotten: PyList::empty(py).unbind(),
@@ -141,6 +60,14 @@ impl LocalLog {
             arrival: VecDeque::new(),
             ordered: Vec::new(),
         }
+    }
+
+    /// Where what is forgotten is kept or named besides: only if one of `naming` has it is
+    /// `on_forgotten` called.
+    #[pyo3(signature = (originals, naming, /))]
+    fn watch(&mut self, originals: Py<Originals>, naming: Vec<Py<PyDict>>) {
+        self.originals = Some(originals);
+        self.naming = naming;
     }
 
     /// Holds a new entry; the caller knows that the id is not held yet.
@@ -174,9 +101,18 @@ impl LocalLog {
         if entries.len() > log.entries_max
             && let Some(forgotten) = log.forget_oldest(py)?
         {
-            let on_forgotten = log.on_forgotten.clone_ref(py);
-            drop(log);
-            on_forgotten.call1(py, (forgotten,))?;
+            if let Some(originals) = &log.originals {
+                originals.borrow_mut(py).forget(&forgotten)?;
+            }
+            let mut named = false;
+            for names in &log.naming {
+                named |= names.bind(py).contains(&forgotten)?;
+            }
+            if named {
+                let on_forgotten = log.on_forgotten.clone_ref(py);
+                drop(log);
+                on_forgotten.call1(py, (forgotten,))?;
+            }
         }
         Ok(entry)
     }
@@ -215,6 +151,7 @@ impl LocalLog {
         entries: Vec<Bound<'py, LogEntry>>,
     ) -> PyResult<()> {
         for entry in &entries {
+            untrack(entry);
             let held = entry.borrow();
             self.entries.bind(py).set_item(&held.message_id, entry)?;
             self.arrival.push_back(entry.clone().unbind());

@@ -73,7 +73,7 @@ impl Originals {
     }
 
     #[pyo3(signature = (message_id, /))]
-    fn forget(&mut self, message_id: &Bound<'_, PyString>) -> PyResult<()> {
+    pub fn forget(&mut self, message_id: &Bound<'_, PyString>) -> PyResult<()> {
         let py = message_id.py();
         let by_id = self.by_id.bind(py).clone();
         let Some(data) = by_id.get_item(message_id)? else {

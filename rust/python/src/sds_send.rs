@@ -1,5 +1,8 @@
 //! One send of another participant, until it is delivered: `_native.pyi`, "Scalable Data Sync".
 
+use std::collections::HashMap;
+use std::sync::Mutex;
+
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
@@ -81,5 +84,31 @@ impl IncomingSend {
     fn __clear__(&mut self) {
         self.waits_for = None;
         self.dependents = None;
+    }
+}
+
+/// Sender ids are free to forge: so many are remembered, then all are read anew.
+const SENDERS_MAX: usize = 1_000;
+
+/// Ids of senders as text, which the entries of the log share.
+#[derive(Default)]
+pub struct SenderIds(Mutex<HashMap<Box<[u8]>, Py<PyString>>>);
+
+impl SenderIds {
+    /// The text of an id.
+    pub fn text<'py>(&self, py: Python<'py>, id: &[u8]) -> Bound<'py, PyString> {
+        let made = || PyString::new(py, &String::from_utf8_lossy(id));
+        let Ok(mut known) = self.0.lock() else {
+            return made();
+        };
+        if let Some(text) = known.get(id) {
+            return text.bind(py).clone();
+        }
+        if known.len() >= SENDERS_MAX {
+            known.clear();
+        }
+        let text = made();
+        known.insert(id.into(), text.clone().unbind());
+        text
     }
 }
