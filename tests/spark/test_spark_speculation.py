@@ -49,21 +49,20 @@ def two_hosts(spark_session: SparkSession, tmp_path_factory: pytest.TempPathFact
     masters = backend.getClass().getDeclaredField("masters")
     masters.setAccessible(True)
 
-    def executors() -> int:
-        return len(scala_context.statusTracker().getExecutorInfos()) - 1
+    def is_there() -> bool:
+        return any(executor.host() == OTHER_HOST for executor in scala_context.statusTracker().getExecutorInfos())
 
-    before = executors()
     absent = jvm.scala.Option.empty()
     worker = jvm.org.apache.spark.deploy.worker.Worker.startRpcEnvAndEndpoint(
         *(OTHER_HOST, 0, 0, 1, 1024, masters.get(backend), str(tmp_path_factory.mktemp("work"))),
         *(jvm.scala.Option.apply(77), scala_context.conf(), absent),
     )
     try:
-        wait_for(lambda: executors() > before, f"an executor at {OTHER_HOST}")
+        wait_for(is_there, f"an executor at {OTHER_HOST}")
         yield spark_session
     finally:
         worker.shutdown()
-        wait_for(lambda: executors() == before, f"the end of the executor at {OTHER_HOST}")
+        wait_for(lambda: not is_there(), f"the end of the executor at {OTHER_HOST}")
 
 
 @pytest.fixture
