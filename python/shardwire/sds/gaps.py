@@ -277,10 +277,11 @@ class Gaps:
             self._emit(DependencyLost(entry))
         self._buffer.drop(send)
 
-    def forget_named(self, send: IncomingSend) -> None:
+    def forget_named(self, send: IncomingSend, remember: bool) -> None:
         """`send`, of which nothing came, is waited for no longer."""
         self._unname(send)
-        self.remember_lost(send.key, send.from_before)
+        if remember:
+            self.remember_lost(send.key, send.from_before)
 
     def remember_lost(self, key: str, before: bool) -> None:
         self.lost[key] = None
@@ -313,7 +314,8 @@ class Gaps:
             send.missing.pop(message_id, None)
         if not send.missing and not send.contents and self._buffer.sends.get(send.key) is send:
             self._emit(DependencyLost(message.entry))
-            self._buffer.drop(send)
+            # For want of room here, which says nothing of whether others hold it: who names it again is believed.
+            self._buffer.drop(send, remember=False)
 
     def _untrack(self, message_id: str) -> None:
         message = self.missing.remove(message_id)

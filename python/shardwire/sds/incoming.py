@@ -296,15 +296,15 @@ class IncomingBuffer:
                 cause.dependents = [other for other in cause.dependents if other is not send] or None
         send.waits_for = None
 
-    def drop(self, send: IncomingSend) -> None:
-        """Nothing waits for `send` any longer; one that was only named is forgotten, but for its key."""
+    def drop(self, send: IncomingSend, *, remember: bool = True) -> None:
+        """Nothing waits for `send` any longer; one that was only named is forgotten, but for its key if so wished."""
         if send.missing:
             self.gaps.forget_missing(send)
         send.lost = True
         self.changed[send.key] = None
         if not send.contents and self.sends.get(send.key) is send:
             del self.sends[send.key]
-            self.gaps.forget_named(send)
+            self.gaps.forget_named(send, remember)
         self._go(self._unblock(send))
 
     def _join(self, send: IncomingSend, send_id: str, monotonic_ms: int) -> IncomingSend:

@@ -104,6 +104,23 @@ def test_a_history_of_a_hundred_thousand_entries_is_bounded() -> None:
     assert bob.machine.stats()["missing"] <= LOGOS.sds.missing_messages_max
 
 
+def test_what_a_full_table_forgot_is_asked_for_when_it_is_named_again() -> None:
+    bob = Party("bob", sds=SMALL)
+    hear(bob, message(0, sender="carol"))
+    named = [HistoryEntry(f"{number:032x}.0") for number in range(1, 76)]
+    hear(bob, message(0, sender="carol", message_id="sync-1", content=None, history=named))
+    missing = bob.machine.incoming.gaps.missing.by_id
+    assert list(missing) == [entry.message_id for entry in named[15:]]
+    for number in range(16, 76):
+        hear(bob, message(number, sender="carol"))
+    # Want of room is no loss: a content waits for what it names of these.
+    hear(bob, message(100, sender="carol", content=b"0/1/1|after", history=named[:1]))
+    assert list(missing) == [named[0].message_id]
+    assert "after" not in bob.delivered
+    hear(bob, message(1, sender="carol"))
+    assert bob.delivered[-1] == "after"
+
+
 def test_a_long_history_keeps_no_memory_in_a_message_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work is bounded too: of 100,000 requests only the first ones cost more than being decoded."""
     bob = Party("bob")
