@@ -1,8 +1,9 @@
 //! Defects that were found once, each as the shortest story that shows it.
 
 use shardwire_core::erasure::ErasureCode;
+use shardwire_core::keccak::keccak256;
 use shardwire_core::reassemble::{Change, Limits, Outcome, Reassembler, Receipt, Record};
-use shardwire_core::wire::segment::WireFormat;
+use shardwire_core::wire::segment::{Header, WireFormat};
 use shardwire_fuzz::{Message, Random, limits, settings};
 
 fn receiver(wire_format: WireFormat, limits: Limits) -> Reassembler {
@@ -114,6 +115,30 @@ fn parity_of_the_other_code_accuses_nobody() {
         panic!("{outcome:?}")
     };
     assert_eq!(found.payload.to_vec(), leopard.payload);
+    assert_eq!(found.bad_segments, []);
+}
+
+#[test]
+fn parity_of_data_that_no_code_takes_accuses_nobody() {
+    let geometry = message(WireFormat::Raw, 2, 1, 1);
+    // The last data segment is longer than the first.
+    let parts = [vec![1; 10], vec![2; 20], vec![3; 10]];
+    let entire_message_hash = keccak256(&parts[..2].concat());
+    let mut reassembler = receiver(WireFormat::Raw, limits());
+    let mut receive = |ordinal: usize, sender| {
+        let header = Header {
+            entire_message_hash,
+            ..geometry.segments[ordinal].0
+        };
+        let bytes = header.encode(WireFormat::Raw, &parts[ordinal]);
+        reassembler.receive(&bytes, &by(sender, 0))
+    };
+    receive(0, "alice");
+    receive(2, "bob");
+    let Outcome::Reconstructed(found) = receive(1, "alice") else {
+        panic!("data segments that have the hash are the payload")
+    };
+    assert_eq!(found.payload.to_vec(), parts[..2].concat());
     assert_eq!(found.bad_segments, []);
 }
 

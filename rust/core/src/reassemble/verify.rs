@@ -132,6 +132,7 @@ impl Attempt<'_> {
         if parity_code == Some(ErasureCode::Vandermonde) {
             codes.reverse();
         }
+        let mut is_checked = false;
         for code in codes {
             if bad.is_empty() {
                 break;
@@ -145,11 +146,16 @@ impl Attempt<'_> {
             let mut ordinals: Vec<usize> = bad.iter().map(|(_, ordinal)| *ordinal).collect();
             ordinals.dedup();
             if let Ok(made) = erasure::remake(code, (k, m), &sources, &ordinals, shard_len) {
+                is_checked = true;
                 bad.retain(|(place, ordinal)| {
                     let row = ordinals.binary_search(ordinal).expect("it was asked for");
                     made[row] != self.bytes(*place)
                 });
             }
+        }
+        if !is_checked {
+            // Neither does what no code takes: data segments of lengths that shards do not have.
+            return Vec::new();
         }
         bad.into_iter().map(|(place, _)| place).collect()
     }
