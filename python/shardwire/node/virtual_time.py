@@ -7,9 +7,12 @@ same inputs give the same run. Nothing may come from outside: no sockets, no oth
 from __future__ import annotations
 
 import asyncio
-import selectors
-from collections.abc import Callable, Coroutine, Mapping
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from contextvars import Context, copy_context
+from itertools import count
 from typing import Any, TypeVar
 
 from shardwire.errors import ConfigError
@@ -24,6 +27,10 @@ STEPS_PER_INSTANT_MAX = 1_000_000
 
 _NANOSECONDS_PER_SECOND = 1_000_000_000
 _TASKS_NAMED_MAX = 20
+# Timers due within one nanosecond count as due: a jump lands on a whole one, up to half of it short.
+_RESOLUTION_S = 1e-9
+# Cancelled timers are swept out when they are more than this and more than half of all.
+_CANCELLED_MIN = 100
 
 
 class VirtualTimeError(RuntimeError):
@@ -46,29 +53,79 @@ class VirtualClock:
         self._read_ns = 0
 
     def monotonic_ms(self) -> int:
-        return self._elapsed_ns() // NANOSECONDS_PER_MS
+        if self._loop.time() != self._read_s:
+            self._read()
+        return self._read_ns // NANOSECONDS_PER_MS
 
     def epoch_ms(self) -> int:
-        return self.epoch_ns() // NANOSECONDS_PER_MS
+        if self._loop.time() != self._read_s:
+            self._read()
+        return (self._start_epoch_ns + self._read_ns) // NANOSECONDS_PER_MS
 
     def epoch_ns(self) -> int:
-        return self._start_epoch_ns + self._elapsed_ns()
+        if self._loop.time() != self._read_s:
+            self._read()
+        return self._start_epoch_ns + self._read_ns
 
     def step(self, delta_ms: int) -> None:
         """Steps Unix time by `delta_ms`, forward or back, as an operator or NTP does; timers do not notice."""
         self._start_epoch_ns += delta_ms * NANOSECONDS_PER_MS
 
-    def _elapsed_ns(self) -> int:
+    def _read(self) -> None:
         # Rounded, since the loop's float may stand an ulp below the millisecond that a timer was set for.
-        now_s = self._loop.time()
-        if now_s != self._read_s:
-            self._read_s = now_s
-            self._read_ns = round(now_s * _NANOSECONDS_PER_SECOND)
-        return self._read_ns
+        self._read_s = self._loop.time()
+        self._read_ns = round(self._read_s * _NANOSECONDS_PER_SECOND)
 
 
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
+class _Handle(asyncio.Handle):
+    """As the base class makes it, without looking for a debug mode: one is made for every step of every task."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
+class _Timer(asyncio.TimerHandle):
+    """The same for timers; it stands in the heap of its loop while `_scheduled`."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._when = when
+        self._scheduled = True
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
+class VirtualTimeLoop(asyncio.BaseEventLoop):
     """The loop. `time()` starts at 0 and moves only when every ready callback has run.
+
+    Timers of one moment fire in the order in which they were set.
 
     `run_in_executor`, and so `asyncio.to_thread`, runs the function on the loop itself once `executor_delay_ms` has
     passed, so that code which hands work to a thread in real time stays deterministic.
@@ -79,6 +136,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         executor_delay_ms: Called for each piece of executor work: how long it takes. None for 0.
     """
 
+    # What the base class keeps and its `run_forever` looks at.
+    _ready: deque[asyncio.Handle]
+    _stopping: bool
+    _closed: bool
+    _debug: bool
+
     def __init__(
         self,
         *,
@@ -86,15 +149,116 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         limit_ms: int | None = None,
         executor_delay_ms: Callable[[], int] | None = None,
     ) -> None:
-        self._virtual_selector = _VirtualSelector(self, limit_ms)
-        super().__init__(self._virtual_selector)
-        # Timers due within one nanosecond count as due: a jump lands on a whole one, up to half of it short.
-        self._clock_resolution = 1e-9
+        super().__init__()
+        self._now_s = 0.0
+        self._limit_s = None if limit_ms is None else limit_ms / 1000
+        self._timers: list[tuple[float, int, _Timer]] = []
+        self._timer_numbers = count()
+        self._timers_cancelled = 0
+        self._steps_at_this_instant = 0
         self._executor_delay_ms = executor_delay_ms
         self.clock = VirtualClock(self, start_epoch_ms=start_epoch_ms)
 
     def time(self) -> float:
-        return self._virtual_selector.now
+        return self._now_s
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._closed or self._debug:
+            return super().call_soon(callback, *args, context=context)
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        timer = _Timer(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._timer_numbers), timer))
+        return timer
+
+    def _run_once(self) -> None:
+        """Runs until the loop is to stop: for the base class, which asks after each call, one long step."""
+        ready, timers = self._ready, self._timers
+        while True:
+            if not (ready or self._stopping):
+                self._jump()
+            elif self._steps_at_this_instant >= STEPS_PER_INSTANT_MAX:
+                self._steps_at_this_instant = 0
+                raise VirtualTimeError(
+                    f"no time passed in {STEPS_PER_INSTANT_MAX} steps at {self._now_s:.3f} s: {self._waiting_tasks()}"
+                )
+            self._steps_at_this_instant += 1
+            due_s = self._now_s + _RESOLUTION_S
+            while timers and timers[0][0] < due_s:
+                ready.append(self._pop_timer())
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                try:
+                    handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    message = f"Exception in callback {handle!r}"
+                    self.call_exception_handler({"message": message, "exception": error, "handle": handle})
+            if self._stopping:
+                return
+
+    def _jump(self) -> None:
+        """Moves time to the next timer."""
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            self._pop_timer()
+        if not timers:
+            raise VirtualTimeError(f"deadlock at {self._now_s:.3f} s: no timer is set and {self._waiting_tasks()}")
+        if timers[0][0] <= self._now_s:
+            return
+        self._steps_at_this_instant = 0
+        # Whole nanoseconds, so that the rounding errors of many jumps do not add up.
+        self._now_s = round(timers[0][0], 9)
+        if self._limit_s is not None and self._now_s > self._limit_s:
+            # Lifted, so that the cancelled tasks can finish.
+            limit_s, self._limit_s = self._limit_s, None
+            raise VirtualTimeError(f"the run did not end within {limit_s:.3f} s of virtual time")
+
+    def _pop_timer(self) -> _Timer:
+        timer = heapq.heappop(self._timers)[2]
+        timer._scheduled = False
+        if timer._cancelled:
+            self._timers_cancelled -= 1
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Called by a timer that is cancelled."""
+        if not (isinstance(handle, _Timer) and handle._scheduled):
+            return
+        self._timers_cancelled += 1
+        if self._timers_cancelled > _CANCELLED_MIN and 2 * self._timers_cancelled > len(self._timers):
+            # In place: a step of the loop holds on to the list.
+            self._timers[:] = [entry for entry in self._timers if not entry[2]._cancelled]
+            heapq.heapify(self._timers)
+            # This one is marked as cancelled only when we return.
+            self._timers_cancelled = 1
+
+    def _write_to_self(self) -> None:
+        """Nothing to wake: the loop never sleeps."""
+
+    def _waiting_tasks(self) -> str:
+        names = sorted(
+            f"{task.get_name()} ({getattr(task.get_coro(), '__qualname__', '?')})" for task in asyncio.all_tasks(self)
+        )
+        named = ", ".join(names[:_TASKS_NAMED_MAX])
+        return f"{len(names)} tasks wait: {named}{', ...' if len(names) > _TASKS_NAMED_MAX else ''}"
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
@@ -149,56 +313,3 @@ def run_virtual(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(coroutine)
-
-
-class _VirtualSelector(selectors.BaseSelector):
-    """Where the loop would sleep, time jumps. Registered files (the loop's own wake-up pipe) are never ready."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, limit_ms: int | None) -> None:
-        self.now = 0.0
-        self._loop = loop
-        self._limit_s = None if limit_ms is None else limit_ms / 1000
-        self._steps_at_this_instant = 0
-        self._keys: dict[int, selectors.SelectorKey] = {}
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            raise VirtualTimeError(f"deadlock at {self.now:.3f} s: no timer is set and {self._waiting_tasks()}")
-        if timeout <= 0:
-            self._steps_at_this_instant += 1
-            if self._steps_at_this_instant > STEPS_PER_INSTANT_MAX:
-                self._steps_at_this_instant = 0
-                raise VirtualTimeError(
-                    f"no time passed in {STEPS_PER_INSTANT_MAX} steps at {self.now:.3f} s: {self._waiting_tasks()}"
-                )
-            return []
-        self._steps_at_this_instant = 0
-        # Whole nanoseconds, so that the rounding errors of many jumps do not add up.
-        self.now = round(self.now + timeout, 9)
-        if self._limit_s is not None and self.now > self._limit_s:
-            # Lifted, so that the cancelled tasks can finish.
-            limit_s, self._limit_s = self._limit_s, None
-            raise VirtualTimeError(f"the run did not end within {limit_s:.3f} s of virtual time")
-        return []
-
-    def _waiting_tasks(self) -> str:
-        names = sorted(
-            f"{task.get_name()} ({getattr(task.get_coro(), '__qualname__', '?')})"
-            for task in asyncio.all_tasks(self._loop)
-        )
-        named = ", ".join(names[:_TASKS_NAMED_MAX])
-        return f"{len(names)} tasks wait: {named}{', ...' if len(names) > _TASKS_NAMED_MAX else ''}"
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        descriptor = fileobj if isinstance(fileobj, int) else fileobj.fileno()
-        self._keys[descriptor] = selectors.SelectorKey(fileobj, descriptor, events, data)
-        return self._keys[descriptor]
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._keys.pop(fileobj if isinstance(fileobj, int) else fileobj.fileno())
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._keys
-
-    def close(self) -> None:
-        self._keys.clear()

@@ -7,7 +7,15 @@ import time
 import pytest
 
 from shardwire.errors import ConfigError
-from shardwire.node import Clock, SystemClock, VirtualClock, VirtualTimeError, run_virtual, running_clock
+from shardwire.node import (
+    Clock,
+    SystemClock,
+    VirtualClock,
+    VirtualTimeError,
+    VirtualTimeLoop,
+    run_virtual,
+    running_clock,
+)
 from shardwire.node.virtual_time import START_EPOCH_MS
 
 
@@ -47,11 +55,45 @@ def test_timers_fire_in_order_and_interleave() -> None:
         await asyncio.gather(tick("a", 10), tick("b", 15))
         return log
 
-    # At 30 both are due: either may come first, but the same one in every run.
+    # At 30 both are due: b set its timer first, at 15.
     log = run_virtual(main())
-    assert sorted(log, key=lambda entry: entry[1]) == log
-    assert sorted(log) == [("a", 10), ("a", 20), ("a", 30), ("b", 15), ("b", 30), ("b", 45)]
-    assert run_virtual(main()) == log
+    assert log == [("a", 10), ("b", 15), ("a", 20), ("b", 30), ("a", 30), ("b", 45)]
+
+
+def test_cancelled_timers_fire_no_more_and_are_not_kept() -> None:
+    async def main() -> list[int]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        fired: list[int] = []
+        timers = [loop.call_later(3_600 + number, fired.append, number) for number in range(1_000)]
+        kept = timers[::100]
+        for timer in timers:
+            if timer not in kept:
+                timer.cancel()
+        assert len(loop._timers) < 300
+        await asyncio.sleep(7_200)
+        kept[0].cancel()
+        assert not loop._timers
+        return fired
+
+    assert run_virtual(main()) == list(range(0, 1_000, 100))
+
+
+def test_what_a_callback_raises_is_reported_and_stops_nothing() -> None:
+    async def main() -> list[object]:
+        reported: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+
+        def fail() -> None:
+            raise LookupError("theirs")
+
+        loop.call_soon(fail)
+        loop.call_later(1, fail)
+        await asyncio.sleep(2)
+        return reported
+
+    assert [repr(error) for error in run_virtual(main())] == ["LookupError('theirs')"] * 2
 
 
 def test_timeouts_work() -> None:
