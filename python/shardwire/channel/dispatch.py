@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections import OrderedDict, deque
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.node.protocol import MessageEnvelope, Node
+from shardwire.node.wake import Wake
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class Dispatcher:
         self._may_leave = may_leave
         self._report = report
         self._queue: deque[Transmit] = deque()
-        self._wake = asyncio.Event()
+        self._wake = Wake()
         self._sending = False
         self._by_request: dict[str, Transmit] = {}
         self._early: OrderedDict[str, bytes | str] = OrderedDict()

@@ -15,6 +15,7 @@ from shardwire.config import SdsWireFormat, SyncConfig
 from shardwire.errors import NodeError, ShardwireError
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock
 from shardwire.node.protocol import ConnectionState, Node, StoredMessage, StorePage, StoreQuery
+from shardwire.node.wake import Wake
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class Retrieval:
         self._on_caught_up = on_caught_up
         self._on_irretrievable = on_irretrievable
         self._last_seen_ns = last_seen_ns
-        self._wake = asyncio.Event()
+        self._wake = Wake()
         self._online = True
         self._catch_up = sync.query_on_connect
         self._caught_up_ms: int | None = None
@@ -281,7 +282,7 @@ class Retrieval:
         cursor: bytes | None = None
         for _ in range(PAGES_PER_QUERY_MAX):
             await self._await_quota()
-            page = await self._node.query_store(replace(query, cursor=cursor))
+            page = await self._node.query_store(query if cursor is None else replace(query, cursor=cursor))
             yield page
             # A store that answers the same cursor for ever is not followed.
             if page.cursor is None or page.cursor == cursor:

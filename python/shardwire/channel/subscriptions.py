@@ -30,6 +30,7 @@ from shardwire.events import (
     MessageReceivedEvent,
     MessageSendErrorEvent,
 )
+from shardwire.node.wake import Wake
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class EventIterator:
     def __init__(self, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
         self._queue: deque[tuple[ChannelEvent, Callable[[], None] | None]] = deque()
-        self._wake = asyncio.Event()
+        self._wake = Wake()
         self._done: Callable[[], None] | None = None
         self._ended = False
 
@@ -140,7 +141,7 @@ class Subscriptions:
         self._subscriptions: list[_Subscription] = []
         self._iterators: list[weakref.ref[EventIterator]] = []
         self._announcements: deque[tuple[ChannelEvent, Callable[[], None] | None]] = deque()
-        self._wake = asyncio.Event()
+        self._wake = Wake()
         self._idle = asyncio.Event()
         self._somebody = asyncio.Event()
         self._ended = False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 
 from shardwire.node.protocol import MessageReceived, NodeEvent
+from shardwire.node.wake import Wake
 
 RECEIVED_MESSAGES_MAX = 10_000
 RECEIVED_BYTES_MAX = 256 << 20
@@ -28,22 +28,19 @@ class EventStream:
         self._received_messages = 0
         self._received_bytes = 0
         self._ended = False
-        self._wake = asyncio.Event()
+        self._wake = Wake()
 
     def put(self, event: NodeEvent) -> bool:
         """Queues an event for the reader; False where a limit or the end of the stream refuses it."""
         if self._ended:
             return False
         if isinstance(event, MessageReceived):
-            size_bytes = len(event.envelope.payload)
-            if (
-                self._received_messages >= RECEIVED_MESSAGES_MAX
-                or self._received_bytes + size_bytes > RECEIVED_BYTES_MAX
-            ):
+            received_bytes = self._received_bytes + len(event.envelope.payload)
+            if self._received_messages >= RECEIVED_MESSAGES_MAX or received_bytes > RECEIVED_BYTES_MAX:
                 self.refused += 1
                 return False
             self._received_messages += 1
-            self._received_bytes += size_bytes
+            self._received_bytes = received_bytes
         elif self.outcomes_full():
             self.refused += 1
             return False
