@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from shardwire.channel.engine import Collected, Engine
 from shardwire.errors import PersistenceError
 from shardwire.node.clock import Clock
+from shardwire.node.wake import Wake
 from shardwire.persistence import MemoryPersistence
 from shardwire.persistence.protocol import Changes, ChannelState, Persistence
 from shardwire.sds import Now
@@ -103,7 +104,7 @@ class Driver:
         self._received_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
-        self._wake = asyncio.Event()
+        self._wake = Wake()
         self._uncommitted = Changes()
         # What waits for a commit that succeeds, oldest first.
         self._unfinished: list[Collected] = []
@@ -119,7 +120,8 @@ class Driver:
         self._process_task_min_elapse_ms = process_task_min_elapse_ms
 
     def now(self) -> Now:
-        return Now(self._clock.monotonic_ms(), self._clock.epoch_ms())
+        clock = self._clock
+        return Now(clock.monotonic_ms(), clock.epoch_ms())
 
     def post(self, action: Input) -> None:
         """Queues an input."""
@@ -145,7 +147,10 @@ class Driver:
         self._received_bytes += size_bytes
         if self._received_bytes >= QUEUED_INPUT_BYTES_MAX:
             self._room.clear()
-        self._wake_for_received()
+        if self._process_task_min_elapse_ms:
+            self._wake_for_received()
+        else:
+            self._wake.set()
 
     async def flush(self) -> None:
         """Returns when everything posted before is applied, and durable unless the persistence fails."""
@@ -168,23 +173,33 @@ class Driver:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            flushes = [] if len(self._inputs) > INPUTS_PER_CYCLE_MAX else self._take_flushes()
-            self._apply_inputs()
+            flushes = self._take_flushes() if self._flushes and len(self._inputs) <= INPUTS_PER_CYCLE_MAX else []
+            now = self._apply_inputs()
             closing = self._closed.is_set()
             failed_before = self._commit_failures > 0
-            await self._commit_and_carry_out()
-            self._resolve(flushes)
+            self._collect(now)
+            if self._uncommitted:
+                await self._commit()
+                now = self.now()
+            if not self._commit_failures:
+                self._carry_out_all()
+            if flushes:
+                self._resolve(flushes)
             if closing and (self._commit_failures or not self._inputs):
                 return
             if self._commit_failures:
                 await self._pause()
                 continue
             # After a recovery there is everything to send that failing commits held back.
-            if self._inputs or self._flushes or failed_before or self._received_due(self._clock.monotonic_ms()):
+            received_due = self._received and self._received_due(self._clock.monotonic_ms())
+            if self._inputs or self._flushes or failed_before or received_due:
                 # Others must run between two cycles, or a busy driver would starve the node it serves.
                 await asyncio.sleep(0)
                 continue
-            await self._sleep()
+            if self._received:
+                self._wake_for_received()
+            self._set_timer(self._engine.next_wake_ms(now), now.monotonic_ms)
+            await self._wake.wait()
 
     def close(self) -> None:
         """Ends `run`; what is received and not yet processed is as if lost."""
@@ -207,11 +222,11 @@ class Driver:
 
     # --- one cycle ---
 
-    def _apply_inputs(self) -> None:
+    def _apply_inputs(self) -> Now:
         now = self.now()
         for _ in range(min(len(self._inputs), INPUTS_PER_CYCLE_MAX)):
             self._inputs.popleft()(now)
-        if self._received_due(now.monotonic_ms):
+        if self._received and self._received_due(now.monotonic_ms):
             self._last_received_ms = now.monotonic_ms
             throttled = self._process_task_min_elapse_ms > 0
             count = len(self._received)
@@ -222,10 +237,11 @@ class Driver:
             if self._received_bytes < QUEUED_INPUT_BYTES_MAX:
                 self._room.set()
         self._engine.handle_time(now)
+        return now
 
     def _received_due(self, monotonic_ms: int) -> bool:
         """004, Performance considerations: received messages are processed no more often than configured."""
-        return bool(self._received) and self._received_wait_ms(monotonic_ms) <= 0
+        return self._received_wait_ms(monotonic_ms) <= 0
 
     def _received_wait_ms(self, monotonic_ms: int) -> int:
         if not self._process_task_min_elapse_ms:
@@ -233,9 +249,10 @@ class Driver:
         return self._last_received_ms + self._process_task_min_elapse_ms - monotonic_ms
 
     def _wake_for_received(self) -> None:
+        """Wakes the driver when received messages may be processed next."""
         if self._received_timer is not None:
             return
-        wait_ms = self._received_wait_ms(self._clock.monotonic_ms()) if self._process_task_min_elapse_ms else 0
+        wait_ms = self._received_wait_ms(self._clock.monotonic_ms())
         if wait_ms <= 0:
             self._wake.set()
         else:
@@ -246,22 +263,30 @@ class Driver:
         self._received_timer = None
         self._wake.set()
 
-    async def _commit_and_carry_out(self) -> None:
+    def _collect(self, now: Now) -> None:
         # While commits fail nothing new is encoded: it could not leave, and would count against the rate limit.
-        self._unfinished.append(self._engine.collect(self.now(), may_transmit=self._commit_failures == 0))
-        self._uncommitted.merge(self._unfinished[-1].changes.records)
+        collected = self._engine.collect(now, may_transmit=self._commit_failures == 0)
+        self._unfinished.append(collected)
         if self._uncommitted:
-            meter = self._engine.meter
-            since_ms = self._clock.monotonic_ms() if meter else None
-            try:
-                await self._writer.commit(self._uncommitted)
-            except PersistenceError as error:
-                self._on_commit_failed(error)
-                return
-            if since_ms is not None:
-                meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)
+            self._uncommitted.merge(collected.changes.records)
+        else:
+            self._uncommitted = collected.changes
+
+    async def _commit(self) -> None:
+        meter = self._engine.meter
+        since_ms = self._clock.monotonic_ms() if meter else None
+        try:
+            await self._writer.commit(self._uncommitted)
+        except PersistenceError as error:
+            self._on_commit_failed(error)
+            return
+        if since_ms is not None:
+            meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)
         self._uncommitted = Changes()
         self._commit_failures = 0
+
+    def _carry_out_all(self) -> None:
+        """Everything that is durable now."""
         unfinished, self._unfinished = self._unfinished, []
         for collected in unfinished:
             self._carry_out(collected)
@@ -277,13 +302,6 @@ class Driver:
         pause_ms = min(COMMIT_PAUSE_MS_MAX, COMMIT_PAUSE_MS_MIN << min(self._commit_failures - 1, 10))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._closed.wait(), pause_ms / 1000)
-
-    async def _sleep(self) -> None:
-        if self._received:
-            self._wake_for_received()
-        now = self.now()
-        self._set_timer(self._engine.next_wake_ms(now), now.monotonic_ms)
-        await self._wake.wait()
 
     def _set_timer(self, due_ms: int | None, now_ms: int) -> None:
         """Wakes the driver at `due_ms`; most cycles change nothing about when that is."""

@@ -49,6 +49,7 @@ from shardwire.sds.outputs import (
     SenderIdConflict,
     SendGivenUp,
     SendReleased,
+    SyncReceived,
     Transmit,
 )
 
@@ -135,6 +136,8 @@ class Engine:
         # What is being taken in.
         self._arrival: Arrival | None = None
         self._next_conflict_ms = now.monotonic_ms
+        # When SDS has work next; None while what happened since it was asked may have moved that.
+        self._machine_due: tuple[int | None] | None = None
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
         self._missing: list[HistoryEntry] = []
         self._changes: Records = {}
@@ -203,15 +206,19 @@ class Engine:
 
     def handle_time(self, now: Now) -> None:
         """Runs what is due."""
+        self._machine_due = None
         self.transmissions.handle_time(now)
         if not self.active:
             return
         due_ms = self.machine.poll_timeout()
-        if due_ms is not None and due_ms <= now.monotonic_ms:
+        if due_ms is None or due_ms > now.monotonic_ms:
+            self._machine_due = (due_ms,)
+        else:
             self.machine.handle_timeout(now)
         expiry_ms = self.incoming.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= now.monotonic_ms:
             self.incoming.expire(now)
+            self._machine_due = None
         self._settle(now)
 
     # --- outputs ---
@@ -223,28 +230,22 @@ class Engine:
         delivery = self.deliveries.begin() if self.deliveries.waiting and self.may_hand_over() else None
         self._settle(now)
         self._review_left()
-        self._events += self.outgoing.poll_events()
-        self._events += [(event, None) for event in self.ephemerals.poll_events()]
-        self._events += [(event, None) for event in self.transmissions.poll_events()]
-        self._events += [(IrretrievableMessageEvent(entry), None) for entry in self.incoming.poll_given_up()]
-        collected = Collected(
-            self.collect_changes(), self.submissions.poll_accepted(), self._events, transmits, self._missing, delivery
-        )
+        accepted = self.submissions.poll_accepted()
+        if transmits or accepted:
+            self._machine_due = None
+        self._gather_events()
+        collected = Collected(self.collect_changes(), accepted, self._events, transmits, self._missing, delivery)
         self._events, self._missing = [], []
         if self.meter:
-            self._measure(collected, now)
+            self.meter.on_collected(collected, now)
         return collected
 
-    def _measure(self, collected: Collected, now: Now) -> None:
-        for submission in collected.submissions:
-            self.meter.on_registered(submission.send_id, submission.size_bytes, submission.submitted_ms)
-        for transmit in collected.transmits:
-            self.meter.on_dispatched(transmit, now)
-        for _, outcome in collected.events:
-            if outcome is not None:
-                self.meter.on_outcome(*outcome, now)
-        if collected.delivery is not None:
-            self.meter.on_delivery(collected.delivery, now)
+    def _gather_events(self) -> None:
+        self._events += self.outgoing.poll_events()
+        for event in (*self.ephemerals.poll_events(), *self.transmissions.poll_events()):
+            self._events.append((event, None))
+        for given_up in self.incoming.poll_given_up():
+            self._events.append((IrretrievableMessageEvent(given_up), None))
 
     def _review_left(self) -> None:
         """A restart loses what the node would have said: what SDS sends no more and nobody answers for has left."""
@@ -255,19 +256,15 @@ class Engine:
 
     def collect_changes(self) -> Changes:
         """Everything that must become durable, and nothing else."""
-        changes = Changes()
-        for records in (
-            self.machine.poll_persist(),
-            self.incoming.poll_persist(),
-            self.outgoing.poll_persist(),
-            self.deliveries.poll_persist(),
-            self.limiter.poll_persist(),
-            self._changes,
-        ):
-            changes.merge(records)
-        self._changes = {}
-        self._shared.apply(changes.records)
-        return changes
+        records = self.machine.poll_persist()
+        for part in (self.incoming, self.outgoing, self.deliveries, self.limiter):
+            if changed := part.poll_persist():
+                records.update(changed)
+        if self._changes:
+            records.update(self._changes)
+            self._changes = {}
+        self._shared.apply(records)
+        return Changes(records)
 
     def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:
         """Takes back what a commit that failed was to make true: new sends are refused, transmits wait."""
@@ -295,17 +292,26 @@ class Engine:
         """Monotonic time at which something falls due without any input."""
         if not self.active:
             return None
-        due = (self.transmissions.next_wake_ms(now), self.incoming.next_expiry_ms())
-        return min((time for time in due if time is not None), default=None)
+        machine_ms = self.machine.poll_timeout() if self._machine_due is None else self._machine_due[0]
+        wake_ms = self.transmissions.next_wake_ms(now, machine_ms)
+        expiry_ms = self.incoming.next_expiry_ms()
+        if expiry_ms is not None and (wake_ms is None or expiry_ms < wake_ms):
+            return expiry_ms
+        return wake_ms
 
     # --- what SDS says ---
 
     def _settle(self, now: Now) -> None:
         while (event := self.machine.poll_event()) is not None:
+            # What the answer to it changes is not looked at again before all are dealt with.
+            self._machine_due = None
             self._on_sds_event(event, now)
 
     def _on_sds_event(self, event: SdsEvent, now: Now) -> None:
         match event:
+            case SyncReceived():
+                # By far the most, and nothing for the channel.
+                pass
             case ContentReceived():
                 assert self._arrival is not None
                 authenticated = self._arrival.authenticated_sender == event.sender_id
@@ -386,15 +392,7 @@ class Engine:
         if not self._timeline:
             return
         record = self.outgoing.record(event.send_id)
+        counts = (record.data_count, record.content_count) if record else (None, None)
         self._timeline.note(
-            SegmentObservation(
-                "acknowledged",
-                event.send_id,
-                event.ordinal,
-                event.by,
-                now.epoch_ms,
-                0,
-                record.data_count if record else None,
-                record.content_count if record else None,
-            )
+            SegmentObservation("acknowledged", event.send_id, event.ordinal, event.by, now.epoch_ms, 0, *counts)
         )

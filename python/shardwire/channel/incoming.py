@@ -319,9 +319,9 @@ class Incoming:
         return given_up
 
     def poll_persist(self) -> Records:
-        if self._segment_records:
-            return self._segment_records.translate(self._reassembler.poll_persist())
-        return self._segment_records.translate(self._reassembler.poll_completions())
+        reassembler = self._reassembler
+        operations = reassembler.poll_persist() if self._segment_records else reassembler.poll_completions()
+        return self._segment_records.translate(operations) if operations else {}
 
     def restore(
         self,

@@ -10,12 +10,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from shardwire.channel.deliveries import Delivery
 from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
+
+if TYPE_CHECKING:
+    from shardwire.channel.engine import Collected
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +131,18 @@ class Meter:
     def on_commit(self, changes: Changes, elapsed_ms: int) -> None:
         self.record("commit_ms", elapsed_ms)
         self.record("commit_size_bytes", sum(len(value) for value in changes.records.values() if value is not None))
+
+    def on_collected(self, collected: Collected, now: Now) -> None:
+        """One cycle is about to be committed."""
+        for submission in collected.submissions:
+            self.on_registered(submission.send_id, submission.size_bytes, submission.submitted_ms)
+        for transmit in collected.transmits:
+            self.on_dispatched(transmit, now)
+        for _, outcome in collected.events:
+            if outcome is not None:
+                self.on_outcome(*outcome, now)
+        if collected.delivery is not None:
+            self.on_delivery(collected.delivery, now)
 
     # --- what is received ---
 

@@ -168,6 +168,8 @@ class OutgoingSends:
 
     def unsent_delivered(self) -> tuple[str, ...]:
         """Sends that enough participants can reconstruct and that do not count as sent yet."""
+        if not self._unsent:
+            return ()
         return tuple(send_id for send_id in self._unsent if self._quorum(self._sends[send_id].delivered_to))
 
     def on_acknowledged(self, send_id: str, ordinal: int, by: str) -> None:
@@ -243,6 +245,8 @@ class OutgoingSends:
         return events
 
     def poll_persist(self) -> Records:
+        if not self._changed:
+            return {}
         changed, self._changed = self._changed, set()
         records: Records = {}
         for send_id in sorted(changed):

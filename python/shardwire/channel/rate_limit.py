@@ -50,12 +50,14 @@ class RateLimiter:
         stored: What `poll_persist` gave last, for a channel that is resumed.
 
     Attributes:
+        enabled: Whether there is a limit.
         in_flight: How many counted messages a node holds of which nobody knows yet when they leave: they count in the
             next epoch too, should it begin meanwhile.
     """
 
     def __init__(self, config: RateLimitConfig, stored: RateRecord | None = None) -> None:
         self._config = config
+        self.enabled = config.enabled
         self._quota = config.messages_per_epoch or 0
         # One place at least is left for messages, else a quota of 1 could never send any.
         self._reserve = min(math.ceil(config.ack_reserve * self._quota), self._quota - 1) if self._quota else 0
@@ -68,10 +70,6 @@ class RateLimiter:
             last_ms = (stored.epoch + 1) * stored.epoch_size_ms - 1
             self._epoch = last_ms // config.epoch_size_ms
             self._used = stored.used
-
-    @property
-    def enabled(self) -> bool:
-        return self._config.enabled
 
     @property
     def used(self) -> int:

@@ -37,7 +37,9 @@ class _JsonRecord:
 
     def encode(self) -> bytes:
         # Not `asdict`, which copies every list for nothing: this runs with every step of every send.
-        values = {"version": SCHEMA_VERSION, **{name: getattr(self, name) for name in self.__slots__}}
+        values = {"version": SCHEMA_VERSION}
+        for name in self.__slots__:
+            values[name] = getattr(self, name)
         return _ENCODER.encode(values).encode()
 
     @classmethod

@@ -303,7 +303,8 @@ class Session:
         if collected.delivery is not None and self._delivery is not None:
             self._delivery.set_result(collected.delivery)
             self._delivery = None
-        self._progress.set()
+        if self._draining:
+            self._progress.set()
 
     def _announce(self, event: ChannelEvent, outcome: Outcome | None) -> None:
         self.waiters.on_event(event)

@@ -26,6 +26,8 @@ FRAME = "channel.frame"
 MESSAGE = "sds.message"
 CONTENT = "sds.content"
 
+# The kinds of records that are put into another form.
+_CONCERNED = frozenset({PAYLOAD, MESSAGE, CONTENT})
 # Below this a name costs about as much as the bytes.
 SHARED_BYTES_MIN = 512
 # The start of a content, by which it is found in the message around it: no two contents of a channel share theirs,
@@ -178,11 +180,12 @@ class SharedBytes:
         """Puts what one commit changes into its stored form, in place."""
         if not (records or self._wires or self._released or self._changes):
             return
-        payloads = [key for kind, key in records if kind == PAYLOAD]
-        for key in payloads:
-            if records[PAYLOAD, key] is None:
-                self._on_payload_deleted(key, records)
-        self._frame_messages(records)
+        concerned = [name for name in records if name[0] in _CONCERNED]
+        for name in concerned:
+            if name[0] == PAYLOAD and records[name] is None:
+                self._on_payload_deleted(name[1], records)
+        if concerned:
+            self._frame_messages(concerned, records)
         for message_id, wire in self._wires.items():
             if message_id in self._uses:
                 records[MESSAGE, message_id.encode()] = wire
@@ -211,9 +214,11 @@ class SharedBytes:
             self._put((PAYLOAD, key), None)
         del records[PAYLOAD, key]
 
-    def _frame_messages(self, records: Records) -> None:
+    def _frame_messages(self, concerned: list[RecordName], records: Records) -> None:
         """What SDS puts and deletes of contents and messages."""
-        for kind, key in [name for name in records if name[0] in (MESSAGE, CONTENT)]:
+        for kind, key in concerned:
+            if kind == PAYLOAD:
+                continue
             value = records[kind, key]
             message_id = key.decode("utf-8", "replace")
             if kind == CONTENT and value is not None:
@@ -222,7 +227,9 @@ class SharedBytes:
                 self._on_message_put(message_id, key, value, records)
             elif kind == MESSAGE:
                 self._on_message_deleted(message_id, key, records)
-        for key in [key for kind, key in records if kind == CONTENT]:
+        for kind, key in concerned:
+            if kind != CONTENT:
+                continue
             message_id = key.decode("utf-8", "replace")
             if records[CONTENT, key] is None:
                 if message_id in self._framed:
@@ -246,6 +253,7 @@ class SharedBytes:
     def _on_message_deleted(self, message_id: str, key: bytes, records: Records) -> None:
         if message_id in self._framed:
             self._framed.discard(message_id)
+            self._contents.pop(message_id, None)
             records[FRAME, key] = records[CONTENT, key] = None
             del records[MESSAGE, key]
         elif message_id in self._uses:

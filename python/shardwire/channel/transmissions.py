@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from itertools import islice
 
 from shardwire.channel.dispatch import DispatchFailed, DispatchOutcome, Late, Propagated
 from shardwire.channel.ephemerals import Ephemerals
@@ -234,14 +233,20 @@ class Transmissions:
         while self._late:
             self._machine.handle_transmit_failed(self._late.popleft().transmit_id, now)
 
-    def next_wake_ms(self, now: Now) -> int | None:
-        """Monotonic time at which something may leave, or is given up, without any input."""
-        due = [flight.since_ms + PROPAGATION_TIMEOUT_MS for flight in islice(self._in_flight.values(), 1)]
+    def next_wake_ms(self, now: Now, machine_ms: int | None) -> int | None:
+        """Monotonic time at which something may leave, or is given up, without any input.
+
+        Args:
+            now: The time.
+            machine_ms: When SDS has work next.
+        """
+        due: list[int] = []
+        if self._in_flight:
+            due.append(next(iter(self._in_flight.values())).since_ms + PROPAGATION_TIMEOUT_MS)
         if self._paused_until_ms > now.monotonic_ms:
             due.append(self._paused_until_ms)
-        if self._held_kinds(now):
+        if self._limiter.enabled and self._held_kinds(now):
             due.append(now.monotonic_ms + max(1, self._limiter.reopens_at_ms(now.epoch_ms) - now.epoch_ms))
-        machine_ms = self._machine.poll_timeout()
         if machine_ms is not None:
             # What is overdue now waits for the rate limit, the node or a free place, not for the clock.
             due.append(machine_ms if machine_ms > now.monotonic_ms else now.monotonic_ms + OVERDUE_RECHECK_MS)
