@@ -87,7 +87,8 @@ class Reception:
         async for event in events:
             match event:
                 case MessageReceived():
-                    await self.ingest(event.envelope, event.message_hash, event.timestamp_ns)
+                    if event.message_hash not in self._known_hashes:
+                        await self.ingest(event.envelope, event.message_hash, event.timestamp_ns)
                 case MessagePropagated():
                     self._remember(event.message_hash)
                     self._dispatcher.on_propagated(event.request_id, event.message_hash)
@@ -130,6 +131,9 @@ class Reception:
     async def _decrypt(self, encryption: Encryption, payload: bytes) -> bytes | None:
         try:
             data = encryption.decrypt(payload)
+            # Looked at first: `isawaitable` costs as much as decrypting a short message.
+            if type(data) is bytes:
+                return data
             if inspect.isawaitable(data):
                 data = await data
         except Exception as error:

@@ -52,24 +52,25 @@ class NetworkConditions:
 
         Takes the same number of variates whatever the outcome, so that a change of one share moves nothing else.
         """
-        lost = rng.random() < self.loss
-        twice = rng.random() < self.duplicate
-        first = self._draw_arrival(rng)
-        second_delay_ms, _ = self._draw_arrival(rng)
+        draw = rng.random
+        lost = draw() < self.loss
+        twice = draw() < self.duplicate
+        first = draw(), draw(), draw()
+        second = draw(), draw(), draw()
         if lost:
             return ()
-        return (first, (second_delay_ms, True)) if twice else (first,)
+        if not twice:
+            return (self._arrival(*first),)
+        return self._arrival(*first), (self._arrival(*second)[0], True)
 
     def draw_store_delay_ms(self, rng: random.Random) -> int:
         return _uniform(rng, self.store_delay_ms)
 
-    def _draw_arrival(self, rng: random.Random) -> tuple[int, bool]:
-        draw = rng.random
+    def _arrival(self, delay: float, held_back: float, extra: float) -> tuple[int, bool]:
+        """One copy, from three variates."""
         least, most = self.delay_ms
-        delay_ms = least + int(draw() * (most - least + 1))
-        held_back = draw() < self.reorder
-        extra = draw()
-        if held_back:
+        delay_ms = least + int(delay * (most - least + 1))
+        if held_back < self.reorder:
             return delay_ms + int(extra * (self.reorder_delay_ms + 1)), True
         return delay_ms, False
 

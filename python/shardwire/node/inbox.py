@@ -90,9 +90,16 @@ class Inbox:
         self._count = 0
         self._last_arrival_s: dict[str, float] = {}
 
-    def depart(self, sender: str, delay_ms: int, may_be_overtaken: bool, message: MessageReceived, fate: Fate) -> None:
+    def depart(
+        self,
+        sender: str,
+        delay_ms: int,
+        may_be_overtaken: bool,
+        message: MessageReceived,
+        fate: Fate,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         """Takes a copy that reaches the receiver `delay_ms` from now, or after its predecessors where later."""
-        loop = asyncio.get_running_loop()
         now_s = loop.time()
         fate.depart(delay_ms)
         arrival_s = now_s + delay_ms / 1000

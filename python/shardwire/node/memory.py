@@ -265,11 +265,12 @@ class MemoryNode:
 
     def _transmit(self, outgoing: Outgoing) -> None:
         stored = self._network.transmit(self, outgoing)
-        self._post(MessagePropagated(outgoing.request_id, outgoing.message_hash))
+        events: list[NodeEvent] = [MessagePropagated(outgoing.request_id, outgoing.message_hash)]
         if stored:
-            self._post(MessageSent(outgoing.request_id, outgoing.message_hash))
+            events.append(MessageSent(outgoing.request_id, outgoing.message_hash))
         if self.hears(outgoing.pubsub_topic, outgoing.envelope.content_topic):
-            self._post(MessageReceived(outgoing.envelope, outgoing.message_hash, outgoing.timestamp_ns))
+            events.append(MessageReceived(outgoing.envelope, outgoing.message_hash, outgoing.timestamp_ns))
+        self._post(*events)
 
     def _wait_for_connection(self, outgoing: Outgoing) -> None:
         if len(self._outbox) >= OUTBOX_ENVELOPES_MAX:
@@ -307,7 +308,7 @@ class MemoryNode:
         return ConnectionState.PARTIALLY_CONNECTED if neighbour or store else ConnectionState.DISCONNECTED
 
     def _deliver(self, message: MessageReceived) -> Outcome | None:
-        if not self.connected:
+        if not (self._started and self._online):
             return "offline"
         streams = self._live_streams()
         if not streams:
@@ -320,9 +321,9 @@ class MemoryNode:
                 logger.warning("node %s: events are read too slowly, received messages are being lost", self.name)
         return None if taken else "overflow"
 
-    def _post(self, event: NodeEvent) -> None:
+    def _post(self, *events: NodeEvent) -> None:
         # In the loop's next step, so that whoever called `send` holds the request id by then.
-        asyncio.get_running_loop().call_soon(_put, event, self._live_streams())
+        asyncio.get_running_loop().call_soon(_put, events, self._live_streams())
 
     def _end_streams(self) -> None:
         for stream in self._live_streams():
@@ -349,9 +350,10 @@ def encoded_size_bytes(envelope: MessageEnvelope, timestamp_ns: int) -> int:
     return size
 
 
-def _put(event: NodeEvent, streams: list[EventStream]) -> None:
+def _put(events: Sequence[NodeEvent], streams: list[EventStream]) -> None:
     for stream in streams:
-        stream.put(event)
+        for event in events:
+            stream.put(event)
 
 
 def _field_size_bytes(length: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Collection, Iterable, Mapping
 from itertools import count
@@ -192,6 +193,7 @@ class MemoryNetwork:
         self._trace.append(entry)
         pubsub_topic, content_topic = outgoing.pubsub_topic, envelope.content_topic
         group = self._group(sender.name)
+        loop = asyncio.get_running_loop()
         for receiver in self._nodes.values():
             if receiver is sender or not receiver.hears(pubsub_topic, content_topic):
                 continue
@@ -205,7 +207,7 @@ class MemoryNetwork:
                 fate = Fate(receiver.name)
                 fates.append(fate)
                 for delay_ms, may_be_overtaken in arrivals:
-                    receiver.inbox.depart(sender.name, delay_ms, may_be_overtaken, message, fate)
+                    receiver.inbox.depart(sender.name, delay_ms, may_be_overtaken, message, fate, loop)
         return entry.stored
 
     def query_store(self, node: MemoryNode, query: StoreQuery) -> StorePage:

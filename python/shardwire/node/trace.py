@@ -66,22 +66,28 @@ class Fate:
     def __init__(self, receiver: str, refusal: Outcome | None = None) -> None:
         self.receiver = receiver
         self._refusal = refusal
-        self._delivered_delays_ms: list[int] = []
-        self._pending_delays_ms: list[int] = []
+        # One or two of them: as tuples they cost less than lists.
+        self._delivered_delays_ms: tuple[int, ...] = ()
+        self._pending_delays_ms: tuple[int, ...] = ()
 
     def depart(self, delay_ms: int) -> None:
-        self._pending_delays_ms.append(delay_ms)
+        self._pending_delays_ms += (delay_ms,)
 
     def arrive(self, delay_ms: int) -> None:
-        self._pending_delays_ms.remove(delay_ms)
-        self._delivered_delays_ms.append(delay_ms)
+        self._settle(delay_ms)
+        self._delivered_delays_ms += (delay_ms,)
 
     def refuse(self, delay_ms: int, outcome: Outcome) -> None:
-        self._pending_delays_ms.remove(delay_ms)
+        self._settle(delay_ms)
         self._refusal = outcome
 
+    def _settle(self, delay_ms: int) -> None:
+        pending = self._pending_delays_ms
+        at = pending.index(delay_ms)
+        self._pending_delays_ms = pending[:at] + pending[at + 1 :]
+
     def freeze(self) -> ReceiverOutcome:
-        delays_ms = (*self._delivered_delays_ms, *self._pending_delays_ms)
+        delays_ms = self._delivered_delays_ms + self._pending_delays_ms
         if self._pending_delays_ms:
             return ReceiverOutcome(self.receiver, "in-flight", delays_ms)
         if self._delivered_delays_ms:
