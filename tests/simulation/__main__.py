@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.simulation.runner import StateFile, failure, judge_many, quiet, totals
+from tests.simulation.runner import StateFile, failure, judge_many, prepare, totals
 
 
 def main() -> int:
@@ -26,8 +26,7 @@ def main() -> int:
     parser.add_argument("--failed-again", action="store_true", help="run those again that the file says failed")
     parser.add_argument("--verbose", action="store_true", help="show the log of the channels")
     arguments = parser.parse_args()
-    if not arguments.verbose:
-        quiet()
+    prepare(verbose=arguments.verbose)
     first = arguments.seed if arguments.first is None else arguments.first
     seeds = range(first, first + arguments.count if arguments.end is None else arguments.end)
     state = StateFile(arguments.state)

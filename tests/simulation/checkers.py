@@ -12,7 +12,7 @@ from collections.abc import Callable
 from shardwire.segmentation import inspect
 from tests.simulation.participants import Participant, Received, Sent
 from tests.simulation.run import Evidence, channel_config, named_receiver
-from tests.simulation.wire import wire_messages
+from tests.simulation.wire import WireMessage, wire_messages
 from tests.simulation.worlds import IDLE_MS, SYNC_MIN_INTERVAL_MS
 
 # Sends planned for the first moments, before anybody's channel is there.
@@ -138,18 +138,18 @@ def check_causal_order(evidence: Evidence) -> list[str]:
 
 def _newness(evidence: Evidence) -> dict[str, tuple[int, set[str]]]:
     """By participant, the time of its first receipt, and the sends that were named to it within `NEWCOMER_MS` of it."""
-    arrivals: dict[str, list[tuple[int, set[str]]]] = defaultdict(list)
+    arrivals: dict[str, list[tuple[int, WireMessage]]] = defaultdict(list)
     for wire in wire_messages(evidence):
-        named = {send_id for entry in wire.message.causal_history if (send_id := evidence.send_of(entry.message_id))}
         for outcome in wire.record.outcomes:
             if outcome.outcome in ("delivered", "duplicated"):
-                arrivals[outcome.receiver].append((wire.at_ms + min(outcome.delays_ms), named))
+                arrivals[outcome.receiver].append((wire.at_ms + min(outcome.delays_ms), wire))
     found: dict[str, tuple[int, set[str]]] = {}
     for name in evidence.world.names:
         heard = arrivals[name]
         first_ms = min((at_ms for at_ms, _ in heard), default=evidence.ended_ms)
-        early = [named for at_ms, named in heard if at_ms <= first_ms + NEWCOMER_MS]
-        found[name] = (first_ms, set().union(*early))
+        early = (wire for at_ms, wire in heard if at_ms <= first_ms + NEWCOMER_MS)
+        named = (evidence.send_of(entry.message_id) for wire in early for entry in wire.message.causal_history)
+        found[name] = (first_ms, {send_id for send_id in named if send_id})
     return found
 
 

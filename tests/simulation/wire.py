@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from shardwire._native import SdsMessage
-from shardwire.encryption import ChaCha20Poly1305Encryption
+from shardwire.encryption import ChaCha20Poly1305Encryption, Encryption
 from shardwire.errors import DecryptionError
 from shardwire.node import TraceRecord
 from shardwire.node.virtual_time import START_EPOCH_MS
@@ -38,11 +39,16 @@ class WireMessage:
         return self.message.sender_id != self.record.sender
 
 
+@cache
+def _encryption() -> Encryption:
+    return ChaCha20Poly1305Encryption(KEY).bind(CHANNEL_ID)
+
+
 def read_payload(evidence: Evidence, payload: bytes) -> SdsMessage | None:
     """The SDS message in a transport payload; None where it is none of the channel's."""
     if evidence.world.encrypted:
         try:
-            payload = ChaCha20Poly1305Encryption(KEY).bind(CHANNEL_ID).decrypt(payload)
+            payload = _encryption().decrypt(payload)
         except DecryptionError:
             return None
     return SdsMessage.decode(payload)
