@@ -110,8 +110,10 @@ class Driver:
         self._unfinished: list[Collected] = []
         self._commit_failures = 0
         self._last_received_ms = -(1 << 62)
+        # When the engine has something to do by itself, and a timer that fires then or before.
+        self._due_ms: int | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_ms: int | None = None
+        self._timer_ms = 0
         # Set while received messages wait for their time: they wake nobody before it.
         self._received_timer: asyncio.TimerHandle | None = None
         self._flushes: list[asyncio.Future[None]] = []
@@ -167,7 +169,8 @@ class Driver:
             await self._run()
         finally:
             self._ended = True
-            self._set_timer(None, 0)
+            if self._timer is not None:
+                self._timer.cancel()
             self._resolve(self._flushes)
 
     async def _run(self) -> None:
@@ -304,16 +307,22 @@ class Driver:
             await asyncio.wait_for(self._closed.wait(), pause_ms / 1000)
 
     def _set_timer(self, due_ms: int | None, now_ms: int) -> None:
-        """Wakes the driver at `due_ms`; most cycles change nothing about when that is."""
-        if due_ms == self._timer_due_ms:
+        """Wakes the driver at `due_ms`.
+
+        A timer that fires too early stays: many cycles put off what is due, few let it come.
+        """
+        self._due_ms = due_ms
+        if due_ms is None or (self._timer is not None and self._timer_ms <= due_ms):
             return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        self._timer_due_ms = due_ms
-        if due_ms is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(1, due_ms - now_ms) / 1000, self._on_timer)
+        self._timer_ms = due_ms
+        self._timer = asyncio.get_running_loop().call_later(max(1, due_ms - now_ms) / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
-        self._timer = self._timer_due_ms = None
-        self._wake.set()
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        if self._due_ms is not None and self._due_ms > now_ms:
+            self._set_timer(self._due_ms, now_ms)
+        elif self._due_ms is not None:
+            self._wake.set()
