@@ -161,8 +161,9 @@ def run_world(
     *,
     seed: int = 7,
     limit_ms: int = 3_600_000,
+    commit_ms: int = 0,
 ) -> World:
-    """Runs a scenario in virtual time and gives its world back for inspection."""
+    """Runs a scenario in virtual time and gives its world back for inspection; commits to a disk take `commit_ms`."""
 
     async def main() -> World:
         world = World(conditions, seed)
@@ -172,4 +173,4 @@ def run_world(
             await world.close()
         return world
 
-    return run_virtual(main(), limit_ms=limit_ms)
+    return run_virtual(main(), limit_ms=limit_ms, executor_delay_ms=lambda: commit_ms)

@@ -138,6 +138,8 @@ class Engine:
         self._next_conflict_ms = now.monotonic_ms
         # When SDS has work next; None while what happened since it was asked may have moved that.
         self._machine_due: tuple[int | None] | None = None
+        # When what is due was last looked at.
+        self._looked_ms = now.monotonic_ms
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
         self._missing: list[HistoryEntry] = []
         self._changes: Records = {}
@@ -207,6 +209,7 @@ class Engine:
     def handle_time(self, now: Now) -> None:
         """Runs what is due."""
         self._machine_due = None
+        self._looked_ms = now.monotonic_ms
         self.transmissions.handle_time(now)
         if not self.active:
             return
@@ -244,8 +247,7 @@ class Engine:
         self._events += self.outgoing.poll_events()
         for event in (*self.ephemerals.poll_events(), *self.transmissions.poll_events()):
             self._events.append((event, None))
-        for given_up in self.incoming.poll_given_up():
-            self._events.append((IrretrievableMessageEvent(given_up), None))
+        self._events += [(IrretrievableMessageEvent(entry), None) for entry in self.incoming.poll_given_up()]
 
     def _review_left(self) -> None:
         """A restart loses what the node would have said: what SDS sends no more and nobody answers for has left."""
@@ -293,7 +295,7 @@ class Engine:
         if not self.active:
             return None
         machine_ms = self.machine.poll_timeout() if self._machine_due is None else self._machine_due[0]
-        wake_ms = self.transmissions.next_wake_ms(now, machine_ms)
+        wake_ms = self.transmissions.next_wake_ms(now, machine_ms, self._looked_ms)
         expiry_ms = self.incoming.next_expiry_ms()
         if expiry_ms is not None and (wake_ms is None or expiry_ms < wake_ms):
             return expiry_ms

@@ -233,12 +233,13 @@ class Transmissions:
         while self._late:
             self._machine.handle_transmit_failed(self._late.popleft().transmit_id, now)
 
-    def next_wake_ms(self, now: Now, machine_ms: int | None) -> int | None:
+    def next_wake_ms(self, now: Now, machine_ms: int | None, looked_ms: int) -> int | None:
         """Monotonic time at which something may leave, or is given up, without any input.
 
         Args:
             now: The time.
             machine_ms: When SDS has work next.
+            looked_ms: When `poll` was last called: a commit may have taken long since.
         """
         due: list[int] = []
         if self._in_flight:
@@ -248,8 +249,8 @@ class Transmissions:
         if self._limiter.enabled and self._held_kinds(now):
             due.append(now.monotonic_ms + max(1, self._limiter.reopens_at_ms(now.epoch_ms) - now.epoch_ms))
         if machine_ms is not None:
-            # What is overdue now waits for the rate limit, the node or a free place, not for the clock.
-            due.append(machine_ms if machine_ms > now.monotonic_ms else now.monotonic_ms + OVERDUE_RECHECK_MS)
+            # What was overdue then waits for the rate limit, the node or a free place, not for the clock.
+            due.append(machine_ms if machine_ms > looked_ms else now.monotonic_ms + OVERDUE_RECHECK_MS)
         return min(due, default=None)
 
     def _held_kinds(self, now: Now) -> frozenset[TransmitKind]:

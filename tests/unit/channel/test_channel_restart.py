@@ -15,7 +15,7 @@ from shardwire.channel.records import DELIVERY, HANDOVER, PAYLOAD
 from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSentEvent
-from shardwire.node import MemoryNetwork, NetworkConditions
+from shardwire.node import MemoryNetwork, NetworkConditions, running_clock
 from shardwire.persistence import SqlitePersistence
 
 
@@ -282,3 +282,24 @@ def test_sqlite_keeps_a_conversation_over_restarts(tmp_path: Path) -> None:
     small = [message for message in received if len(message) < 10]
     assert sorted(small) == sorted(b"%d/%d" % (life, number) for life in range(3) for number in range(5))
     assert received.count(bytes(300_000)) == 3
+
+
+def test_what_falls_due_while_a_commit_is_written_leaves_after_it() -> None:
+    commit_ms = 1_000
+    waits_ms: list[int] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        # Nobody listens: no hand-over gives the channel something else to do when its commit is done.
+        await world.join("bob", on_disk=True, listen=False)
+        clock = running_clock()
+        for _ in range(10):
+            await asyncio.sleep(60)
+            since_ms = clock.monotonic_ms()
+            await alice.delivered(await alice.send(b"x"))
+            waits_ms.append(clock.monotonic_ms() - since_ms)
+
+    run_world(scenario, commit_ms=commit_ms)
+    # Received, and said once both commits are written: the acknowledgement is mostly due within the first of them.
+    window_ms = ChannelConfig.logos().sds.acknowledgement_timeout_ms // 4
+    assert max(waits_ms) <= max(commit_ms, window_ms) + commit_ms + 10
