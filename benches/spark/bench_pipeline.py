@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import shutil
 import statistics
 import sys
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import traffic
-from measure import WorkerMemory, drained, interleaved, ratio
+from measure import WorkerMemory, commit, drained, interleaved, machine, ratio
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -105,7 +104,14 @@ class Bench:
 
     def add(self, section: str, name: str, **values: Any) -> None:
         """A row of the table, printed at once."""
-        row = {"section": section, "case": name, **{key: value for key, value in values.items() if value is not None}}
+        given = {key: value for key, value in values.items() if value is not None}
+        row = {
+            "section": section,
+            "case": name,
+            **given,
+            "rounds": self.rounds,
+            "load_1m": round(os.getloadavg()[0], 1),
+        }
         self.rows.append(row)
         print(line_of(row), flush=True)
 
@@ -232,13 +238,17 @@ def save(path: Path, rows: list[Row], context: Row) -> None:
     stored.write_text(json.dumps({**context, "rows": rows}, indent=1) + "\n")
     title = "# The Spark pipeline beside Spark's own plans\n"
     lines = [title, ", ".join(f"{name}: {value}" for name, value in context.items()) + ".\n"]
-    lines += ["| section | case | seconds | ratio | target |", "|---|---|---|---|---|"]
+    lines += ["A ratio is the median over the rounds of one run to another in the same round.\n"]
+    lines += ["| section | case | seconds | ratio | target | rounds | load |", "|---|---|---|---|---|---|---|"]
     for row in rows:
         share = f"{row['share']:.2%}" if "share" in row else ""
         peak = f", {row['peak_mib']:,} MiB" if "peak_mib" in row else ""
         ratio_of = f"{row['ratio']:.2f} x {row.get('of', '')}".strip() if "ratio" in row else share
         seconds = f"{row['seconds']:.2f}{peak}" if "seconds" in row else ""
-        lines.append(f"| {row['section']} | {row['case']} | {seconds} | {ratio_of} | {row.get('target', '')} |")
+        lines.append(
+            f"| {row['section']} | {row['case']} | {seconds} | {ratio_of} | {row.get('target', '')} "
+            f"| {row['rounds']} | {row.get('load_1m', '')} |"
+        )
     path.with_suffix(".md").write_text("\n".join(lines) + "\n")
 
 
@@ -269,8 +279,8 @@ def main() -> None:
     if options.save:
         import pyspark
 
-        context = {"machine": platform.machine(), "cores": options.cores, "spark": pyspark.__version__}
-        save(options.save, bench.rows, {**context, "rounds": options.rounds})
+        context = {"machine": machine(), "cores": options.cores, "spark": pyspark.__version__, "commit": commit()}
+        save(options.save, bench.rows, {**context, "command": "python benches/spark/bench_pipeline.py --save PATH"})
 
 
 if __name__ == "__main__":

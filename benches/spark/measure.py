@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
 import statistics
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +16,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SAMPLE_INTERVAL_S = 0.05
+
+
+def machine() -> str:
+    """The processor, and which of the instructions it has that decide how fast Keccak-256 and SHA-256 are."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    flags = said.get("flags", "").split()
+    with_, without = (
+        " ".join(flag for flag in ("avx2", "avx512f", "sha_ni") if (flag in flags) is has) for has in (True, False)
+    )
+    return f"{said.get('model name', platform.machine())} with {with_ or 'none'}, without {without or 'none'}"
+
+
+def commit() -> str:
+    """The commit that was measured."""
+    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return said.stdout.strip() or "unknown"
 
 
 def drained(plan: DataFrame) -> None:
