@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -156,3 +158,9 @@ def test_every_decision_is_listed() -> None:
     directory = ROOT / "docs" / "decisions"
     index = (directory / "README.md").read_text()
     assert [page.name for page in directory.glob("2*.md") if f"({page.name})" not in index] == []
+
+
+def test_figures_are_those_of_the_results() -> None:
+    script = ROOT / "benches" / "figures.py"
+    figures: dict[str, Callable[[], str]] = runpy.run_path(str(script))
+    assert (ROOT / "docs" / "guide" / "performance.md").read_text() == figures["page"](), f"run {script.name}"

@@ -1,0 +1,200 @@
+"""The guide's page of figures, out of the committed results: `python benches/figures.py`.
+
+Writes `docs/guide/performance.md`; a test holds the page to the results. Where a kind of result was measured on several
+days, the latest counts.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benches" / "results"
+PAGE = ROOT / "docs" / "guide" / "performance.md"
+
+# Case, our candidate, peer: the rows of a table of rates.
+CORE = [
+    ("keccak256, one message of 1048576 B", "shardwire", "tiny-keccak"),
+    ("keccak256, one message of 1048576 B", "shardwire", "keccak-asm"),
+    ("keccak256_many, 64 messages of 100 KiB", "shardwire", "tiny-keccak"),
+    ("keccak256_many, 64 messages of 100 KiB", "shardwire", "keccak-asm"),
+    ("encode (10, 2)", "shardwire vandermonde", "reed-solomon-erasure simd-accel"),
+    ("encode (64, 8)", "shardwire leopard", "reed-solomon-erasure simd-accel"),
+    ("encode (64, 8)", "shardwire leopard", "reed-solomon-simd"),
+    ("encode (128, 128)", "shardwire leopard", "reed-solomon-erasure simd-accel"),
+    ("encode (128, 128)", "shardwire leopard", "reed-solomon-simd"),
+    ("decode (64, 8), 8 lost", "shardwire leopard", "reed-solomon-erasure simd-accel"),
+    ("decode (64, 8), 8 lost", "shardwire leopard", "reed-solomon-simd"),
+]
+PYTHON = [
+    ("keccak256 of 102400 B", "shardwire", "safe-pysha3"),
+    ("keccak256 of 102400 B", "shardwire", "pycryptodome"),
+    ("keccak256_many, 64 messages of 102400 B", "shardwire", "safe-pysha3"),
+    ("encode (10, 2), 200 sets", "shardwire vandermonde", "pyeclib isa_l_rs_vand"),
+    ("encode (10, 2), 200 sets", "shardwire vandermonde", "zfec"),
+    ("encode (10, 2), 200 sets", "shardwire leopard", "reed-solomon-leopard"),
+    ("decode (10, 2), 2 lost, 200 sets", "shardwire vandermonde", "pyeclib isa_l_rs_vand"),
+    ("decode (10, 2), 2 lost, 200 sets", "shardwire leopard", "reed-solomon-leopard"),
+]
+SEGMENTATION = ["segment, outputs dropped", "segment, outputs kept", "64 payloads, segment_many"]
+REASSEMBLY = [
+    "receive in order",
+    "receive shuffled",
+    "receive, 12 lost",
+    "receive in order, 4 poisoned",
+    "receive shuffled, 4 poisoned",
+]
+
+Run = dict[str, Any]
+
+
+def latest(pattern: str) -> Path:
+    """The last of the results with such a name: names begin with the day."""
+    return max(RESULTS.glob(pattern))
+
+
+def read(pattern: str) -> Run:
+    run: Run = json.loads(latest(pattern).read_text())
+    return run
+
+
+def source(pattern: str, commit: str, machine: str) -> str:
+    path = latest(pattern).with_suffix(".md")
+    if not path.exists():
+        path = path.parent / "README.md"
+    return f"[All of them](../../{path.relative_to(ROOT)}); commit {commit}, {machine.replace('; ', ', ')}."
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)] + [""]
+
+
+def rates(pattern: str, wanted: list[tuple[str, str, str]]) -> list[str]:
+    """GB/s of ours and of peers in one run."""
+    run = read(pattern)
+    found = {(row["case"], row["candidate"]): row["gb_per_s"] for row in run["results"]}
+    rows = [
+        [case, ours, f"{found[case, ours]:.2f}", peer, f"{found[case, peer]:.2f}", f"{ratio:.2f}"]
+        for case, ours, peer in wanted
+        if (case, ours) in found and (case, peer) in found
+        for ratio in [found[case, ours] / found[case, peer]]
+    ]
+    context = run["context"]
+    head = ["case", "ours", "GB/s", "peer", "GB/s", "ratio"]
+    return [*table(head, rows), source(pattern, context["commit"], context["machine"]), ""]
+
+
+def passes(pattern: str, wanted: list[str]) -> list[str]:
+    """How much of the speed of one hash pass over the same bytes is reached."""
+    run = read(pattern)
+    found = {row["case"]: row["ours_to_peer"] for row in run["results"]}
+    rows = [[case, f"{found[case]:.2f}"] for case in wanted if case in found]
+    context = run["context"]
+    return [
+        *table(["case", "speed, as a part of one pass"], rows),
+        source(pattern, context["commit"], context["machine"]),
+        "",
+    ]
+
+
+def sds() -> list[str]:
+    run = read("*-sds.json")
+    rows = [
+        [row["figure"], row["unit"], plain(row["ours"]), plain(row["waku_sds"])]
+        for row in run["rows"]
+        if row["waku_sds"] is not None
+    ]
+    said = source("*-sds.json", run["commit"], run["machine"])
+    return [*table(["figure", "unit", "ours", "@waku/sds 0.0.8"], rows), said, ""]
+
+
+def channel() -> list[str]:
+    run = read("*-channel-goodput.json")
+    names = ["mb_per_s_of_processor_time", "floor_mb_per_s"]
+    rows = [
+        [
+            row["persistence"],
+            row["encryption"],
+            *(f"{row[name]:.0f}" for name in names),
+            f"{row['wire_per_payload']:.3f}",
+        ]
+        for row in run["one_process"]
+    ]
+    head = ["persistence", "encryption", "MB/s", "the hashes alone, MB/s", "wire bytes / payload bytes"]
+    said = f"[All of them](../../{latest('*-channel-goodput.md').relative_to(ROOT)}); {run['machine']}."
+    return [*table(head, rows), said, ""]
+
+
+def spark() -> list[str]:
+    run = read("*-spark.json")
+    rows = [
+        [row["section"], row["case"], f"{row['seconds']:.2f}", f"{row['ratio']:.2f} x {row['of']}"]
+        for row in run["rows"]
+        if "ratio" in row and "seconds" in row and row["case"] != row["of"]
+    ]
+    said = source("*-spark.json", run["commit"], run["machine"])
+    return [*table(["data", "plan", "seconds", "beside"], rows), said, ""]
+
+
+def plain(value: float) -> str:
+    return f"{value:,.2f}" if value < 10 else f"{value:,.0f}"
+
+
+def paragraph(text: str) -> list[str]:
+    return [*textwrap.wrap(" ".join(text.split()), 118, break_on_hyphens=False), ""]
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [
+        "# Performance",
+        "",
+        *paragraph(
+            """What was measured, each figure beside a peer or a floor in the same run. Machines differ and are noisy: the
+            ratios tell more than the rates. `make bench` measures the core and segmentation anew and says of every
+            target what it found; `benches/bench_sds.py`, `benches/python/channel_goodput.py` and
+            `benches/spark/bench_pipeline.py` measure the rest. This page is made by `benches/figures.py`."""
+        ),
+        "## The Rust core",
+        "",
+        *paragraph("One thread, processor time. (k, m): k data and m parity shards."),
+        *rates("*/core.json", CORE),
+        "## From Python",
+        "",
+        *rates("*/python.json", PYTHON),
+        "## Segmentation and reassembly",
+        "",
+        *paragraph(
+            """A payload of 10 MiB beside one Keccak-256 pass over it, which nothing that checks the hash can do
+            without."""
+        ),
+        *passes("*/segmentation.json", SEGMENTATION),
+        *passes("*-reassembly-*.json", REASSEMBLY),
+        "## Scalable Data Sync",
+        "",
+        *paragraph("Messages of 100 bytes; the same bytes to both."),
+        *sds(),
+        "## The channel",
+        "",
+        *paragraph(
+            """Payloads of 16 MB from one sender to one receiver in one process, no loss, on one core. The floor is two
+            passes of Keccak-256 and one of SHA-256."""
+        ),
+        *channel(),
+        "## Spark",
+        "",
+        *paragraph(
+            """Two cores. *big* is 1 GB in segments of 100 KB, *small* 300 MB in segments of 1 KB; *archive c=n* is big
+            in the order of arrival with n messages in flight at once. `i2` moves every row across the network and into
+            Python, and does nothing there."""
+        ),
+        *spark(),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
