@@ -153,9 +153,9 @@ def page() -> str:
         "# Performance",
         "",
         *paragraph(
-            """What was measured, each figure beside a peer or a floor in the same run. Machines differ and are noisy: the
-            ratios tell more than the rates. `make bench` measures the core and segmentation anew and says of every
-            target what it found; `benches/bench_sds.py`, `benches/python/channel_goodput.py` and
+            """What was measured, each figure beside a peer or a floor in the same run. Machines differ and are noisy:
+            the ratios tell more than the rates. `make bench` measures the core and segmentation anew and says of
+            every target what it found; `benches/bench_sds.py`, `benches/python/channel_goodput.py` and
             `benches/spark/bench_pipeline.py` measure the rest. This page is made by `benches/figures.py`."""
         ),
         "## The Rust core",
