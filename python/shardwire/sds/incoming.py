@@ -206,12 +206,13 @@ class IncomingBuffer:
     def on_timeout(self, monotonic_ms: int) -> None:
         """Reports the gaps of sends that fell quiet, and goes on without what stayed away too long."""
         self.gaps.on_timeout(monotonic_ms)
-        self._release_ready(self._sweep.take(monotonic_ms))
         while self.blocked:
             oldest = next(iter(self.blocked.values()))
             if oldest.deadline_ms is None or oldest.deadline_ms > monotonic_ms:
-                return
+                break
             self.let_go(oldest)
+        # Last, since what was let go frees others.
+        self._release_ready(self._sweep.take(monotonic_ms))
 
     # --- waiting and going ----------------------------------------------------------------------
 
