@@ -6,28 +6,41 @@ in place, everything else is copied first. The GIL is released above 4 KiB.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Self, final
+from typing import Any, Final, Literal, Self, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
+
+from shardwire.sds.now import Now
+from shardwire.sds.outputs import TransmitKind
 
 __all__ = [
+    "AcknowledgementDue",
     "ArrowLocalReconstructor",
     "ArrowReconstructor",
     "BloomFilter",
+    "ContentAcknowledged",
+    "ContentReceived",
+    "EventQueue",
+    "FilterTime",
     "FinishedSends",
+    "HeldCount",
     "HistoryEntry",
     "IncomingSend",
     "Keccak256",
+    "LamportTime",
     "LocalLog",
     "LogEntry",
+    "MissingDetected",
     "MissingMessage",
     "Originals",
     "OutgoingContent",
     "OutgoingSend",
     "PayloadReconstructed",
+    "QueueCounts",
     "ReassemblerCore",
     "ResendTimers",
     "SdsCodec",
+    "SdsEvent",
     "SdsIntake",
     "SdsMessage",
     "SdsOutlet",
@@ -35,7 +48,12 @@ __all__ = [
     "SegmentHeader",
     "SegmentStored",
     "SegmentationParameters",
+    "SendAcknowledged",
+    "SendReleased",
     "SetDropped",
+    "SyncDue",
+    "Transmit",
+    "TransmitCounts",
     "WakuMessage",
     "__version__",
     "arrow_decode_sds",
@@ -392,6 +410,206 @@ class LogEntry:
     @property
     def sequence(self) -> int: ...
 
+class SdsEvent:
+    """Base of what `poll_event` gives. Two events are equal where their class and all fields are."""
+
+    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
+
+@final
+class ContentReceived(SdsEvent):
+    """A new content of another participant, on receipt: its dependencies may still be missing.
+
+    The caller owes `handle_content_placed` (to which send it belongs) and, once the send's message can be
+    reconstructed, `handle_send_reconstructed`. `send_id` and `ordinal` are what the id itself says under the "send"
+    rule; None where it says nothing.
+    """
+
+    __match_args__: Final = ("message_id", "sender_id", "content", "send_id", "ordinal")
+
+    def __new__(
+        cls, message_id: str, sender_id: str, content: bytes, send_id: str | None = None, ordinal: int | None = None
+    ) -> Self: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def sender_id(self) -> str: ...
+    @property
+    def content(self) -> bytes: ...
+    @property
+    def send_id(self) -> str | None: ...
+    @property
+    def ordinal(self) -> int | None: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class SendReleased(SdsEvent):
+    """A reconstructed send whose every dependency outside itself was delivered or declared lost: deliver it now."""
+
+    __match_args__: Final = ("sender_id", "send_id")
+
+    def __new__(cls, sender_id: str, send_id: str) -> Self: ...
+    @property
+    def sender_id(self) -> str: ...
+    @property
+    def send_id(self) -> str: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class ContentAcknowledged(SdsEvent):
+    """`by` holds one content of a send of ours; once for each content and participant."""
+
+    __match_args__: Final = ("send_id", "ordinal", "message_id", "by")
+
+    def __new__(cls, send_id: str, ordinal: int, message_id: str, by: str) -> Self: ...
+    @property
+    def send_id(self) -> str: ...
+    @property
+    def ordinal(self) -> int: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def by(self) -> str: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class SendAcknowledged(SdsEvent):
+    """`by` can reconstruct the send: it acknowledged `contents_needed` of its contents. Once a participant."""
+
+    __match_args__: Final = ("send_id", "by")
+
+    def __new__(cls, send_id: str, by: str) -> Self: ...
+    @property
+    def send_id(self) -> str: ...
+    @property
+    def by(self) -> str: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class MissingDetected(SdsEvent):
+    """Dependencies that are not here: fetch them, by `retrieval_hint` where there is one."""
+
+    __match_args__: Final = ("entries",)
+
+    def __new__(cls, entries: tuple[HistoryEntry, ...]) -> Self: ...
+    @property
+    def entries(self) -> tuple[HistoryEntry, ...]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class Transmit:
+    """An encoded message that must leave, once everything polled by `poll_persist` after it is durable.
+
+    The caller answers with `handle_transmitted` or `handle_transmit_failed`, naming `transmit_id`.
+
+    Attributes:
+        transmit_id: Unique for each transmission of one machine.
+        kind: Why it leaves.
+        message_id: SDS message id.
+        payload: The encoded SDS message.
+        send_id: The send it belongs to; None for syncs and for repair answers to others' messages.
+        ordinal: Its place in that send.
+        attempt: 0 the first time, then the number of the retransmission.
+    """
+
+    __match_args__: Final = ("transmit_id", "kind", "message_id", "payload", "send_id", "ordinal", "attempt")
+
+    def __new__(
+        cls,
+        transmit_id: int,
+        kind: TransmitKind,
+        message_id: str,
+        payload: bytes,
+        send_id: str | None = None,
+        ordinal: int | None = None,
+        attempt: int = 0,
+    ) -> Self: ...
+    @property
+    def transmit_id(self) -> int: ...
+    @property
+    def kind(self) -> TransmitKind: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def payload(self) -> bytes: ...
+    @property
+    def send_id(self) -> str | None: ...
+    @property
+    def ordinal(self) -> int | None: ...
+    @property
+    def attempt(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+@final
+class EventQueue:
+    """Events in the order in which they happened."""
+
+    def __new__(cls) -> Self: ...
+    def append(self, event: SdsEvent, /) -> None: ...
+    def take(self) -> SdsEvent | None:
+        """Takes out the oldest event; None where there is none."""
+
+@disjoint_base
+class QueueCounts:
+    """What waits for its first dispatch: base of `DispatchQueue`."""
+
+    contents: int
+    bytes: int
+
+    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
+
+@disjoint_base
+class SyncDue:
+    """When a periodic sync is due, None for never, and whether content passed since the last: base of `SyncTimer`."""
+
+    due_ms: int | None
+    content_since_sync: bool
+
+    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
+
+@disjoint_base
+class AcknowledgementDue:
+    """When an acknowledgement is due, None for never; the last number given to what is unsaid, and up to which number
+    all was said: base of `Acknowledgements`."""
+
+    due_ms: int | None
+    order: int
+    said_order: int
+
+    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
+
+@disjoint_base
+class LamportTime:
+    """A Lamport timestamp: base of `LamportClock`."""
+
+    timestamp: int
+
+    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
+
+@disjoint_base
+class TransmitCounts:
+    """Transmissions and sends so far: base of `Transmission`."""
+
+    transmit_count: int
+    send_count: int
+
+    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
+
+@disjoint_base
+class HeldCount:
+    """Contents that wait in the incoming buffer: base of `IncomingBuffer`."""
+
+    contents_held: int
+
+    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
+
+@disjoint_base
+class FilterTime:
+    """When the bloom filter left last, None for never: base of `BloomSchedule`."""
+
+    last_ms: int | None
+
+    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
+
 @final
 class LocalLog:
     """Entries by id (for duplicates and dependencies) and the delivered sends in log order (for causal history).
@@ -441,8 +659,14 @@ class LocalLog:
         """Up to `count` entries, the last one to come first."""
     def touch(self, entry: LogEntry, /) -> None:
         """Marks an entry whose stored form changed."""
+    def follow(
+        self, message_ids: tuple[str, ...], named_by: str, /
+    ) -> tuple[list[int], list[IncomingSend], list[LogEntry]]:
+        """What a history of `named_by` comes to: where unknown ids stand, the sends that entries wait in, and entries
+        of others that are still to be said."""
     def store(self, version: int, out: dict[tuple[str, bytes], bytes | None], /) -> None:
-        """Adds to `out` the `sds.log` records of what changed since the last call, None for what was forgotten.
+        """Adds to `out` the `sds.log` records of what changed since the last call, None for what was forgotten, and
+        with an entry's record that of its message, where that is new.
 
         A record is `version`, flags (1: ordered, 2: with a hint), lamport, sequence, unsaid (8 bytes each,
         little-endian like all numbers), ordinal (2), the lengths (2 each) of sender id, hint and the key of the send
@@ -624,18 +848,22 @@ def store_outgoing(
     changed_contents: dict[str, bool | None],
     new_contents: dict[str, bytes],
     new_wires: dict[str, bytes],
+    stored: set[str],
     out: dict[tuple[str, bytes], bytes | None],
     /,
 ) -> None:
     """Adds to `out` the records of what changed in the outgoing buffer, and empties the lists of it.
 
-    A content that `by_id` lacks is gone; the value of `changed_contents` then tells that it never left.
+    A content that `by_id` lacks is gone; the value of `changed_contents` then tells that it never left. `stored` has
+    the ids of contents with a record of their own.
 
-    `sds.send`: `version`, flags (1: finished, 2: given up, 4: history fixed, 8: with a filter), number (8), count,
-    needed, header bytes left, lengths of filter and history, ids in the history (4 each), these three, and for each
-    participant its name and the bits of what it acknowledged. `sds.outgoing`: `version`, queued, ordinal (4), lamport
-    (8), attempts (4), the send id and the participants that possibly acknowledged it. Numbers are little-endian, a text
-    follows its length (2); a CRC-32 ends each.
+    `sds.send`: `version`, flags (1: finished, 2: given up, 4: history fixed, 8: with a filter, 16: with a content),
+    number (8), count, needed, header bytes left, lengths of filter and history, ids in the history (4 each), these
+    three, of the content whether it is queued, lamport (8), attempts (4), how many participants possibly acknowledged
+    it (4) and who, and for each participant its name and the bits of what it acknowledged. `sds.outgoing`, for a
+    content that is not its whole send or not named by it: `version`, queued, ordinal (4), lamport (8), attempts (4),
+    the send id and the participants that possibly acknowledged it. Numbers are little-endian, a text follows its length
+    (2); a CRC-32 ends each.
     """
 
 @final
@@ -662,8 +890,8 @@ class SdsIntake:
 
     `limits`: `id_length_max` (characters), `history_max` (ids kept of one), `heard_ms_max` (a sender heard longer ago
     is to be noted again), `lamport_unit_ms`, `lamport_skew_max` (how many of these a peer may be ahead), `lamport_max`,
-    `at_once` (nothing waits for a sweep). `waiting` and `releasing` are containers of the incoming buffer and its gaps,
-    their limits, and what is called.
+    `at_once` (nothing waits for a sweep), `by_send` (ids name their send, or nothing is taken). `waiting`, `releasing`
+    and `receiving` are containers, numbers and moments of other parts, their limits, and what is called.
     """
 
     def __new__(
@@ -680,17 +908,19 @@ class SdsIntake:
         sent: dict[str, Any],
         unacknowledged: dict[str, Any],
         sends: dict[str, IncomingSend],
+        by_send_id: dict[str, IncomingSend],
         changed: dict[str, None],
         bloom: list[str],
         waiting: dict[str, Any],
         releasing: dict[str, Any],
-        emit: Callable[[Any], None],
-        content_received: Callable[..., Any],
+        receiving: dict[str, Any],
+        events: EventQueue,
     ) -> Self: ...
     def take(
-        self, data: bytes, monotonic_ms: int, epoch_ms: int, retrieval_hint: bytes | None, /
+        self, data: bytes, now: Now, retrieval_hint: bytes | None, /
     ) -> (
-        tuple[
+        tuple[()]
+        | tuple[
             LogEntry,
             str,
             IncomingSend | None,
@@ -700,22 +930,21 @@ class SdsIntake:
         ]
         | None
     ):
-        """Holds a new content of another participant, the first of its send: log, filter, originals, send, gaps.
+        """Holds a new content of another participant, the first of its send, everywhere that it belongs.
 
         Emits `ContentReceived`, and `MissingDetected` where it tracks what is unknown.
 
         Returns:
-            The entry; its send's key; the send, None where something of it was here before; where the bloom filter
-            begins and ends in `data`; whether something is missing anew; and None or what is left to do (ids of the
-            history where no send is given, values of `sent` that it names, entries that its sender acknowledges too,
-            sends to wait for, unknown entries). None, and nothing changed, for any other message.
+            Mostly (): nothing is left to do. Else what the caller does timers and acknowledgements for: the entry; its
+            send's key; the send, None where something of it was here before; where the bloom filter begins and ends in
+            `data`; whether something is missing anew; and None or ids of the history where no send is given, values of
+            `sent` that it names, entries that its sender acknowledges too, sends to wait for, unknown entries. None,
+            and nothing changed, for any other message.
         """
-    def release(self, sender_id: str, send_id: str, monotonic_ms: int, /) -> tuple[int, int] | None:
+    def release(self, sender_id: str, send_id: str, now: Now, /) -> bool:
         """Delivers a reconstructed send of one content and what waited for it alone, or lets it wait for its causes.
 
-        Returns:
-            How many contents were delivered, and the newest timestamp among them. None, and nothing changed, where
-            the send has more contents or is not here.
+        False, and nothing changed, where the send has more contents or is not here.
         """
 
 @final
@@ -723,9 +952,10 @@ class SdsOutlet:
     """Registers, dispatches and acknowledges a send of one content in one call each, on the machine's containers.
 
     `limits`: `causal_history_size`, `heads_max`, `header_budget` (bytes for history, filter and requests),
-    `first_period_ms`, `participants_max` (of whom one send keeps acknowledgements), `quorum` (how many must hold a
-    send, None where they are named), `repairs`. `buffer` and `queue` have their containers as attributes; `beside` and
-    `acknowledging` are those of other parts, and what is called. It frees the sends when it goes.
+    `first_period_ms`, `unacknowledged_max` (contents), `by_send` (ids name their send, or nothing is taken),
+    `participants_max` (of whom one send keeps acknowledgements), `quorum` (how many must hold a send, None where they
+    are named), `repairs`. `buffer` has its containers as attributes; `queue`, `beside`, `acknowledging` and `leaving`
+    are containers, numbers and moments of other parts, and what is called. It frees the sends when it goes.
     """
 
     def __new__(
@@ -734,25 +964,24 @@ class SdsOutlet:
         log: LocalLog,
         limits: dict[str, int | None],
         buffer: Any,
-        queue: Any,
+        queue: dict[str, Any],
         beside: dict[str, Any],
         originals: Originals,
         acknowledging: dict[str, Any],
+        leaving: dict[str, Any],
         /,
     ) -> Self: ...
-    def register(self, send_id: str, content: bytes, number: int, /) -> str | None:
+    def register(self, send_id: str, content: bytes, /) -> str | None:
         """Queues a send; gives its message id. None, and nothing changed, where an argument is wrong or known."""
-    def dispatch(
-        self, transmit_id: int, lamport_timestamp: int, now: Any, monotonic_ms: int, /
-    ) -> tuple[OutgoingContent, bytes] | None:
+    def dispatch(self, now: Now, /) -> Transmit | None:
         """Encodes and takes out the next content without filter and requests.
 
-        None, and nothing changed, unless it is the next send's only one, nothing is asked for and no send is under way.
+        None, and nothing changed, unless it is the next send's only one, nothing is asked for, no filter is due, no
+        send is under way and there is room for what is unacknowledged.
         """
-    def propagated(
-        self, content: OutgoingContent, transmit_id: int, monotonic_ms: int, retrieval_hint: bytes | None, /
-    ) -> bool:
-        """`content` is in the network; False, and nothing changed, where it was sent again or its send is finished."""
+    def transmitted(self, transmit_id: int, retrieval_hint: bytes | None, now: Now, /) -> bool:
+        """What `dispatch` gave is in the network; False, and nothing changed, for any other transmission, and where
+        the content was sent again or its send is finished."""
     def acknowledge(self, message_ids: Iterable[str], by: str, /) -> None:
         """`by` names these: what of them is ours it has."""
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from sds_exchange import LOGOS, Exchange, Party, at, hint_of
 
+from shardwire._native import BloomFilter, HistoryEntry, SdsMessage
 from shardwire.config import DeliveredWhen, SdsConfig
-from shardwire.sds import MessageChannel, Transmit, TransmitKind
+from shardwire.sds import MessageChannel, Now, Transmit, TransmitKind
 
 NAMES = ("alice", "bob", "carol")
 SMALL = replace(
@@ -39,7 +40,7 @@ class General:
     def refuse(self, *_: object) -> None:
         return None
 
-    register = dispatch = propagated = take = release = refuse
+    register = dispatch = transmitted = take = release = refuse
 
     def acknowledge(self, message_ids: Iterable[str], by: str) -> None:
         outgoing = self._machine.outgoing
@@ -53,12 +54,39 @@ class GeneralParty(Party):
         super().__init__(*arguments, **named)
         machine: Any = self.machine
         machine.outlet = machine.intake = general = General(self.machine)
-        machine._reception._take = general.take
         machine._reception._acknowledge = general.acknowledge
 
 
-def steps(exchange: Exchange, rng: random.Random) -> None:
-    """A life of bursts, failures, cancelled sends, silence, noise and crashes."""
+def forged(rng: random.Random, known: list[str], sds: SdsConfig, now: Now) -> bytes:
+    """A message of nobody: claimed send ids, clocks that are ahead, histories and filters of all kinds."""
+
+    def some_id() -> str:
+        send_id = rng.choice(known) if known and rng.random() < 0.7 else f"{rng.randrange(6):032x}"
+        return rng.choice([f"{send_id}.0", f"{send_id}.0", f"{send_id}.1"])
+
+    def some_entry() -> HistoryEntry:
+        hint = rng.choice([None, b"", b"h" * 32, b"i" * 32, b"l" * 300])
+        sender_id = rng.choice([None, "", "mallory", "alice", "zo\u00eb", "l" * 300])
+        return HistoryEntry(rng.choice([some_id(), some_id(), "no place"]), hint, sender_id)
+
+    bloom = BloomFilter(sds.bloom_filter_capacity, sds.bloom_filter_error_rate, sds.wire_format)
+    bloom.insert_many([f"{send_id}.0" for send_id in known])
+    history = [some_entry() for _ in range(rng.choice([0, 1, 2, 4, 4, 700]))]
+    return SdsMessage(
+        sender_id=rng.choice(["mallory", "mallory", "zo\u00eb", "alice"]),
+        message_id=some_id(),
+        channel_id=rng.choice(["room", "room", "room", "hall"]),
+        lamport_timestamp=max(0, now.epoch_ms // (1000 if sds.wire_format == "nim" else 1) + rng.choice([0, 9, 10**7])),
+        causal_history=history,
+        bloom_filter=rng.choice([None, None, bloom.to_bytes()]),
+        repair_request=[some_entry()] if sds.enable_repair and rng.random() < 0.1 else [],
+        content=f"0/1/1|forged {rng.random()}".encode(),
+    ).encode(sds.wire_format)
+
+
+def steps(exchange: Exchange, rng: random.Random, intruded: bool) -> None:
+    """A life of bursts, failures, cancelled sends, silence, noise, forgeries and crashes."""
+    known: list[str] = []
     for step in range(60):
         party = rng.choice(exchange.parties)
         now = at(exchange.now_ms)
@@ -68,12 +96,15 @@ def steps(exchange: Exchange, rng: random.Random) -> None:
             for number in range(rng.choice([1, 1, 2, 9])):
                 needed, count = rng.choice([(1, 1), (1, 1), (1, 1), (2, 3)])
                 sent.append(party.send(f"m{step}.{number}", now, needed, count))
+            known += sent
             if rng.random() < 0.2:
                 party.machine.cancel(rng.choice(sent), now)
         elif what < 0.55:
             fail(party, now, rng)
         elif what < 0.65:
             party.machine.handle_message(rng.choice(NAMES).encode(), now)
+            for _ in range(rng.choice([1, 1, 3, 20]) if intruded else 0):
+                party.machine.handle_message(forged(rng, known, party.sds, now), now, b"hint", from_store=False)
         elif what < 0.7:
             exchange.replace_party(party.restarted(now, step))
         elif what < 0.8:
@@ -98,9 +129,10 @@ def fail(party: Party, now: Any, rng: random.Random) -> None:
 
 def life(make: Callable[..., Party], seed: int, sds: SdsConfig, delivered_when: DeliveredWhen) -> list[object]:
     """All that comes out of a world, and what is held at its end."""
-    parties = [make(name, seed=seed, sds=sds, delivered_when=delivered_when) for name in NAMES]
+    sync = replace(LOGOS.sync, sweep_in_buf_interval_ms=500 if seed == 5 else 0)
+    parties = [make(name, seed=seed, sds=sds, sync=sync, delivered_when=delivered_when) for name in NAMES]
     exchange = Exchange(parties, seed=seed, delay_ms=(1, 300))
-    steps(exchange, random.Random(seed))
+    steps(exchange, random.Random(seed), seed % 2 == 1)
     exchange.loss = exchange.duplicate = 0.0
     exchange.run(exchange.now_ms + 200_000)
     out: list[object] = [exchange.bytes_sent, exchange.messages_sent]

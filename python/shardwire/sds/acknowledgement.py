@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from shardwire._native import LocalLog, LogEntry, note_said
+from shardwire._native import AcknowledgementDue, LocalLog, LogEntry, note_said
 from shardwire.config import SdsConfig
 from shardwire.sds.feedback import feedback_delay_ms
 from shardwire.sds.now import Now
@@ -18,7 +18,7 @@ _REPEATED_WINDOWS = 12
 REPEATED_MAX = 600
 
 
-class Acknowledgements:
+class Acknowledgements(AcknowledgementDue):
     """Received contents that no message of ours has named since they came.
 
     Delivered ones ride on any message; those of a send that is still incomplete only on syncs, since in the history
@@ -31,19 +31,16 @@ class Acknowledgements:
     """
 
     __slots__ = (
-        "_enabled",
-        "_heard",
         "_log",
-        "_order",
         "_participants",
         "_rng",
         "_suppress",
         "_window_ms",
         "delivered",
-        "due_ms",
+        "heard_others",
         "incomplete",
+        "prompt",
         "said_before",
-        "said_order",
     )
 
     def __init__(
@@ -56,7 +53,8 @@ class Acknowledgements:
         rng: random.Random,
     ) -> None:
         self._window_ms = config.acknowledgement_timeout_ms // 4
-        self._enabled = enabled
+        # Whether acknowledgements have a time of their own.
+        self.prompt = enabled
         # Another participant's acknowledgement counts for ours where any one of them is enough.
         self._suppress = suppress
         self._log = log
@@ -64,35 +62,33 @@ class Acknowledgements:
         self._rng = rng
         self.delivered: dict[str, LogEntry] = {}
         self.incomplete: dict[str, LogEntry] = {}
-        self._heard: set[str] = set()
+        self.heard_others: set[str] = set()
         # Said by a sync, and to be said again: the oldest first.
         self.said_before: dict[str, LogEntry] = {}
-        self.due_ms: int | None = None
-        self._order = 0
-        self.said_order = 0
 
     def received(self, entry: LogEntry, now: Now) -> None:
         """A content came, for the first time or again because its sender heard no acknowledgement."""
         message_id = entry.message_id
         if not entry.unsaid:
-            self._order = entry.unsaid = self._order + 1
+            self.order = entry.unsaid = self.order + 1
             self._log.changed[message_id] = entry
         if entry.send is None:
             self.delivered[message_id] = entry
         else:
             self.incomplete[message_id] = entry
-        if self._heard:
-            self._heard.discard(message_id)
-        if self.due_ms is None and self._enabled:
-            self._draw(now)
+        if self.heard_others:
+            self.heard_others.discard(message_id)
+        if self.due_ms is None and self.prompt:
+            self.draw(now)
 
-    def _draw(self, now: Now) -> None:
+    def draw(self, now: Now) -> None:
+        """Draws the moment of the next acknowledgement sync."""
         members = len(self._participants.heard_ms) if self._suppress else 1
         self.due_ms = now.monotonic_ms + feedback_delay_ms(self._rng, self._window_ms, members)
 
     def restore(self, entries: Iterable[LogEntry], said_order: int, now: Now) -> None:
         """Takes back what of the log's `entries` is unsaid; the timer restarts."""
-        self.said_order = self._order = said_order
+        self.said_order = self.order = said_order
         unsaid: list[LogEntry] = []
         for entry in entries:
             if entry.unsaid > said_order:
@@ -100,7 +96,7 @@ class Acknowledgements:
             else:
                 entry.unsaid = 0
         for entry in sorted(unsaid, key=lambda entry: entry.unsaid):
-            self._order = entry.unsaid
+            self.order = entry.unsaid
             self.received(entry, now)
 
     def send_delivered(self, entries: list[LogEntry]) -> None:
@@ -116,8 +112,8 @@ class Acknowledgements:
             return
         entry.repeats = 0
         if entry.unsaid:
-            self._heard.add(entry.message_id)
-            if len(self._heard) == len(self.delivered) + len(self.incomplete):
+            self.heard_others.add(entry.message_id)
+            if len(self.heard_others) == len(self.delivered) + len(self.incomplete):
                 self.due_ms = None
 
     def forget(self, message_id: str) -> None:
@@ -126,7 +122,7 @@ class Acknowledgements:
         entry = self.delivered.pop(message_id, None) or self.incomplete.pop(message_id, None)
         if entry is not None:
             entry.unsaid = 0
-            self._heard.discard(message_id)
+            self.heard_others.discard(message_id)
 
     def said(self, entries: list[LogEntry], now: Now, by_sync: bool) -> list[LogEntry]:
         """A message of ours that leaves now names these; returns those that were unsaid.
@@ -143,26 +139,26 @@ class Acknowledgements:
             delivered,
             incomplete,
             self.said_before,
-            self._heard,
+            self.heard_others,
         )
         if newly:
             self._note_said(newly, numbers)
         left = len(delivered) + len(incomplete)
-        if left == len(self._heard):
+        if left == len(self.heard_others):
             self.due_ms = None
         elif self.due_ms is not None and self.due_ms <= now.monotonic_ms:
             # More than one message can name: the rest follows in its own time.
-            self._draw(now)
+            self.draw(now)
         return newly
 
     def _note_said(self, newly: list[LogEntry], numbers: list[int]) -> None:
         """Stores that these were said: by `said_order` where nothing before them is left, else with each."""
-        if self._heard:
-            self._heard.difference_update(entry.message_id for entry in newly)
+        if self.heard_others:
+            self.heard_others.difference_update(entry.message_id for entry in newly)
         if not self.delivered:
             # What is incomplete stands in the order of its numbers.
             first = next(iter(self.incomplete.values()), None)
-            self.said_order = self._order if first is None else max(self.said_order, first.unsaid - 1)
+            self.said_order = self.order if first is None else max(self.said_order, first.unsaid - 1)
         for entry, number in zip(newly, numbers, strict=True):
             if number > self.said_order:
                 self._log.touch(entry)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from shardwire._native import BloomFilter, LocalLog
+from shardwire._native import BloomFilter, FilterTime, LocalLog
 from shardwire.config import SdsConfig
 from shardwire.sds.now import Now
 
 _UNCHANGED_INTERVALS = 4
 
 
-class BloomSchedule:
+class BloomSchedule(FilterTime):
     """A filter that rolls: it is rebuilt from the newest entries before its error rate degrades.
 
     At 1.2 x capacity insertions the filter is rebuilt from the newest 0.8 x capacity entries of the log, so it never
@@ -26,7 +26,6 @@ class BloomSchedule:
         "asked",
         "base_sequence",
         "insert",
-        "last_ms",
         "size_bytes",
         "unchanged",
         "waiting",
@@ -45,7 +44,6 @@ class BloomSchedule:
         # Entries with a higher sequence are in the filter: enough to rebuild it bit by bit.
         self.base_sequence = 0
         self.size_bytes = self._filter.size_bytes
-        self.last_ms: int | None = None
         self._sent_count = -1
         # Whether others should hear it as soon as the interval allows, and how often they heard this one before.
         self.asked = False

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from shardwire._native import OutgoingContent, OutgoingSend
+from shardwire._native import OutgoingContent, OutgoingSend, QueueCounts
 
 
-class DispatchQueue:
+class DispatchQueue(QueueCounts):
     """Which content leaves next.
 
     A send goes out whole while it is young, so that what follows it can name it; one that has been under way for
@@ -15,15 +15,13 @@ class DispatchQueue:
     not stuck behind a large one.
     """
 
-    __slots__ = ("_fresh_turn", "_young_ms", "bytes", "contents", "fresh", "started")
+    __slots__ = ("_fresh_turn", "_young_ms", "fresh", "started")
 
     def __init__(self, acknowledgement_timeout_ms: int) -> None:
         self._young_ms = acknowledgement_timeout_ms
         self.fresh: deque[OutgoingSend] = deque()
         self.started: deque[OutgoingSend] = deque()
         self._fresh_turn = False
-        self.contents = 0
-        self.bytes = 0
 
     def add(self, send: OutgoingSend) -> None:
         """Queues all contents of a new send."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
-from shardwire._native import IncomingSend, LocalLog, LogEntry
+from shardwire._native import HeldCount, IncomingSend, LocalLog, LogEntry
 from shardwire.config import SdsConfig, SyncConfig
 from shardwire.sds.gaps import Gaps
 from shardwire.sds.identity import split_content_id
@@ -25,7 +25,7 @@ def claimed_key(key: str, sender_id: str) -> str:
     return f"{key}\0{sender_id}"
 
 
-class IncomingBuffer:
+class IncomingBuffer(HeldCount):
     """All sends that are not delivered: who waits for whom, and what goes when."""
 
     __slots__ = (
@@ -39,7 +39,6 @@ class IncomingBuffer:
         "blocked_ms",
         "by_send_id",
         "changed",
-        "contents_held",
         "contents_max",
         "gaps",
         "sends",
@@ -68,7 +67,6 @@ class IncomingBuffer:
         self.sends: dict[str, IncomingSend] = {}
         # Sends whose message ids do not name them, by the id that the channel read.
         self.by_send_id: dict[str, IncomingSend] = {}
-        self.contents_held = 0
         self._sweep = Sweep(sync.sweep_in_buf_interval_ms)
         # Reconstructed sends that wait, the longest waiting first.
         self.blocked: OrderedDict[str, IncomingSend] = OrderedDict()

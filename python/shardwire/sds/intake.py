@@ -9,7 +9,6 @@ from shardwire.config import SdsConfig
 from shardwire.sds.heads import HEADS_MAX
 from shardwire.sds.identity import MESSAGE_ID_LENGTH_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_LENGTH_MAX
 from shardwire.sds.lamport import LAMPORT_MAX
-from shardwire.sds.outputs import ContentReceived, MissingDetected, SendReleased
 from shardwire.sds.participants import HEARD_EXACTLY_MS
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ def intake_of(machine: MessageChannel, config: SdsConfig, at_once: bool) -> SdsI
             "lamport_skew_max": machine.lamport.skew_max,
             "lamport_max": LAMPORT_MAX,
             "at_once": at_once,
+            "by_send": config.message_id == "send",
         },
         log=machine.log,
         originals=repair.originals if config.enable_repair else None,
@@ -49,12 +49,13 @@ def intake_of(machine: MessageChannel, config: SdsConfig, at_once: bool) -> SdsI
         sent=machine.outgoing.by_id,
         unacknowledged=machine.outgoing.unacknowledged,
         sends=incoming.sends,
+        by_send_id=incoming.by_send_id,
         changed=incoming.changed,
         bloom=machine.bloom.waiting,
         waiting=_waiting(machine, config),
-        releasing=_releasing(machine, config),
-        emit=machine.emit,
-        content_received=ContentReceived,
+        releasing=_releasing(machine),
+        receiving=_receiving(machine),
+        events=machine.events,
     )
 
 
@@ -79,12 +80,11 @@ def _waiting(machine: MessageChannel, config: SdsConfig) -> dict[str, Any]:
         "requests": repair.requests.by_id,
         "watch": gaps.watch,
         "remove_request": repair.requests.remove,
-        "emit": machine.emit,
-        "missing_detected": MissingDetected,
+        "events": machine.events,
     }
 
 
-def _releasing(machine: MessageChannel, config: SdsConfig) -> dict[str, Any]:
+def _releasing(machine: MessageChannel) -> dict[str, Any]:
     """What the native intake needs to deliver."""
     incoming = machine.incoming
     return {
@@ -97,6 +97,23 @@ def _releasing(machine: MessageChannel, config: SdsConfig) -> dict[str, Any]:
         "incomplete": machine.acknowledgements.incomplete,
         "delivered": machine.acknowledgements.delivered,
         "heads": machine.heads.by_key,
-        "emit": machine.emit,
-        "send_released": SendReleased,
+        "events": machine.events,
+    }
+
+
+def _receiving(machine: MessageChannel) -> dict[str, Any]:
+    """What a content moves when it is taken in."""
+    acknowledgements, sync_timer = machine.acknowledgements, machine.sync_timer
+    return {
+        "held": machine.incoming,
+        "contents_max": machine.incoming.contents_max,
+        "sync_timer": sync_timer,
+        "sooner_ms": sync_timer.sooner_ms,
+        "on_content_received": sync_timer.on_content_received,
+        "acknowledgements": acknowledgements,
+        "prompt": acknowledgements.prompt,
+        "heard": acknowledgements.heard_others,
+        "draw": acknowledgements.draw,
+        "lamport": machine.lamport,
+        "on_missing": machine.filter_wish.on_missing,
     }

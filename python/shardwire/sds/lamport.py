@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shardwire._native import LamportTime
 from shardwire.config import SdsWireFormat
 from shardwire.sds.now import Now
 
@@ -9,14 +10,14 @@ from shardwire.sds.now import Now
 LAMPORT_MAX = (1 << 63) - 1
 
 
-class LamportClock:
+class LamportClock(LamportTime):
     """Milliseconds under the wire "spec"; under "nim" seconds, as nim-sds counts.
 
     A peer's timestamp moves ours at most `max_skew_ms` ahead of the epoch clock, so a forged one cannot spend the
     range of all participants.
     """
 
-    __slots__ = ("_seconds", "skew_max", "timestamp", "unit_ms")
+    __slots__ = ("_seconds", "skew_max", "unit_ms")
 
     def __init__(self, wire_format: SdsWireFormat, max_skew_ms: int, now: Now) -> None:
         self._seconds = wire_format == "nim"

@@ -8,10 +8,9 @@ is handed to the network, so that whatever a message acknowledges survives a cra
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from shardwire._native import HistoryEntry, IncomingSend, LocalLog, OutgoingSend, SdsCodec
+from shardwire._native import EventQueue, HistoryEntry, IncomingSend, LocalLog, OutgoingSend, SdsCodec
 from shardwire.config import DeliveredWhen, SdsConfig, SyncConfig
 from shardwire.errors import ConfigError
 from shardwire.sds.acknowledgement import Acknowledgements
@@ -73,9 +72,8 @@ class MessageChannel:
         self.sender_id = sender_id
         self._config = config
         self._sync = sync
-        self._by_send = config.message_id == "send"
-        self._events: deque[SdsEvent] = deque()
-        self.emit = emit = self._events.append
+        self.events = EventQueue()
+        self.emit = emit = self.events.append
         self.codec = SdsCodec(channel_id, sender_id, config.wire_format)
         self.log = LocalLog(config.log_messages_max, self._on_forgotten)
         self.heads = Heads(config.message_id == "send")
@@ -120,8 +118,8 @@ class MessageChannel:
             ConfigError: An argument is out of its limits, or the send (or, under "content-sha256", one of its
                 contents) is known already.
         """
-        if len(contents) == 1 and contents_needed == 1 and self._by_send:
-            message_id = self.transmission.register(send_id, contents[0])
+        if len(contents) == 1 and contents_needed == 1:
+            message_id = self.outlet.register(send_id, contents[0])
             if message_id is not None:
                 return (message_id,)
         check_contents(contents, contents_needed)
@@ -162,7 +160,8 @@ class MessageChannel:
 
     def handle_transmitted(self, transmit_id: int, retrieval_hint: bytes | None, now: Now) -> None:
         """The node propagated a transmission; `retrieval_hint` is the transport hash of what it propagated."""
-        self.transmission.on_transmitted(transmit_id, retrieval_hint, now)
+        if not self.outlet.transmitted(transmit_id, retrieval_hint, now):
+            self.transmission.on_transmitted(transmit_id, retrieval_hint, now)
 
     def handle_transmit_failed(self, transmit_id: int, now: Now) -> None:
         """The node could not send: a first transmission goes back to the queue, a later one waits for its timer."""
@@ -178,7 +177,11 @@ class MessageChannel:
         `from_store` tells what a store answered from what a participant sent now: a known message from a store is no
         sign that its sender waits for an acknowledgement.
         """
-        self._reception.handle(data, now, retrieval_hint, from_store)
+        left = self.intake.take(data, now, retrieval_hint)
+        if left is None:
+            self._reception.handle(data, now, retrieval_hint, from_store)
+        elif left:
+            self._reception.finish(left, data, now)
 
     # --- inputs: from the channel, about contents it was handed ----------------------------------
 
@@ -214,12 +217,8 @@ class MessageChannel:
         Under the rule "send" all `content_count` ids are known; `inferred_message_ids` names those of contents
         recovered under another rule.
         """
-        if self._by_send and content_count == 1 and not inferred_message_ids and not self.incoming.by_send_id:
-            released = self.intake.release(sender_id, send_id, now.monotonic_ms)
-            if released is not None:
-                self.incoming.contents_held -= released[0]
-                self.lamport.observe(released[1])
-                return
+        if content_count == 1 and not inferred_message_ids and self.intake.release(sender_id, send_id, now):
+            return
         send = self.incoming.find(sender_id, send_id)
         if send is None or send.reconstructed:
             return
@@ -306,7 +305,8 @@ class MessageChannel:
         return self.transmission.poll(now, kinds)
 
     def poll_event(self) -> SdsEvent | None:
-        return self._events.popleft() if self._events else None
+        event: SdsEvent | None = self.events.take()
+        return event
 
     def poll_persist(self) -> dict[tuple[str, bytes], bytes | None]:
         """Records that changed since the last call; None deletes."""

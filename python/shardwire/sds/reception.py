@@ -65,7 +65,6 @@ class Reception:
         "_said_lately_ms",
         "_sender_id",
         "_sync_timer",
-        "_take",
         "_wire_format",
     )
 
@@ -97,18 +96,14 @@ class Reception:
         self._heard_ms = machine.participants.heard_ms
         self._outgoing = machine.outgoing
         self._acknowledge = machine.outlet.acknowledge
-        self._take = machine.intake.take if self._by_send else None
         self._by_id = machine.outgoing.by_id
         self._incoming = machine.incoming
         self._recent_ephemerals: dict[str, None] = {}
         self._ephemeral_order: deque[str] = deque()
 
     def handle(self, data: bytes, now: Now, retrieval_hint: bytes | None, from_store: bool) -> None:
+        """Takes what the machine's intake did not."""
         incoming = self._incoming
-        if self._take is not None and incoming.contents_held < incoming.contents_max:
-            taken = self._take(data, now.monotonic_ms, now.epoch_ms, retrieval_hint)
-            if taken is not None:
-                return self._on_taken(taken, data, now)
         fields = self._decode(data)
         if not fields:
             return self._drop("undecodable" if fields is None else "other-channel")
@@ -153,13 +148,13 @@ class Reception:
             self._filter_wish.on_filter(bloom_filter, sender_id, monotonic_ms)
         if history_ids:
             unknown = self._follow(send, history_ids, sender_id)
-            if unknown is not None and (send is not None or entry is None):
+            if unknown and (send is not None or entry is None):
                 self._on_unknown(send, unknown, data, sender_id, monotonic_ms, newcomer)
         if entry is not None:
             self._acknowledgements.received(entry, now)
         return None
 
-    def _on_taken(self, taken: Taken, data: bytes, now: Now) -> None:
+    def finish(self, taken: Taken, data: bytes, now: Now) -> None:
         """What is left to do for a content that was taken in natively: as `handle` does for any message."""
         entry, key, send, filter_range, news, rare = taken
         sender_id = entry.sender_id
@@ -224,24 +219,17 @@ class Reception:
         self._sync_timer.on_content_received(now)
         return None if late else incoming.receive(entry, send_id or message_id, now.monotonic_ms), entry
 
-    def _follow(self, send: IncomingSend | None, history_ids: tuple[str, ...], named_by: str) -> list[int] | None:
+    def _follow(self, send: IncomingSend | None, history_ids: tuple[str, ...], named_by: str) -> list[int]:
         """Reads a causal history: of a content of `send`, or of a sync (None, which waits for nothing).
 
         What another participant names of what we have not said yet, it acknowledged. Returns where unknown ids stand.
         """
-        entries = self._entries
-        unknown: list[int] | None = None
-        for position, message_id in enumerate(history_ids):
-            held = entries.get(message_id)
-            if held is None:
-                if unknown is None:
-                    unknown = []
-                unknown.append(position)
-                continue
-            if held.send is not None and send is not None:
-                self._incoming.wait(send, held.send)
-            if (held.unsaid or held.repeats) and held.sender_id != named_by:
-                self._acknowledgements.heard(held)
+        unknown, causes, unsaid = self._log.follow(history_ids, named_by)
+        if send is not None:
+            for cause in causes:
+                self._incoming.wait(send, cause)
+        for held in unsaid:
+            self._acknowledgements.heard(held)
         if send is not None and len(history_ids) > len(send.history):
             send.history = history_ids if len(history_ids) <= HISTORY_KEPT_MAX else _ends(history_ids)
         return unknown

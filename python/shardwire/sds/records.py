@@ -3,9 +3,9 @@
 Every value but raw bytes begins with a version byte and ends with a checksum. Kinds: `sds.state` (counters),
 `sds.log` (one received, sent or recovered content, and whether it is acknowledged), `sds.message` (a message as it
 came or left: for repair, and for resending), `sds.send`, `sds.content` and `sds.outgoing` (a send, the bytes of one of
-its contents until it leaves first, and its state), `sds.incoming`, `sds.missing`, `sds.lost`, `sds.answer`,
-`sds.participant`. A message that is received or sent and acknowledged takes as few records as that allows: `sds.log`
-and `sds.message` for either, `sds.send` and `sds.outgoing` for ours.
+its contents until it leaves first, and its state where the send has several), `sds.incoming`, `sds.missing`,
+`sds.lost`, `sds.answer`, `sds.participant`. A message that is received or sent and acknowledged takes as few records as
+that allows: `sds.log` and `sds.message` for either, and `sds.send` for ours.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from zlib import crc32
 
 from shardwire._native import HistoryEntry, LogEntry, OutgoingContent, OutgoingSend, store_outgoing
 from shardwire.sds.encoding import pack, unpack
+from shardwire.sds.identity import content_id
 from shardwire.sds.now import Now
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ _LOG = Struct("<BBQQQHHHH")
 _ORDERED, _HINT = 1, 2
 # version, flags, number, contents, needed, header bytes left, lengths of filter and history, ids in the history
 _SEND = Struct("<BBQIIiIII")
-_FINISHED, _GIVEN_UP, _FIXED, _FILTER = 1, 2, 4, 8
+_FINISHED, _GIVEN_UP, _FIXED, _FILTER, _ALONE = 1, 2, 4, 8, 16
+# queued, lamport, attempts, participants that possibly acknowledged it
+_STATE_OF_CONTENT = Struct("<BQII")
 # version, queued, ordinal, lamport, attempts, length of the send id
 _CONTENT = Struct("<BBIQIH")
 _LENGTH = Struct("<H")
@@ -68,8 +71,8 @@ def seal_fields(fields: tuple[object, ...]) -> bytes:
     return seal(_VERSION_BYTE + pack(fields))
 
 
-def read_send(send_id: str, data: bytes) -> tuple[OutgoingSend, int]:
-    """(the send without its contents, how many it has).
+def read_send(send_id: str, data: bytes) -> tuple[OutgoingSend, int, OutgoingContent | None]:
+    """(the send without its contents, how many it has, the only one without its bytes where the record has its state).
 
     Raises:
         ValueError: The bytes are no record of this version.
@@ -88,6 +91,15 @@ def read_send(send_id: str, data: bytes) -> tuple[OutgoingSend, int]:
         name, at = _read_text(data, at)
         names.append(name)
     send.history_ids = tuple(names) if flags & _FIXED else None
+    content: OutgoingContent | None = None
+    if flags & _ALONE:
+        content = OutgoingContent(send, 0, content_id(send_id, 0), b"")
+        queued, content.lamport, content.attempts, possible = _STATE_OF_CONTENT.unpack_from(data, at)
+        content.queued = bool(queued)
+        at += _STATE_OF_CONTENT.size
+        for _ in range(possible):
+            name, at = _read_text(data, at)
+            content.possible = (content.possible or set()) | {name}
     width = (count + 7) // 8
     while at < len(data):
         name, at = _read_text(data, at)
@@ -95,7 +107,7 @@ def read_send(send_id: str, data: bytes) -> tuple[OutgoingSend, int]:
         at += width
         if bits == (1 << count) - 1:
             send.complete[name] = None
-    return send, count
+    return send, count, content
 
 
 def read_content(message_id: str, data: bytes, sends: Mapping[str, OutgoingSend]) -> OutgoingContent | None:
@@ -160,6 +172,7 @@ class Records:
         # What is stored now, of the kinds whose records may vanish before they were ever written.
         self._stored: dict[str, set[str]] = {
             "sds.incoming": machine.incoming.stored,
+            "sds.outgoing": set(),
             "sds.missing": set(),
             "sds.answer": set(),
         }
@@ -240,6 +253,7 @@ class Records:
             outgoing.changed_contents,
             outgoing.new_contents,
             outgoing.new_wires,
+            self._stored["sds.outgoing"],
             out,
         )
 

@@ -107,24 +107,17 @@ def _restore_incoming(
 def _restore_outgoing(machine: MessageChannel, records: Records, kinds: Kinds, now: Now) -> None:
     sends: dict[str, OutgoingSend] = {}
     counts: dict[str, int] = {}
+    bodies, wires = dict(kinds.get("sds.content", ())), dict(kinds.get("sds.message", ()))
     for send_id, data in kinds.get("sds.send", ()):
         read = records.attempt(read_send, send_id, data)
         if read is not None:
-            sends[send_id], counts[send_id] = read
-    bodies, wires = dict(kinds.get("sds.content", ())), dict(kinds.get("sds.message", ()))
+            sends[send_id], counts[send_id], content = read
+            if content is not None:
+                _restore_content(content, bodies, wires)
     for message_id, data in kinds.get("sds.outgoing", ()):
         content = records.attempt(read_content, message_id, data, sends)
-        if content is None:
-            continue
-        content.content = None
-        if not content.lamport:
-            content.content = bodies.get(message_id)
-        else:
-            content.send.dispatched += 1
-            if not content.send.finished:
-                content.wire = wires.get(message_id)
-        content.size_bytes = len(content.content or content.wire or b"")
-        content.send.contents.append(content)
+        if content is not None and len(content.send.contents) < counts[content.send.send_id]:
+            _restore_content(content, bodies, wires)
     for send in sorted(sends.values(), key=lambda send: send.number):
         send.contents.sort(key=lambda content: content.ordinal)
         whole = [content.ordinal for content in send.contents] == list(range(counts[send.send_id]))
@@ -138,6 +131,20 @@ def _restore_outgoing(machine: MessageChannel, records: Records, kinds: Kinds, n
                 # It keeps its bytes itself until its send is finished.
                 machine.repair.originals.forget(content.message_id)
     machine.repair.originals.changed.clear()
+
+
+def _restore_content(content: OutgoingContent, bodies: dict[str, bytes], wires: dict[str, bytes]) -> None:
+    """Gives a content its bytes, and puts it into its send."""
+    send = content.send
+    content.content = None
+    if not content.lamport:
+        content.content = bodies.get(content.message_id)
+    else:
+        send.dispatched += 1
+        if not send.finished:
+            content.wire = wires.get(content.message_id)
+    content.size_bytes = len(content.content or content.wire or b"")
+    send.contents.append(content)
 
 
 def _kept(content: OutgoingContent) -> bool:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
-from shardwire._native import LogEntry, OutgoingContent, OutgoingSend, compose_history
+from shardwire._native import LogEntry, OutgoingContent, OutgoingSend, TransmitCounts, compose_history
 from shardwire.config import SdsConfig
 from shardwire.errors import ConfigError
 from shardwire.sds.identity import ENTRY_FRAME_BYTES, MESSAGE_ID_LENGTH_MAX, encoded_length, entry_bytes
@@ -34,7 +34,7 @@ _FIRST, _FURTHER, _RETRANSMISSION = TransmitKind.FIRST, TransmitKind.FURTHER, Tr
 History = tuple[tuple[str, ...], bytes, list[LogEntry], int]
 
 
-class Transmission:
+class Transmission(TransmitCounts):
     """Encodes and counts what leaves one machine."""
 
     def __init__(self, machine: MessageChannel, config: SdsConfig, rng: random.Random, header_bytes_max: int) -> None:
@@ -50,25 +50,11 @@ class Transmission:
         if header_bytes_max < needed:
             raise ConfigError(f"header_bytes_max is {header_bytes_max}: these ids need at least {needed}")
         self.header_budget = header_bytes_max - base
-        self._by_send = config.message_id == "send"
         self.ephemerals: deque[tuple[str, str, bytes]] = deque()
-        self._in_flight: dict[int, InFlight] = {}
-        self._transmit_count = 0
+        self.in_flight: dict[int, InFlight] = {}
         # Counted on over a restart: ids of our syncs begin with the nonce, so that an echo is known as ours.
         self.nonce = f"{rng.getrandbits(64):016x}"
         self.sync_count = 0
-        self.send_count = 0
-
-    def register(self, send_id: str, content: bytes) -> str | None:
-        """The short way of a send of one content; None, and nothing changed, where it must take the long one."""
-        number = self.send_count + 1
-        message_id = self._machine.outlet.register(send_id, content, number)
-        if message_id is not None:
-            self.send_count = number
-            queue = self._machine.outgoing.queue
-            queue.contents += 1
-            queue.bytes += len(content)
-        return message_id
 
     def next_send_number(self) -> int:
         self.send_count += 1
@@ -108,10 +94,10 @@ class Transmission:
                 return self._leave_content(_RETRANSMISSION, content, content.wire)
         first = _FIRST in kinds
         further = _FURTHER in kinds
+        if first and (transmit := machine.outlet.dispatch(now)) is not None:
+            return transmit
         if not (first or further) or not outgoing.queue.contents or not outgoing.has_room():
             return None
-        if first and self._by_send and (transmit := self._dispatch_single(now)) is not None:
-            return transmit
         content = outgoing.queue.next(first, further, now.monotonic_ms)
         if content is None:
             return None
@@ -120,40 +106,17 @@ class Transmission:
         outgoing.on_dispatched(content, now.monotonic_ms)
         return self._leave_content(kind, content, wire)
 
-    def _dispatch_single(self, now: Now) -> Transmit | None:
-        """The short way of a send of one content: as `poll` does for any."""
-        machine = self._machine
-        if machine.bloom.due(now):
-            return None
-        transmit_id = self._transmit_count + 1
-        lamport = machine.lamport.next(now)
-        leaving = machine.outlet.dispatch(transmit_id, lamport, now, now.monotonic_ms)
-        if leaving is None:
-            return None
-        content, wire = leaving
-        self._transmit_count = transmit_id
-        machine.lamport.timestamp = lamport
-        queue = machine.outgoing.queue
-        queue.contents -= 1
-        queue.bytes -= content.size_bytes
-        acknowledgements = machine.acknowledgements
-        if not acknowledgements.delivered and not acknowledgements.incomplete:
-            acknowledgements.due_ms = None
-        machine.sync_timer.on_content_sent(now)
-        self._in_flight[transmit_id] = (_FIRST, content, ())
-        return Transmit(transmit_id, _FIRST, content.message_id, wire, content.send.send_id, 0)
-
     def _leave(self, kind: TransmitKind, message_id: str, payload: bytes, said: Sequence[LogEntry] = ()) -> Transmit:
-        self._transmit_count += 1
-        self._in_flight[self._transmit_count] = (kind, None, said)
-        return Transmit(self._transmit_count, kind, message_id, payload)
+        self.transmit_count += 1
+        self.in_flight[self.transmit_count] = (kind, None, said)
+        return Transmit(self.transmit_count, kind, message_id, payload)
 
     def _leave_content(self, kind: TransmitKind, content: OutgoingContent, wire: bytes) -> Transmit:
-        self._transmit_count += 1
-        content.in_flight = self._transmit_count
-        self._in_flight[self._transmit_count] = (kind, content, ())
+        self.transmit_count += 1
+        content.in_flight = self.transmit_count
+        self.in_flight[self.transmit_count] = (kind, content, ())
         return Transmit(
-            self._transmit_count,
+            self.transmit_count,
             kind,
             content.message_id,
             wire,
@@ -165,12 +128,10 @@ class Transmission:
     # --- answers --------------------------------------------------------------------------------
 
     def on_transmitted(self, transmit_id: int, retrieval_hint: bytes | None, now: Now) -> None:
-        _, content, _ = self._in_flight.pop(transmit_id, _UNKNOWN)
+        _, content, _ = self.in_flight.pop(transmit_id, _UNKNOWN)
         if content is None:
             return
         machine = self._machine
-        if machine.outlet.propagated(content, transmit_id, now.monotonic_ms, retrieval_hint):
-            return
         if content.in_flight == transmit_id:
             content.in_flight = 0
         machine.outgoing.on_propagated(content, now.monotonic_ms)
@@ -184,7 +145,7 @@ class Transmission:
                 machine.log.touch(entry)
 
     def on_failed(self, transmit_id: int, now: Now) -> None:
-        flight = self._in_flight.pop(transmit_id, None)
+        flight = self.in_flight.pop(transmit_id, None)
         if flight is None:
             return
         kind, content, said = flight
@@ -325,6 +286,6 @@ class Transmission:
         send_id, message_id, content = self.ephemerals.popleft()
         machine = self._machine
         payload = machine.codec.encode(message_id, None, b"", None, (), content)
-        self._transmit_count += 1
-        self._in_flight[self._transmit_count] = (TransmitKind.EPHEMERAL, None, ())
-        return Transmit(self._transmit_count, TransmitKind.EPHEMERAL, message_id, payload, send_id, 0)
+        self.transmit_count += 1
+        self.in_flight[self.transmit_count] = (TransmitKind.EPHEMERAL, None, ())
+        return Transmit(self.transmit_count, TransmitKind.EPHEMERAL, message_id, payload, send_id, 0)

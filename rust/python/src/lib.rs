@@ -19,13 +19,20 @@ mod sds;
 mod sds_acknowledge;
 mod sds_codec;
 mod sds_compose;
+mod sds_counts;
 mod sds_entry;
+mod sds_events;
+mod sds_few;
 mod sds_heads;
 mod sds_intake;
+mod sds_leaving;
 mod sds_log;
 mod sds_originals;
 mod sds_outgoing;
+mod sds_outgoing_store;
 mod sds_outlet;
+mod sds_receiving;
+mod sds_record;
 mod sds_release;
 mod sds_send;
 mod sds_timers;
@@ -66,6 +73,16 @@ mod _native {
     #[pymodule_export]
     use sds_compose::{compose_history, note_said};
     #[pymodule_export]
+    use sds_counts::{
+        AcknowledgementDue, FilterTime, HeldCount, LamportTime, QueueCounts, SyncDue,
+        TransmitCounts,
+    };
+    #[pymodule_export]
+    use sds_events::{
+        ContentAcknowledged, ContentReceived, EventQueue, MissingDetected, SdsEvent,
+        SendAcknowledged, SendReleased, Transmit,
+    };
+    #[pymodule_export]
     use sds_heads::deliver_head;
     #[pymodule_export]
     use sds_intake::SdsIntake;
@@ -74,7 +91,9 @@ mod _native {
     #[pymodule_export]
     use sds_originals::Originals;
     #[pymodule_export]
-    use sds_outgoing::{OutgoingContent, OutgoingSend, store_outgoing};
+    use sds_outgoing::{OutgoingContent, OutgoingSend};
+    #[pymodule_export]
+    use sds_outgoing_store::store_outgoing;
     #[pymodule_export]
     use sds_outlet::SdsOutlet;
     #[pymodule_export]

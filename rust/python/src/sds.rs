@@ -76,19 +76,6 @@ impl HistoryEntry {
         HistoryEntry(view.into())
     }
 
-    /// An entry of these fields.
-    pub fn of(
-        message_id: String,
-        retrieval_hint: Option<Vec<u8>>,
-        sender_id: Option<String>,
-    ) -> Self {
-        HistoryEntry(sds::HistoryEntry {
-            message_id,
-            retrieval_hint,
-            sender_id,
-        })
-    }
-
     /// The entry of the core.
     pub fn inner(&self) -> &sds::HistoryEntry {
         &self.0

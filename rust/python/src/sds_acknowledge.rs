@@ -3,6 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use crate::sds_events::{ContentAcknowledged, EventQueue, SendAcknowledged};
+use crate::sds_few::Few;
 use crate::sds_log::discard;
 use crate::sds_outgoing::{OutgoingContent, OutgoingSend};
 use crate::sds_outlet::{Buffer, SdsOutlet};
@@ -15,34 +17,7 @@ pub struct Acknowledging {
     pub on_said: Py<PyAny>,
     /// The general way of one acknowledgement.
     pub on_acknowledged: Py<PyAny>,
-    emit: Py<PyAny>,
-    content_acknowledged: Py<PyAny>,
-    send_acknowledged: Py<PyAny>,
-}
-
-impl Acknowledging {
-    pub fn emit_content(
-        &self,
-        content: &Bound<'_, OutgoingContent>,
-        send_id: &Py<PyString>,
-        by: &Bound<'_, PyString>,
-    ) -> PyResult<()> {
-        let py = by.py();
-        let held = content.borrow();
-        let arguments = (send_id, held.ordinal, &held.message_id, by);
-        let event = self.content_acknowledged.bind(py).call1(arguments)?;
-        self.emit.bind(py).call1((event,)).map(drop)
-    }
-
-    pub fn emit_send(
-        &self,
-        py: Python<'_>,
-        send_id: &Py<PyString>,
-        by: &Bound<'_, PyString>,
-    ) -> PyResult<()> {
-        let event = self.send_acknowledged.bind(py).call1((send_id, by))?;
-        self.emit.bind(py).call1((event,)).map(drop)
-    }
+    pub events: Py<EventQueue>,
 }
 
 impl SdsOutlet {
@@ -61,24 +36,31 @@ impl SdsOutlet {
         else {
             return Ok(());
         };
-        let one = send.borrow().contents.bind(py).len() == 1;
+        let one = send.borrow().contents.len(py) == 1;
         let (true, Some(quorum)) = (one, self.limits.quorum) else {
             let general = self.acknowledging.on_acknowledged.bind(py);
             return general.call1((content, by)).map(drop);
         };
-        let acknowledged = send.borrow_mut().acknowledged(py);
-        if acknowledged.len() >= self.limits.participants_max || acknowledged.contains(by)? {
+        let participants_max = self.limits.participants_max;
+        let Some(holders) = send.borrow_mut().acknowledge_only(by, participants_max)? else {
             return Ok(());
-        }
+        };
         let send_id = send.borrow().send_id.clone_ref(py);
-        self.acknowledging.emit_content(content, &send_id, by)?;
-        acknowledged.set_item(by, 1)?;
+        let events = &self.acknowledging.events;
+        let held = content.borrow();
+        let event = ContentAcknowledged {
+            send_id: send_id.clone_ref(py),
+            ordinal: held.ordinal,
+            message_id: held.message_id.clone_ref(py),
+            by: by.clone().unbind(),
+        };
+        drop(held);
+        EventQueue::emit(events, py, event)?;
         let changed_sends = self.buffer.changed_sends.bind(py);
         changed_sends.set_item(&send_id, py.None())?;
-        let complete = send.borrow_mut().complete(py);
-        complete.set_item(by, py.None())?;
-        self.acknowledging.emit_send(py, &send_id, by)?;
-        if !send.borrow().finished && complete.len() >= quorum {
+        let by = by.clone().unbind();
+        EventQueue::emit(events, py, SendAcknowledged { send_id, by })?;
+        if !send.borrow().finished && holders >= quorum {
             self.finish(&send, content)?;
         }
         Ok(())
@@ -128,8 +110,8 @@ fn forget(buffer: &Buffer, send: &Bound<'_, OutgoingSend>) -> PyResult<()> {
     discard(buffer.sends.bind(py), send_id)?;
     buffer.changed_sends.bind(py).set_item(send_id, py.None())?;
     let by_id = buffer.by_id.bind(py);
-    for content in held.contents.bind(py) {
-        let content = content.cast_into::<OutgoingContent>()?;
+    for position in 0..held.contents.len(py) {
+        let content = held.contents.get(py, position)?;
         content.borrow_mut().resend_ms = None;
         let message_id = content.borrow().message_id.bind(py).clone();
         discard(buffer.unacknowledged.bind(py), &message_id)?;
@@ -140,6 +122,7 @@ fn forget(buffer: &Buffer, send: &Bound<'_, OutgoingSend>) -> PyResult<()> {
         let changed = buffer.changed_contents.bind(py);
         changed.set_item(&message_id, content.borrow().lamport == 0)?;
     }
-    let contents = held.contents.bind(py);
-    contents.del_slice(0, contents.len())
+    drop(held);
+    send.borrow_mut().contents = Few::None;
+    Ok(())
 }

@@ -221,7 +221,7 @@ pub fn note_said<'py>(
     entries: Vec<Bound<'py, LogEntry>>,
     monotonic_ms: i64,
     by_sync: bool,
-    repeats_max: u32,
+    repeats_max: u8,
     delivered: &Bound<'py, PyDict>,
     incomplete: &Bound<'py, PyDict>,
     said_before: &Bound<'py, PyDict>,

@@ -31,7 +31,7 @@ pub struct LogEntry {
     #[pyo3(get, set)]
     pub unsaid: u64,
     #[pyo3(get, set)]
-    pub repeats: u32,
+    pub repeats: u8,
     #[pyo3(get, set)]
     pub ordered: bool,
 }

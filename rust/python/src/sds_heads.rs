@@ -28,13 +28,20 @@ fn head_of<'py>(
 ) -> PyResult<Option<Bound<'py, PyString>>> {
     let text = named.to_str()?;
     let wanted = if by_send { send_key(text) } else { text };
-    for key in heads.keys() {
+    for (key, _) in heads {
         let key = key.cast_into::<PyString>()?;
         if key.to_str()? == wanted {
             return Ok(Some(key));
         }
     }
     Ok(None)
+}
+
+fn key_of<'py>(id: &Bound<'py, PyString>, by_send: bool) -> PyResult<Bound<'py, PyString>> {
+    if !by_send {
+        return Ok(id.clone());
+    }
+    Ok(PyString::new(id.py(), send_key(id.to_str()?)))
 }
 
 /// Makes `entry`, which stands for a send delivered now, a head: nothing that `history` names is
@@ -48,24 +55,29 @@ pub fn deliver_head(
     by_send: bool,
     heads_max: usize,
 ) -> PyResult<()> {
-    let py = heads.py();
-    let key_of = |id: &Bound<'_, PyString>| -> PyResult<Py<PyString>> {
-        let text = id.to_str()?;
-        Ok(match by_send {
-            true => PyString::new(py, send_key(text)).unbind(),
-            false => PyString::new(py, text).unbind(),
-        })
-    };
+    let message_id = entry.borrow().message_id.bind(entry.py()).clone();
+    let key = key_of(&message_id, by_send)?;
+    make_head(heads, entry, &key, history, by_send, heads_max)
+}
+
+/// What `deliver_head` does for an entry whose `key` is known.
+pub fn make_head(
+    heads: &Bound<'_, PyDict>,
+    entry: &Bound<'_, LogEntry>,
+    key: &Bound<'_, PyString>,
+    history: &Bound<'_, PyAny>,
+    by_send: bool,
+    heads_max: usize,
+) -> PyResult<()> {
     for named in history.try_iter()? {
         let named = named?.cast_into()?;
         if heads.len() > COMPARED_MAX {
-            discard(heads, key_of(&named)?.bind(py))?;
+            discard(heads, &key_of(&named, by_send)?)?;
         } else if let Some(key) = head_of(heads, &named, by_send)? {
             heads.del_item(key)?;
         }
     }
-    let message_id = entry.borrow().message_id.clone_ref(py);
-    heads.set_item(key_of(message_id.bind(py))?, entry)?;
+    heads.set_item(key, entry)?;
     if heads.len() > heads_max
         && let Some(oldest) = first_key(heads)?
     {

@@ -11,11 +11,14 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use shardwire_core::wire::sds::{EntryView, MessageView, WireFormat};
 
 use crate::error::Error;
-use crate::sds::{HistoryEntry, parse_sds_wire_format};
+use crate::sds::parse_sds_wire_format;
+use crate::sds_counts::moment;
+use crate::sds_events::{ContentReceived, EventQueue};
 use crate::sds_heads::SEND_ID_LENGTH;
 use crate::sds_log::{LocalLog, LogEntry};
 use crate::sds_originals::Originals;
-use crate::sds_release::{Released, Releasing};
+use crate::sds_receiving::{Named, Receiving};
+use crate::sds_release::Releasing;
 use crate::sds_send::{IncomingSend, SenderIds};
 use crate::sds_waiting::{Naming, Waiting};
 
@@ -36,27 +39,9 @@ struct Limits {
     lamport_max: u64,
     /// Whether what became free is delivered at once, not in sweeps.
     at_once: bool,
+    /// Whether message ids name their send.
+    by_send: bool,
 }
-
-/// What a history names, sorted by what it calls for.
-struct Named<'py> {
-    ids: Vec<Bound<'py, PyString>>,
-    mine: Vec<Bound<'py, PyAny>>,
-    heard: Vec<Bound<'py, LogEntry>>,
-    waits: Vec<Bound<'py, IncomingSend>>,
-    unknown: Vec<HistoryEntry>,
-}
-
-/// The received content, the key of its send, the send where it is new or was only named, where the
-/// filter lies, whether something is to be asked for, and what is rarely there.
-type Taken<'py> = (
-    Bound<'py, LogEntry>,
-    Bound<'py, PyString>,
-    Option<Bound<'py, IncomingSend>>,
-    Option<(usize, usize)>,
-    bool,
-    Option<Bound<'py, PyTuple>>,
-);
 
 /// The short way of one machine.
 #[pyclass(frozen, module = "shardwire._native")]
@@ -73,12 +58,13 @@ pub struct SdsIntake {
     sent: Py<PyDict>,
     unacknowledged: Py<PyDict>,
     sends: Py<PyDict>,
+    by_send_id: Py<PyDict>,
     changed: Py<PyDict>,
     bloom: Py<PyList>,
     waiting: Waiting,
     releasing: Releasing,
-    emit: Py<PyAny>,
-    content_received: Py<PyAny>,
+    receiving: Receiving,
+    events: Py<EventQueue>,
     senders: SenderIds,
 }
 
@@ -87,7 +73,7 @@ impl SdsIntake {
     #[new]
     #[pyo3(signature = (
         channel_id, sender_id, wire_format, limits, *, log, originals, answers, heard_ms, sent,
-        unacknowledged, sends, changed, bloom, waiting, releasing, emit, content_received
+        unacknowledged, sends, by_send_id, changed, bloom, waiting, releasing, receiving, events
     ))]
     #[expect(clippy::too_many_arguments, reason = "one argument a container")]
     fn new(
@@ -103,12 +89,13 @@ impl SdsIntake {
         sent: Py<PyDict>,
         unacknowledged: Py<PyDict>,
         sends: Py<PyDict>,
+        by_send_id: Py<PyDict>,
         changed: Py<PyDict>,
         bloom: Py<PyList>,
         waiting: Waiting,
         releasing: Releasing,
-        emit: Py<PyAny>,
-        content_received: Py<PyAny>,
+        receiving: Receiving,
+        events: Py<EventQueue>,
     ) -> Result<Self, Error> {
         let entries = log.borrow(py).entries.clone_ref(py);
         Ok(SdsIntake {
@@ -124,26 +111,31 @@ impl SdsIntake {
             sent,
             unacknowledged,
             sends,
+            by_send_id,
             changed,
             bloom,
             waiting,
             releasing,
-            emit,
-            content_received,
+            receiving,
+            events,
             senders: SenderIds::default(),
         })
     }
 
-    /// Takes in a new content that is its whole send; `None`, and nothing changed, for any other.
-    #[pyo3(signature = (data, monotonic_ms, epoch_ms, retrieval_hint, /))]
+    /// Takes in a new content that is its whole send, and gives what is left to do, which is
+    /// mostly nothing; `None`, and nothing changed, for any other.
+    #[pyo3(signature = (data, now, retrieval_hint, /))]
     fn take<'py>(
         &self,
         data: &Bound<'py, PyAny>,
-        monotonic_ms: i64,
-        epoch_ms: i64,
+        now: &Bound<'py, PyAny>,
         retrieval_hint: Option<Bound<'py, PyBytes>>,
-    ) -> PyResult<Option<Taken<'py>>> {
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let py = data.py();
+        if !self.limits.by_send || !self.receiving.has_room(py) {
+            return Ok(None);
+        }
+        let (monotonic_ms, epoch_ms) = moment(now)?;
         let Ok(data) = data.cast_exact::<PyBytes>() else {
             return Ok(None);
         };
@@ -183,10 +175,14 @@ impl SdsIntake {
         if let Some(originals) = &self.originals {
             originals.borrow_mut(py).keep(&message_id, data, false)?;
         }
-        let content = PyBytes::new(py, content);
-        let event = (&message_id, &sender_id, content, &key, 0);
-        let event = self.content_received.bind(py).call1(event)?;
-        self.emit.bind(py).call1((event,))?;
+        let event = ContentReceived {
+            message_id: message_id.clone().unbind(),
+            sender_id: sender_id.clone().unbind(),
+            content: PyBytes::new(py, content).unbind(),
+            send_id: Some(key.clone().unbind()),
+            ordinal: Some(0),
+        };
+        EventQueue::emit(&self.events, py, event)?;
         let mut named = self.named(&message.causal_history, &entry, &sender_id)?;
         let send = match self.sends.bind(py).get_item(&key)? {
             Some(send) => {
@@ -224,43 +220,57 @@ impl SdsIntake {
                 .on_unknown(&by, std::mem::take(&mut named.unknown))?;
         }
         let rare = named.rare(py, send.is_none())?;
-        Ok(Some((entry, key, send, filter, news, rare)))
+        if rare.is_none() && !acknowledges {
+            let when = (now, monotonic_ms);
+            self.receiving
+                .received(&entry, &self.releasing.incomplete, news, when)?;
+            return Ok(Some(PyTuple::empty(py)));
+        }
+        // The received content, the key of its send, the send where it is new or was only named,
+        // where the filter lies, and whether something is to be asked for.
+        let taken = (entry, key, send, filter, news, rare);
+        taken.into_pyobject(py).map(Some)
     }
 
     /// The channel has the message of a send whose only content was taken: delivers it and what
-    /// waited for it alone, or lets it wait. `None`, and nothing changed, for any other.
-    #[pyo3(signature = (sender_id, send_id, monotonic_ms, /))]
+    /// waited for it alone, or lets it wait. False, and nothing changed, for any other.
+    #[pyo3(signature = (sender_id, send_id, now, /))]
     fn release(
         &self,
         sender_id: &Bound<'_, PyString>,
         send_id: &Bound<'_, PyString>,
-        monotonic_ms: i64,
-    ) -> PyResult<Option<Released>> {
+        now: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
         let py = send_id.py();
+        if !self.limits.by_send || !self.by_send_id.bind(py).is_empty() {
+            return Ok(false);
+        }
         let Some(send) = self.sends.bind(py).get_item(send_id)? else {
-            return Ok(None);
+            return Ok(false);
         };
         let send = send.cast_into::<IncomingSend>()?;
         let held = send.borrow();
         if held.reconstructed
             || !self.limits.at_once
-            || held.contents.bind(py).len() != 1
+            || held.contents.len(py) != 1
             || held.send_id.to_str(py)? != held.key.to_str(py)?
             || held.sender_id.to_str(py)? != sender_id.to_str()?
         {
-            return Ok(None);
+            return Ok(false);
         }
         drop(held);
-        let (log, waiting) = (&self.log, &self.waiting);
-        let released = self
-            .releasing
-            .reconstructed(log, waiting, &send, monotonic_ms)?;
-        Ok(Some(released))
+        let (monotonic_ms, _) = moment(now)?;
+        let released =
+            self.releasing
+                .reconstructed(&self.log, &self.waiting, &send, monotonic_ms)?;
+        self.receiving.released(py, released);
+        Ok(true)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.log)?;
-        visit.call(self.waiting.watch())
+        self.waiting.traverse(&visit)?;
+        self.receiving.traverse(&visit)
     }
 }
 
@@ -293,12 +303,12 @@ impl SdsIntake {
         Ok(monotonic_ms - heard_ms.extract::<i64>()? < self.limits.heard_ms_max)
     }
 
-    fn named<'py>(
+    fn named<'a, 'py>(
         &self,
-        history: &[EntryView<'_>],
+        history: &[EntryView<'a>],
         entry: &Bound<'py, LogEntry>,
         named_by: &Bound<'py, PyString>,
-    ) -> PyResult<Named<'py>> {
+    ) -> PyResult<Named<'a, 'py>> {
         let py = entry.py();
         let entries = self.entries.bind(py);
         let sent = self.sent.bind(py);
@@ -320,7 +330,7 @@ impl SdsIntake {
                 named.mine.push(content);
             }
             match entries.get_item(&id)? {
-                None => named.unknown.push(HistoryEntry::from_view(*view)),
+                None => named.unknown.push((id.clone(), *view)),
                 Some(held) if held.is(entry) => {}
                 Some(held) => {
                     let held = held.cast_into::<LogEntry>()?;
@@ -346,13 +356,13 @@ impl SdsIntake {
         sender_id: &Bound<'py, PyString>,
         monotonic_ms: i64,
         entry: &Bound<'py, LogEntry>,
-        named: &Named<'py>,
+        named: &Named<'_, 'py>,
     ) -> PyResult<Bound<'py, IncomingSend>> {
         let py = key.py();
         let text = || key.clone().unbind();
         let sender_id = sender_id.clone().unbind();
         let mut send = IncomingSend::new(py, text(), text(), sender_id, monotonic_ms);
-        send.contents.bind(py).append(entry)?;
+        send.contents.push(entry)?;
         if !named.ids.is_empty() {
             send.history = PyTuple::new(py, &named.ids)?.into_any().unbind();
         }
@@ -361,26 +371,5 @@ impl SdsIntake {
         self.sends.bind(py).set_item(key, &send)?;
         self.changed.bind(py).set_item(key, py.None())?;
         Ok(send)
-    }
-}
-
-impl<'py> Named<'py> {
-    /// Ids (where the send was `known` already), contents of ours, entries that another
-    /// participant acknowledged, sends to wait for, and what is unknown; `None` where all is empty.
-    fn rare(self, py: Python<'py>, known: bool) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let Named {
-            ids,
-            mine,
-            heard,
-            waits,
-            unknown,
-        } = self;
-        if !known && mine.is_empty() && heard.is_empty() && waits.is_empty() && unknown.is_empty() {
-            return Ok(None);
-        }
-        let ids = PyTuple::new(py, if known { ids } else { Vec::new() })?;
-        (ids, mine, heard, waits, unknown)
-            .into_pyobject(py)
-            .map(Some)
     }
 }

@@ -5,23 +5,23 @@ use std::collections::VecDeque;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple};
 
 pub use crate::sds_entry::LogEntry;
 use crate::sds_originals::Originals;
+use crate::sds_record::{record_key, record_name};
+use crate::sds_send::IncomingSend;
 use crate::untracked::untrack;
+
+/// Positions of unknown ids, sends that wait, and entries to be said.
+type Followed<'py> = (
+    Vec<usize>,
+    Vec<Bound<'py, IncomingSend>>,
+    Vec<Bound<'py, LogEntry>>,
+);
 
 /// Room that the order may take beyond twice the log before what left the log is dropped from it.
 const STALE_ORDER_MIN: usize = 64;
-
-/// `kind` and the id, as the name of a record.
-pub fn record_name<'py>(
-    kind: &Bound<'py, PyString>,
-    message_id: &Bound<'py, PyString>,
-) -> PyResult<(Bound<'py, PyString>, Bound<'py, PyBytes>)> {
-    let key = PyBytes::new(kind.py(), message_id.to_str()?.as_bytes());
-    Ok((kind.clone(), key))
-}
 
 /// Entries by id, in the order in which they came, and the delivered sends in log order.
 #[pyclass(module = "shardwire._native")]
@@ -247,21 +247,61 @@ impl LocalLog {
         Ok(())
     }
 
-    /// Adds to `out` the records of what changed since the last call, and the names of what was forgotten.
+    /// What a history of `named_by` comes to: where unknown ids stand, the sends that entries wait
+    /// in, and entries of others that were not said often enough.
+    #[pyo3(signature = (message_ids, named_by, /))]
+    fn follow<'py>(
+        &self,
+        py: Python<'py>,
+        message_ids: &Bound<'py, PyTuple>,
+        named_by: &str,
+    ) -> PyResult<Followed<'py>> {
+        let entries = self.entries.bind(py);
+        let (mut unknown, mut sends, mut unsaid) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, message_id) in message_ids.iter().enumerate() {
+            let Some(entry) = entries.get_item(message_id)? else {
+                unknown.push(position);
+                continue;
+            };
+            let entry = entry.cast_into::<LogEntry>()?;
+            let held = entry.borrow();
+            if let Some(send) = &held.send {
+                sends.push(send.bind(py).clone());
+            }
+            if (held.unsaid != 0 || held.repeats != 0) && held.sender_id.to_str(py)? != named_by {
+                drop(held);
+                unsaid.push(entry);
+            }
+        }
+        Ok((unknown, sends, unsaid))
+    }
+
+    /// Adds to `out` the records of what changed since the last call, and the names of what was
+    /// forgotten; with an entry its message, where that changed too and is still there.
     #[pyo3(signature = (version, out, /))]
     fn store(&self, version: u8, out: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = out.py();
         let kind = intern!(py, "sds.log");
+        let message = intern!(py, "sds.message");
+        let originals = self.originals.as_ref().map(|held| held.borrow(py));
         let forgotten = self.forgotten.bind(py);
         for message_id in forgotten.iter() {
-            out.set_item(record_name(kind, message_id.cast()?)?, py.None())?;
+            let key = record_key(message_id.cast()?)?;
+            out.set_item(record_name(kind, &key)?, py.None())?;
         }
         forgotten.del_slice(0, forgotten.len())?;
         let changed = self.changed.bind(py);
         for (message_id, entry) in changed.iter() {
             let entry = entry.cast::<LogEntry>()?.borrow();
             let record = PyBytes::new(py, &entry.record(py, version)?);
-            out.set_item(record_name(kind, message_id.cast()?)?, record)?;
+            let message_id = message_id.cast()?;
+            let key = record_key(message_id)?;
+            out.set_item(record_name(kind, &key)?, record)?;
+            if let Some(originals) = &originals
+                && let Some(data) = originals.take_changed(message_id)?
+            {
+                out.set_item(record_name(message, &key)?, data)?;
+            }
         }
         changed.clear();
         Ok(())

@@ -6,7 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
-use crate::sds_log::record_name;
+use crate::sds_record::{record_key, record_name};
 
 /// What is gone from the middle of the order may take this much beyond what is held.
 const STALE_MIN: usize = 64;
@@ -107,7 +107,8 @@ impl Originals {
         let by_id = self.by_id.bind(py);
         for message_id in changed.keys() {
             let data = by_id.get_item(&message_id)?;
-            out.set_item(record_name(kind, message_id.cast()?)?, data)?;
+            let key = record_key(message_id.cast()?)?;
+            out.set_item(record_name(kind, &key)?, data)?;
         }
         changed.clear();
         Ok(())
@@ -119,6 +120,23 @@ impl Originals {
     pub fn mark(&self, message_id: &Bound<'_, PyString>) -> PyResult<()> {
         let py = message_id.py();
         self.changed.bind(py).set_item(message_id, py.None())
+    }
+
+    /// A message that is held and has to be stored, which it counts as from now on.
+    pub fn take_changed<'py>(
+        &self,
+        message_id: &Bound<'py, PyString>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = message_id.py();
+        let changed = self.changed.bind(py);
+        if !changed.contains(message_id)? {
+            return Ok(None);
+        }
+        let data = self.by_id.bind(py).get_item(message_id)?;
+        if data.is_some() {
+            changed.del_item(message_id)?;
+        }
+        Ok(data)
     }
 
     /// The messages by id.

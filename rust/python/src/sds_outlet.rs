@@ -12,7 +12,10 @@ use pyo3::types::{PyBytes, PyDict, PyList, PySequence, PyString};
 use crate::sds_acknowledge::Acknowledging;
 use crate::sds_codec::SdsCodec;
 use crate::sds_compose::compose;
-use crate::sds_heads::{SEND_ID_LENGTH, deliver_head};
+use crate::sds_counts::{QueueCounts, moment};
+use crate::sds_events::Transmit;
+use crate::sds_heads::{SEND_ID_LENGTH, make_head};
+use crate::sds_leaving::{Leaving, single, unsent};
 use crate::sds_log::LocalLog;
 use crate::sds_originals::Originals;
 use crate::sds_outgoing::{OutgoingContent, OutgoingSend};
@@ -29,6 +32,10 @@ pub struct Limits {
     header_budget: usize,
     /// How long a content waits for its acknowledgement at first.
     first_period_ms: i64,
+    /// Unacknowledged contents beyond which nothing new leaves.
+    unacknowledged_max: usize,
+    /// Whether message ids name their send.
+    by_send: bool,
     pub participants_max: usize,
     /// How many participants must hold a send; none where they are named.
     pub quorum: Option<usize>,
@@ -51,9 +58,11 @@ pub struct Buffer {
 
 /// Those of the queue before dispatch.
 #[derive(FromPyObject)]
+#[pyo3(from_item_all)]
 struct Queue {
     fresh: Py<PySequence>,
     started: Py<PySequence>,
+    counts: Py<QueueCounts>,
 }
 
 /// What stands beside the outgoing buffer.
@@ -82,12 +91,15 @@ pub struct SdsOutlet {
     beside: Beside,
     pub originals: Py<Originals>,
     pub acknowledging: Acknowledging,
+    leaving: Leaving,
 }
 
 #[pymethods]
 impl SdsOutlet {
     #[new]
-    #[pyo3(signature = (codec, log, limits, buffer, queue, beside, originals, acknowledging, /))]
+    #[pyo3(signature = (
+        codec, log, limits, buffer, queue, beside, originals, acknowledging, leaving, /
+    ))]
     #[expect(clippy::too_many_arguments, reason = "one argument a part")]
     fn new(
         py: Python<'_>,
@@ -99,6 +111,7 @@ impl SdsOutlet {
         beside: Beside,
         originals: Py<Originals>,
         acknowledging: Acknowledging,
+        leaving: Leaving,
     ) -> Self {
         let entries = log.borrow(py).entries.clone_ref(py);
         SdsOutlet {
@@ -111,18 +124,18 @@ impl SdsOutlet {
             beside,
             originals,
             acknowledging,
+            leaving,
         }
     }
 
     /// Queues a send of one content; gives its message id. `None`, and nothing changed, where an
     /// argument is not what it must be or the send is known.
-    #[pyo3(signature = (send_id, content, number, /))]
+    #[pyo3(signature = (send_id, content, /))]
     fn register<'py>(
         &self,
         py: Python<'py>,
         send_id: &Bound<'py, PyAny>,
         content: &Bound<'py, PyAny>,
-        number: u64,
     ) -> PyResult<Option<Bound<'py, PyString>>> {
         let (Ok(send_id), Ok(data)) = (
             send_id.cast_exact::<PyString>(),
@@ -134,7 +147,12 @@ impl SdsOutlet {
             return Ok(None);
         };
         let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if data.as_bytes().is_empty() || text.len() != SEND_ID_LENGTH || !text.bytes().all(hex) {
+        let size_bytes = data.as_bytes().len();
+        if !self.limits.by_send
+            || size_bytes == 0
+            || text.len() != SEND_ID_LENGTH
+            || !text.bytes().all(hex)
+        {
             return Ok(None);
         }
         let mut id = [0; SEND_ID_LENGTH + 2];
@@ -150,14 +168,14 @@ impl SdsOutlet {
         {
             return Ok(None);
         }
+        let number = self.leaving.next_send_number(py);
         let send = OutgoingSend::new(py, send_id.clone().unbind(), number, 1);
         let send = Bound::new(py, send)?;
         let shared = send.clone().unbind();
         let id = message_id.clone().unbind();
         let held = OutgoingContent::new(py, shared, 0, id, data.clone().unbind());
         let held = Bound::new(py, held)?;
-        send.borrow().contents.bind(py).append(&held)?;
-        untrack(send.borrow().contents.bind(py));
+        send.borrow_mut().contents.push(&held)?;
         untrack(&send);
         untrack(&held);
         by_id.set_item(&message_id, &held)?;
@@ -171,23 +189,26 @@ impl SdsOutlet {
         buffer.changed_sends.bind(py).set_item(send_id, &none)?;
         let fresh = self.queue.fresh.bind(py);
         fresh.call_method1(intern!(py, "append"), (&send,))?;
+        let mut counts = self.queue.counts.borrow_mut(py);
+        counts.contents += 1;
+        counts.bytes += size_bytes as i64;
         Ok(Some(message_id))
     }
 
     /// Encodes and takes out the next content where it is one send of its own, nothing is asked
-    /// for and no other send is under way; `None`, and nothing changed, for any other.
-    #[pyo3(signature = (transmit_id, lamport_timestamp, now, monotonic_ms, /))]
+    /// for, no filter is due and no other send is under way; `None`, and nothing changed, for any
+    /// other.
+    #[pyo3(signature = (now, /))]
     fn dispatch<'py>(
         &self,
         py: Python<'py>,
-        transmit_id: u64,
-        lamport_timestamp: u64,
         now: &Bound<'py, PyAny>,
-        monotonic_ms: i64,
-    ) -> PyResult<Option<(Bound<'py, OutgoingContent>, Bound<'py, PyBytes>)>> {
+    ) -> PyResult<Option<Bound<'py, Transmit>>> {
         let beside = &self.beside;
         let fresh = self.queue.fresh.bind(py);
-        if !beside.upcoming.bind(py).is_empty()
+        if !self.limits.by_send
+            || self.buffer.unacknowledged.bind(py).len() >= self.limits.unacknowledged_max
+            || !beside.upcoming.bind(py).is_empty()
             || !beside.requests.bind(py).is_empty()
             || self.queue.started.bind(py).len()? > 0
             || fresh.len()? == 0
@@ -201,6 +222,12 @@ impl SdsOutlet {
         let Some(data) = unsent(&content, &send) else {
             return Ok(None);
         };
+        if self.leaving.filter_is_due(now)? {
+            return Ok(None);
+        }
+        let (monotonic_ms, epoch_ms) = moment(now)?;
+        let lamport_timestamp = self.leaving.next_lamport(py, epoch_ms);
+        let transmit_id = self.leaving.next_transmit_id(py);
         let message_id = content.borrow().message_id.bind(py).clone();
         let heads = beside.heads.bind(py);
         let delivered = beside.delivered.bind(py);
@@ -231,7 +258,9 @@ impl SdsOutlet {
         let entry = LocalLog::add(log, &message_id, sender_id, lamport_timestamp, None, 0)?;
         beside.bloom.bind(py).append(&message_id)?;
         log.borrow_mut().deliver(&entry)?;
-        deliver_head(heads, &entry, ids.as_any(), true, self.limits.heads_max)?;
+        let send_id = send.borrow().send_id.bind(py).clone();
+        let heads_max = self.limits.heads_max;
+        make_head(heads, &entry, &send_id, ids.as_any(), true, heads_max)?;
         let mut leaving = send.borrow_mut();
         leaving.history_ids = Some(ids.unbind());
         leaving.header_left = i32::try_from(history.left)?;
@@ -257,20 +286,40 @@ impl SdsOutlet {
             .bind(py)
             .set_item(&message_id, py.None())?;
         self.wait_for_acknowledgement(&content, monotonic_ms);
-        Ok(Some((content, wire)))
+        let mut counts = self.queue.counts.borrow_mut(py);
+        counts.contents -= 1;
+        counts.bytes -= data.as_bytes(py).len() as i64;
+        drop(counts);
+        let all_said = delivered.is_empty() && beside.incomplete.bind(py).is_empty();
+        let timestamp = (lamport_timestamp, monotonic_ms);
+        let leaving = &self.leaving;
+        leaving.left(&content, transmit_id, timestamp, all_said)?;
+        let transmit = Transmit {
+            transmit_id,
+            kind: leaving.first(py),
+            message_id: message_id.unbind(),
+            payload: wire.unbind(),
+            send_id: Some(send_id.unbind()),
+            ordinal: Some(0),
+            attempt: 0,
+        };
+        Bound::new(py, transmit).map(Some)
     }
 
-    /// The first transmission of `content` is in the network; false, and nothing changed, where it
-    /// is not the first or its send is finished.
-    #[pyo3(signature = (content, transmit_id, monotonic_ms, retrieval_hint, /))]
-    fn propagated<'py>(
+    /// A transmission that `dispatch` gave is in the network; false, and nothing changed, for any
+    /// other, and where the content was sent again or its send is finished.
+    #[pyo3(signature = (transmit_id, retrieval_hint, now, /))]
+    fn transmitted<'py>(
         &self,
-        content: &Bound<'py, OutgoingContent>,
+        py: Python<'py>,
         transmit_id: u64,
-        monotonic_ms: i64,
         retrieval_hint: Option<Bound<'py, PyBytes>>,
+        now: &Bound<'py, PyAny>,
     ) -> PyResult<bool> {
-        let py = content.py();
+        let (monotonic_ms, _) = moment(now)?;
+        let Some(content) = self.leaving.in_flight(py, transmit_id)? else {
+            return Ok(false);
+        };
         let mut known = content.borrow_mut();
         let finished = known
             .send
@@ -279,13 +328,14 @@ impl SdsOutlet {
         if finished || known.attempts > 0 || known.possible.is_some() {
             return Ok(false);
         }
+        self.leaving.answered(py, transmit_id)?;
         if known.in_flight == transmit_id {
             known.in_flight = 0;
         }
         let message_id = known.message_id.bind(py).clone();
         drop(known);
         if self.buffer.unacknowledged.bind(py).contains(&message_id)? {
-            self.wait_for_acknowledgement(content, monotonic_ms);
+            self.wait_for_acknowledgement(&content, monotonic_ms);
         }
         if let Some(hint) = retrieval_hint {
             let log = self.log.bind(py).borrow();
@@ -319,7 +369,8 @@ impl SdsOutlet {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.log)?;
         visit.call(&self.acknowledging.on_said)?;
-        visit.call(&self.acknowledging.on_acknowledged)
+        visit.call(&self.acknowledging.on_acknowledged)?;
+        self.leaving.traverse(&visit)
     }
 }
 
@@ -342,27 +393,4 @@ impl SdsOutlet {
         let at_ms = monotonic_ms + self.limits.first_period_ms;
         self.buffer.timers.borrow_mut(py).set(content, at_ms, held);
     }
-}
-
-/// The only content of a send that nobody looked into yet.
-fn single<'py>(send: &Bound<'py, OutgoingSend>) -> PyResult<Option<Bound<'py, OutgoingContent>>> {
-    let held = send.borrow();
-    let contents = held.contents.bind(send.py());
-    if contents.len() != 1 || held.finished || held.is_opened() || held.dispatched > 0 {
-        return Ok(None);
-    }
-    Ok(Some(contents.get_item(0)?.cast_into()?))
-}
-
-/// The bytes of a content that never left.
-fn unsent(
-    content: &Bound<'_, OutgoingContent>,
-    send: &Bound<'_, OutgoingSend>,
-) -> Option<Py<PyBytes>> {
-    let py = send.py();
-    let held = content.borrow();
-    if !held.queued || held.wire.is_some() || send.borrow().history_ids.is_some() {
-        return None;
-    }
-    held.content.as_ref().map(|data| data.clone_ref(py))
 }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySet, PyString};
 
-use crate::sds_heads::deliver_head;
+use crate::sds_events::{EventQueue, SendReleased};
+use crate::sds_heads::{SEND_ID_LENGTH, deliver_head, make_head};
 use crate::sds_log::{LocalLog, LogEntry, discard};
 use crate::sds_send::IncomingSend;
 use crate::sds_waiting::Waiting;
@@ -21,11 +22,10 @@ pub struct Releasing {
     changed: Py<PyDict>,
     stored: Py<PySet>,
     blocked: Py<PyDict>,
-    incomplete: Py<PyDict>,
+    pub incomplete: Py<PyDict>,
     delivered: Py<PyDict>,
     heads: Py<PyDict>,
-    emit: Py<PyAny>,
-    send_released: Py<PyAny>,
+    events: Py<EventQueue>,
 }
 
 /// How many contents were delivered, and the newest timestamp among them.
@@ -88,11 +88,11 @@ impl Releasing {
         } else {
             discard(changed, key)?;
         }
-        let contents = held.contents.bind(py);
-        let count = contents.len();
+        let contents = &held.contents;
+        let count = contents.len(py);
         let mut newest: Option<Bound<'_, LogEntry>> = None;
-        for entry in contents {
-            let entry = entry.cast_into::<LogEntry>()?;
+        for position in 0..count {
+            let entry = contents.get(py, position)?;
             entry.borrow_mut().send = None;
             if count > 1 {
                 log.borrow(py).touch(&entry)?;
@@ -107,21 +107,29 @@ impl Releasing {
         };
         log.borrow_mut(py).deliver(&newest)?;
         let history = held.history.bind(py);
-        deliver_head(self.heads.bind(py), &newest, history, true, self.heads_max)?;
+        let heads = self.heads.bind(py);
+        if key.to_str()?.len() <= SEND_ID_LENGTH {
+            make_head(heads, &newest, key, history, true, self.heads_max)?;
+        } else {
+            deliver_head(heads, &newest, history, true, self.heads_max)?;
+        }
         let incomplete = self.incomplete.bind(py);
-        for entry in contents.iter() {
+        for position in 0..count {
             if incomplete.is_empty() {
                 break;
             }
-            let message_id = entry.cast::<LogEntry>()?.borrow().message_id.clone_ref(py);
+            let entry = contents.get(py, position)?;
+            let message_id = entry.borrow().message_id.clone_ref(py);
             if incomplete.contains(&message_id)? {
                 incomplete.del_item(&message_id)?;
                 self.delivered.bind(py).set_item(&message_id, &entry)?;
             }
         }
-        let event = self.send_released.bind(py);
-        let event = event.call1((&held.sender_id, &held.send_id))?;
-        self.emit.bind(py).call1((event,))?;
+        let event = SendReleased {
+            sender_id: held.sender_id.clone_ref(py),
+            send_id: held.send_id.clone_ref(py),
+        };
+        EventQueue::emit(&self.events, py, event)?;
         let lamport = newest.borrow().lamport;
         Ok((count, lamport))
     }

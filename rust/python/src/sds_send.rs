@@ -7,6 +7,9 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
+use crate::sds_few::Few;
+use crate::sds_log::LogEntry;
+
 /// A send that is named only, incomplete, or waiting for the sends it follows.
 #[pyclass(module = "shardwire._native")]
 pub struct IncomingSend {
@@ -18,8 +21,7 @@ pub struct IncomingSend {
     pub sender_id: Py<PyString>,
     #[pyo3(get, set)]
     pub news_ms: i64,
-    #[pyo3(get, set)]
-    pub contents: Py<PyList>,
+    pub contents: Few<LogEntry>,
     #[pyo3(get, set)]
     pub history: Py<PyAny>,
     #[pyo3(get, set)]
@@ -60,7 +62,7 @@ impl IncomingSend {
             send_id,
             sender_id,
             news_ms,
-            contents: PyList::empty(py).unbind(),
+            contents: Few::None,
             history: PyTuple::empty(py).into_any().unbind(),
             content_count: None,
             contents_needed: None,
@@ -75,8 +77,18 @@ impl IncomingSend {
         }
     }
 
+    #[getter]
+    fn contents<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.contents.list(py)
+    }
+
+    #[setter]
+    fn set_contents(&mut self, contents: Py<PyList>) {
+        self.contents = Few::List(contents);
+    }
+
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.contents)?;
+        self.contents.traverse(&visit)?;
         visit.call(&self.waits_for)?;
         visit.call(&self.dependents)
     }

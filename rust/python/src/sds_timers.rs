@@ -159,7 +159,7 @@ impl FinishedSends {
     /// Holds a restored send.
     #[pyo3(signature = (send, /))]
     fn take_back(&mut self, send: &Bound<'_, OutgoingSend>) {
-        let count = send.borrow().contents.bind(send.py()).len();
+        let count = send.borrow().contents.len(send.py());
         self.contents += count;
         self.sends.push_back((count, send.clone().unbind()));
     }

@@ -4,8 +4,10 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+use shardwire_core::wire::sds::EntryView;
 
 use crate::sds::HistoryEntry;
+use crate::sds_events::{EventQueue, MissingDetected};
 use crate::sds_heads::SEND_ID_LENGTH;
 use crate::sds_log::{LogEntry, discard};
 use crate::sds_send::IncomingSend;
@@ -62,9 +64,11 @@ pub struct Waiting {
     /// `Gaps.watch` and `RepairBuffer.remove`.
     watch: Py<PyAny>,
     remove_request: Py<PyAny>,
-    emit: Py<PyAny>,
-    missing_detected: Py<PyAny>,
+    events: Py<EventQueue>,
 }
+
+/// The id of an entry that the log lacks, and the entry.
+pub type Unknown<'a, 'py> = (Bound<'py, PyString>, EntryView<'a>);
 
 /// What names something: the message's send, its sender, and when.
 pub struct Naming<'a, 'py> {
@@ -74,23 +78,21 @@ pub struct Naming<'a, 'py> {
 }
 
 impl Waiting {
-    /// What leads back to the machine.
-    pub fn watch(&self) -> &Py<PyAny> {
-        &self.watch
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.watch)
     }
 
     /// Whether all of `unknown` are first contents of others' sends and there is room for them.
-    pub fn is_plain(&self, py: Python<'_>, unknown: &[HistoryEntry]) -> bool {
-        let short =
-            |length: Option<usize>| length.is_none_or(|length| length <= self.id_length_max);
-        let plain = |entry: &HistoryEntry| {
-            let entry = entry.inner();
+    pub fn is_plain(&self, py: Python<'_>, unknown: &[Unknown<'_, '_>]) -> bool {
+        let short = |bytes: Option<&[u8]>| bytes.is_none_or(|it| it.len() <= self.id_length_max);
+        let plain = |(_, entry): &Unknown<'_, '_>| {
             entry.message_id.len() == SEND_ID_LENGTH + 2
-                && entry.message_id.ends_with(".0")
+                && entry.message_id.ends_with(b".0")
                 && entry.message_id.is_ascii()
-                && entry.sender_id.as_deref() != Some(&*self.sender_id)
-                && short(entry.sender_id.as_ref().map(String::len))
-                && short(entry.retrieval_hint.as_ref().map(Vec::len))
+                && entry.sender_id != Some(self.sender_id.as_bytes())
+                && entry.sender_id.is_none_or(|it| str::from_utf8(it).is_ok())
+                && short(entry.sender_id)
+                && short(entry.retrieval_hint)
         };
         self.missing.bind(py).len() + unknown.len() <= self.missing_max && unknown.iter().all(plain)
     }
@@ -131,20 +133,22 @@ impl Waiting {
     }
 
     /// A history names these and the log has none of them; true where something is to be asked for.
-    pub fn on_unknown(&self, by: &Naming<'_, '_>, unknown: Vec<HistoryEntry>) -> PyResult<bool> {
+    pub fn on_unknown<'py>(
+        &self,
+        by: &Naming<'_, 'py>,
+        unknown: Vec<Unknown<'_, 'py>>,
+    ) -> PyResult<bool> {
         let py = by.send.py();
         let mut detected = Vec::new();
         let mut news = false;
-        for entry in unknown {
-            let entry = Bound::new(py, entry)?;
-            if let Some(cause) = self.cause(by, &entry, &mut detected, &mut news)? {
+        for named in unknown {
+            if let Some(cause) = self.cause(by, &named, &mut detected, &mut news)? {
                 self.wait(by.send, &cause)?;
             }
         }
         if !detected.is_empty() {
-            let entries = PyTuple::new(py, detected)?;
-            let event = self.missing_detected.bind(py).call1((entries,))?;
-            self.emit.bind(py).call1((event,))?;
+            let entries = PyTuple::new(py, detected)?.unbind();
+            EventQueue::emit(&self.events, py, MissingDetected { entries })?;
         }
         Ok(news)
     }
@@ -153,20 +157,18 @@ impl Waiting {
     fn cause<'py>(
         &self,
         by: &Naming<'_, 'py>,
-        entry: &Bound<'py, HistoryEntry>,
+        (message_id, entry): &Unknown<'_, 'py>,
         detected: &mut Vec<Bound<'py, HistoryEntry>>,
         news: &mut bool,
     ) -> PyResult<Option<Bound<'py, IncomingSend>>> {
-        let py = entry.py();
-        let id = &*entry.get().inner().message_id;
-        let message_id = PyString::new(py, id);
-        if let Some(known) = self.missing.bind(py).get_item(&message_id)? {
+        let py = message_id.py();
+        if let Some(known) = self.missing.bind(py).get_item(message_id)? {
             let known = known.cast_into::<MissingMessage>()?;
-            self.learn(&known, &message_id, entry)?;
+            self.learn(&known, message_id, *entry)?;
             let cause = known.borrow().send.bind(py).clone();
             return Ok(Some(cause));
         }
-        let key = PyString::new(py, &id[..SEND_ID_LENGTH]);
+        let key = PyString::from_bytes(py, &entry.message_id[..SEND_ID_LENGTH])?;
         if key.as_any().eq(&by.send.borrow().key)? || self.lost.bind(py).contains(&key)? {
             return Ok(None);
         }
@@ -175,7 +177,7 @@ impl Waiting {
             Some(cause) => {
                 let cause = cause.cast_into::<IncomingSend>()?;
                 let held = cause.borrow();
-                if !held.contents.bind(py).is_empty() {
+                if !held.contents.is_empty(py) {
                     let unwatched = held.deadline_ms.is_none() && !held.reconstructed;
                     drop(held);
                     if unwatched {
@@ -188,8 +190,9 @@ impl Waiting {
             }
             None => self.name(by, &key)?,
         };
-        self.track(by, &cause, &message_id, entry, news)?;
-        detected.push(entry.clone());
+        let entry = Bound::new(py, HistoryEntry::from_view(*entry))?;
+        self.track(by, &cause, message_id, &entry, news)?;
+        detected.push(entry);
         Ok(Some(cause))
     }
 
@@ -220,20 +223,25 @@ impl Waiting {
         &self,
         known: &Bound<'py, MissingMessage>,
         message_id: &Bound<'py, PyString>,
-        entry: &Bound<'py, HistoryEntry>,
+        now: EntryView<'_>,
     ) -> PyResult<()> {
-        let py = entry.py();
+        let py = message_id.py();
         let before = known.borrow().entry.clone_ref(py);
-        let (before, now) = (before.get().inner(), entry.get().inner());
-        let given = |hint: &Option<Vec<u8>>| hint.clone().filter(|hint| !hint.is_empty());
-        let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
-        let hint = given(&now.retrieval_hint).or_else(|| before.retrieval_hint.clone());
-        let sender = named(&before.sender_id).or_else(|| now.sender_id.clone());
-        if hint == before.retrieval_hint && sender == before.sender_id {
+        let before = before.get().inner();
+        let known_hint = before.retrieval_hint.as_deref();
+        let known_sender = before.sender_id.as_deref().map(str::as_bytes);
+        let better = EntryView {
+            message_id: before.message_id.as_bytes(),
+            retrieval_hint: now
+                .retrieval_hint
+                .filter(|it| !it.is_empty())
+                .or(known_hint),
+            sender_id: known_sender.filter(|it| !it.is_empty()).or(now.sender_id),
+        };
+        if better.retrieval_hint == known_hint && better.sender_id == known_sender {
             return Ok(());
         }
-        let better = HistoryEntry::of(before.message_id.clone(), hint, sender);
-        known.borrow_mut().entry = Py::new(py, better)?;
+        known.borrow_mut().entry = Py::new(py, HistoryEntry::from_view(better))?;
         self.missing_changed
             .bind(py)
             .set_item(message_id, py.None())
@@ -297,7 +305,7 @@ impl Waiting {
         let py = entry.py();
         let send = by.send;
         let held = send.borrow();
-        if held.from_before || !held.contents.bind(py).is_empty() {
+        if held.from_before || !held.contents.is_empty(py) {
             return Ok(None);
         }
         let key = held.key.bind(py).clone();
@@ -311,7 +319,7 @@ impl Waiting {
         held.deadline_ms = None;
         held.sender_id = by.named_by.clone().unbind();
         held.news_ms = by.monotonic_ms;
-        held.contents.bind(py).append(entry)?;
+        held.contents.push(entry)?;
         if history.len() > held.history.bind(py).len()? {
             held.history = PyTuple::new(py, history)?.into_any().unbind();
         }
