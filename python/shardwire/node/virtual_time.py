@@ -27,8 +27,6 @@ STEPS_PER_INSTANT_MAX = 1_000_000
 
 _NANOSECONDS_PER_SECOND = 1_000_000_000
 _TASKS_NAMED_MAX = 20
-# Timers due within one nanosecond count as due: a jump lands on a whole one, up to half of it short.
-_RESOLUTION_S = 1e-9
 # Cancelled timers are swept out when they are more than this and more than half of all.
 _CANCELLED_MIN = 100
 
@@ -43,38 +41,30 @@ class VirtualClock:
     Args:
         loop: The loop whose time this clock shows; None for the running one.
         start_epoch_ms: Unix time at the loop's time 0.
+
+    Raises:
+        ConfigError: The running loop is no `VirtualTimeLoop`.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None = None, *, start_epoch_ms: int = START_EPOCH_MS) -> None:
-        self._loop = asyncio.get_running_loop() if loop is None else loop
+    def __init__(self, loop: VirtualTimeLoop | None = None, *, start_epoch_ms: int = START_EPOCH_MS) -> None:
+        running = asyncio.get_running_loop() if loop is None else loop
+        if not isinstance(running, VirtualTimeLoop):
+            raise ConfigError(f"VirtualClock on a {type(running).__name__}: make it inside of run_virtual")
+        self._loop = running
         self._start_epoch_ns = start_epoch_ms * NANOSECONDS_PER_MS
-        # Time stands still while callbacks run: what was read last is mostly what is read next.
-        self._read_s = -1.0
-        self._read_ns = 0
 
     def monotonic_ms(self) -> int:
-        if self._loop.time() != self._read_s:
-            self._read()
-        return self._read_ns // NANOSECONDS_PER_MS
+        return self._loop.elapsed_ns // NANOSECONDS_PER_MS
 
     def epoch_ms(self) -> int:
-        if self._loop.time() != self._read_s:
-            self._read()
-        return (self._start_epoch_ns + self._read_ns) // NANOSECONDS_PER_MS
+        return (self._start_epoch_ns + self._loop.elapsed_ns) // NANOSECONDS_PER_MS
 
     def epoch_ns(self) -> int:
-        if self._loop.time() != self._read_s:
-            self._read()
-        return self._start_epoch_ns + self._read_ns
+        return self._start_epoch_ns + self._loop.elapsed_ns
 
     def step(self, delta_ms: int) -> None:
         """Steps Unix time by `delta_ms`, forward or back, as an operator or NTP does; timers do not notice."""
         self._start_epoch_ns += delta_ms * NANOSECONDS_PER_MS
-
-    def _read(self) -> None:
-        # Rounded, since the loop's float may stand an ulp below the millisecond that a timer was set for.
-        self._read_s = self._loop.time()
-        self._read_ns = round(self._read_s * _NANOSECONDS_PER_SECOND)
 
 
 class _Handle(asyncio.Handle):
@@ -134,6 +124,9 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         start_epoch_ms: Unix time of `clock` at the start.
         limit_ms: Virtual time after which the run fails; None for no limit.
         executor_delay_ms: Called for each piece of executor work: how long it takes. None for 0.
+
+    Attributes:
+        elapsed_ns: Its time in whole nanoseconds, so that the rounding errors of many timers do not add up.
     """
 
     # What the base class keeps and its `run_forever` looks at.
@@ -150,9 +143,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         executor_delay_ms: Callable[[], int] | None = None,
     ) -> None:
         super().__init__()
-        self._now_s = 0.0
-        self._limit_s = None if limit_ms is None else limit_ms / 1000
-        self._timers: list[tuple[float, int, _Timer]] = []
+        self.elapsed_ns = 0
+        self._limit_ns = None if limit_ms is None else limit_ms * NANOSECONDS_PER_MS
+        # Each with the nanosecond in which it is due.
+        self._timers: list[tuple[int, int, _Timer]] = []
         self._timer_numbers = count()
         self._timers_cancelled = 0
         self._steps_at_this_instant = 0
@@ -160,7 +154,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.clock = VirtualClock(self, start_epoch_ms=start_epoch_ms)
 
     def time(self) -> float:
-        return self._now_s
+        return self.elapsed_ns / _NANOSECONDS_PER_SECOND
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -174,15 +168,21 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        due_ns = self.elapsed_ns + round(delay * _NANOSECONDS_PER_SECOND)
+        return self._call_at_ns(due_ns, callback, args, context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
+        return self._call_at_ns(round(when * _NANOSECONDS_PER_SECOND), callback, args, context)
+
+    def _call_at_ns(
+        self, due_ns: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> asyncio.TimerHandle:
         if self._closed:
             raise RuntimeError("Event loop is closed")
-        timer = _Timer(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, next(self._timer_numbers), timer))
+        timer = _Timer(due_ns / _NANOSECONDS_PER_SECOND, callback, args, self, context)
+        heapq.heappush(self._timers, (due_ns, next(self._timer_numbers), timer))
         return timer
 
     def _run_once(self) -> None:
@@ -194,11 +194,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             elif self._steps_at_this_instant >= STEPS_PER_INSTANT_MAX:
                 self._steps_at_this_instant = 0
                 raise VirtualTimeError(
-                    f"no time passed in {STEPS_PER_INSTANT_MAX} steps at {self._now_s:.3f} s: {self._waiting_tasks()}"
+                    f"no time passed in {STEPS_PER_INSTANT_MAX} steps at {self.time():.3f} s: {self._waiting_tasks()}"
                 )
             self._steps_at_this_instant += 1
-            due_s = self._now_s + _RESOLUTION_S
-            while timers and timers[0][0] < due_s:
+            while timers and timers[0][0] <= self.elapsed_ns:
                 ready.append(self._pop_timer())
             for _ in range(len(ready)):
                 handle = ready.popleft()
@@ -220,15 +219,15 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         while timers and timers[0][2]._cancelled:
             self._pop_timer()
         if not timers:
-            raise VirtualTimeError(f"deadlock at {self._now_s:.3f} s: no timer is set and {self._waiting_tasks()}")
-        if timers[0][0] <= self._now_s:
+            raise VirtualTimeError(f"deadlock at {self.time():.3f} s: no timer is set and {self._waiting_tasks()}")
+        due_ns = timers[0][0]
+        if due_ns <= self.elapsed_ns:
             return
         self._steps_at_this_instant = 0
-        # Whole nanoseconds, so that the rounding errors of many jumps do not add up.
-        self._now_s = round(timers[0][0], 9)
-        if self._limit_s is not None and self._now_s > self._limit_s:
+        self.elapsed_ns = due_ns
+        if self._limit_ns is not None and due_ns > self._limit_ns:
             # Lifted, so that the cancelled tasks can finish.
-            limit_s, self._limit_s = self._limit_s, None
+            limit_s, self._limit_ns = self._limit_ns / _NANOSECONDS_PER_SECOND, None
             raise VirtualTimeError(f"the run did not end within {limit_s:.3f} s of virtual time")
 
     def _pop_timer(self) -> _Timer:

@@ -189,6 +189,14 @@ def test_clocks_on_one_loop_step_apart() -> None:
     run_virtual(main())
 
 
+def test_a_virtual_clock_needs_virtual_time() -> None:
+    async def main() -> None:
+        VirtualClock()
+
+    with pytest.raises(ConfigError, match=r"make it inside of run_virtual"):
+        asyncio.run(main())
+
+
 def test_the_system_clock_is_that_of_the_machine_and_the_default_in_real_time() -> None:
     async def main() -> Clock:
         return running_clock()
