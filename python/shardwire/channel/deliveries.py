@@ -74,7 +74,7 @@ class Deliveries:
         Args:
             held_bytes: Complete messages that wait for their causes. Alone they fill nothing: their causes must come.
         """
-        if not self.waiting:
+        if not self._queue and self._current is None:
             return False
         return self.waiting >= self._messages_max or self._bytes + held_bytes >= self._bytes_max
 
@@ -98,6 +98,10 @@ class Deliveries:
         if send_id is not None:
             record = DeliveryRecord(sender_id, send_id, message_id)
             self._changes[DELIVERY, sequence_key(delivery.sequence)] = record.encode()
+
+    def may_begin(self) -> bool:
+        """Whether a message waits and none is in progress."""
+        return bool(self._queue) and self._current is None
 
     def begin(self) -> Delivery | None:
         """The next delivery, now in progress: hand it over once `poll_persist` is durable. None where none waits."""

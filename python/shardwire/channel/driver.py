@@ -105,6 +105,7 @@ class Driver:
         self._room = asyncio.Event()
         self._room.set()
         self._wake = Wake()
+        # What no commit has stored yet; empty where all is.
         self._uncommitted = Changes()
         # What waits for a commit that succeeds, oldest first.
         self._unfinished: list[Collected] = []
@@ -135,7 +136,7 @@ class Driver:
 
         What the network brings meanwhile waits in the node.
         """
-        if not self._room.is_set():
+        if self._received_bytes >= QUEUED_INPUT_BYTES_MAX:
             return self._post_with_room(action, size_bytes)
         self._queue_received(action, size_bytes)
         return None
@@ -181,7 +182,7 @@ class Driver:
             closing = self._closed.is_set()
             failed_before = self._commit_failures > 0
             self._collect(now)
-            if self._uncommitted:
+            if self._uncommitted.records:
                 await self._commit()
                 now = self.now()
             if not self._commit_failures:
@@ -270,7 +271,7 @@ class Driver:
         # While commits fail nothing new is encoded: it could not leave, and would count against the rate limit.
         collected = self._engine.collect(now, may_transmit=self._commit_failures == 0)
         self._unfinished.append(collected)
-        if self._uncommitted:
+        if self._commit_failures:
             self._uncommitted.merge(collected.changes.records)
         else:
             self._uncommitted = collected.changes
@@ -285,7 +286,6 @@ class Driver:
             return
         if since_ms is not None:
             meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)
-        self._uncommitted = Changes()
         self._commit_failures = 0
 
     def _carry_out_all(self) -> None:

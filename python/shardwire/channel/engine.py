@@ -230,7 +230,7 @@ class Engine:
         """Polls transmits as far as the rate limit and the node allow, then everything that must become durable."""
         self.submissions.register_waiting(now)
         transmits = self.transmissions.poll(now) if self.active and may_transmit else []
-        delivery = self.deliveries.begin() if self.deliveries.waiting and self.may_hand_over() else None
+        delivery = self.deliveries.begin() if self.deliveries.may_begin() and self.may_hand_over() else None
         self._settle(now)
         self._review_left()
         accepted = self.submissions.poll_accepted()

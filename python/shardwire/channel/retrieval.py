@@ -328,12 +328,9 @@ class Retrieval:
         due = []
         missing = self._missing()
         if missing:
-            earliest_ms = min(self._asked_due_ms(entry.message_id) for entry in missing)
+            asked = self._asked
+            earliest_ms = min(known.due_ms if (known := asked.get(entry.message_id)) else 0 for entry in missing)
             due.append(max(self._next_round_ms, earliest_ms) - now_ms)
         if self._sync.query_on_connect and self._caught_up_ms is not None:
             due.append(self._caught_up_ms + self._sync.query_on_connect_interval_ms - now_ms)
         return min(due, default=None)
-
-    def _asked_due_ms(self, message_id: str) -> int:
-        asked = self._asked.get(message_id)
-        return 0 if asked is None else asked.due_ms

@@ -29,9 +29,9 @@ DISPATCH_PAUSE_MS_MAX = 30_000
 OVERDUE_RECHECK_MS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Flight:
-    """A transmit that was handed out: when, and in which epoch it counts."""
+    """A transmit that was handed out: when, and in which epoch it counts. Not frozen, as one is made for each."""
 
     transmit: Transmit
     since_ms: int

@@ -43,9 +43,9 @@ OUTBOX_ENVELOPES_MAX = 1_024
 PROPAGATION_TIMEOUT_MS = 60_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outgoing:
-    """An accepted envelope with everything that the network needs to carry it."""
+    """An accepted envelope with everything that the network needs to carry it. Not frozen, as one is made for each."""
 
     request_id: RequestId
     envelope: MessageEnvelope
