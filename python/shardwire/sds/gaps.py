@@ -160,6 +160,9 @@ class Gaps:
     def _may_ask_again(self, send: IncomingSend | None, key: str) -> bool:
         """A newcomer does not wait long for the past. What a sync names of it later somebody holds: it is asked for
         again, once, and no content waits for it."""
+        if send is None and key in self._buffer.sends:
+            # It is asked for already: these are others of its contents.
+            return True
         if send is not None or key not in self.lost_before:
             return False
         del self.lost_before[key]

@@ -251,3 +251,36 @@ def test_the_delay_of_feedback_is_uniform_for_one_and_late_for_many() -> None:
     assert 0.08 < sum(delay < 500 for delay in among_many) / len(among_many) < 0.1
     first_of_hundred = [min(among_many[start : start + 100]) for start in range(0, 20_000, 100)]
     assert sum(first_of_hundred) / len(first_of_hundred) < 400
+
+
+def test_a_newcomer_asks_again_for_every_content_of_what_a_sync_names_of_the_past() -> None:
+    past = [HistoryEntry(f"{1:032x}.{ordinal}", None, "alice") for ordinal in range(3)]
+
+    def told(message_id: str, content: bytes | None) -> bytes:
+        return SdsMessage(
+            sender_id="alice",
+            message_id=message_id,
+            channel_id="room",
+            lamport_timestamp=1,
+            causal_history=past,
+            content=content,
+        ).encode()
+
+    bob = Party("bob", sync=quiet_sync())
+    bob.machine.handle_message(told(f"{2:032x}.0", b"0/1/1|hello"), at(0))
+    bob.drain(at(0))
+    # Lost: it may be older than bob, and nothing brought it in the time of a sender's retries.
+    bob.machine.handle_timeout(at(30_000))
+    bob.drain(at(30_000))
+    assert bob.machine.missing() == ()
+    bob.machine.handle_message(told("sync-1", None), at(40_000))
+    bob.drain(at(40_000))
+    assert [entry.message_id for entry in bob.machine.missing()] == [entry.message_id for entry in past]
+    # Once: lost again, it stays lost.
+    bob.machine.handle_timeout(at(80_000))
+    bob.drain(at(80_000))
+    bob.machine.handle_timeout(at(400_000))
+    bob.drain(at(400_000))
+    bob.machine.handle_message(told("sync-2", None), at(400_001))
+    bob.drain(at(400_001))
+    assert bob.machine.missing() == ()
