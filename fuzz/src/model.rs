@@ -168,8 +168,8 @@ impl Group {
                 }
                 match held.quality {
                     Quality::Genuine => genuine += 1,
-                    Quality::Random => random += 1,
-                    Quality::Crafted | Quality::Open => crafted += 1,
+                    Quality::Random if !self.repeats(*ordinal, held) => random += 1,
+                    Quality::Random | Quality::Crafted | Quality::Open => crafted += 1,
                 }
             }
         }
@@ -187,6 +187,14 @@ impl Group {
             // A single data shard is repeated, not coded; a full field leaves no point to shift by.
             _ => locatable && 2 * wrong <= surplus && k >= 2 && k + m < 255,
         }
+    }
+
+    /// Whether another slot has the same bytes: random ones would not be independent then.
+    fn repeats(&self, ordinal: usize, held: &Held) -> bool {
+        let others = self.slots.iter().filter(|(other, _)| **other != ordinal);
+        others
+            .flat_map(|(_, rivals)| rivals)
+            .any(|other| other.content == held.content)
     }
 
     /// Holds what the receiver says of bad segments against what was wrong.
