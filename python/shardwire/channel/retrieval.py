@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from shardwire._native import HistoryEntry, SdsMessage
+from shardwire._native import HistoryEntry, MissingMessage, SdsMessage
 from shardwire.channel.reception import Reception
 from shardwire.config import SdsWireFormat, SyncConfig
 from shardwire.errors import NodeError, ShardwireError
@@ -58,7 +58,7 @@ class Retrieval:
         wire_format: How SDS messages are read, for the stop rule of query on connect.
         clock: Both times.
         reception: Takes in what a store answers, and knows what was taken in before.
-        missing: What is missing now.
+        missing: What is missing, by message id, kept up to date by its owner.
         has_room: Whether what is fetched would be kept.
         on_caught_up: Called when the store has answered what passed by, and all of it is on its way in.
         on_irretrievable: Told message ids that the store was asked for and does not have.
@@ -74,7 +74,7 @@ class Retrieval:
         wire_format: SdsWireFormat,
         clock: Clock,
         reception: Reception,
-        missing: Callable[[], Sequence[HistoryEntry]],
+        missing: Mapping[str, MissingMessage],
         has_room: Callable[[], bool],
         on_caught_up: Callable[[], Awaitable[None]],
         on_irretrievable: Callable[[tuple[str, ...]], None],
@@ -151,17 +151,19 @@ class Retrieval:
 
     def _due_entries(self) -> list[HistoryEntry]:
         """What was never asked for, and with every period as many of the others as one query takes, in turn."""
-        entries = self._missing()
-        if not entries:
-            self._asked.clear()
+        missing, asked = self._missing, self._asked
+        if not missing:
+            asked.clear()
             return []
         now_ms = self._clock.monotonic_ms()
-        missing = {entry.message_id: entry for entry in entries}
-        self._asked = {message_id: asked for message_id, asked in self._asked.items() if message_id in missing}
-        due = [entry for message_id, entry in missing.items() if message_id not in self._asked]
+        for message_id in [message_id for message_id in asked if message_id not in missing]:
+            del asked[message_id]
+        due = []
+        if len(asked) < len(missing):
+            due = [message.entry for message_id, message in missing.items() if message_id not in asked]
         if now_ms >= self._next_round_ms:
             self._next_round_ms = now_ms + self._sync.retrieve_frequency_ms
-            again = (missing[message_id] for message_id, asked in self._asked.items() if asked.due_ms <= now_ms)
+            again = (missing[message_id].entry for message_id, known in asked.items() if known.due_ms <= now_ms)
             due += islice(again, MESSAGES_PER_QUERY)
         return due
 
@@ -326,10 +328,9 @@ class Retrieval:
             return max(self._sync.retrieve_frequency_ms, ROOM_RECHECK_MS)
         now_ms = self._clock.monotonic_ms()
         due = []
-        missing = self._missing()
+        missing, asked = self._missing, self._asked
         if missing:
-            asked = self._asked
-            earliest_ms = min(known.due_ms if (known := asked.get(entry.message_id)) else 0 for entry in missing)
+            earliest_ms = min([known.due_ms if (known := asked.get(message_id)) else 0 for message_id in missing])
             due.append(max(self._next_round_ms, earliest_ms) - now_ms)
         if self._sync.query_on_connect and self._caught_up_ms is not None:
             due.append(self._caught_up_ms + self._sync.query_on_connect_interval_ms - now_ms)

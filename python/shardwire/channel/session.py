@@ -108,7 +108,7 @@ class Session:
             parts.config.sds.wire_format,
             parts.clock,
             self._reception,
-            parts.engine.machine.missing,
+            parts.engine.machine.incoming.gaps.missing.by_id,
             parts.engine.has_room,
             self._on_caught_up,
             self._on_irretrievable,
