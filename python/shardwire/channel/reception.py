@@ -90,7 +90,6 @@ class Reception:
                     if event.message_hash not in self._known_hashes:
                         await self.ingest(event.envelope, event.message_hash, event.timestamp_ns)
                 case MessagePropagated():
-                    self._remember(event.message_hash)
                     self._dispatcher.on_propagated(event.request_id, event.message_hash)
                 case MessageSendError():
                     self._dispatcher.on_send_error(event.request_id, event.error)
@@ -115,7 +114,7 @@ class Reception:
         if self._meta and envelope.meta != self._meta:
             self._count("dropped_without_marker")
             return None
-        self._remember(message_hash)
+        self.remember(message_hash)
         payload = envelope.payload
         data = payload if self._encryption is None else await self._decrypt(self._encryption, payload)
         if data is None:
@@ -152,7 +151,8 @@ class Reception:
             return None
         return sender if isinstance(sender, str) else None
 
-    def _remember(self, message_hash: bytes) -> None:
+    def remember(self, message_hash: bytes) -> None:
+        """A message of this transport hash is taken in, or ours: of another participant on our node it is neither."""
         self._known_hashes[message_hash] = None
         if len(self._known_hashes) > KNOWN_HASHES_MAX:
             self._known_hashes.popitem(last=False)

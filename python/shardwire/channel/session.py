@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from shardwire.channel.deliveries import Delivery
-from shardwire.channel.dispatch import Dispatcher, DispatchOutcome
+from shardwire.channel.dispatch import Dispatcher, DispatchOutcome, Propagated
 from shardwire.channel.driver import Driver, Writer
 from shardwire.channel.engine import Collected, Engine
 from shardwire.channel.outgoing import Outcome
@@ -370,6 +370,9 @@ class Session:
         return self.engine.transmissions.may_leave(transmit, self._clock.epoch_ms())
 
     def _on_dispatch_outcome(self, outcome: DispatchOutcome) -> None:
+        if isinstance(outcome, Propagated):
+            # Its echo is ours; what other channels of the node propagate may be meant for this one.
+            self._reception.remember(outcome.message_hash)
         self.driver.post(lambda now: self.engine.on_dispatch_outcome(outcome, now))
 
     def _on_irretrievable(self, message_ids: tuple[str, ...]) -> None:

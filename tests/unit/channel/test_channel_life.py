@@ -291,6 +291,17 @@ def test_a_slow_application_holds_back_what_comes_and_loses_nothing() -> None:
     run_world(scenario)
 
 
+def test_participants_of_one_channel_on_one_node_hear_each_other() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", node="shared")
+        bob = await world.join("bob", node="shared")
+        assert await alice.delivered(await alice.send(b"to bob")) == {"bob"}
+        assert await bob.delivered(await bob.send(b"to alice")) == {"alice"}
+
+    world = run_world(scenario)
+    assert (world.messages("alice"), world.messages("bob")) == ([b"to alice"], [b"to bob"])
+
+
 def test_another_participant_with_our_id_is_reported() -> None:
     async def scenario(world: World) -> None:
         await world.join("alice", node="one")
