@@ -8,6 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shardwire.channel.hooks import is_ours
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.node.protocol import MessageEnvelope, Node
@@ -136,7 +137,9 @@ class Dispatcher:
     async def _dispatch(self, transmit: Transmit) -> None:
         try:
             payload = await self._encrypt(transmit.payload)
-        except Exception as error:
+        except BaseException as error:
+            if is_ours(error):
+                raise
             # Nothing leaves in the clear. The error may quote what it could not encrypt: only its type is told.
             logger.error("encryption of message %s failed: %s", transmit.message_id, type(error).__name__)
             self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", True))
@@ -153,7 +156,9 @@ class Dispatcher:
             self._report(DispatchFailed(transmit, str(error), True))
         except NodeError as error:
             self._report(DispatchFailed(transmit, str(error), is_irrecoverable(str(error))))
-        except Exception as error:
+        except BaseException as error:
+            if is_ours(error):
+                raise
             logger.exception("the node raised %s for a message", type(error).__name__)
             self._report(DispatchFailed(transmit, f"the node raised {type(error).__name__}", False))
         else:
@@ -173,6 +178,5 @@ class Dispatcher:
         ciphertext = self._encryption.encrypt(content)
         if inspect.isawaitable(ciphertext):
             ciphertext = await ciphertext
-        if not isinstance(ciphertext, bytes):
-            raise TypeError("encrypt returned no bytes")
-        return ciphertext
+        # Checked by `memoryview`: `bytes` would make some of a list or a number.
+        return ciphertext if type(ciphertext) is bytes else bytes(memoryview(ciphertext))

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from shardwire.channel.deliveries import Delivery
+from shardwire.channel.hooks import ends_process
 from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
@@ -125,7 +126,9 @@ class Meter:
         for observer in list(self._observers):
             try:
                 observer(measurement)
-            except Exception as error:
+            except BaseException as error:
+                if ends_process(error):
+                    raise
                 logger.error("a metrics observer raised %s", type(error).__name__)
 
     def on_commit(self, changes: Changes, elapsed_ms: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from shardwire.channel.dispatch import Dispatcher
+from shardwire.channel.hooks import ends_process, is_ours
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.protocol import (
     ConnectionState,
@@ -135,18 +136,23 @@ class Reception:
                 return data
             if inspect.isawaitable(data):
                 data = await data
-        except Exception as error:
+            # Not `bytes` alone: that makes some of a list, and any amount of a number.
+            return data if type(data) is bytes else bytes(memoryview(data))
+        except BaseException as error:
+            if is_ours(error):
+                raise
             # Anybody can publish on a topic: what we cannot read is counted, not logged one by one.
             self._count("dropped_undecryptable")
             logger.debug("a message could not be decrypted: %s", type(error).__name__)
             return None
-        return data if isinstance(data, bytes) else bytes(data)
 
     @staticmethod
     def _authenticated_sender(sender_of: Callable[[bytes], object], payload: bytes) -> str | None:
         try:
             sender = sender_of(payload)
-        except Exception as error:
+        except BaseException as error:
+            if ends_process(error):
+                raise
             logger.warning("sender_of of the encryption raised %s", type(error).__name__)
             return None
         return sender if isinstance(sender, str) else None

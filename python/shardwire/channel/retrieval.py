@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from shardwire._native import HistoryEntry, MissingMessage, SdsMessage
+from shardwire.channel.hooks import is_ours
 from shardwire.channel.reception import Reception
 from shardwire.config import SdsWireFormat, SyncConfig
 from shardwire.errors import NodeError, ShardwireError
@@ -129,7 +130,9 @@ class Retrieval:
                     logger.debug("store query: %s", error)
                 except ShardwireError as error:
                     logger.warning("store query: %s", error)
-                except Exception as error:
+                except BaseException as error:
+                    if is_ours(error):
+                        raise
                     logger.exception("the node raised %s for a store query", type(error).__name__)
             await self._sleep()
 

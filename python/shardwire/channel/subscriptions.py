@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from shardwire.channel.hooks import is_ours
 from shardwire.errors import ConfigError
 from shardwire.events import (
     EVENT_TYPES,
@@ -275,12 +276,9 @@ class Subscriptions:
                 result = subscription.callback(event)
                 if inspect.isawaitable(result):
                     await result
-            except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
+            except BaseException as error:
+                if is_ours(error):
                     raise
-                self._report(event, subscription, error)
-            except Exception as error:
                 self._report(event, subscription, error)
 
     def _report(self, event: ChannelEvent, subscription: _Subscription, error: BaseException) -> None:

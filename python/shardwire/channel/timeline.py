@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from shardwire.channel.hooks import ends_process
+
 logger = logging.getLogger(__name__)
 
 SegmentStage = Literal["dispatched", "propagated", "received", "recovered", "acknowledged"]
@@ -66,5 +68,7 @@ class Timeline:
         for observer in list(self._observers):
             try:
                 observer(observation)
-            except Exception as error:
+            except BaseException as error:
+                if ends_process(error):
+                    raise
                 logger.error("a segment observer raised %s", type(error).__name__)
