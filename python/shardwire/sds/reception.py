@@ -131,7 +131,8 @@ class Reception:
             newcomer = self._participants.hear(sender_id, monotonic_ms) and self._is_new(now)
         if self._answers:
             self._repair.on_message(message_id)
-        if requests and self._repairs:
+        # What a store repeats was asked long ago; whoever lacks it still asks again.
+        if requests and self._repairs and not from_store:
             for request in requests[:REQUESTS_HEARD_MAX]:
                 self._repair.on_request(request, monotonic_ms)
         if content:

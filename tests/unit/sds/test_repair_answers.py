@@ -71,3 +71,12 @@ def test_a_request_overtaken_by_its_answer_is_not_answered_again() -> None:
     hear(exchange, request_of("newcomer", 2, message_id))
     exchange.run(exchange.now_ms + T_MAX_MS)
     assert sum(party.count(TransmitKind.REPAIR) for party in exchange.parties[1:]) == 1
+
+
+def test_a_request_out_of_a_store_is_not_answered() -> None:
+    exchange, message_id, _ = settled_group()
+    for party in exchange.parties[1:]:
+        data = request_of("newcomer", 1, message_id)
+        party.machine.handle_message(data, at(exchange.now_ms), from_store=True)
+    exchange.run(exchange.now_ms + T_MAX_MS)
+    assert sum(party.count(TransmitKind.REPAIR) for party in exchange.parties[1:]) == 0
