@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardwire.channel.hooks import is_ours
+from shardwire.channel.hooks import heed_cancellation, is_ours
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.node.protocol import MessageEnvelope, Node
@@ -110,6 +110,7 @@ class Dispatcher:
         while True:
             while self._queue:
                 await self._dispatch(self._queue.popleft())
+                heed_cancellation()
             self._wake.clear()
             await self._wake.wait()
 

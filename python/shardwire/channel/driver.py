@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from shardwire.channel.engine import Collected, Engine
+from shardwire.channel.hooks import is_ours
 from shardwire.errors import PersistenceError
 from shardwire.node.clock import Clock
 from shardwire.node.wake import Wake
@@ -132,9 +133,9 @@ class Driver:
         self._wake.set()
 
     def post_received(self, action: Input, size_bytes: int) -> Awaitable[None] | None:
-        """Queues a received message; what is to be awaited where there is no room for it yet.
+        """Queues a received message, or with a size of 0 what comes behind those received before it.
 
-        What the network brings meanwhile waits in the node.
+        Gives what is to be awaited where there is no room for it yet: what the network brings waits in the node.
         """
         if self._received_bytes >= QUEUED_INPUT_BYTES_MAX:
             return self._post_with_room(action, size_bytes)
@@ -231,12 +232,13 @@ class Driver:
         for _ in range(min(len(self._inputs), INPUTS_PER_CYCLE_MAX)):
             self._inputs.popleft()(now)
         if self._received and self._received_due(now.monotonic_ms):
-            self._last_received_ms = now.monotonic_ms
             throttled = self._process_task_min_elapse_ms > 0
             count = len(self._received)
             for _ in range(count if throttled else min(count, INPUTS_PER_CYCLE_MAX)):
                 action, size_bytes = self._received.popleft()
                 self._received_bytes -= size_bytes
+                if size_bytes:
+                    self._last_received_ms = now.monotonic_ms
                 action(now)
             if self._received_bytes < QUEUED_INPUT_BYTES_MAX:
                 self._room.set()
@@ -283,6 +285,15 @@ class Driver:
             await self._writer.commit(self._uncommitted)
         except PersistenceError as error:
             self._on_commit_failed(error)
+            return
+        except BaseException as error:
+            if is_ours(error):
+                raise
+            # What the driver of a database raises is no reason to give up either.
+            logger.exception("the persistence raised %s", type(error).__name__)
+            failure = PersistenceError(f"the persistence raised {type(error).__name__}: nothing was stored")
+            failure.__cause__ = error
+            self._on_commit_failed(failure)
             return
         if since_ms is not None:
             meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)

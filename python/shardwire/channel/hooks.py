@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from shardwire.errors import ShardwireError
+
+logger = logging.getLogger(__name__)
+
+# What a node or a callback may take when a channel stops or closes.
+CLOSING_CALL_S = 5.0
+CANCEL_AGAIN_S = 2.0
 
 
 def is_ours(error: BaseException) -> bool:
@@ -17,6 +27,58 @@ def is_ours(error: BaseException) -> bool:
     return isinstance(error, GeneratorExit) or ends_process(error)
 
 
+def heed_cancellation() -> None:
+    """Ends our task where a hook that was just awaited swallowed its cancellation."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 def ends_process(error: BaseException) -> bool:
     """Whether an error caught around a plain hook must be raised on; a cancellation never comes out of one."""
     return isinstance(error, KeyboardInterrupt | SystemExit)
+
+
+async def finish_call(what: str, call: Callable[[], Awaitable[object]], timeout_s: float = CLOSING_CALL_S) -> None:
+    """Makes one call of what the application supplies that ends something, and goes on whatever becomes of it.
+
+    Args:
+        what: Names it in the log, where what it raised, or that it took too long, is told.
+        call: Makes it.
+        timeout_s: How long it may take; then it is cancelled, and left behind if it does not heed that.
+    """
+    task = asyncio.create_task(_await_call(call))
+    try:
+        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+    finally:
+        if not task.done():
+            task.cancel()
+    if not done:
+        logger.error("%s did not return within %g s: it is left behind", what, timeout_s)
+    elif task.cancelled():
+        logger.error("%s raised CancelledError", what)
+    elif (error := task.exception()) is not None and not isinstance(error, ShardwireError):
+        logger.error("%s raised %s", what, type(error).__name__, exc_info=error)
+    elif error is not None:
+        # A node that stopped first has nothing left to end.
+        logger.debug("%s: %s", what, error)
+
+
+async def _await_call(call: Callable[[], Awaitable[object]]) -> None:
+    await call()
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[None]], timeout_s: float = CLOSING_CALL_S) -> None:
+    """Cancels tasks and waits until they have ended.
+
+    One whose hook swallows the cancellation is cancelled again, and left behind where it does not end in time.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    pending = {task for task in tasks if not task.done()}
+    while pending and (left := deadline - loop.time()) > 0:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=min(left, CANCEL_AGAIN_S))
+    for task in pending:
+        logger.error("%s did not end within %g s of its cancellation: it is left behind", task.get_name(), timeout_s)

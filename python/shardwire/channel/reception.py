@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from shardwire.channel.dispatch import Dispatcher
-from shardwire.channel.hooks import ends_process, is_ours
+from shardwire.channel.hooks import ends_process, heed_cancellation, is_ours
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.protocol import (
     ConnectionState,
@@ -49,6 +49,14 @@ class Arrival:
 Take = Callable[[Arrival], Awaitable[None] | None]
 
 
+class EventsError(Exception):
+    """The iterator of a node raised, after this many events."""
+
+    def __init__(self, events_read: int) -> None:
+        super().__init__(events_read)
+        self.events_read = events_read
+
+
 class Reception:
     """Reads the events of a node for one channel.
 
@@ -84,8 +92,22 @@ class Reception:
         self.newest_timestamp_ns = 0
 
     async def run(self, events: AsyncIterator[NodeEvent]) -> None:
-        """Reads until the node stops."""
-        async for event in events:
+        """Reads until the node stops.
+
+        Raises:
+            EventsError: The iterator raised.
+        """
+        read = 0
+        while True:
+            try:
+                event = await anext(events)
+            except StopAsyncIteration:
+                break
+            except BaseException as error:
+                if is_ours(error):
+                    raise
+                raise EventsError(read) from error
+            read += 1
             match event:
                 case MessageReceived():
                     if event.message_hash not in self._known_hashes:
@@ -136,6 +158,7 @@ class Reception:
                 return data
             if inspect.isawaitable(data):
                 data = await data
+                heed_cancellation()
             # Not `bytes` alone: that makes some of a list, and any amount of a number.
             return data if type(data) is bytes else bytes(memoryview(data))
         except BaseException as error:

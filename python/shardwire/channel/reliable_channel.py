@@ -102,7 +102,7 @@ class ReliableChannel:
             session.refuse(request_id, await session.segmenter.message_id_of(payload), EMPTY_REFUSED)
             return request_id
         session.require_started()
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = session.callers.wait()
         send_id = session.send_id_for(request_id, prepared.message_id)
         submission = Submission(
             send_id, request_id, prepared.message_id, prepared.contents, prepared.data_count, _settler(future)
@@ -178,7 +178,7 @@ class ReliableChannel:
         """
         session = self._session
         session.require_started()
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[bool] = session.callers.wait()
 
         def cancel(now: Now) -> None:
             cancelled = session.engine.cancel(request_id, now)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from shardwire._native import HistoryEntry, MissingMessage, SdsMessage
-from shardwire.channel.hooks import is_ours
+from shardwire.channel.hooks import heed_cancellation, is_ours
 from shardwire.channel.reception import Reception
 from shardwire.config import SdsWireFormat, SyncConfig
 from shardwire.errors import NodeError, ShardwireError
@@ -134,6 +134,7 @@ class Retrieval:
                     if is_ours(error):
                         raise
                     logger.exception("the node raised %s for a store query", type(error).__name__)
+            heed_cancellation()
             await self._sleep()
 
     async def _query_what_is_due(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +14,8 @@ from shardwire.channel.deliveries import Delivery
 from shardwire.channel.dispatch import Dispatcher, DispatchOutcome, Propagated
 from shardwire.channel.driver import Driver, Writer
 from shardwire.channel.engine import Collected, Engine
+from shardwire.channel.hooks import end_tasks
+from shardwire.channel.node_link import NodeLink
 from shardwire.channel.outgoing import Outcome
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.reception import Arrival, Reception
@@ -22,11 +24,10 @@ from shardwire.channel.retrieval import Retrieval
 from shardwire.channel.segmenter import ChannelSegmenter
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
-from shardwire.channel.topics import topic_subscriptions
-from shardwire.channel.waiters import DeliveryWaiters
+from shardwire.channel.waiters import Callers, DeliveryWaiters
 from shardwire.config import ChannelConfig
 from shardwire.encryption.protocol import Encryption
-from shardwire.errors import ChannelClosedError
+from shardwire.errors import ChannelClosedError, NodeError
 from shardwire.events import ChannelEvent, MessageReceivedEvent
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import ConnectionState, Node
@@ -77,8 +78,7 @@ class Session:
         self.subscriptions = parts.subscriptions
         self.timeline = parts.timeline
         self.waiters = DeliveryWaiters()
-        self._node = parts.node
-        self._encryption = parts.encryption
+        self.callers = Callers()
         self._clock = parts.clock
         self._rng = parts.rng
         self._writer = parts.writer
@@ -117,13 +117,22 @@ class Session:
         self._progress = asyncio.Event()
         self._delivery: asyncio.Future[Delivery] | None = None
         self._held_events: list[tuple[ChannelEvent, Outcome | None]] = []
-        self._network_tasks: list[asyncio.Task[None]] = []
         self._life_tasks: dict[str, asyncio.Task[None]] = {}
         self._started = False
         self._draining = False
         self._close_task: asyncio.Task[None] | None = None
         self._life_lock = asyncio.Lock()
-        self._close_events: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._link = NodeLink(
+            parts.node,
+            parts.channel_id,
+            parts.content_topic,
+            self._dispatcher,
+            self._reception,
+            self._retrieval,
+            self._on_connection,
+            self._on_task_done,
+            parts.engine.count,
+        )
 
     # --- what it is ---
 
@@ -188,23 +197,12 @@ class Session:
                 raise self.closed_error()
             if self._started:
                 return
-            events = self._node.events()
             try:
-                await topic_subscriptions(self._node).acquire(self._node, self.content_topic)
-            except BaseException:
-                await _aclose(events)
+                await self._link.start()
+            except NodeError:
+                if self.is_closed:
+                    raise self.closed_error() from None
                 raise
-            self._close_events = lambda: _aclose(events)
-            self._network_tasks = [
-                asyncio.create_task(work, name=f"shardwire {self.channel_id} {name}")
-                for name, work in (
-                    ("dispatcher", self._dispatcher.run()),
-                    ("reception", self._reception.run(events)),
-                    ("retrieval", self._retrieval.run()),
-                )
-            ]
-            for task in self._network_tasks:
-                task.add_done_callback(self._on_task_done)
             self._started = True
             self.driver.post(self._activate)
 
@@ -213,34 +211,36 @@ class Session:
         self.engine.transmissions.online = True
 
     async def stop(self) -> None:
+        # Whoever is cancelled meanwhile leaves a stopped channel behind all the same.
+        await asyncio.shield(asyncio.create_task(self._stop()))
+
+    async def _stop(self) -> None:
         async with self._life_lock:
             if not self._started:
                 return
             self._started = False
-            for task in self._network_tasks:
-                task.cancel()
-            await asyncio.gather(*self._network_tasks, return_exceptions=True)
-            self._network_tasks = []
-            self._dispatcher.clear()
+            await self._link.stop()
             self.driver.post(self.engine.on_stopped)
-            close_events, self._close_events = self._close_events, None
-            if close_events is not None:
-                await close_events()
-            await topic_subscriptions(self._node).release(self._node, self.content_topic)
             await self.driver.flush()
 
     async def close(self, drain_timeout_ms: int) -> None:
-        if self._close_task is None or self._draining:
-            if drain_timeout_ms and not self._draining and self._started:
+        try:
+            if drain_timeout_ms and self._started and self._close_task is None:
                 self._draining = True
                 await self._drain(drain_timeout_ms)
-            if self._close_task is None:
-                self._draining = False
-                self._close_task = asyncio.create_task(self._close(asyncio.current_task()))
-        if asyncio.current_task() in self._life_tasks.values():
+        finally:
+            # Whoever is cancelled while it drains leaves a closed channel behind all the same.
+            closing = self._begin_closing(asyncio.current_task())
             # A callback closes its own channel: what closes it must not wait for that callback.
-            return
-        await asyncio.shield(self._close_task)
+            if asyncio.current_task() not in self._life_tasks.values():
+                await asyncio.shield(closing)
+
+    def _begin_closing(self, closer: asyncio.Task[Any] | None) -> asyncio.Task[None]:
+        if self._close_task is None:
+            self._close_task = asyncio.get_running_loop().create_task(self._close(closer))
+            self._draining = False
+            self._progress.set()
+        return self._close_task
 
     async def _drain(self, timeout_ms: int) -> None:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
@@ -255,36 +255,41 @@ class Session:
                 return
 
     async def _close(self, closer: asyncio.Task[Any] | None) -> None:
-        await self.stop()
-        hand_over = self._life_tasks["hand-over"]
-        if hand_over is not closer:
-            hand_over.cancel()
-            await asyncio.gather(hand_over, return_exceptions=True)
-        announcements = self._life_tasks["announcements"]
-        if announcements is not closer:
-            await self.subscriptions.await_announced(CLOSING_ANNOUNCEMENTS_S)
+        hand_over, announcements = self._life_tasks["hand-over"], self._life_tasks["announcements"]
+        try:
+            self._link.give_up_starting()
+            await self._stop()
+            if hand_over is not closer:
+                await end_tasks([hand_over])
+            if announcements is not closer:
+                await self.subscriptions.await_announced(CLOSING_ANNOUNCEMENTS_S)
+            self._refuse_callers()
+            self.driver.close()
+            await asyncio.wait({self._life_tasks["driver"]})
+            self.subscriptions.end()
+            if announcements is not closer:
+                await asyncio.wait({announcements}, timeout=CLOSING_ANNOUNCEMENTS_S)
+                await end_tasks([announcements])
+        finally:
+            self._refuse_callers()
+            self.subscriptions.end()
+            await self._writer.close(self._own_persistence)
+
+    def _refuse_callers(self) -> None:
         error = self.closed_error()
         self.engine.on_closed(error)
         self.waiters.fail_all(error)
-        self.driver.close()
-        await asyncio.gather(self._life_tasks["driver"], return_exceptions=True)
-        self.subscriptions.end()
-        if announcements is not closer:
-            await asyncio.wait({announcements}, timeout=CLOSING_ANNOUNCEMENTS_S)
-            announcements.cancel()
-            await asyncio.gather(announcements, return_exceptions=True)
-        await self._writer.close(self._own_persistence)
+        if self._life_tasks["driver"].done():
+            self.callers.fail_all(error)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or task.exception() is None:
             return
         # A broken invariant: going on would risk what the channel promises.
-        error = task.exception()
-        logger.critical("%s failed, the channel closes", task.get_name(), exc_info=error)
+        logger.critical("%s failed, the channel closes", task.get_name(), exc_info=task.exception())
         self.engine.active = False
-        self.waiters.fail_all(self.closed_error())
-        if self._close_task is None:
-            self._close_task = asyncio.get_running_loop().create_task(self._close(None))
+        self._begin_closing(None)
+        self._refuse_callers()
 
     # --- what the driver carries out ---
 
@@ -386,9 +391,3 @@ class Session:
 
         self.driver.post(change)
         self._retrieval.on_connection(state)
-
-
-async def _aclose(events: Any) -> None:
-    aclose = getattr(events, "aclose", None)
-    if aclose is not None:
-        await aclose()

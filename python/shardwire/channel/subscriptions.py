@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from shardwire.channel.hooks import is_ours
+from shardwire.channel.hooks import heed_cancellation, is_ours
 from shardwire.errors import ConfigError
 from shardwire.events import (
     EVENT_TYPES,
@@ -276,6 +276,7 @@ class Subscriptions:
                 result = subscription.callback(event)
                 if inspect.isawaitable(result):
                     await result
+                    heed_cancellation()
             except BaseException as error:
                 if is_ours(error):
                     raise

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import weakref
 from collections import Counter
 
-from shardwire.errors import ShardwireError
 from shardwire.node.protocol import Node
-
-logger = logging.getLogger(__name__)
 
 
 class TopicSubscriptions:
@@ -39,11 +35,7 @@ class TopicSubscriptions:
             if self._counts[content_topic] > 0:
                 return
             del self._counts[content_topic]
-            try:
-                await node.unsubscribe([content_topic])
-            except ShardwireError as error:
-                # A node that stopped first has no subscriptions left to end.
-                logger.debug("unsubscribe: %s", error)
+            await node.unsubscribe([content_topic])
 
 
 _BY_NODE: weakref.WeakKeyDictionary[Node, TopicSubscriptions] = weakref.WeakKeyDictionary()

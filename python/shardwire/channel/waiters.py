@@ -4,9 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 from shardwire.errors import NodeError
 from shardwire.events import ChannelEvent, MessageDeliveredEvent, MessageSendErrorEvent
+
+
+class Callers:
+    """Those who wait for the driver to do something for them; with the driver ends their wait."""
+
+    def __init__(self) -> None:
+        self._futures: set[asyncio.Future[Any]] = set()
+
+    def wait(self) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+        return future
+
+    def fail_all(self, error: Exception) -> None:
+        for future in self._futures:
+            if not future.done():
+                future.set_exception(error)
 
 
 class DeliveryWaiters:

@@ -1,0 +1,159 @@
+"""What runs between a channel and its node while the channel is started."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from shardwire.channel.dispatch import Dispatcher
+from shardwire.channel.hooks import end_tasks, finish_call, is_ours
+from shardwire.channel.reception import EventsError, Reception
+from shardwire.channel.retrieval import Retrieval
+from shardwire.channel.topics import topic_subscriptions
+from shardwire.errors import ConfigError, NodeError, ShardwireError
+from shardwire.node.protocol import ConnectionState, Node, NodeEvent
+
+logger = logging.getLogger(__name__)
+
+# After an events() iterator that raised, the node is asked for another one after this long, doubled with each that
+# raises before it gives anything.
+EVENTS_PAUSE_MS_MIN = 1_000
+EVENTS_PAUSE_MS_MAX = 60_000
+
+
+class NodeLink:
+    """The subscription of one channel, its iterator of events, and the tasks that send, receive and retrieve.
+
+    Args:
+        node: The node.
+        channel_id: Names the tasks.
+        content_topic: Subscribed while started.
+        dispatcher: Sends.
+        reception: Receives.
+        retrieval: Asks the store.
+        on_connection: Told when the events of the node fail, and when they come again.
+        on_task_done: Told of every task that ends.
+        count: Counts what failed, by name.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        channel_id: str,
+        content_topic: str,
+        dispatcher: Dispatcher,
+        reception: Reception,
+        retrieval: Retrieval,
+        on_connection: Callable[[ConnectionState], None],
+        on_task_done: Callable[[asyncio.Task[None]], None],
+        count: Callable[[str], None],
+    ) -> None:
+        self._node = node
+        self._channel_id = channel_id
+        self._content_topic = content_topic
+        self._dispatcher = dispatcher
+        self._reception = reception
+        self._retrieval = retrieval
+        self._on_connection = on_connection
+        self._on_task_done = on_task_done
+        self._count = count
+        self._events: AsyncIterator[NodeEvent] | None = None
+        self._subscribing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Subscribes, then sends, receives and retrieves.
+
+        Raises:
+            ConfigError: The node's `events()` gives no async iterator.
+            NodeError: The node could not subscribe.
+        """
+        self._events = self._open_events()
+        try:
+            await self._subscribe()
+        except BaseException:
+            await self._close_events()
+            raise
+        self._tasks = [
+            asyncio.create_task(work, name=f"shardwire {self._channel_id} {name}")
+            for name, work in (
+                ("dispatcher", self._dispatcher.run()),
+                ("reception", self._receive()),
+                ("retrieval", self._retrieval.run()),
+            )
+        ]
+        for task in self._tasks:
+            task.add_done_callback(self._on_task_done)
+
+    def give_up_starting(self) -> None:
+        """Ends a `start` that waits for the node."""
+        if self._subscribing is not None:
+            self._subscribing.cancel()
+
+    async def stop(self) -> None:
+        """Ends all of that, whatever the node raises and however long it takes."""
+        tasks, self._tasks = self._tasks, []
+        await end_tasks(tasks)
+        self._dispatcher.clear()
+        await self._close_events()
+        node, topic = self._node, self._content_topic
+        await finish_call("unsubscribe of the node", lambda: topic_subscriptions(node).release(node, topic))
+
+    async def _subscribe(self) -> None:
+        subscriptions = topic_subscriptions(self._node)
+        self._subscribing = task = asyncio.create_task(subscriptions.acquire(self._node, self._content_topic))
+        try:
+            await task
+        except ShardwireError:
+            raise
+        except BaseException as error:
+            if is_ours(error):
+                raise
+            raise NodeError(f"subscribe of the node raised {type(error).__name__}: {error}") from error
+        finally:
+            self._subscribing = None
+
+    def _open_events(self) -> AsyncIterator[NodeEvent]:
+        events: Any = self._node.events()
+        if not hasattr(events, "__anext__"):
+            if asyncio.iscoroutine(events):
+                events.close()
+            raise ConfigError(f"events() of the node gave a {type(events).__name__}: it must be an async iterator")
+        return events  # type: ignore[no-any-return]
+
+    async def _close_events(self) -> None:
+        events, self._events = self._events, None
+        aclose = getattr(events, "aclose", None)
+        if aclose is not None:
+            await finish_call("aclose of the node's events", aclose)
+
+    async def _receive(self) -> None:
+        """Reads what the node brings; an iterator that raises is replaced, and what it missed comes from a store."""
+        pause_ms = EVENTS_PAUSE_MS_MIN
+        while True:
+            if self._events is not None:
+                try:
+                    await self._reception.run(self._events)
+                    return
+                except EventsError as error:
+                    if error.events_read:
+                        pause_ms = EVENTS_PAUSE_MS_MIN
+                    self._note_failure(error.__cause__, pause_ms)
+                await self._close_events()
+            self._on_connection(ConnectionState.DISCONNECTED)
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, EVENTS_PAUSE_MS_MAX)
+            try:
+                self._events = self._open_events()
+            except BaseException as error:
+                if is_ours(error):
+                    raise
+                self._note_failure(error, pause_ms)
+            else:
+                self._on_connection(ConnectionState.CONNECTED)
+
+    def _note_failure(self, error: BaseException | None, pause_ms: int) -> None:
+        self._count("node_events_failed")
+        logger.error("events of the node raised %s: asked for again in %d ms", type(error).__name__, pause_ms)
