@@ -43,7 +43,7 @@ def check_share(owner: object, name: str, *, zero: bool = True, one: bool = True
     in_range = (
         isinstance(value, int | float)
         and not isinstance(value, bool)
-        and math.isfinite(value)
+        and not (isinstance(value, float) and math.isnan(value))
         and (0 <= value if zero else 0 < value)
         and (value <= 1 if one else value < 1)
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import stat
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,86 @@ def test_foreign_files_among_the_segments_are_passed_over(tmp_path: Path, capsys
     assert run(["reassemble", str(segments), "-o", str(rebuilt)]) == 0
     assert rebuilt.read_bytes() == payload.read_bytes()
     assert "ignored 1: README (Undecodable" in capsys.readouterr().out
+
+
+def test_whole_messages_among_segments_of_draft_are_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    payload = payload_file(tmp_path, 3_000)
+    segments, rebuilt = tmp_path / "segments", tmp_path / "rebuilt.bin"
+    assert run(["segment", str(payload), "-o", str(segments), "-s", "1024", "-w", "draft"]) == 0
+    (segments / "README").write_text("under draft these bytes are a message")
+    assert run(["reassemble", str(segments), "-o", str(rebuilt), "-w", "draft"]) == 0
+    assert rebuilt.read_bytes() == payload.read_bytes()
+    assert "ignored 1: README (a whole message)" in capsys.readouterr().out
+
+
+def test_file_larger_than_any_segment_is_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    payload = payload_file(tmp_path, 3_000)
+    segments, rebuilt = tmp_path / "segments", tmp_path / "rebuilt.bin"
+    assert run(["segment", str(payload), "-o", str(segments), "-s", "1024"]) == 0
+    with (segments / "core").open("wb") as sparse:
+        sparse.truncate((1 << 30) + 1)
+    assert run(["reassemble", str(segments), "-o", str(rebuilt)]) == 0
+    assert rebuilt.read_bytes() == payload.read_bytes()
+    assert "ignored 1: core (too large for a segment)" in capsys.readouterr().out
+
+
+def segments_of(directory: Path, payload: Path) -> Path:
+    segments = directory / "segments"
+    assert run(["segment", str(payload), "-o", str(segments), "-s", "1024"]) == 0
+    return segments
+
+
+def test_output_is_as_private_as_the_user_wants(tmp_path: Path) -> None:
+    segments = segments_of(tmp_path, payload_file(tmp_path, 3_000))
+    new, secret = tmp_path / "new.bin", tmp_path / "secret.bin"
+    secret.touch(mode=0o600)
+    before = os.umask(0o077)
+    try:
+        assert run(["reassemble", str(segments), "-o", str(new)]) == 0
+    finally:
+        os.umask(before)
+    assert run(["reassemble", str(segments), "-o", str(secret)]) == 0
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (new, secret)] == [0o600, 0o600]
+
+
+def test_output_through_a_link_and_into_a_pipe(tmp_path: Path) -> None:
+    payload = payload_file(tmp_path, 3_000)
+    segments = segments_of(tmp_path, payload)
+    target, link, pipe = tmp_path / "target.bin", tmp_path / "link.bin", tmp_path / "pipe"
+    link.symlink_to(target)
+    assert run(["reassemble", str(segments), "-o", str(link)]) == 0
+    assert link.is_symlink()
+    assert target.read_bytes() == payload.read_bytes()
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run(["reassemble", str(segments), "-o", str(pipe)]) == 0
+        assert os.read(reader, 1 << 16) == payload.read_bytes()
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_output_to_the_standard_output(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    payload = payload_file(tmp_path, 3_000)
+    segments = segments_of(tmp_path, payload)
+    capfdbinary.readouterr()
+    assert run(["reassemble", str(segments), "-o", "-"]) == 0
+    out, error = capfdbinary.readouterr()
+    assert out == payload.read_bytes()
+    assert b"3,000 bytes from 3 data segments" in error
+
+
+def test_names_of_any_length_and_bytes(tmp_path: Path) -> None:
+    payload = payload_file(tmp_path, 100)
+    directory = tmp_path / os.fsdecode(b"\xff") / ("d" * 200) / ("e" * 200) / ("f" * 200) / ("g" * 200)
+    directory.mkdir(parents=True)
+    output = tmp_path / ("o" * 255)
+    assert run(["segment", str(payload), "-o", str(directory), "-s", "1024"]) == 0
+    assert run(["reassemble", str(directory), "-o", str(output)]) == 0
+    assert output.read_bytes() == payload.read_bytes()
 
 
 def test_segment_refuses_a_directory_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

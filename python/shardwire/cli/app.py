@@ -120,7 +120,7 @@ def segment(
 @app.command()
 def reassemble(
     directory: Annotated[Path, typer.Argument(help="Directory of segment files.", show_default=False)],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write; - for the standard output.")],
     wire_format: WireOption = Wire.raw,
     erasure_code: CodeOption = Code.leopard,
 ) -> None:
@@ -128,7 +128,8 @@ def reassemble(
 
     What is written has the Keccak-256 that every segment names; nothing is written otherwise.
     """
-    typer.echo(segment_files.reassemble_directory(directory, output, wire_format.value, erasure_code.value))
+    done = segment_files.reassemble_directory(directory, output, wire_format.value, erasure_code.value)
+    typer.echo(done, err=str(output) == segment_files.STANDARD_OUTPUT)
 
 
 @app.command()
@@ -161,7 +162,7 @@ def explain(error: BaseException) -> tuple[int, str]:
     # Wrong usage: the class comes from the click that typer brings along, so it is told by its members.
     tell_usage = getattr(error, "format_message", None)
     if tell_usage is not None:
-        message = one_line(ValueError(tell_usage()))
+        message = " ".join(tell_usage().split())
         return getattr(error, "exit_code", EXIT_USAGE), f"{message} (see 'shardwire --help')" if message else ""
     defect = f"a defect of shardwire, please report it: {type(error).__name__}: {one_line(error)}"
     return EXIT_FAILED, f"{defect} ({TRACEBACK_VARIABLE}=1 shows where)"

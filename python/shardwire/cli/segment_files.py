@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,6 +25,9 @@ from shardwire.segmentation import inspect as inspect_segment
 from shardwire.segmentation import segment as segment_payload
 
 SEGMENT_SUFFIX = ".segment"
+# What `SegmentationConfig.segment_size_bytes` takes at most.
+SEGMENT_SIZE_BYTES_MAX = 1 << 30
+STANDARD_OUTPUT = "-"
 # Leopard works on multiples of this.
 LEOPARD_ALIGNMENT_BYTES = 64
 
@@ -68,6 +73,13 @@ def reassemble_directory(
 ) -> str:
     """Rebuilds the one payload whose segments are the files of `directory` and writes it to `output`.
 
+    Args:
+        directory: Files that are no segment are passed over.
+        output: A regular file is replaced as a whole and keeps its mode; through a symbolic link the file behind it;
+            what else is there (a pipe, a device) is written to. "-" is the standard output.
+        wire_format: Wire of the segments.
+        erasure_code: The code to try first.
+
     Returns:
         One line that says what was rebuilt, and how.
 
@@ -80,16 +92,23 @@ def reassemble_directory(
     if not files:
         raise ShardwireError(f"{directory} holds no files: name a directory of segments")
     found = _Found()
-    reassembler = Reassembler(_receiving_config(files, wire_format, erasure_code))
-    for path in files:
-        found.add(path, reassembler.receive(path.read_bytes(), now_ms=0, sender=str(directory), authenticated=True))
+    usable = [path for path in files if path.stat().st_size <= SEGMENT_SIZE_BYTES_MAX]
+    found.unusable += [f"{path.name} (too large for a segment)" for path in files if path not in usable]
+    reassembler = Reassembler(_receiving_config(usable, wire_format, erasure_code))
+    for path in usable:
+        data = path.read_bytes()
+        outcome = reassembler.receive(data, now_ms=0, sender="files", authenticated=True)
+        found.add(path, outcome)
+        if isinstance(outcome, PayloadReconstructed) and inspect_segment(data, wire_format=wire_format) is None:
+            found.whole[outcome.entire_message_hash] = path
+    found.pass_over_whole_messages()
     if len(found.rebuilt) + len(found.missing) > 1:
         named = ", ".join(key.hex()[:16] for key in [*found.rebuilt, *found.missing])
         raise ShardwireError(f"{directory} holds segments of several payloads ({named}): give each its own directory")
     if not found.rebuilt:
         raise found.error(directory)
     [(message_hash, done)] = found.rebuilt.items()
-    _write_atomically(output, done.payload)
+    _write(output, done.payload)
     recovered = len(done.data_segments_recovered)
     how = f"{recovered} recovered through parity ({done.erasure_code})" if recovered else "no parity needed"
     return (
@@ -153,6 +172,7 @@ class _Found:
     """What the files of a directory turned out to be."""
 
     rebuilt: dict[bytes, PayloadReconstructed] = field(default_factory=dict)
+    whole: dict[bytes, Path] = field(default_factory=dict)
     missing: dict[bytes, int | None] = field(default_factory=dict)
     unusable: list[str] = field(default_factory=list)
 
@@ -170,6 +190,13 @@ class _Found:
                 if outcome.reason not in ("AlreadyCompleted", "Duplicate"):
                     self.unusable.append(f"{path.name} ({outcome.reason}: {outcome.detail})")
 
+    def pass_over_whole_messages(self) -> None:
+        """Under draft any file is a whole message: beside segments it is a file that is none."""
+        if len(self.whole) < len(self.rebuilt) or self.missing:
+            for key, path in self.whole.items():
+                del self.rebuilt[key]
+                self.unusable.append(f"{path.name} (a whole message)")
+
     def ignored(self) -> str:
         return f"; ignored {len(self.unusable)}: {self.unusable[0]}" if self.unusable else ""
 
@@ -183,14 +210,38 @@ class _Found:
         return NotEnoughShardsError(f"{directory}: payload {message_hash.hex()[:16]} needs {more}{self.ignored()}")
 
 
+def _write(output: Path, payload: bytes) -> None:
+    try:
+        if str(output) == STANDARD_OUTPUT:
+            sys.stdout.buffer.write(payload)
+            sys.stdout.buffer.flush()
+        elif output.exists() and not output.is_file():
+            with output.open("wb") as stream:
+                stream.write(payload)
+        else:
+            _write_atomically(output.resolve(), payload)
+    except OSError as error:
+        # A temporary file's name would say nothing to the user.
+        raise OSError(error.errno, error.strerror, str(output)) from None
+
+
 def _write_atomically(output: Path, payload: bytes) -> None:
     # A reader of `output` sees the old file or the whole new one.
-    descriptor, written = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
+    descriptor, written = tempfile.mkstemp(dir=output.parent, prefix=".shardwire-")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(payload)
-        os.chmod(written, 0o644)
+        os.chmod(written, _mode_of(output))
         os.replace(written, output)
     except BaseException:
         Path(written).unlink(missing_ok=True)
         raise
+
+
+def _mode_of(output: Path) -> int:
+    """The mode that writing to `output` would leave it with."""
+    if output.exists():
+        return stat.S_IMODE(output.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
