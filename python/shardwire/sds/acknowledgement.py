@@ -71,7 +71,7 @@ class Acknowledgements(AcknowledgementDue):
         message_id = entry.message_id
         if not entry.unsaid:
             self.order = entry.unsaid = self.order + 1
-            self._log.changed[message_id] = entry
+            self._log.touch(entry)
         if entry.send is None:
             self.delivered[message_id] = entry
         else:

@@ -5,7 +5,7 @@ use pyo3::types::PyString;
 
 use crate::sds_events::{ContentAcknowledged, EventQueue, SendAcknowledged};
 use crate::sds_few::Few;
-use crate::sds_log::discard;
+use crate::sds_log::{discard, remove};
 use crate::sds_outgoing::{OutgoingContent, OutgoingSend};
 use crate::sds_outlet::{Buffer, SdsOutlet};
 
@@ -76,7 +76,7 @@ impl SdsOutlet {
         send.borrow_mut().finished = true;
         let buffer = &self.buffer;
         let message_id = content.borrow().message_id.bind(py).clone();
-        discard(buffer.unacknowledged.bind(py), &message_id)?;
+        remove(buffer.unacknowledged.bind(py), &message_id)?;
         let mut known = content.borrow_mut();
         known.resend_ms = None;
         let wire = if known.in_flight == 0 {
@@ -107,7 +107,7 @@ fn forget(buffer: &Buffer, send: &Bound<'_, OutgoingSend>) -> PyResult<()> {
     let py = send.py();
     let held = send.borrow();
     let send_id = held.send_id.bind(py);
-    discard(buffer.sends.bind(py), send_id)?;
+    remove(buffer.sends.bind(py), send_id)?;
     buffer.changed_sends.bind(py).set_item(send_id, py.None())?;
     let by_id = buffer.by_id.bind(py);
     for position in 0..held.contents.len(py) {

@@ -34,6 +34,9 @@ pub struct LogEntry {
     pub repeats: u8,
     #[pyo3(get, set)]
     pub ordered: bool,
+    /// Whether the log holds it, and whether its record is to be written.
+    pub held: bool,
+    pub changed: bool,
 }
 
 #[pymethods]
@@ -60,11 +63,19 @@ impl LogEntry {
             unsaid: 0,
             repeats: 0,
             ordered: false,
+            held: false,
+            changed: false,
         }
     }
 }
 
 impl LogEntry {
+    /// The log holds it no longer: there is nothing to write.
+    pub fn let_go(&mut self) {
+        self.held = false;
+        self.changed = false;
+    }
+
     /// The stored form: every number little-endian, then the texts, then a CRC-32.
     pub fn record(&self, py: Python<'_>, version: u8) -> PyResult<Vec<u8>> {
         const ORDERED: u8 = 1;
@@ -76,18 +87,18 @@ impl LogEntry {
         let flags = u8::from(self.ordered) * ORDERED + u8::from(hint.is_some()) * HINT;
         let hint = hint.unwrap_or_default();
         let mut record = Vec::with_capacity(40 + sender_id.len() + hint.len() + waits_in.len());
-        record.extend([version, flags]);
+        record.extend_from_slice(&[version, flags]);
         for number in [self.lamport, self.sequence, self.unsaid] {
-            record.extend(number.to_le_bytes());
+            record.extend_from_slice(&number.to_le_bytes());
         }
-        record.extend(u16::try_from(self.ordinal)?.to_le_bytes());
+        record.extend_from_slice(&u16::try_from(self.ordinal)?.to_le_bytes());
         for length in [sender_id.len(), hint.len(), waits_in.len()] {
-            record.extend(u16::try_from(length)?.to_le_bytes());
+            record.extend_from_slice(&u16::try_from(length)?.to_le_bytes());
         }
         for bytes in [sender_id.as_bytes(), hint, waits_in.as_bytes()] {
-            record.extend(bytes);
+            record.extend_from_slice(bytes);
         }
-        record.extend(crc32(&record).to_le_bytes());
+        record.extend_from_slice(&crc32(&record).to_le_bytes());
         Ok(record)
     }
 }

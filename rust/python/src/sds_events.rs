@@ -7,9 +7,11 @@ use pyo3::PyClassInitializer;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::pyclass::PyClass;
-use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
 
-/// Base of what `poll_event` gives.
+use crate::untracked::untrack;
+
+/// Base of what `poll_event` gives. Two events are equal where their class and all fields are.
 #[pyclass(subclass, frozen, module = "shardwire._native")]
 pub struct SdsEvent;
 
@@ -47,6 +49,12 @@ fn compared(
         .to_owned()
         .into_any()
         .unbind())
+}
+
+/// The fields of an object, in their order.
+fn fields<'py>(object: &Bound<'py, PyAny>, names: &[&str]) -> PyResult<Bound<'py, PyTuple>> {
+    let fields = names.iter().map(|name| object.getattr(*name));
+    PyTuple::new(object.py(), fields.collect::<PyResult<Vec<_>>>()?)
 }
 
 /// The fields of an object but those of content.
@@ -96,6 +104,18 @@ macro_rules! output {
                 compared(slf.as_any(), other, operation, &[$(stringify!($field)),+])
             }
 
+            fn __hash__(slf: &Bound<'_, Self>) -> PyResult<isize> {
+                let fields = fields(slf.as_any(), &[$(stringify!($field)),+])?;
+                (slf.get_type(), fields).into_pyobject(slf.py())?.hash()
+            }
+
+            fn __reduce__<'py>(
+                slf: &Bound<'py, Self>,
+            ) -> PyResult<(Bound<'py, PyType>, Bound<'py, PyTuple>)> {
+                let fields = fields(slf.as_any(), &[$(stringify!($field)),+])?;
+                Ok((slf.get_type(), fields))
+            }
+
             fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
                 shown(slf.as_any(), &[$(stringify!($field)),+])
             }
@@ -111,7 +131,11 @@ macro_rules! output {
 }
 
 output! {
-    /// An encoded message that must leave, once everything polled by `poll_persist` is durable.
+    /// An encoded message that must leave, once everything polled by `poll_persist` after it is
+    /// durable.
+    ///
+    /// The caller answers with `handle_transmitted` or `handle_transmit_failed`, naming
+    /// `transmit_id`.
     Transmit {
         transmit_id: u64,
         kind: Py<PyAny>,
@@ -124,7 +148,11 @@ output! {
 }
 
 output! {
-    /// A new content of another participant, on receipt.
+    /// A new content of another participant, on receipt: its dependencies may still be missing.
+    ///
+    /// The caller owes `handle_content_placed` (to which send it belongs) and, once the send's
+    /// message can be reconstructed, `handle_send_reconstructed`. `send_id` and `ordinal` are what
+    /// the id itself says under the "send" rule; None where it says nothing.
     ContentReceived {
         message_id: Py<PyString>,
         sender_id: Py<PyString>,
@@ -136,7 +164,8 @@ output! {
 }
 
 output! {
-    /// A reconstructed send whose every dependency was delivered or declared lost.
+    /// A reconstructed send whose every dependency outside itself was delivered or declared lost:
+    /// deliver it now.
     SendReleased {
         sender_id: Py<PyString>,
         send_id: Py<PyString>,
@@ -145,7 +174,7 @@ output! {
 }
 
 output! {
-    /// `by` holds one content of a send of ours.
+    /// `by` holds one content of a send of ours; once for each content and participant.
     ContentAcknowledged {
         send_id: Py<PyString>,
         ordinal: u32,
@@ -156,7 +185,8 @@ output! {
 }
 
 output! {
-    /// `by` can reconstruct the send.
+    /// `by` can reconstruct the send: it acknowledged `contents_needed` of its contents. Once a
+    /// participant.
     SendAcknowledged {
         send_id: Py<PyString>,
         by: Py<PyString>,
@@ -165,7 +195,7 @@ output! {
 }
 
 output! {
-    /// Dependencies that are not here.
+    /// Dependencies that are not here: fetch them, by `retrieval_hint` where there is one.
     MissingDetected {
         entries: Py<PyTuple>,
     } (entries)
@@ -206,6 +236,8 @@ impl EventQueue {
     {
         let event = PyClassInitializer::from(SdsEvent).add_subclass(event);
         let event = Bound::new(py, event)?;
+        // It holds nothing that leads anywhere.
+        untrack(&event);
         events
             .borrow_mut(py)
             .events

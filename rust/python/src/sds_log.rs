@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use pyo3::exceptions::PyKeyError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -33,8 +34,8 @@ pub struct LocalLog {
     naming: Vec<Py<PyDict>>,
     #[pyo3(get)]
     pub entries: Py<PyDict>,
-    #[pyo3(get)]
-    pub changed: Py<PyDict>,
+    /// Entries whose stored form changed.
+    changed: Vec<Py<LogEntry>>,
     #[pyo3(get)]
     forgotten: Py<PyList>,
     #[pyo3(get)]
@@ -54,7 +55,7 @@ impl LocalLog {
             originals: None,
             naming: Vec::new(),
             entries: PyDict::new(py).unbind(),
-            changed: PyDict::new(py).unbind(),
+            changed: Vec::new(),
             forgotten: PyList::empty(py).unbind(),
             sequence: 0,
             arrival: VecDeque::new(),
@@ -84,19 +85,15 @@ impl LocalLog {
         let mut log = slf.borrow_mut();
         log.sequence += 1;
         let id = message_id.clone().unbind();
-        let entry = LogEntry::new(
-            id,
-            sender_id,
-            lamport,
-            retrieval_hint,
-            log.sequence,
-            ordinal,
-        );
+        let sequence = log.sequence;
+        let mut entry = LogEntry::new(id, sender_id, lamport, retrieval_hint, sequence, ordinal);
+        entry.held = true;
+        entry.changed = true;
         let entry = Bound::new(py, entry)?;
         untrack(&entry);
         let entries = log.entries.bind(py).clone();
         entries.set_item(message_id, &entry)?;
-        log.changed.bind(py).set_item(message_id, &entry)?;
+        log.changed.push(entry.clone().unbind());
         log.arrival.push_back(entry.clone().unbind());
         if entries.len() > log.entries_max
             && let Some(forgotten) = log.forget_oldest(py)?
@@ -123,10 +120,11 @@ impl LocalLog {
         let py = entry.py();
         let message_id = entry.borrow().message_id.clone_ref(py);
         self.entries.bind(py).del_item(&message_id)?;
+        entry.borrow_mut().let_go();
         if let Some(at) = self.arrival.iter().rposition(|held| held.is(entry)) {
             self.arrival.remove(at);
         }
-        discard(self.changed.bind(py), message_id.bind(py))
+        Ok(())
     }
 
     /// Takes out and gives the entry of a message of ours that never left.
@@ -152,6 +150,7 @@ impl LocalLog {
     ) -> PyResult<()> {
         for entry in &entries {
             untrack(entry);
+            entry.borrow_mut().held = true;
             let held = entry.borrow();
             self.entries.bind(py).set_item(&held.message_id, entry)?;
             self.arrival.push_back(entry.clone().unbind());
@@ -174,8 +173,8 @@ impl LocalLog {
     pub fn deliver(&mut self, entry: &Bound<'_, LogEntry>) -> PyResult<()> {
         let py = entry.py();
         entry.borrow_mut().ordered = true;
+        self.mark(entry);
         let new = entry.borrow();
-        self.changed.bind(py).set_item(&new.message_id, entry)?;
         let follows = |held: &Py<LogEntry>| -> bool {
             let held = held.borrow(py);
             let text = |id: &Py<PyString>| id.to_str(py).map(str::to_owned).unwrap_or_default();
@@ -238,13 +237,10 @@ impl LocalLog {
 
     /// Marks an entry whose stored form changed.
     #[pyo3(signature = (entry, /))]
-    pub fn touch(&self, entry: &Bound<'_, LogEntry>) -> PyResult<()> {
-        let py = entry.py();
-        let message_id = &entry.borrow().message_id;
-        if self.entries.bind(py).contains(message_id)? {
-            self.changed.bind(py).set_item(message_id, entry)?;
+    pub fn touch(&mut self, entry: &Bound<'_, LogEntry>) {
+        if entry.borrow().held {
+            self.mark(entry);
         }
-        Ok(())
     }
 
     /// What a history of `named_by` comes to: where unknown ids stand, the sends that entries wait
@@ -279,7 +275,7 @@ impl LocalLog {
     /// Adds to `out` the records of what changed since the last call, and the names of what was
     /// forgotten; with an entry its message, where that changed too and is still there.
     #[pyo3(signature = (version, out, /))]
-    fn store(&self, version: u8, out: &Bound<'_, PyDict>) -> PyResult<()> {
+    fn store(&mut self, version: u8, out: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = out.py();
         let kind = intern!(py, "sds.log");
         let message = intern!(py, "sds.message");
@@ -290,11 +286,13 @@ impl LocalLog {
             out.set_item(record_name(kind, &key)?, py.None())?;
         }
         forgotten.del_slice(0, forgotten.len())?;
-        let changed = self.changed.bind(py);
-        for (message_id, entry) in changed.iter() {
-            let entry = entry.cast::<LogEntry>()?.borrow();
+        for entry in self.changed.drain(..) {
+            let mut entry = entry.borrow_mut(py);
+            if !std::mem::take(&mut entry.changed) {
+                continue;
+            }
             let record = PyBytes::new(py, &entry.record(py, version)?);
-            let message_id = message_id.cast()?;
+            let message_id = entry.message_id.bind(py);
             let key = record_key(message_id)?;
             out.set_item(record_name(kind, &key)?, record)?;
             if let Some(originals) = &originals
@@ -303,7 +301,6 @@ impl LocalLog {
                 out.set_item(record_name(message, &key)?, data)?;
             }
         }
-        changed.clear();
         Ok(())
     }
 
@@ -316,6 +313,12 @@ impl LocalLog {
 }
 
 impl LocalLog {
+    fn mark(&mut self, entry: &Bound<'_, LogEntry>) {
+        if !std::mem::replace(&mut entry.borrow_mut().changed, true) {
+            self.changed.push(entry.clone().unbind());
+        }
+    }
+
     /// The entry of an id.
     pub fn held<'py>(
         &self,
@@ -341,8 +344,8 @@ impl LocalLog {
             };
             if oldest.borrow(py).send.is_none() {
                 let message_id = oldest.borrow(py).message_id.bind(py).clone();
-                discard(self.entries.bind(py), &message_id)?;
-                discard(self.changed.bind(py), &message_id)?;
+                remove(self.entries.bind(py), &message_id)?;
+                oldest.borrow_mut(py).let_go();
                 self.forgotten.bind(py).append(&message_id)?;
                 return Ok(Some(message_id));
             }
@@ -359,6 +362,14 @@ impl Drop for LocalLog {
                 entry.borrow_mut(py).send = None;
             }
         });
+    }
+}
+
+/// Removes a key that is mostly there.
+pub fn remove(dict: &Bound<'_, PyDict>, key: &Bound<'_, PyString>) -> PyResult<()> {
+    match dict.del_item(key) {
+        Err(error) if !error.is_instance_of::<PyKeyError>(dict.py()) => Err(error),
+        _ => Ok(()),
     }
 }
 

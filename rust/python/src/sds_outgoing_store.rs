@@ -18,18 +18,18 @@ const FILTER: u8 = 8;
 const ALONE: u8 = 16;
 
 fn put_text(record: &mut Vec<u8>, text: &str) -> PyResult<()> {
-    record.extend(u16::try_from(text.len())?.to_le_bytes());
-    record.extend(text.as_bytes());
+    record.extend_from_slice(&u16::try_from(text.len())?.to_le_bytes());
+    record.extend_from_slice(text.as_bytes());
     Ok(())
 }
 
 fn put_length(record: &mut Vec<u8>, length: usize) -> PyResult<()> {
-    record.extend(u32::try_from(length)?.to_le_bytes());
+    record.extend_from_slice(&u32::try_from(length)?.to_le_bytes());
     Ok(())
 }
 
 fn sealed<'py>(py: Python<'py>, mut record: Vec<u8>) -> Bound<'py, PyBytes> {
-    record.extend(crc32(&record).to_le_bytes());
+    record.extend_from_slice(&crc32(&record).to_le_bytes());
     PyBytes::new(py, &record)
 }
 
@@ -49,16 +49,16 @@ impl OutgoingSend {
             + u8::from(alone.is_some()) * ALONE;
         let filter = filter.unwrap_or_default();
         let mut record = Vec::with_capacity(64 + filter.len() + fields.len());
-        record.extend([version, flags]);
-        record.extend(self.number.to_le_bytes());
+        record.extend_from_slice(&[version, flags]);
+        record.extend_from_slice(&self.number.to_le_bytes());
         put_length(&mut record, count)?;
-        record.extend(self.contents_needed.to_le_bytes());
-        record.extend(self.header_left.to_le_bytes());
+        record.extend_from_slice(&self.contents_needed.to_le_bytes());
+        record.extend_from_slice(&self.header_left.to_le_bytes());
         put_length(&mut record, filter.len())?;
         put_length(&mut record, fields.len())?;
         put_length(&mut record, ids.map_or(0, |ids| ids.len()))?;
-        record.extend(filter);
-        record.extend(fields);
+        record.extend_from_slice(filter);
+        record.extend_from_slice(fields);
         for id in ids.into_iter().flatten() {
             put_text(&mut record, id.cast::<PyString>()?.to_str()?)?;
         }
@@ -74,7 +74,7 @@ impl OutgoingSend {
         for (name, bits) in acknowledged {
             put_text(&mut record, name.cast::<PyString>()?.to_str()?)?;
             if width <= size_of::<u64>() {
-                record.extend(&bits.extract::<u64>()?.to_le_bytes()[..width]);
+                record.extend_from_slice(&bits.extract::<u64>()?.to_le_bytes()[..width]);
             } else {
                 let bytes = bits.call_method1(intern!(py, "to_bytes"), (width, "little"))?;
                 record.extend(bytes.cast::<PyBytes>()?.as_bytes());
@@ -96,8 +96,8 @@ impl OutgoingContent {
     fn put_state(&self, py: Python<'_>, record: &mut Vec<u8>) -> PyResult<()> {
         let names = self.possible_names(py)?;
         record.push(u8::from(self.queued));
-        record.extend(self.lamport.to_le_bytes());
-        record.extend(self.attempts.to_le_bytes());
+        record.extend_from_slice(&self.lamport.to_le_bytes());
+        record.extend_from_slice(&self.attempts.to_le_bytes());
         put_length(record, names.len())?;
         names.iter().try_for_each(|name| put_text(record, name))
     }
@@ -116,10 +116,10 @@ impl OutgoingContent {
             .as_ref()
             .map_or(Ok(""), |send| send.send_id.to_str(py))?;
         let mut record = Vec::with_capacity(64);
-        record.extend([version, u8::from(self.queued)]);
-        record.extend(self.ordinal.to_le_bytes());
-        record.extend(self.lamport.to_le_bytes());
-        record.extend(self.attempts.to_le_bytes());
+        record.extend_from_slice(&[version, u8::from(self.queued)]);
+        record.extend_from_slice(&self.ordinal.to_le_bytes());
+        record.extend_from_slice(&self.lamport.to_le_bytes());
+        record.extend_from_slice(&self.attempts.to_le_bytes());
         put_text(&mut record, send_id)?;
         for name in self.possible_names(py)? {
             put_text(&mut record, &name)?;

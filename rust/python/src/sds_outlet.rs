@@ -180,13 +180,8 @@ impl SdsOutlet {
         untrack(&held);
         by_id.set_item(&message_id, &held)?;
         sends.set_item(send_id, &send)?;
-        let none = py.None();
-        buffer
-            .changed_contents
-            .bind(py)
-            .set_item(&message_id, &none)?;
         buffer.new_contents.bind(py).set_item(&message_id, data)?;
-        buffer.changed_sends.bind(py).set_item(send_id, &none)?;
+        buffer.changed_sends.bind(py).set_item(send_id, py.None())?;
         let fresh = self.queue.fresh.bind(py);
         fresh.call_method1(intern!(py, "append"), (&send,))?;
         let mut counts = self.queue.counts.borrow_mut(py);
@@ -282,9 +277,9 @@ impl SdsOutlet {
             .bind(py)
             .set_item(&message_id, &content)?;
         buffer
-            .changed_contents
+            .changed_sends
             .bind(py)
-            .set_item(&message_id, py.None())?;
+            .set_item(&send_id, py.None())?;
         self.wait_for_acknowledgement(&content, monotonic_ms);
         let mut counts = self.queue.counts.borrow_mut(py);
         counts.contents -= 1;
@@ -338,10 +333,10 @@ impl SdsOutlet {
             self.wait_for_acknowledgement(&content, monotonic_ms);
         }
         if let Some(hint) = retrieval_hint {
-            let log = self.log.bind(py).borrow();
+            let mut log = self.log.bind(py).borrow_mut();
             if let Some(entry) = log.held(&message_id)? {
                 entry.borrow_mut().retrieval_hint = Some(hint.unbind());
-                log.touch(&entry)?;
+                log.touch(&entry);
             }
         }
         Ok(true)

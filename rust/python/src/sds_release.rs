@@ -95,7 +95,7 @@ impl Releasing {
             let entry = contents.get(py, position)?;
             entry.borrow_mut().send = None;
             if count > 1 {
-                log.borrow(py).touch(&entry)?;
+                log.borrow_mut(py).touch(&entry);
             }
             newest = match newest {
                 Some(known) if !follows(&entry, &known)? => Some(known),
