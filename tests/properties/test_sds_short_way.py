@@ -12,7 +12,7 @@ from sds_exchange import LOGOS, Exchange, Party, at, hint_of
 
 from shardwire._native import BloomFilter, HistoryEntry, SdsMessage
 from shardwire.config import DeliveredWhen, SdsConfig
-from shardwire.sds import MessageChannel, Now, Transmit, TransmitKind
+from shardwire.sds import MessageChannel, Now, SendReleased, Transmit, TransmitKind
 
 NAMES = ("alice", "bob", "carol")
 SMALL = replace(
@@ -61,7 +61,7 @@ def forged(rng: random.Random, known: list[str], sds: SdsConfig, now: Now) -> by
     """A message of nobody: claimed send ids, clocks that are ahead, histories and filters of all kinds."""
 
     def some_id() -> str:
-        send_id = rng.choice(known) if known and rng.random() < 0.7 else f"{rng.randrange(6):032x}"
+        send_id = rng.choice(known) if known and rng.random() < 0.2 else f"{rng.randrange(60):032x}"
         return rng.choice([f"{send_id}.0", f"{send_id}.0", f"{send_id}.1"])
 
     def some_entry() -> HistoryEntry:
@@ -80,7 +80,7 @@ def forged(rng: random.Random, known: list[str], sds: SdsConfig, now: Now) -> by
         causal_history=history,
         bloom_filter=rng.choice([None, None, bloom.to_bytes()]),
         repair_request=[some_entry()] if sds.enable_repair and rng.random() < 0.1 else [],
-        content=f"0/1/1|forged {rng.random()}".encode(),
+        content=f"{rng.choice(['0/1/1', '0/1/1', '0/2/3'])}|forged {rng.random()}".encode(),
     ).encode(sds.wire_format)
 
 
@@ -100,7 +100,7 @@ def steps(exchange: Exchange, rng: random.Random, intruded: bool) -> None:
             if rng.random() < 0.2:
                 party.machine.cancel(rng.choice(sent), now)
         elif what < 0.55:
-            fail(party, now, rng)
+            fail(party, known if intruded else [], now, rng)
         elif what < 0.65:
             party.machine.handle_message(rng.choice(NAMES).encode(), now)
             for _ in range(rng.choice([1, 1, 3, 20]) if intruded else 0):
@@ -113,13 +113,20 @@ def steps(exchange: Exchange, rng: random.Random, intruded: bool) -> None:
         exchange.run(exchange.now_ms + rng.choice([0, 3, 40, 700, 5_000, 40_000]))
 
 
-def fail(party: Party, now: Any, rng: random.Random) -> None:
+def taken_ids(taken: list[Transmit]) -> list[str]:
+    return [transmit.send_id for transmit in taken if transmit.send_id is not None]
+
+
+def fail(party: Party, known: list[str], now: Now, rng: random.Random) -> None:
     """Some of what would leave fails, some is answered with another hint, and late."""
     party.send(f"failing {party.sends}", now)
     taken: list[Transmit] = []
     while (transmit := party.machine.poll_transmit(now, {TransmitKind.FIRST, TransmitKind.FURTHER})) is not None:
         taken.append(transmit)
     rng.shuffle(taken)
+    if known:
+        for _ in range(4):
+            party.machine.handle_message(forged(rng, known + taken_ids(taken), party.sds, now), now)
     for transmit in taken:
         if rng.random() < 0.5:
             party.machine.handle_transmit_failed(transmit.transmit_id, now)
@@ -131,7 +138,7 @@ def life(make: Callable[..., Party], seed: int, sds: SdsConfig, delivered_when: 
     """All that comes out of a world, and what is held at its end."""
     sync = replace(LOGOS.sync, sweep_in_buf_interval_ms=500 if seed == 5 else 0)
     parties = [make(name, seed=seed, sds=sds, sync=sync, delivered_when=delivered_when) for name in NAMES]
-    exchange = Exchange(parties, seed=seed, delay_ms=(1, 300))
+    exchange = Exchange(parties, seed=seed, delay_ms=(1, 300), loss=0.3 if seed % 2 else 0.0)
     steps(exchange, random.Random(seed), seed % 2 == 1)
     exchange.loss = exchange.duplicate = 0.0
     exchange.run(exchange.now_ms + 200_000)
@@ -151,3 +158,71 @@ def test_worlds_are_the_same_with_and_without_the_short_ways(seed: int, sds: Sds
     short, general = (life(make, seed, sds, delivered_when) for make in (Party, GeneralParty))
     for one, other in zip(short, general, strict=True):
         assert one == other
+
+
+Make = Callable[..., Party]
+both_ways = pytest.mark.parametrize("make", [Party, GeneralParty])
+
+
+def hear(party: Party, sender_id: str, message_id: str, monotonic_ms: int, named: Iterable[str], text: str) -> None:
+    """`party` receives a content that names others, and does all that follows."""
+    message = SdsMessage(
+        sender_id=sender_id,
+        message_id=message_id,
+        channel_id="room",
+        lamport_timestamp=at(monotonic_ms).epoch_ms,
+        causal_history=[HistoryEntry(name) for name in named],
+        content=text.encode(),
+    )
+    party.machine.handle_message(message.encode(), at(monotonic_ms))
+    party.drain(at(monotonic_ms))
+
+
+@both_ways
+def test_a_send_that_finds_nothing_unsaid_ends_the_wait_for_an_acknowledgement_sync(make: Make) -> None:
+    alice, bob = Party("alice"), make("bob")
+    for text in ("first", "second, with the filter"):
+        bob.send(text, at(0))
+        bob.drain(at(0))
+    alice.send("refused", at(0))
+    for transmit in alice.drain(at(0)):
+        bob.machine.handle_message(transmit.payload, at(10))
+        bob.machine.handle_content_refused(transmit.message_id, at(10))
+    assert bob.machine.acknowledgements.due_ms is not None
+    bob.send("own", at(20))
+    assert bob.machine.poll_transmit(at(20)) is not None
+    assert bob.machine.acknowledgements.due_ms is None
+
+
+@both_ways
+def test_a_send_id_that_two_senders_claim_is_released_for_the_one_who_completed_it(make: Make) -> None:
+    bob = make("bob")
+    claimed = "c" * 32
+    hear(bob, "mallory", f"{claimed}.0", 0, [], "0/2/3|partial")
+    hear(bob, "zoe", f"{claimed}.1", 10, [], "0/1/1|whole")
+    assert bob.of(SendReleased) == [SendReleased("zoe", claimed)]
+
+
+@both_ways
+def test_a_claimed_send_that_waited_becomes_a_head_under_its_own_id(make: Make) -> None:
+    bob = make("bob")
+    claimed, cause = "c" * 32, "d" * 32
+    hear(bob, "carol", f"{'e' * 32}.0", 0, [], "0/1/1|first")
+    hear(bob, "mallory", f"{claimed}.0", 10, [f"{'e' * 32}.0"], "0/2/3|partial")
+    hear(bob, "carol", f"{'f' * 32}.0", 20, [f"{'e' * 32}.0", f"{cause}.0"], "0/1/1|names the cause")
+    hear(bob, "zoe", f"{claimed}.1", 30, [f"{'f' * 32}.0", f"{cause}.0"], "0/1/1|whole")
+    assert bob.delivered == ["first"]
+    hear(bob, "carol", f"{cause}.0", 40, [f"{'e' * 32}.0"], "0/1/1|cause")
+    assert bob.delivered == ["first", "cause", "names the cause", "whole"]
+    assert list(bob.machine.heads.by_key) == [claimed]
+
+
+@both_ways
+def test_what_came_of_a_send_from_before_the_first_receipt_is_waited_for_no_longer(make: Make) -> None:
+    bob = make("bob")
+    first, second = "a" * 32, "b" * 32
+    hear(bob, "alice", f"{second}.0", 0, [f"{first}.0"], "0/1/1|second")
+    assert bob.machine.incoming.gaps.next_deadline() is not None
+    hear(bob, "alice", f"{first}.0", 10, [], "0/1/1|first")
+    assert bob.delivered == ["first", "second"]
+    assert bob.machine.incoming.gaps.next_deadline() is None

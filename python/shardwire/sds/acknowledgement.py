@@ -31,13 +31,13 @@ class Acknowledgements(AcknowledgementDue):
     """
 
     __slots__ = (
+        "_heard",
         "_log",
         "_participants",
         "_rng",
         "_suppress",
         "_window_ms",
         "delivered",
-        "heard_others",
         "incomplete",
         "prompt",
         "said_before",
@@ -62,7 +62,7 @@ class Acknowledgements(AcknowledgementDue):
         self._rng = rng
         self.delivered: dict[str, LogEntry] = {}
         self.incomplete: dict[str, LogEntry] = {}
-        self.heard_others: set[str] = set()
+        self._heard: set[str] = set()
         # Said by a sync, and to be said again: the oldest first.
         self.said_before: dict[str, LogEntry] = {}
 
@@ -76,8 +76,8 @@ class Acknowledgements(AcknowledgementDue):
             self.delivered[message_id] = entry
         else:
             self.incomplete[message_id] = entry
-        if self.heard_others:
-            self.heard_others.discard(message_id)
+        if self._heard:
+            self._heard.discard(message_id)
         if self.due_ms is None and self.prompt:
             self.draw(now)
 
@@ -112,8 +112,8 @@ class Acknowledgements(AcknowledgementDue):
             return
         entry.repeats = 0
         if entry.unsaid:
-            self.heard_others.add(entry.message_id)
-            if len(self.heard_others) == len(self.delivered) + len(self.incomplete):
+            self._heard.add(entry.message_id)
+            if len(self._heard) == len(self.delivered) + len(self.incomplete):
                 self.due_ms = None
 
     def forget(self, message_id: str) -> None:
@@ -122,7 +122,7 @@ class Acknowledgements(AcknowledgementDue):
         entry = self.delivered.pop(message_id, None) or self.incomplete.pop(message_id, None)
         if entry is not None:
             entry.unsaid = 0
-            self.heard_others.discard(message_id)
+            self._heard.discard(message_id)
 
     def said(self, entries: list[LogEntry], now: Now, by_sync: bool) -> list[LogEntry]:
         """A message of ours that leaves now names these; returns those that were unsaid.
@@ -139,12 +139,12 @@ class Acknowledgements(AcknowledgementDue):
             delivered,
             incomplete,
             self.said_before,
-            self.heard_others,
+            self._heard,
         )
         if newly:
             self._note_said(newly, numbers)
         left = len(delivered) + len(incomplete)
-        if left == len(self.heard_others):
+        if left == len(self._heard):
             self.due_ms = None
         elif self.due_ms is not None and self.due_ms <= now.monotonic_ms:
             # More than one message can name: the rest follows in its own time.
@@ -153,8 +153,8 @@ class Acknowledgements(AcknowledgementDue):
 
     def _note_said(self, newly: list[LogEntry], numbers: list[int]) -> None:
         """Stores that these were said: by `said_order` where nothing before them is left, else with each."""
-        if self.heard_others:
-            self.heard_others.difference_update(entry.message_id for entry in newly)
+        if self._heard:
+            self._heard.difference_update(entry.message_id for entry in newly)
         if not self.delivered:
             # What is incomplete stands in the order of its numbers.
             first = next(iter(self.incomplete.values()), None)

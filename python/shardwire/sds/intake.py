@@ -112,7 +112,6 @@ def _receiving(machine: MessageChannel) -> dict[str, Any]:
         "on_content_received": sync_timer.on_content_received,
         "acknowledgements": acknowledgements,
         "prompt": acknowledgements.prompt,
-        "heard": acknowledgements.heard_others,
         "draw": acknowledgements.draw,
         "lamport": machine.lamport,
         "on_missing": machine.filter_wish.on_missing,

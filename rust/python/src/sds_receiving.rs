@@ -2,7 +2,7 @@
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PySet, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::sds::HistoryEntry;
 use crate::sds_counts::{AcknowledgementDue, HeldCount, LamportTime, SyncDue};
@@ -34,7 +34,6 @@ pub struct Receiving {
     acknowledgements: Py<AcknowledgementDue>,
     /// Whether acknowledgements have a time of their own.
     prompt: bool,
-    heard: Py<PySet>,
     /// `Acknowledgements.draw`.
     draw: Py<PyAny>,
     lamport: Py<LamportTime>,
@@ -77,10 +76,6 @@ impl Receiving {
         drop(acknowledgements);
         let message_id = entry.borrow().message_id.bind(py).clone();
         incomplete.bind(py).set_item(&message_id, entry)?;
-        let heard = self.heard.bind(py);
-        if !heard.is_empty() {
-            heard.discard(&message_id)?;
-        }
         if draws {
             self.draw.bind(py).call1((now,))?;
         }
