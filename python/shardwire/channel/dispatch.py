@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections import OrderedDict, deque
@@ -20,6 +21,12 @@ logger = logging.getLogger(__name__)
 # Outcomes that may arrive before the node's `send` has returned the id they are for. On a shared node most of those
 # unknown to us belong to other channels.
 EARLY_OUTCOMES_MAX = 1_000
+# Messages handed to the node whose propagation is awaited: enough to keep a node busy over a network round trip, few
+# enough that what leaves carries a fresh history.
+DISPATCHES_MAX = 64
+# A node that never says what became of a message does not hold its place for ever (logos-delivery gives up likewise),
+# and one whose `send` never returns does not hold up the others.
+PROPAGATION_TIMEOUT_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,7 @@ class Dispatcher:
         content_topic: Topic of every envelope.
         meta: Marker of every envelope; empty for none.
         encryption: Applied to everything that leaves; None for none.
+        may_try: Whether the node is worth a try; while it is not, what is queued stays where it is.
         may_leave: Asked at the last moment; a transmit that may not is reported as `Late`.
         report: Told the outcome of every transmit, once.
     """
@@ -80,6 +88,7 @@ class Dispatcher:
         content_topic: str,
         meta: bytes,
         encryption: Encryption | None,
+        may_try: Callable[[], bool],
         may_leave: Callable[[Transmit], bool],
         report: Callable[[DispatchOutcome], None],
     ) -> None:
@@ -87,18 +96,25 @@ class Dispatcher:
         self._content_topic = content_topic
         self._meta = meta
         self._encryption = encryption
+        self._may_try = may_try
         self._may_leave = may_leave
         self._report = report
         self._queue: deque[Transmit] = deque()
         self._wake = Wake()
         self._sending = False
-        self._by_request: dict[str, Transmit] = {}
+        # What the node has yet to answer for, oldest first.
+        self._by_request: OrderedDict[str, Transmit] = OrderedDict()
         self._early: OrderedDict[str, bytes | str] = OrderedDict()
 
     def submit(self, transmit: Transmit) -> None:
         """Queues a transmit; everything it speaks of must be durable."""
         self._queue.append(transmit)
         self._wake.set()
+
+    def resume(self) -> None:
+        """Looks again whether what is queued may be tried."""
+        if self._queue:
+            self._wake.set()
 
     def clear(self) -> None:
         """Forgets what was not sent and what was not answered for; nobody waits for it any longer."""
@@ -108,7 +124,7 @@ class Dispatcher:
     async def run(self) -> None:
         """Sends what is queued, until cancelled."""
         while True:
-            while self._queue:
+            while self._queue and self._may_try():
                 await self._dispatch(self._queue.popleft())
                 heed_cancellation()
             self._wake.clear()
@@ -145,6 +161,10 @@ class Dispatcher:
             logger.error("encryption of message %s failed: %s", transmit.message_id, type(error).__name__)
             self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", True))
             return
+        if not self._may_try():
+            # The node failed or went offline while this was encrypted.
+            self._queue.appendleft(transmit)
+            return
         if not self._may_leave(transmit):
             self._report(Late(transmit))
             return
@@ -152,7 +172,9 @@ class Dispatcher:
         envelope = MessageEnvelope(self._content_topic, payload, ephemeral, self._meta)
         self._sending = True
         try:
-            request_id = await self._node.send(envelope)
+            async with asyncio.timeout(PROPAGATION_TIMEOUT_MS / 1000) as limit:
+                request_id = await self._node.send(envelope)
+            self._by_request[request_id] = transmit
         except (PayloadTooLargeError, ConfigError) as error:
             self._report(DispatchFailed(transmit, str(error), True))
         except NodeError as error:
@@ -160,10 +182,17 @@ class Dispatcher:
         except BaseException as error:
             if is_ours(error):
                 raise
-            logger.exception("the node raised %s for a message", type(error).__name__)
-            self._report(DispatchFailed(transmit, f"the node raised {type(error).__name__}", False))
+            if limit.expired():
+                text = f"the node's send did not return within {PROPAGATION_TIMEOUT_MS} ms"
+                logger.error("%s", text)
+            else:
+                text = f"the node raised {type(error).__name__}"
+                logger.exception("%s for a message", text)
+            self._report(DispatchFailed(transmit, text, False))
         else:
-            self._by_request[request_id] = transmit
+            if len(self._by_request) > DISPATCHES_MAX:
+                # No more are awaited at once, and those that are given up are older than those that are awaited.
+                self._by_request.popitem(last=False)
             early = self._early.pop(request_id, None)
             if isinstance(early, bytes):
                 self.on_propagated(request_id, early)

@@ -55,7 +55,6 @@ from shardwire.sds.outputs import (
 
 logger = logging.getLogger(__name__)
 
-
 # Another participant with our id is reported once in this time.
 CONFLICT_INTERVAL_MS = 60_000
 
@@ -121,6 +120,7 @@ class Engine:
             timeline,
             sender_id,
             config.sds.max_retransmissions,
+            config.sds.acknowledgement_timeout_ms,
             config.sds.outgoing_buffer_messages_max,
         )
         self._timeline = timeline

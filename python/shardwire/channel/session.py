@@ -89,7 +89,7 @@ class Session:
         )
         meta = parts.config.envelope_meta or b""
         self._dispatcher = Dispatcher(
-            parts.node, parts.content_topic, meta, parts.encryption, self._may_leave, self._on_dispatch_outcome
+            parts.node, parts.content_topic, meta, parts.encryption, self._may_try, self._may_leave, self._on_outcome
         )
         self._reception = Reception(
             parts.content_topic,
@@ -303,6 +303,7 @@ class Session:
             for transmit in collected.transmits:
                 self.engine.transmissions.note("dispatched", transmit, now)
                 self._dispatcher.submit(transmit)
+        self._dispatcher.resume()
         if collected.missing:
             self._retrieval.on_missing()
         if collected.delivery is not None and self._delivery is not None:
@@ -371,13 +372,17 @@ class Session:
         if waiting is not None:
             await waiting
 
-    def _may_leave(self, transmit: Transmit) -> bool:
-        return self.engine.transmissions.may_leave(transmit, self._clock.epoch_ms())
+    def _may_try(self) -> bool:
+        return self.engine.transmissions.may_try(self._clock.monotonic_ms())
 
-    def _on_dispatch_outcome(self, outcome: DispatchOutcome) -> None:
+    def _may_leave(self, transmit: Transmit) -> bool:
+        return self.engine.transmissions.may_leave(transmit, self.driver.now())
+
+    def _on_outcome(self, outcome: DispatchOutcome) -> None:
         if isinstance(outcome, Propagated):
             # Its echo is ours; what other channels of the node propagate may be meant for this one.
             self._reception.remember(outcome.message_hash)
+        self.engine.transmissions.announce(outcome)
         self.driver.post(lambda now: self.engine.on_dispatch_outcome(outcome, now))
 
     def _on_irretrievable(self, message_ids: tuple[str, ...]) -> None:

@@ -6,7 +6,14 @@ import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
-from shardwire.channel.dispatch import DispatchFailed, DispatchOutcome, Late, Propagated
+from shardwire.channel.dispatch import (
+    DISPATCHES_MAX,
+    PROPAGATION_TIMEOUT_MS,
+    DispatchFailed,
+    DispatchOutcome,
+    Late,
+    Propagated,
+)
 from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter
@@ -17,11 +24,6 @@ from shardwire.sds.outputs import Transmit, TransmitKind
 
 logger = logging.getLogger(__name__)
 
-# Messages handed to the node whose propagation is awaited: enough to keep a node busy over a network round trip, few
-# enough that what leaves carries a fresh history.
-DISPATCHES_MAX = 64
-# A node that never says what became of a message does not hold its place for ever (logos-delivery gives up likewise).
-PROPAGATION_TIMEOUT_MS = 60_000
 # After a dispatch failed nothing is tried for this long, doubled with each failure in a row.
 DISPATCH_PAUSE_MS_MIN = 500
 DISPATCH_PAUSE_MS_MAX = 30_000
@@ -29,13 +31,23 @@ DISPATCH_PAUSE_MS_MAX = 30_000
 OVERDUE_RECHECK_MS = 1_000
 
 
+# Kinds that carry a content of a send.
+_CONTENTS = (TransmitKind.FIRST, TransmitKind.FURTHER, TransmitKind.RETRANSMISSION)
+
+
 @dataclass(slots=True)
 class _Flight:
-    """A transmit that was handed out: when, and in which epoch it counts. Not frozen, as one is made for each."""
+    """A transmit that was handed out; not frozen, as one is made for each.
+
+    Attributes:
+        transmit: The transmit.
+        epoch: The epoch in which it counts.
+        left_ms: When it was handed to the node; None while it waits for that.
+    """
 
     transmit: Transmit
-    since_ms: int
     epoch: int
+    left_ms: int | None = None
 
 
 class Transmissions:
@@ -48,7 +60,8 @@ class Transmissions:
         ephemerals: Told what became of each ephemeral message.
         timeline: Told about single segments.
         sender_id: Ours.
-        failures_max: Failed dispatches in a row after which a send is given up.
+        failures_max: Failures of the node in a row after which a send that waits for it is given up.
+        failure_interval_ms: Failures sooner than this after one that counted do not count.
         ephemerals_max: Ephemeral messages that the node may owe an answer for.
 
     Attributes:
@@ -64,6 +77,7 @@ class Transmissions:
         timeline: Timeline,
         sender_id: str,
         failures_max: int,
+        failure_interval_ms: int,
         ephemerals_max: int,
     ) -> None:
         self._machine = machine
@@ -73,6 +87,7 @@ class Transmissions:
         self._timeline = timeline
         self._sender_id = sender_id
         self._failures_max = failures_max
+        self._failure_interval_ms = failure_interval_ms
         self._ephemerals_max = ephemerals_max
         self.online = True
         # Transmit id -> what was handed out, oldest first.
@@ -80,10 +95,16 @@ class Transmissions:
         limiter.in_flight = self._counted_in_flight
         # Counted in an epoch that was over before they left: first in the next.
         self._late: deque[Transmit] = deque()
+        # When to look next for what the node has not answered for; None while nothing is in flight.
+        self._look_ms: int | None = None
+        # When the node answered last, and when the latest that it answered for had left.
+        self._answered_ms = self._answered_left_ms = 0
         self._paused_until_ms = 0
         self._failures_in_row = 0
-        # Failed dispatches in a row of sends that have some.
-        self._failures_by_send: dict[str, int] = {}
+        self._failed_ms = -1
+        self._announced_failures = 0
+        # Failures of the node since a send that waits for it last propagated, and when the last of them was counted.
+        self._failures_by_send: dict[str, tuple[int, int]] = {}
         self._announced_epoch_ms = -1
         self._events: list[RateLimitEvent] = []
         self.counts: dict[str, int] = {}
@@ -139,28 +160,54 @@ class Transmissions:
     def _hand_out(self, transmit: Transmit, now: Now) -> None:
         self._limiter.count(transmit.kind)
         epoch = self._limiter.epoch_of(now.epoch_ms)
-        self._in_flight[transmit.transmit_id] = _Flight(transmit, now.monotonic_ms, epoch)
+        self._in_flight[transmit.transmit_id] = _Flight(transmit, epoch)
+        if self._look_ms is None:
+            self._look_ms = now.monotonic_ms + PROPAGATION_TIMEOUT_MS
 
-    def may_leave(self, transmit: Transmit, epoch_ms: int) -> bool:
-        """Whether a transmit still counts in the epoch that it would leave in: committing may have taken long."""
+    def may_try(self, monotonic_ms: int) -> bool:
+        """Whether the node is online and did not fail just now."""
+        return self.online and not self._announced_failures and self._paused_until_ms <= monotonic_ms
+
+    def announce(self, outcome: DispatchOutcome) -> None:
+        """Says at once that `on_outcome` will come: after a failure nothing is tried before it has."""
+        self._announced_failures += isinstance(outcome, DispatchFailed)
+
+    def may_leave(self, transmit: Transmit, now: Now) -> bool:
+        """Whether a transmit still counts in the epoch that it would leave in, since it may have waited for long.
+
+        If so it leaves: the time in which the node has to answer begins.
+        """
         flight = self._in_flight.get(transmit.transmit_id)
         if flight is None:
             return False
-        return not self._limiter.counts(transmit.kind) or flight.epoch == self._limiter.epoch_of(epoch_ms)
+        if self._limiter.counts(transmit.kind) and flight.epoch != self._limiter.epoch_of(now.epoch_ms):
+            return False
+        flight.left_ms = now.monotonic_ms
+        return True
 
     def _counted_in_flight(self) -> int:
         return sum(self._limiter.counts(flight.transmit.kind) for flight in self._in_flight.values())
 
     def on_outcome(self, outcome: DispatchOutcome, now: Now) -> None:
-        """The node said what became of a transmit; one that nobody waits for any longer is passed over."""
-        if self._in_flight.pop(outcome.transmit.transmit_id, None) is None:
+        """What became of a transmit, as announced; one that nobody waits for any longer is passed over."""
+        self._announced_failures -= isinstance(outcome, DispatchFailed)
+        self._apply(outcome, now)
+
+    def _apply(self, outcome: DispatchOutcome, now: Now) -> None:
+        flight = self._in_flight.pop(outcome.transmit.transmit_id, None)
+        if flight is None:
             return
         if isinstance(outcome, Propagated):
+            self._answered_ms = now.monotonic_ms
+            if flight.left_ms is not None and flight.left_ms > self._answered_left_ms:
+                self._answered_left_ms = flight.left_ms
             self._on_propagated(outcome, now)
         elif isinstance(outcome, Late):
             self._on_late(outcome.transmit, now)
         else:
-            self._on_failed(outcome, now)
+            # What left before we knew of a failure says nothing new by failing too.
+            known = flight.left_ms is not None and flight.left_ms <= self._failed_ms
+            self._on_failed(outcome, known, now)
 
     def _on_late(self, transmit: Transmit, now: Now) -> None:
         """Not a failure: it is counted again and leaves as it is. An ephemeral message has one try and is dropped."""
@@ -184,39 +231,63 @@ class Transmissions:
             self._outgoing.on_propagated(transmit.send_id, transmit.ordinal)
             self.note("propagated", transmit, now)
 
-    def _on_failed(self, outcome: DispatchFailed, now: Now) -> None:
+    def _on_failed(self, outcome: DispatchFailed, known: bool, now: Now) -> None:
         transmit = outcome.transmit
         self._count("dispatch_failures")
         logger.warning("message %s was not sent: %s", transmit.message_id, outcome.error)
         self._machine.handle_transmit_failed(transmit.transmit_id, now)
         send_id = transmit.send_id
-        if send_id is None:
-            self._pause(now)
-        elif transmit.kind is TransmitKind.EPHEMERAL:
+        if transmit.kind is TransmitKind.EPHEMERAL and send_id is not None:
             self._ephemerals.on_failed(send_id, outcome.error)
-        else:
-            failures = self._failures_by_send.get(send_id, 0) + 1
-            if outcome.irrecoverable or failures > self._failures_max:
-                self._failures_by_send.pop(send_id, None)
-                self._machine.cancel(send_id, now)
-                self._outgoing.on_irrecoverable(send_id, transmit.ordinal or 0, outcome.error)
+        elif outcome.irrecoverable and send_id is not None:
+            self._give_up(send_id, transmit.ordinal or 0, outcome.error, now)
+        elif not known:
+            self._pause(now)
+            if send_id is not None:
+                self._on_node_failed(send_id, outcome.error, now)
+
+    def _on_node_failed(self, send_id: str, error: str, now: Now) -> None:
+        """However many messages a failure of the node hits, it is one failure of each send that waits for the node."""
+        waiting = {flight.transmit.send_id for flight in self._in_flight.values() if flight.transmit.kind in _CONTENTS}
+        for hit in dict.fromkeys((send_id, *sorted(filter(None, waiting)))):
+            failures, counted_ms = self._failures_by_send.get(hit, (0, 0))
+            if failures and now.monotonic_ms - counted_ms < self._failure_interval_ms:
+                continue
+            if failures >= self._failures_max:
+                self._give_up(hit, 0, error, now)
             else:
-                self._failures_by_send[send_id] = failures
-                self._pause(now)
+                self._failures_by_send[hit] = (failures + 1, now.monotonic_ms)
+
+    def _give_up(self, send_id: str, ordinal: int, error: str, now: Now) -> None:
+        self._failures_by_send.pop(send_id, None)
+        self.take_back([entry.transmit for entry in self._in_flight.values() if entry.transmit.send_id == send_id], now)
+        if not self._machine.cancel(send_id, now):
+            self._machine.outgoing.stop(send_id)
+        self._outgoing.on_irrecoverable(send_id, ordinal, error)
 
     def _pause(self, now: Now) -> None:
         pause_ms = min(DISPATCH_PAUSE_MS_MAX, DISPATCH_PAUSE_MS_MIN << min(self._failures_in_row, 16))
         self._failures_in_row += 1
+        self._failed_ms = now.monotonic_ms
         self._paused_until_ms = now.monotonic_ms + pause_ms
 
     def handle_time(self, now: Now) -> None:
         """Gives up waiting for a node that does not answer."""
-        while self._in_flight:
-            flight = next(iter(self._in_flight.values()))
-            if flight.since_ms + PROPAGATION_TIMEOUT_MS > now.monotonic_ms:
-                return
-            error = f"the node said nothing of it for {PROPAGATION_TIMEOUT_MS} ms"
-            self.on_outcome(DispatchFailed(flight.transmit, error, False), now)
+        if self._look_ms is None or self._look_ms > now.monotonic_ms:
+            return
+        error = f"the node said nothing of it for {PROPAGATION_TIMEOUT_MS} ms"
+        for flight in list(self._in_flight.values()):
+            if self._overdue_ms(flight, now) <= now.monotonic_ms:
+                self._apply(DispatchFailed(flight.transmit, error, False), now)
+        self._look_ms = min((self._overdue_ms(flight, now) for flight in self._in_flight.values()), default=None)
+
+    def _overdue_ms(self, flight: _Flight, now: Now) -> int:
+        """When a flight has waited too long; what the dispatcher still holds has not begun to."""
+        since_ms = now.monotonic_ms if flight.left_ms is None else flight.left_ms
+        if since_ms >= self._answered_left_ms:
+            # A slow node that answers in turn has not come to it yet.
+            since_ms = max(since_ms, self._answered_ms)
+        return since_ms + PROPAGATION_TIMEOUT_MS
 
     def take_back(self, transmits: list[Transmit], now: Now) -> None:
         """These never reached the node."""
@@ -242,8 +313,8 @@ class Transmissions:
             looked_ms: When `poll` was last called: a commit may have taken long since.
         """
         due: list[int] = []
-        if self._in_flight:
-            due.append(next(iter(self._in_flight.values())).since_ms + PROPAGATION_TIMEOUT_MS)
+        if self._look_ms is not None:
+            due.append(self._look_ms)
         if self._paused_until_ms > now.monotonic_ms:
             due.append(self._paused_until_ms)
         if self._limiter.enabled and self._held_kinds(now):

@@ -164,7 +164,7 @@ class MessageChannel:
             self.transmission.on_transmitted(transmit_id, retrieval_hint, now)
 
     def handle_transmit_failed(self, transmit_id: int, now: Now) -> None:
-        """The node could not send: a first transmission goes back to the queue, a later one waits for its timer."""
+        """The node could not send: a first transmission goes back to the queue, a later one is due; none counts."""
         self.transmission.on_failed(transmit_id, now)
 
     # --- inputs: from the network ---------------------------------------------------------------
@@ -300,7 +300,8 @@ class MessageChannel:
     def poll_transmit(self, now: Now, kinds: Container[TransmitKind] = ALL_KINDS) -> Transmit | None:
         """The next message of an allowed kind, encoded now; None when nothing is due.
 
-        Order: sync, repair, ephemeral, retransmission, then first and further contents in turn.
+        Order: sync, repair, ephemeral, retransmission, then first and further contents in turn. A content is sent
+        again only after `handle_transmitted` or `handle_transmit_failed`.
         """
         return self.transmission.poll(now, kinds)
 

@@ -117,10 +117,14 @@ class OutgoingBuffer:
 
     def on_timeout(self, monotonic_ms: int) -> None:
         while (content := self.timers.take(monotonic_ms)) is not None:
-            if not self._wanted(content):
+            if content.in_flight or not self._wanted(content):
+                # What the node has yet to answer for is timed anew by the answer.
                 continue
             if content.attempts < self._attempts_max:
                 self.due.append(content)
+            elif content.send.queue:
+                # Its receivers may say nothing of a part, however long the rest takes to leave.
+                self._set_timer(content, monotonic_ms)
             else:
                 self._give_up(content.send)
 
@@ -146,6 +150,19 @@ class OutgoingBuffer:
             return True
         nearest = sorted(send.acknowledged.values(), key=int.bit_count, reverse=True)[:quorum]
         return any(not held & bit for held in nearest)
+
+    def not_sent_again(self, content: OutgoingContent) -> None:
+        """A retransmission failed: it was no attempt, and is due as soon as anything may leave."""
+        if content.message_id in self.unacknowledged:
+            content.attempts -= 1
+            self.due.append(content)
+            self.changed_contents[content.message_id] = None
+
+    def stop(self, send_id: str) -> None:
+        """Gives up a send all of which has left, as after the last retransmission."""
+        send = self.sends.get(send_id)
+        if send is not None and not send.finished:
+            self._give_up(send)
 
     def _give_up(self, send: OutgoingSend) -> None:
         if send.given_up:

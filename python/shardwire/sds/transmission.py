@@ -157,7 +157,9 @@ class Transmission(TransmitCounts):
                     machine.acknowledgements.received(entry, now)
         elif content is not None:
             content.in_flight = 0
-            if kind is not TransmitKind.RETRANSMISSION:
+            if kind is TransmitKind.RETRANSMISSION:
+                machine.outgoing.not_sent_again(content)
+            else:
                 machine.outgoing.put_back(content)
 
     # --- composing ------------------------------------------------------------------------------

@@ -189,14 +189,14 @@ def test_intervals_are_equal_and_back_off_where_asked() -> None:
     ):
         alice = Party("alice", sync=quiet_sync(), sds=replace(LOGOS.sds, back_off_percent=percent))
         alice.send("hello", at(0))
-        (transmit,) = alice.drain(at(0))
-        alice.machine.handle_transmitted(transmit.transmit_id, None, at(0))
         now = 0
         for wait in waits:
+            (transmit,) = alice.drain(at(now))
+            alice.machine.handle_transmitted(transmit.transmit_id, None, at(now))
             assert alice.machine.poll_timeout() == now + wait
             now += wait
             alice.machine.handle_timeout(at(now))
-            alice.drain(at(now))
+        assert alice.drain(at(now)) == []
         assert len(alice.of(SendGivenUp)) == 1
         assert alice.machine.poll_timeout() is None
 
