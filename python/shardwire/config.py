@@ -289,7 +289,7 @@ class ChannelConfig:
     sync: SyncConfig = field(default_factory=SyncConfig)
     rate_limit: RateLimitConfig = field(default_factory=RateLimitConfig)
     auto_start: bool = True
-    delivered_when: DeliveredWhen = "any"
+    delivered_when: DeliveredWhen | Set[str] = "any"
     redelivery: Redelivery = "at-least-once"
     repair: Repair = "arq"
     envelope_meta: bytes | None = None

@@ -11,15 +11,14 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from shardwire.channel.engine import Collected, Engine
 from shardwire.channel.hooks import is_ours
+from shardwire.channel.writer import Writer
 from shardwire.errors import PersistenceError
 from shardwire.node.clock import Clock
 from shardwire.node.wake import Wake
-from shardwire.persistence import MemoryPersistence
-from shardwire.persistence.protocol import Changes, ChannelState, Persistence
+from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 
 logger = logging.getLogger(__name__)
@@ -33,48 +32,6 @@ QUEUED_INPUT_BYTES_MAX = 16 << 20
 # After a failed commit it is tried again after this long, doubled with each failure in a row.
 COMMIT_PAUSE_MS_MIN = 200
 COMMIT_PAUSE_MS_MAX = 10_000
-
-
-class Writer:
-    """Runs the calls of one persistence, in a thread of its own where they may wait for a disk."""
-
-    def __init__(self, persistence: Persistence, channel_id: str) -> None:
-        self._persistence = persistence
-        self._channel_id = channel_id
-        self._executor: ThreadPoolExecutor | None = None
-        self._loaded = False
-        if not isinstance(persistence, MemoryPersistence):
-            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shardwire-writer")
-
-    async def load(self) -> ChannelState | None:
-        if self._executor is None:
-            state = self._persistence.load(self._channel_id)
-        else:
-            loop = asyncio.get_running_loop()
-            state = await loop.run_in_executor(self._executor, self._persistence.load, self._channel_id)
-        self._loaded = True
-        return state
-
-    async def commit(self, changes: Changes) -> None:
-        if self._executor is None:
-            self._persistence.commit(self._channel_id, changes)
-            return
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._executor, self._persistence.commit, self._channel_id, changes)
-
-    async def close(self, own_persistence: Persistence | None) -> None:
-        """Gives the channel's state free, closes a persistence that is the channel's own, and ends the thread."""
-        release = getattr(self._persistence, "release", None)
-        if own_persistence is not None:
-            own_persistence.close()
-        elif release is not None and self._loaded:
-            self._loaded = False
-            if self._executor is None:
-                release(self._channel_id)
-            else:
-                await asyncio.get_running_loop().run_in_executor(self._executor, release, self._channel_id)
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
 
 
 class Driver:

@@ -6,9 +6,9 @@ import logging
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 from shardwire.channel.deliveries import Deliveries
-from shardwire.channel.driver import Writer
 from shardwire.channel.engine import Engine
 from shardwire.channel.incoming import Incoming
 from shardwire.channel.outgoing import OutgoingSends
@@ -36,7 +36,8 @@ from shardwire.channel.session import Parts, Session
 from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
-from shardwire.config import ChannelConfig
+from shardwire.channel.writer import Writer
+from shardwire.config import ChannelConfig, DeliveredWhen
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock, running_clock
@@ -146,7 +147,10 @@ def resolve_config(node_config: NodeConfig, config: ChannelConfig | None) -> Cha
     """`config` itself, or the defaults of specification 003 with what the node's configuration sets."""
     if config is not None:
         if not isinstance(config, ChannelConfig):
-            raise ConfigError(f"config is a {type(config).__name__}: it must be a ChannelConfig or None")
+            raise ConfigError(
+                f"config is a {type(config).__name__}: it must be a ChannelConfig or None"
+                + ("; pass its to_config()" if hasattr(config, "to_config") else "")
+            )
         return config
     parts = {
         "segmentation": node_config.segmentation_config,
@@ -226,7 +230,7 @@ def _assemble(
         timeline=timeline,
         now=now,
     )
-    outgoing = OutgoingSends(config.delivered_when, subscriptions.wants)
+    outgoing = OutgoingSends(_delivered_when(config), subscriptions.wants)
     # The machine keeps the order of sends; those that it is done with are the oldest.
     order = {send_id.encode(): number for number, send_id in enumerate(machine.outgoing.sends)}
     outgoing.restore(dict(sorted(stored.sends.items(), key=lambda item: order.get(item[0], -1))))
@@ -265,6 +269,11 @@ def _assemble(
     return session
 
 
+def _delivered_when(config: ChannelConfig) -> DeliveredWhen:
+    # Whatever set of names was given, the configuration has frozen it.
+    return cast(DeliveredWhen, config.delivered_when)
+
+
 def _make_machine(
     channel_id: str,
     sender_id: str,
@@ -284,7 +293,7 @@ def _make_machine(
             now=now,
             rng=rng,
             header_bytes_max=budget.header_bytes_max,
-            delivered_when=config.delivered_when,
+            delivered_when=_delivered_when(config),
         )
     return MessageChannel.restore(
         sds_records,
@@ -295,13 +304,15 @@ def _make_machine(
         now=now,
         rng=rng,
         header_bytes_max=budget.header_bytes_max,
-        delivered_when=config.delivered_when,
+        delivered_when=_delivered_when(config),
     )
 
 
 def _bind_encryption(encryption: Encryption | None, channel_id: str) -> Encryption | None:
     if encryption is None:
         return None
+    if isinstance(encryption, type):
+        raise ConfigError(f"encryption is the class {encryption.__name__}: it must be an instance of it")
     bind = getattr(encryption, "bind", None)
     bound: Encryption = bind(channel_id) if bind is not None else encryption
     for name in ("encrypt", "decrypt"):
@@ -329,6 +340,11 @@ def _check_node(node: Node) -> None:
     for name in ("config", "max_message_size_bytes", "subscribe", "unsubscribe", "send", "query_store", "events"):
         if not hasattr(node, name):
             raise ConfigError(f"node is a {type(node).__name__} without {name}: it must be a shardwire.node.Node")
+    size = node.max_message_size_bytes
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ConfigError(f"max_message_size_bytes of the node is {size!r}: it must be an integer of at least 1")
+    if not isinstance(node.config, NodeConfig):
+        raise ConfigError(f"config of the node is a {type(node.config).__name__}: it must be a NodeConfig")
 
 
 def _check_ids(channel_id: str, content_topic: str, sender_id: str) -> None:

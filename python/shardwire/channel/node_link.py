@@ -11,7 +11,7 @@ from shardwire.channel.dispatch import Dispatcher
 from shardwire.channel.hooks import end_tasks, finish_call, is_ours
 from shardwire.channel.reception import EventsError, Reception
 from shardwire.channel.retrieval import Retrieval
-from shardwire.channel.topics import topic_subscriptions
+from shardwire.channel.topics import acquire_topic, release_topic
 from shardwire.errors import ConfigError, NodeError, ShardwireError
 from shardwire.node.protocol import ConnectionState, Node, NodeEvent
 
@@ -99,11 +99,10 @@ class NodeLink:
         self._dispatcher.clear()
         await self._close_events()
         node, topic = self._node, self._content_topic
-        await finish_call("unsubscribe of the node", lambda: topic_subscriptions(node).release(node, topic))
+        await finish_call("unsubscribe of the node", lambda: release_topic(node, topic))
 
     async def _subscribe(self) -> None:
-        subscriptions = topic_subscriptions(self._node)
-        self._subscribing = task = asyncio.create_task(subscriptions.acquire(self._node, self._content_topic))
+        self._subscribing = task = asyncio.create_task(acquire_topic(self._node, self._content_topic))
         try:
             await task
         except ShardwireError:

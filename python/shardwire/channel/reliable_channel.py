@@ -150,12 +150,16 @@ class ReliableChannel:
         Raises:
             TimeoutError: It was not delivered in time; it may still be.
             NodeError: It can never be sent, or was cancelled.
-            ConfigError: `request_id` is not a send of this channel that is still remembered.
+            ConfigError: `request_id` is not a send of this channel that is still remembered, or `timeout_ms` is no
+                integer of at least 0.
             ChannelClosedError: The channel closed meanwhile.
         """
+        _check_timeout("timeout_ms", timeout_ms)
         session = self._session
-        record = session.engine.outgoing.of_request(request_id)
+        record = session.engine.outgoing.of_request(request_id) if isinstance(request_id, str) else None
         if record is None:
+            if isinstance(request_id, str) and (failure := session.waiters.failure_of(request_id)) is not None:
+                raise failure
             raise ConfigError(f"request_id is {request_id!r}: it must be what send() of this channel returned")
         if record.delivered:
             return frozenset(record.delivered_to)
@@ -183,7 +187,7 @@ class ReliableChannel:
         def cancel(now: Now) -> None:
             cancelled = session.engine.cancel(request_id, now)
             if cancelled:
-                session.waiters.fail(request_id, NodeError(f"message {request_id} was cancelled"))
+                session.waiters.give_up(request_id, f"message {request_id} was cancelled")
             if not future.done():
                 future.set_result(cancelled)
 
@@ -301,9 +305,13 @@ async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> 
     Raises:
         ConfigError: `drain_timeout_ms` is no integer of at least 0.
     """
-    if not isinstance(drain_timeout_ms, int) or drain_timeout_ms < 0:
-        raise ConfigError(f"drain_timeout_ms is {drain_timeout_ms!r}: it must be an integer of at least 0")
+    _check_timeout("drain_timeout_ms", drain_timeout_ms)
     await channel._session.close(drain_timeout_ms)
+
+
+def _check_timeout(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"{name} is {value!r}: it must be an integer of at least 0")
 
 
 def _settler(future: asyncio.Future[None]) -> Callable[[Exception | None], None]:

@@ -96,7 +96,12 @@ async def cipher_overhead_bytes(encryption: Encryption | None) -> int:
                 CIPHER_BYTES_ASSUMED,
             )
             return CIPHER_BYTES_ASSUMED
-        overheads.append(len(ciphertext) - length)
+        try:
+            overheads.append(memoryview(ciphertext).nbytes - length)
+        except TypeError:
+            raise ConfigError(
+                f"encrypt of the encryption gave a {type(ciphertext).__name__}: it must give bytes"
+            ) from None
     return max(0, *overheads)
 
 

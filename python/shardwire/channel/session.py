@@ -12,7 +12,7 @@ from typing import Any
 
 from shardwire.channel.deliveries import Delivery
 from shardwire.channel.dispatch import Dispatcher, DispatchOutcome, Propagated
-from shardwire.channel.driver import Driver, Writer
+from shardwire.channel.driver import Driver
 from shardwire.channel.engine import Collected, Engine
 from shardwire.channel.hooks import end_tasks
 from shardwire.channel.node_link import NodeLink
@@ -25,6 +25,7 @@ from shardwire.channel.segmenter import ChannelSegmenter
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
 from shardwire.channel.waiters import Callers, DeliveryWaiters
+from shardwire.channel.writer import Writer
 from shardwire.config import ChannelConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ChannelClosedError, NodeError
@@ -161,6 +162,7 @@ class Session:
         return request_id if self.config.sds.message_id == "send" else message_id
 
     def refuse(self, request_id: str, message_id: str, error: str) -> None:
+        self.waiters.give_up(request_id, f"message {request_id} was not sent: {error}")
         self.driver.post(lambda now: self.engine.refuse(request_id, message_id, error))
 
     def rate_limit_status(self) -> RateLimitStatus:

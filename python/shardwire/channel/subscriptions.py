@@ -13,7 +13,7 @@ import inspect
 import logging
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,8 @@ from shardwire.node.wake import Wake
 
 logger = logging.getLogger(__name__)
 
-Callback = Callable[[Any], Awaitable[None] | None]
+# What it returns is awaited where that can be, and not looked at otherwise.
+Callback = Callable[[Any], object]
 Unsubscribe = Callable[[], None]
 
 # Chunk events are cumulative: a later one says all that an earlier one said, so an iterator that falls this far

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections import Counter
 
 from shardwire.node.protocol import Node
@@ -12,42 +11,64 @@ from shardwire.node.protocol import Node
 class TopicSubscriptions:
     """How many channels of one node use each content topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: Node) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._node = node
         self._counts: Counter[str] = Counter()
+        # Channels that use it, or are about to.
+        self._users = 0
         # The node's answer is awaited: another channel must not see a count whose subscription is still on its way.
         self._lock = asyncio.Lock()
 
-    async def acquire(self, node: Node, content_topic: str) -> None:
-        """Subscribes the node where this is the first channel on the topic.
+    async def acquire(self, content_topic: str) -> None:
+        self._users += 1
+        try:
+            async with self._lock:
+                if not self._counts[content_topic]:
+                    await self._node.subscribe([content_topic])
+                self._counts[content_topic] += 1
+        except BaseException:
+            self._leave()
+            raise
 
-        Raises:
-            NodeError: The node could not subscribe.
-        """
-        async with self._lock:
-            if not self._counts[content_topic]:
-                await node.subscribe([content_topic])
-            self._counts[content_topic] += 1
+    async def release(self, content_topic: str) -> None:
+        try:
+            async with self._lock:
+                self._counts[content_topic] -= 1
+                if self._counts[content_topic] <= 0:
+                    del self._counts[content_topic]
+                    await self._node.unsubscribe([content_topic])
+        finally:
+            self._leave()
 
-    async def release(self, node: Node, content_topic: str) -> None:
-        """Unsubscribes the node where this was the last channel on the topic."""
-        async with self._lock:
-            self._counts[content_topic] -= 1
-            if self._counts[content_topic] > 0:
-                return
-            del self._counts[content_topic]
-            await node.unsubscribe([content_topic])
+    def _leave(self) -> None:
+        self._users -= 1
+        if not self._users:
+            _BY_NODE.pop(id(self._node), None)
 
 
-_BY_NODE: weakref.WeakKeyDictionary[Node, TopicSubscriptions] = weakref.WeakKeyDictionary()
+# By identity: nodes may compare equal, or have neither a hash nor room for a weak reference. Those that no channel uses
+# are forgotten.
+_BY_NODE: dict[int, TopicSubscriptions] = {}
 
 
-def topic_subscriptions(node: Node) -> TopicSubscriptions:
-    """The subscriptions of `node`, shared by all of its channels.
+async def acquire_topic(node: Node, content_topic: str) -> None:
+    """Subscribes `node` where no other channel of it has.
 
     Raises:
-        TypeError: The node is of a class that cannot be referred to weakly (`__slots__` without `__weakref__`).
+        NodeError: The node could not subscribe.
     """
-    subscriptions = _BY_NODE.get(node)
-    if subscriptions is None:
-        subscriptions = _BY_NODE[node] = TopicSubscriptions()
-    return subscriptions
+    subscriptions = _BY_NODE.get(id(node))
+    # Channels of a loop that has ended use nothing.
+    if subscriptions is None or subscriptions.loop.is_closed():
+        subscriptions = _BY_NODE[id(node)] = TopicSubscriptions(node)
+    await subscriptions.acquire(content_topic)
+
+
+async def release_topic(node: Node, content_topic: str) -> None:
+    """Takes back one `acquire_topic`, and unsubscribes with the last one.
+
+    Raises:
+        NodeError: The node could not unsubscribe; it counts as unsubscribed.
+    """
+    await _BY_NODE[id(node)].release(content_topic)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
 from shardwire.errors import NodeError
 from shardwire.events import ChannelEvent, MessageDeliveredEvent, MessageSendErrorEvent
+
+# Requests of which nothing else remembers that they were refused or cancelled.
+FAILURES_REMEMBERED_MAX = 1_000
 
 
 class Callers:
@@ -29,9 +33,10 @@ class Callers:
 
 
 class DeliveryWaiters:
-    """Futures by request id."""
+    """Futures by request id, and why those of late will never be delivered."""
 
     def __init__(self) -> None:
+        self._failures: OrderedDict[str, str] = OrderedDict()
         self._futures: dict[str, list[asyncio.Future[frozenset[str]]]] = {}
 
     def wait_for(self, request_id: str) -> asyncio.Future[frozenset[str]]:
@@ -46,15 +51,27 @@ class DeliveryWaiters:
             for future in self._take(event.request_id):
                 future.set_result(event.delivered_to)
         elif isinstance(event, MessageSendErrorEvent) and event.stage == "dispatch":
-            self.fail(event.request_id, NodeError(f"message {event.request_id} was not sent: {event.error}"))
+            self.give_up(event.request_id, f"message {event.request_id} was not sent: {event.error}")
 
-    def fail(self, request_id: str, error: Exception) -> None:
+    def failure_of(self, request_id: str) -> NodeError | None:
+        """Why a request will never be delivered, where that is known and not long ago."""
+        failure = self._failures.get(request_id)
+        return NodeError(failure) if failure is not None else None
+
+    def give_up(self, request_id: str, failure: str) -> None:
+        """A request will never be delivered."""
+        self._failures[request_id] = failure
+        if len(self._failures) > FAILURES_REMEMBERED_MAX:
+            self._failures.popitem(last=False)
+        self._fail(request_id, NodeError(failure))
+
+    def _fail(self, request_id: str, error: Exception) -> None:
         for future in self._take(request_id):
             future.set_exception(error)
 
     def fail_all(self, error: Exception) -> None:
         for request_id in list(self._futures):
-            self.fail(request_id, error)
+            self._fail(request_id, error)
 
     def _take(self, request_id: str) -> Iterator[asyncio.Future[frozenset[str]]]:
         return (future for future in self._futures.pop(request_id, []) if not future.done())

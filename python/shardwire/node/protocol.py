@@ -44,6 +44,14 @@ class NodeConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
                 raise ConfigError(f"NodeConfig.{name} is {value!r}: it must be an integer of at least {minimum}")
+        for part, kind in (
+            ("segmentation_config", SegmentationConfig),
+            ("sds_config", SdsConfig),
+            ("rate_limit_config", RateLimitConfig),
+        ):
+            value = getattr(self, part)
+            if value is not None and not isinstance(value, kind):
+                raise ConfigError(f"NodeConfig.{part} is {value!r}: it must be a {kind.__name__} or None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +170,12 @@ class StorePage:
 class Node(Protocol):
     """A messaging node. `events()` may be called once per channel: every iterator sees every event."""
 
-    config: NodeConfig
-    max_message_size_bytes: int
+    # As properties, since nobody sets them: a class may have either.
+    @property
+    def config(self) -> NodeConfig: ...
+
+    @property
+    def max_message_size_bytes(self) -> int: ...
 
     async def start(self) -> None: ...
 

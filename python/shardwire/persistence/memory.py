@@ -11,7 +11,8 @@ from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 class MemoryPersistence:
     """Keeps state for as long as this object lives; a channel made again with the same object continues.
 
-    Nothing survives the process. Values are kept as they are handed over, without a copy.
+    Nothing survives the process. Values are kept as they are handed over, without a copy. A pickled one carries a copy
+    of the state, which goes its own way.
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,15 @@ class MemoryPersistence:
         with self._lock:
             self._closed = True
             self._channels.clear()
+
+    def __getstate__(self) -> dict[str, object]:
+        with self._lock:
+            channels = {channel_id: dict(records) for channel_id, records in self._channels.items()}
+            return {**self.__dict__, "_channels": channels, "_lock": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
 
     def _require_open(self) -> None:
         if self._closed:

@@ -190,7 +190,7 @@ def test_a_closed_channel_gives_its_state_free_and_a_refused_one_takes_it_from_n
     async def main() -> None:
         persistence = SqlitePersistence(path)
         channel = await join(MemoryNetwork(), "alice", persistence)
-        with pytest.raises(ConfigError, match="belongs to 'alice'"):
+        with pytest.raises(PersistenceError, match="in this SqlitePersistence is in use by this process already"):
             await join(MemoryNetwork(), "bob", persistence)
         with pytest.raises(PersistenceError, match="in use by this process already"):
             await join(MemoryNetwork(), "alice", SqlitePersistence(path))

@@ -1,0 +1,93 @@
+"""The calls of one channel to its persistence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+from shardwire.channel.hooks import CLOSING_CALL_S, ends_process
+from shardwire.errors import PersistenceError
+from shardwire.persistence import MemoryPersistence
+from shardwire.persistence.protocol import Changes, ChannelState, Persistence
+
+logger = logging.getLogger(__name__)
+
+# Whose state is in use: by identity of the persistence and id of the channel. A loop that has ended uses nothing.
+_IN_USE: dict[tuple[int, str], tuple[Persistence, asyncio.AbstractEventLoop]] = {}
+
+
+class Writer:
+    """Runs the calls of one persistence, in a thread of its own where they may wait for a disk."""
+
+    def __init__(self, persistence: Persistence, channel_id: str) -> None:
+        self._persistence = persistence
+        self._channel_id = channel_id
+        self._executor: ThreadPoolExecutor | None = None
+        self._claimed = False
+        self._loaded = False
+        if not isinstance(persistence, MemoryPersistence):
+            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shardwire-writer")
+
+    async def load(self) -> ChannelState | None:
+        """Raises:
+        PersistenceError: Another channel of this process uses this state, or as `Persistence.load`.
+        """
+        loop = asyncio.get_running_loop()
+        self._claim(loop)
+        if self._executor is None:
+            return self._load()
+        return await loop.run_in_executor(self._executor, self._load)
+
+    async def commit(self, changes: Changes) -> None:
+        if self._executor is None:
+            self._persistence.commit(self._channel_id, changes)
+            return
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._executor, self._persistence.commit, self._channel_id, changes)
+
+    async def close(self, own_persistence: Persistence | None) -> None:
+        """Gives the channel's state free, closes a persistence that is the channel's own, and ends the thread.
+
+        What the thread is still busy with comes first; nobody waits longer for that than `CLOSING_CALL_S`.
+        """
+        if own_persistence is not None:
+            own_persistence.close()
+        if self._executor is None:
+            self._release()
+            return
+        releasing = asyncio.get_running_loop().run_in_executor(self._executor, self._release)
+        self._executor.shutdown(wait=False)
+        await asyncio.wait({releasing}, timeout=CLOSING_CALL_S)
+
+    def _load(self) -> ChannelState | None:
+        state = self._persistence.load(self._channel_id)
+        self._loaded = True
+        return state
+
+    def _claim(self, loop: asyncio.AbstractEventLoop) -> None:
+        for name in [name for name, (_, user) in _IN_USE.items() if user.is_closed()]:
+            del _IN_USE[name]
+        name = (id(self._persistence), self._channel_id)
+        if name in _IN_USE:
+            raise PersistenceError(
+                f"the state of channel {self._channel_id!r} in this {type(self._persistence).__name__} is in use by "
+                "this process already: close the other channel first, or use another persistence"
+            )
+        _IN_USE[name] = (self._persistence, loop)
+        self._claimed = True
+
+    def _release(self) -> None:
+        loaded, self._loaded = self._loaded, False
+        release = getattr(self._persistence, "release", None)
+        try:
+            if loaded and release is not None:
+                release(self._channel_id)
+        except BaseException as error:
+            if ends_process(error):
+                raise
+            logger.exception("release of the persistence raised %s", type(error).__name__)
+        finally:
+            if self._claimed:
+                self._claimed = False
+                _IN_USE.pop((id(self._persistence), self._channel_id), None)

@@ -1,0 +1,248 @@
+"""Mistakes in what a channel is given are refused at once, by name; what types and protocols allow works."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from channel_world import CHANNEL, TOPIC, World, run_world
+
+from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.config import ChannelConfig, RateLimitConfig, ReliableChannelOptions, SdsConfig
+from shardwire.encryption import ChaCha20Poly1305Encryption
+from shardwire.errors import ConfigError, NodeError, PersistenceError
+from shardwire.node import MemoryNetwork, MessageEnvelope, Node, NodeConfig, StorePage, StoreQuery
+from shardwire.node.protocol import NodeEvent
+from shardwire.persistence import MemoryPersistence, SqlitePersistence
+from shardwire.persistence.protocol import Changes, ChannelState
+
+
+def make_cipher(result: object) -> object:
+    class Cipher:
+        def encrypt(self, content: bytes) -> object:
+            return result
+
+        def decrypt(self, payload: bytes) -> bytes:
+            return payload
+
+    return Cipher()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("encryption", ChaCha20Poly1305Encryption, "encryption is the class ChaCha20Poly1305Encryption"),
+        ("encryption", make_cipher(None), "encrypt of the encryption gave a NoneType: it must give bytes"),
+        ("encryption", make_cipher("text"), "encrypt of the encryption gave a str: it must give bytes"),
+        ("config", ReliableChannelOptions(), r"config is a ReliableChannelOptions.*pass its to_config\(\)"),
+    ],
+)
+def test_arguments_of_wrong_types_are_refused(name: str, value: object, message: str) -> None:
+    async def scenario(world: World) -> None:
+        arguments: dict[str, Any] = {name: value}
+        with pytest.raises(ConfigError, match=message):
+            await create_reliable_channel(await world.node("alice"), CHANNEL, TOPIC, "alice", **arguments)
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("size", [None, 0, "150000", True])
+def test_a_node_must_say_how_large_its_messages_are(size: object) -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node("alice")
+        node.max_message_size_bytes = size  # type: ignore[assignment]
+        with pytest.raises(ConfigError, match=f"max_message_size_bytes of the node is {size!r}"):
+            await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("name", ["segmentation_config", "sds_config", "rate_limit_config"])
+def test_parts_of_a_node_config_must_be_configurations(name: str) -> None:
+    arguments: dict[str, Any] = {name: 5}
+    with pytest.raises(ConfigError, match=f"NodeConfig.{name} is 5: it must be a"):
+        NodeConfig(**arguments)
+
+
+@pytest.mark.parametrize("timeout", [None, "5", -1, 1.5, True])
+def test_a_timeout_must_be_a_count_of_milliseconds(timeout: Any) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        with pytest.raises(ConfigError, match=f"timeout_ms is {timeout!r}"):
+            await alice.delivered(await alice.send(b"x"), timeout_ms=timeout)
+
+    run_world(scenario)
+
+
+def test_a_cancelled_or_refused_send_can_never_be_delivered() -> None:
+    async def scenario(world: World) -> None:
+        limit = RateLimitConfig(enabled=True, messages_per_epoch=1, epoch_size_ms=3_600_000)
+        alice = await world.join("alice", ChannelConfig.logos(rate_limit=limit))
+        await alice.send(b"leaves")
+        request_id = await alice.send(b"waits")
+        assert await alice.cancel(request_id)
+        with pytest.raises(NodeError, match=f"message {request_id} was cancelled"):
+            await alice.delivered(request_id)
+        bob = await world.join("bob", ChannelConfig.waku())
+        request_id = await bob.send(b"")
+        for pause_s in (0, 1):
+            await asyncio.sleep(pause_s)
+            with pytest.raises(NodeError, match=f"message {request_id} was not sent: the message is empty"):
+                await bob.delivered(request_id)
+        with pytest.raises(ConfigError, match="request_id is 'unknown'"):
+            await bob.delivered("unknown")
+
+    run_world(scenario)
+
+
+@dataclass
+class DataNode:
+    """Has no hash, and equals every other."""
+
+    topics: set[str] = field(default_factory=set, compare=False)
+
+    @property
+    def config(self) -> NodeConfig:
+        return NodeConfig()
+
+    @property
+    def max_message_size_bytes(self) -> int:
+        return 150_000
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def subscribe(self, content_topics: Sequence[str]) -> None:
+        self.topics.update(content_topics)
+
+    async def unsubscribe(self, content_topics: Sequence[str]) -> None:
+        self.topics.difference_update(content_topics)
+
+    async def send(self, envelope: MessageEnvelope) -> str:
+        raise NodeError("offline")
+
+    async def query_store(self, query: StoreQuery) -> StorePage:
+        return StorePage(())
+
+    async def events(self) -> AsyncIterator[NodeEvent]:
+        await asyncio.sleep(3_600)
+        yield NodeEvent()
+
+
+@dataclass
+class SlotsNode(DataNode):
+    __slots__ = ()
+
+
+def test_nodes_are_told_apart_by_identity() -> None:
+    async def scenario(world: World) -> None:
+        nodes: list[Node] = [DataNode(), DataNode(), SlotsNode()]
+        channels = [
+            await create_reliable_channel(node, CHANNEL, TOPIC, f"sender {number}") for number, node in enumerate(nodes)
+        ]
+        channels.append(await create_reliable_channel(nodes[0], "other", TOPIC, "sender"))
+        for node, channel in zip((*nodes, nodes[0]), channels, strict=True):
+            assert isinstance(node, DataNode)
+            assert node.topics == {TOPIC}
+            await close_channel(channel)
+            assert node.topics == ({TOPIC} if channel is channels[0] else set())
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_one_state_belongs_to_one_channel(kind: str, tmp_path: Path) -> None:
+    persistence = MemoryPersistence() if kind == "memory" else SqlitePersistence(tmp_path / "state.db")
+
+    async def main() -> None:
+        config = ChannelConfig.logos(sds=SdsConfig(persistence=persistence))
+        network = MemoryNetwork()
+        node = network.create_node("alice")
+        await node.start()
+        first = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config)
+        with pytest.raises(PersistenceError, match=r"in use by this process already: close the other channel first"):
+            await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config)
+        other = await create_reliable_channel(node, "other", TOPIC, "alice", config=config)
+        await close_channel(first)
+        await close_channel(other)
+        await close_channel(await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config))
+        # Left open: what a loop held that has ended is free.
+        await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config)
+
+    for _ in range(2):
+        asyncio.run(main())
+
+
+def test_a_creation_that_is_cancelled_gives_the_state_free_that_its_thread_still_loads() -> None:
+    class Slow:
+        """Loads when it is told to."""
+
+        def __init__(self) -> None:
+            self.loading = threading.Event()
+            self.may_load = threading.Event()
+            self.calls: list[str] = []
+
+        def load(self, channel_id: str) -> ChannelState | None:
+            self.loading.set()
+            self.may_load.wait(60)
+            self.calls.append("loaded")
+            return None
+
+        def commit(self, channel_id: str, changes: Changes) -> None: ...
+
+        def release(self, channel_id: str) -> None:
+            self.calls.append("released")
+
+        def close(self) -> None: ...
+
+    async def main() -> None:
+        persistence = Slow()
+        config = ChannelConfig.logos(sds=SdsConfig(persistence=persistence))
+        node = MemoryNetwork().create_node("alice")
+        await node.start()
+        creating = asyncio.create_task(create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config))
+        await asyncio.to_thread(persistence.loading.wait, 60)
+        creating.cancel()
+        await asyncio.sleep(0)
+        persistence.may_load.set()
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        assert persistence.calls == ["loaded", "released"]
+        await close_channel(await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config))
+
+    asyncio.run(main())
+
+
+def test_a_memory_persistence_pickles_as_a_copy_of_its_state() -> None:
+    original = MemoryPersistence()
+    original.commit(CHANNEL, Changes({("kind", b"key"): b"value"}))
+    copy = pickle.loads(pickle.dumps(original))
+    original.commit(CHANNEL, Changes({("kind", b"key"): None}))
+    state = copy.load(CHANNEL)
+    assert state is not None
+    assert dict(state.records) == {("kind", b"key"): b"value"}
+
+
+def test_receivers_may_be_named_in_any_set_and_callbacks_may_give_values() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", ChannelConfig.logos(delivered_when={"bob"}))
+        bob = await world.join("bob")
+        got: list[bytes] = []
+
+        async def take(event: object) -> int:
+            return 3
+
+        bob.on("message-received", lambda event: len(event.message))
+        bob.on("message-received", take)
+        bob.on_message_received(lambda event: got.append(event.message))
+        assert await alice.delivered(await alice.send(b"x")) == {"bob"}
+        assert got == [b"x"]
+
+    run_world(scenario)
