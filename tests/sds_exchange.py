@@ -109,7 +109,7 @@ class Party:
         send_id = event.send_id or hashlib.sha256(text).hexdigest()
         key = (event.sender_id, send_id)
         if key in self.texts:
-            self.machine.handle_content_unusable(event.message_id, now)
+            self.machine.handle_content_surplus(event.message_id)
             return
         self.machine.handle_content_placed(event.message_id, event.sender_id, send_id, index, count, needed, now)
         held = self.held.setdefault(key, set())

@@ -22,7 +22,7 @@ from shardwire.channel.reception import Arrival
 from shardwire.channel.records import Records
 from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.submissions import Submission, Submissions
-from shardwire.channel.timeline import SegmentObservation, Timeline
+from shardwire.channel.timeline import Timeline
 from shardwire.channel.transmissions import Transmissions
 from shardwire.config import ChannelConfig
 from shardwire.errors import PersistenceError, ShardwireError
@@ -179,6 +179,13 @@ class Engine:
             # As if lost on the way: not acknowledged, so it comes again when the application has caught up.
             self.count("dropped_by_backpressure")
             return False
+        kept = self._take_in(arrival, now)
+        # A send goes on that was given up once: what is kept of it is taken in as if it came again.
+        for data, hint in self.machine.given_up.poll_reopened():
+            self._take_in(Arrival(data, hint, None, True), now)
+        return kept
+
+    def _take_in(self, arrival: Arrival, now: Now) -> bool:
         self._arrival = arrival
         self.incoming.refused = False
         self.machine.handle_message(arrival.data, now, arrival.message_hash, from_store=arrival.from_store)
@@ -325,7 +332,8 @@ class Engine:
             case ContentAcknowledged():
                 self.outgoing.on_acknowledged(event.send_id, event.ordinal, event.by)
                 self.meter.on_acknowledged(event.send_id, now)
-                self._note_acknowledged(event, now)
+                if self._timeline:
+                    self._timeline.note_acknowledged(event, self.outgoing.record(event.send_id), now.epoch_ms)
             case ContentPossiblyAcknowledged():
                 self.outgoing.on_possibly_acknowledged(event.send_id, event.ordinal)
             case SendAcknowledged():
@@ -389,12 +397,3 @@ class Engine:
 
     def count(self, name: str, by: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + by
-
-    def _note_acknowledged(self, event: ContentAcknowledged, now: Now) -> None:
-        if not self._timeline:
-            return
-        record = self.outgoing.record(event.send_id)
-        counts = (record.data_count, record.content_count) if record else (None, None)
-        self._timeline.note(
-            SegmentObservation("acknowledged", event.send_id, event.ordinal, event.by, now.epoch_ms, 0, *counts)
-        )

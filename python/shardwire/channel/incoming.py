@@ -104,7 +104,7 @@ class Incoming:
             header = inspect(event.content, wire_format=self._segmentation.wire_format)
         except InvalidSegmentError as error:
             logger.warning("discarded a segment of sender %r as invalid: %s", event.sender_id, error)
-            self._discard(event, "Invalid", str(error), now)
+            self._discard(event, wire, "Invalid", str(error))
             return
         if header is None:
             self._on_whole(event, wire, now)
@@ -135,13 +135,13 @@ class Incoming:
             message_key=key,
         )
         if isinstance(outcome, SegmentDiscarded) and outcome.reason in _UNUSABLE:
-            self._discard(event, outcome.reason, outcome.detail, now)
+            self._discard(event, wire, outcome.reason, outcome.detail)
             return
         if isinstance(outcome, SegmentDiscarded) and outcome.reason == "QuotaExceeded":
             # Not acknowledged: it may come again when there is room.
             self.counts["segments_discarded"] += 1
             self.refused = True
-            self._machine.handle_content_refused(event.message_id, now)
+            self._machine.handle_content_refused(event.message_id, wire)
             return
         if isinstance(outcome, SetDropped):
             self._drop(event.sender_id, send_id, outcome, now)
@@ -150,7 +150,7 @@ class Incoming:
         if isinstance(outcome, SegmentDiscarded) and outcome.reason == "AlreadyCompleted" and released:
             # Its id does not say to which message it belongs: to SDS it would begin another that never gets whole.
             self.counts["segments_discarded"] += 1
-            self._machine.handle_content_unusable(event.message_id, now)
+            self._machine.handle_content_surplus(event.message_id)
             return
         ordinal = event.ordinal if ordinal is None else ordinal
         self._note("received", event.sender_id, send_id, ordinal or 0, data_count, content_count, now)
@@ -160,6 +160,8 @@ class Incoming:
         )
         if isinstance(outcome, SegmentStored):
             self._partial[key] = (event.sender_id, send_id)
+            if outcome.hash_mismatch:
+                self._machine.handle_content_doubted(event.message_id)
             index = None if header.is_parity else header.data_segment_index
             self._shared.keep_segment(event, send_id, wire, index, authenticated)
         elif isinstance(outcome, PayloadReconstructed):
@@ -280,15 +282,18 @@ class Incoming:
             sender_id,
             dropped.reason,
         )
-        self._machine.handle_send_abandoned(sender_id, send_id, now)
-        self._given_up.append(HistoryEntry(dropped.entire_message_hash.hex(), None, sender_id))
+        # Where it was false or there was no room, it is not taken up again from what is kept.
+        keep = dropped.reason == "Expired"
+        if self._machine.handle_send_abandoned(sender_id, send_id, now, keep_messages=keep):
+            self._given_up.append(HistoryEntry(dropped.entire_message_hash.hex(), None, sender_id))
 
-    def _discard(self, event: ContentReceived, reason: str, detail: str, now: Now) -> None:
+    def _discard(self, event: ContentReceived, wire: bytes, reason: str, detail: str) -> None:
         self.counts["segments_discarded"] += 1
         # What the reassembler itself found invalid it has logged.
         if reason in ("Oversized", "CountMismatch"):
             logger.warning("discarded content %s of sender %r: %s", event.message_id, event.sender_id, detail)
-        self._machine.handle_content_unusable(event.message_id, now)
+        # Not acknowledged: what is of no use here is not delivered.
+        self._machine.handle_content_refused(event.message_id, wire, invalid=True)
 
     def _note(
         self,

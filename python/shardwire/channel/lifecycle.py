@@ -37,7 +37,7 @@ from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
 from shardwire.channel.writer import Writer
-from shardwire.config import ChannelConfig, DeliveredWhen
+from shardwire.config import ChannelConfig, DeliveredWhen, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock, running_clock
@@ -51,6 +51,9 @@ logger = logging.getLogger(__name__)
 
 # Ids travel in every message, twice in a history entry.
 ID_BYTES_MAX = 256
+# A partial message waits so many epochs for its next segment: one that begins just after the last one left, and one
+# in which its sender's other messages take the quota.
+EPOCHS_AWAITED = 3
 
 _warned_of_memory_persistence = False
 
@@ -199,6 +202,14 @@ class StoredState:
         )
 
 
+def _patient(config: ChannelConfig) -> SegmentationConfig:
+    """How segments are put together: what waits for the next epochs of its sender's rate limit does not expire."""
+    segmentation, rate_limit = config.segmentation, config.rate_limit
+    waits_ms = EPOCHS_AWAITED * rate_limit.epoch_size_ms if rate_limit.enabled else 0
+    limits = replace(segmentation.limits, timeout_ms=max(segmentation.limits.timeout_ms, waits_ms))
+    return replace(segmentation, limits=limits)
+
+
 def _assemble(
     node: Node,
     channel_id: str,
@@ -223,7 +234,7 @@ def _assemble(
     # Segments of a peer whose node carries larger messages are read at their full size.
     incoming = Incoming(
         machine,
-        Reassembler(config.segmentation),
+        Reassembler(_patient(config)),
         config.segmentation,
         shared,
         infer_content_ids=config.sds.message_id == "content-sha256",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardwire.channel.hooks import ends_process
+from shardwire.channel.records import SendRecord
+from shardwire.sds.outputs import ContentAcknowledged
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +65,11 @@ class Timeline:
                 self._observers.remove(observer)
 
         return remove
+
+    def note_acknowledged(self, event: ContentAcknowledged, record: SendRecord | None, at_ms: int) -> None:
+        """A participant acknowledged a segment of ours."""
+        counts = (record.data_count, record.content_count) if record else (None, None)
+        self.note(SegmentObservation("acknowledged", event.send_id, event.ordinal, event.by, at_ms, 0, *counts))
 
     def note(self, observation: SegmentObservation) -> None:
         for observer in list(self._observers):

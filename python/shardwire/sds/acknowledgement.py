@@ -117,12 +117,14 @@ class Acknowledgements(AcknowledgementDue):
                 self.due_ms = None
 
     def forget(self, message_id: str) -> None:
-        """The content left the log."""
+        """The content left the log, or must not be said."""
         self.said_before.pop(message_id, None)
         entry = self.delivered.pop(message_id, None) or self.incomplete.pop(message_id, None)
         if entry is not None:
             entry.unsaid = 0
             self._heard.discard(message_id)
+            if len(self._heard) == len(self):
+                self.due_ms = None
 
     def said(self, entries: list[LogEntry], now: Now, by_sync: bool) -> list[LogEntry]:
         """A message of ours that leaves now names these; returns those that were unsaid.

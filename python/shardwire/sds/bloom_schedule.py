@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shardwire._native import BloomFilter, FilterTime, LocalLog
+from collections.abc import Callable
+
+from shardwire._native import BloomFilter, FilterTime, LocalLog, LogEntry
 from shardwire.config import SdsConfig
 from shardwire.sds.now import Now
 
@@ -27,8 +29,10 @@ class BloomSchedule(FilterTime):
         "base_sequence",
         "insert",
         "size_bytes",
+        "stale",
         "unchanged",
         "waiting",
+        "withholds",
     )
 
     def __init__(self, config: SdsConfig, log: LocalLog) -> None:
@@ -48,6 +52,9 @@ class BloomSchedule(FilterTime):
         # Whether others should hear it as soon as the interval allows, and how often they heard this one before.
         self.asked = False
         self.unchanged = 0
+        # Whether the filter holds what must not be said, and which entries those are.
+        self.stale = False
+        self.withholds: Callable[[LogEntry], bool] = lambda entry: False
 
     @property
     def filter(self) -> BloomFilter:
@@ -62,16 +69,18 @@ class BloomSchedule(FilterTime):
         return self._count + len(self.waiting)
 
     def refuse(self, message_id: str) -> None:
-        """Takes back an id that was inserted since the filter was last looked at."""
+        """Takes back an id: from now on no filter that leaves holds it."""
         if message_id in self.waiting:
             self.waiting.remove(message_id)
+        else:
+            self.stale = True
 
     def rebuild(self, base_sequence: int, monotonic_ms: int) -> None:
         """After a restart: fills the filter with the log's entries after `base_sequence`, and starts the interval."""
         self.last_ms = monotonic_ms
         self.base_sequence = base_sequence
         newest = self._log.newest_arrivals(len(self._log.entries))
-        self._fill([entry.message_id for entry in newest if entry.sequence > base_sequence])
+        self._fill([entry for entry in newest if entry.sequence > base_sequence])
 
     def due(self, now: Now) -> bool:
         """Whether the next message that may carry the filter should."""
@@ -87,6 +96,9 @@ class BloomSchedule(FilterTime):
 
     def take(self, now: Now) -> bytes:
         """The serialized filter, for the message that leaves now."""
+        if self.stale:
+            self.rebuild(self.base_sequence, now.monotonic_ms)
+            self._sent_count = -1
         self.last_ms = now.monotonic_ms
         self.unchanged = self.unchanged + 1 if self._sent_count == self.count else 0
         self._sent_count = self.count
@@ -106,10 +118,12 @@ class BloomSchedule(FilterTime):
             return
         newest = self._log.newest_arrivals(max(1, self._capacity * 4 // 5))
         self.base_sequence = newest[-1].sequence - 1 if newest else self._log.sequence
-        self._fill([entry.message_id for entry in newest])
+        self._fill(newest)
         self._sent_count = -1
 
-    def _fill(self, message_ids: list[str]) -> None:
+    def _fill(self, entries: list[LogEntry]) -> None:
+        message_ids = [entry.message_id for entry in entries if not self.withholds(entry)]
+        self.stale = False
         self._filter.clear()
         self._filter.insert_many(message_ids)
         self._count = len(message_ids)

@@ -142,6 +142,7 @@ class Gaps:
                 # Any content of a delivered send stands for it, also one that was never received here.
                 return None
             cause = self._buffer.sends[key] = IncomingSend(key, key, "", monotonic_ms)
+            cause.lost = key in self.lost
             self._buffer.changed[key] = None
             cause.from_before = newcomer
             lost_ms = self._newcomer_lost_ms if newcomer else self._lost_ms
@@ -274,10 +275,10 @@ class Gaps:
     # --- lost -----------------------------------------------------------------------------------
 
     def _declare_lost(self, send: IncomingSend) -> None:
-        by_id = self.missing.by_id
-        entries = [by_id[message_id].entry for message_id in send.missing or () if message_id in by_id]
-        for entry in entries or (HistoryEntry(send.key, None, send.sender_id or None),):
-            self._emit(DependencyLost(entry))
+        # Told once a message: of one that is partly here the channel tells when it gives it up.
+        if not send.contents and send.key not in self.lost:
+            message = self.missing.by_id.get(next(iter(send.missing or ()), ""))
+            self._emit(DependencyLost(message.entry if message else HistoryEntry(send.key, None, None)))
         self._buffer.drop(send)
 
     def forget_named(self, send: IncomingSend, remember: bool) -> None:
@@ -287,16 +288,25 @@ class Gaps:
             self.remember_lost(send.key, send.from_before)
 
     def remember_lost(self, key: str, before: bool) -> None:
-        self.lost[key] = None
+        if key not in self.lost:
+            self.lost[key] = None
+            self._lost_order.append(key)
         if before:
             self.lost_before[key] = None
         self.lost_changed[key] = True
-        self._lost_order.append(key)
         if len(self._lost_order) > self._lost_max:
             forgotten = self._lost_order.popleft()
             self.lost.pop(forgotten, None)
             self.lost_before.pop(forgotten, None)
             self.lost_changed[forgotten] = False
+
+    def ask_for(self, send: IncomingSend, entries: Iterable[HistoryEntry], monotonic_ms: int) -> None:
+        """These contents of `send` were here once, and are missing now."""
+        detected = tuple(entry for entry in entries if entry.message_id not in self.missing.by_id)
+        for entry in detected:
+            self._track(send, entry, send.sender_id, monotonic_ms)
+        if detected:
+            self._emit(MissingDetected(detected))
 
     # --- the table ------------------------------------------------------------------------------
 

@@ -154,6 +154,9 @@ class IncomingBuffer(HeldCount):
             send.content_count = content_count
             send.contents_needed = contents_needed
         self.changed[send.key] = None
+        if send.lost:
+            # Given up once, and it goes on: its gaps are told again.
+            send.siblings_reported = False
         if content_count != 1 and send.deadline_ms is None and not send.reconstructed:
             self.gaps.watch(send, monotonic_ms)
 
@@ -182,7 +185,7 @@ class IncomingBuffer(HeldCount):
             self._absorb(send, named)
 
     def abandon(self, send: IncomingSend) -> None:
-        """The send will never be reconstructed: nothing waits for it, and its contents are not asked for again."""
+        """The send is not reconstructed: nothing waits for it, and its contents are not asked for."""
         for entry in send.contents:
             entry.send = None
             self._log.touch(entry)
@@ -294,6 +297,13 @@ class IncomingBuffer(HeldCount):
             if cause.dependents is not None:
                 cause.dependents = [other for other in cause.dependents if other is not send] or None
         send.waits_for = None
+
+    def drop_refused(self, send: IncomingSend) -> None:
+        """Nothing of `send` was of use: nothing waits for it."""
+        if self.sends.get(send.key) is send:
+            self.drop(send)
+        else:
+            self.gaps.remember_lost(send.key, False)
 
     def drop(self, send: IncomingSend, *, remember: bool = True) -> None:
         """Nothing waits for `send` any longer; one that was only named is forgotten, but for its key if so wished."""

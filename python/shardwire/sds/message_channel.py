@@ -17,6 +17,7 @@ from shardwire.sds.acknowledgement import Acknowledgements
 from shardwire.sds.anti_entropy import AntiEntropy
 from shardwire.sds.bloom_schedule import BloomSchedule
 from shardwire.sds.filter_wish import FilterWish
+from shardwire.sds.given_up import GivenUp
 from shardwire.sds.heads import Heads
 from shardwire.sds.identity import CONTENTS_PER_SEND_MAX, check_contents, check_name, message_ids_of
 from shardwire.sds.incoming import IncomingBuffer
@@ -95,6 +96,8 @@ class MessageChannel:
         known = self.acknowledgements
         naming = [known.delivered, known.incomplete, known.said_before, self.anti_entropy.owed]
         self.log.watch(self.repair.originals, naming)
+        self.given_up = GivenUp(self, config)
+        self.bloom.withholds = self.given_up.withholds
         self.records = Records(self)
         self.outlet = outlet_of(self, config)
         self.intake = intake_of(self, config, sync.sweep_in_buf_interval_ms == 0)
@@ -202,6 +205,8 @@ class MessageChannel:
         entry = self.log.entries.get(message_id)
         if entry is not None:
             self.incoming.place(entry, send_id, ordinal, content_count, contents_needed, now.monotonic_ms)
+            if self.given_up.sends:
+                self.given_up.on_placed(entry, now)
 
     def handle_send_reconstructed(
         self,
@@ -217,47 +222,40 @@ class MessageChannel:
         Under the rule "send" all `content_count` ids are known; `inferred_message_ids` names those of contents
         recovered under another rule.
         """
-        if content_count == 1 and not inferred_message_ids and self.intake.release(sender_id, send_id, now):
+        known = self.given_up.knows(sender_id, send_id)
+        if content_count == 1 and not (inferred_message_ids or known) and self.intake.release(sender_id, send_id, now):
             return
         send = self.incoming.find(sender_id, send_id)
         if send is None or send.reconstructed:
             return
+        if known:
+            self.given_up.on_whole(send, now)
         if content_count > len(send.contents) or inferred_message_ids:
             self._reception.infer(send, min(content_count, CONTENTS_PER_SEND_MAX), inferred_message_ids, now)
         self.incoming.reconstructed(send, now.monotonic_ms)
 
-    def handle_content_refused(self, message_id: str, now: Now) -> None:
-        """The reassembler had no room: the content counts as never received, so that it is not acknowledged.
+    def handle_content_refused(self, message_id: str, data: bytes, *, invalid: bool = False) -> None:
+        """No room for what `data` brought just now, or no use, so that nothing waits for it: it was never received."""
+        self.given_up.refuse(message_id, data, invalid)
 
-        Valid only before anything was polled since its receipt.
+    def handle_content_surplus(self, message_id: str) -> None:
+        """The content is part of a message that is here: it counts as delivered, so that histories naming it close."""
+        self.given_up.deliver_alone(message_id)
+
+    def handle_content_doubted(self, message_id: str) -> None:
+        """There is enough of its send, and the message is not whole: it is not acknowledged before that is."""
+        self.given_up.doubt(message_id)
+
+    def handle_send_abandoned(self, sender_id: str, send_id: str, now: Now, *, keep_messages: bool = False) -> bool:
+        """The channel gave up reassembling a send: what follows it no longer waits. Whether it was news.
+
+        Its contents count as never received, and are asked for when more comes, or with `keep_messages` taken from
+        what is kept for repair (`given_up.poll_reopened`).
         """
-        entry = self.log.entries.get(message_id)
-        if entry is None or entry.send is None:
-            return
-        self.incoming.refuse(entry)
-        self.acknowledgements.forget(message_id)
-        self.repair.originals.forget(message_id)
-        self.bloom.refuse(message_id)
-        self.log.refuse(entry)
-
-    def handle_content_unusable(self, message_id: str, now: Now) -> None:
-        """The content is no part of any message: it counts as delivered, so that histories naming it close."""
-        entry = self.log.entries.get(message_id)
-        if entry is None or entry.send is None:
-            return
-        send = entry.send
-        if len(send.contents) > 1 or send.reconstructed:
-            # Its siblings still make a message; it stays held with them.
-            return
-        self.incoming.abandon(send)
-        self.acknowledgements.send_delivered([entry])
-
-    def handle_send_abandoned(self, sender_id: str, send_id: str, now: Now) -> None:
-        """The channel gave up reassembling a send: what follows it no longer waits, its late contents are ignored."""
         send = self.incoming.find(sender_id, send_id)
-        if send is not None and send.contents and not send.reconstructed:
-            self.incoming.abandon(send)
-            self.acknowledgements.send_delivered(send.contents)
+        if send is None or not send.contents or send.reconstructed:
+            return True
+        return self.given_up.give_up(send, keep_messages)
 
     def handle_irretrievable(self, message_ids: Iterable[str], now: Now) -> None:
         """The store does not have these. Only what is older than this participant's first receipt is lost by it."""

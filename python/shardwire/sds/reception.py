@@ -300,7 +300,7 @@ class Reception:
         # Its sender heard no acknowledgement of it, unless the network or a store merely repeats itself, or somebody
         # was answered who lacks it: a large group that acknowledged every repair again would talk of little else.
         said_lately = known.spoken_ms and now.monotonic_ms - known.spoken_ms < self._said_lately_ms
-        quiet = from_store or answer or said_lately
+        quiet = from_store or answer or said_lately or self._machine.given_up.withholds(known)
         if not quiet and known.sender_id != self._sender_id and known.message_id not in self._acknowledgements:
             for entry in self._siblings(known):
                 self._acknowledgements.received(entry, now)

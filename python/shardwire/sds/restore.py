@@ -97,6 +97,8 @@ def _restore_incoming(
             incoming.gaps.take_back_missing(missing, named, fields[4], now.monotonic_ms)
     for key, data in kinds.get("sds.lost", ()):
         incoming.gaps.remember_lost(key, read_lost(data))
+    for name, _ in sorted(kinds.get("sds.given_up", ())):
+        machine.given_up.take_back(name)
     incoming.changed.clear()
     incoming.gaps.lost_changed.clear()
     incoming.gaps.missing.changed.clear()
