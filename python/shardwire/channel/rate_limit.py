@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from shardwire.channel.records import RATE, RateRecord, Records
 from shardwire.config import RateLimitConfig
@@ -60,7 +61,8 @@ class RateLimiter:
         self.enabled = config.enabled
         self._quota = config.messages_per_epoch or 0
         # One place at least is left for messages, else a quota of 1 could never send any.
-        self._reserve = min(math.ceil(config.ack_reserve * self._quota), self._quota - 1) if self._quota else 0
+        self._reserve = min(_part(config.ack_reserve, self._quota), self._quota - 1) if self._quota else 0
+        self._near = _part(config.ephemeral_drop_threshold, self._quota)
         self._epoch = 0
         self._used = 0
         self._changed = False
@@ -130,8 +132,7 @@ class RateLimiter:
         left = self._left(epoch_ms)
         if not left:
             return "rate_limit_reached"
-        near = self._used >= self._config.ephemeral_drop_threshold * self._quota
-        return "rate_limit_approached" if near or left <= self._reserve else None
+        return "rate_limit_approached" if self._used >= self._near or left <= self._reserve else None
 
     def _left(self, epoch_ms: int) -> int:
         """Messages of the quota that are left at this time."""
@@ -151,3 +152,8 @@ class RateLimiter:
             return RateLimitStatus(False, 0, 0, 0, queued, queued_bytes)
         self.advance(epoch_ms)
         return RateLimitStatus(True, self._used, self._quota, self.resets_at_ms, queued, queued_bytes)
+
+
+def _part(share: float, quota: int) -> int:
+    """That share of the quota, rounded up: of the share as it is written, which a float only comes near to."""
+    return math.ceil(Fraction(repr(float(share))) * quota)

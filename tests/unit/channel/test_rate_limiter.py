@@ -173,3 +173,12 @@ def test_a_changed_epoch_size_does_not_reopen_what_was_used() -> None:
     limiter = RateLimiter(CONFIG, record)
     assert limiter.allowed_kinds(70_000) == frozenset()
     assert limiter.allowed_kinds(120_000) == ALL_KINDS
+
+
+@pytest.mark.parametrize(("share", "quota", "part"), [(0.55, 100, 55), (0.07, 100, 7), (0.28, 25, 7), (0.1, 11, 2)])
+def test_shares_of_the_quota_are_exact(share: float, quota: int, part: int) -> None:
+    config = replace(CONFIG, messages_per_epoch=quota)
+    limiter = RateLimiter(replace(config, ephemeral_drop_threshold=share))
+    assert spend(limiter, TransmitKind.EPHEMERAL, 12_345) == part
+    limiter = RateLimiter(replace(config, ack_reserve=share))
+    assert spend(limiter, TransmitKind.FIRST, 12_345) == quota - part
