@@ -129,6 +129,9 @@ class OutgoingSends:
             self._outcome(send_id, "sent", (request_id,))
         if record.delivered:
             self._outcome(send_id, "delivered", (request_id,))
+        elif record.error_stage:
+            # Under its id the network may hold parts of it, and receivers wait for the rest: it is not begun anew.
+            self._outcome(send_id, "error", (request_id,))
 
     def withdraw(self, send_id: str) -> None:
         """Forgets a send that was cancelled: no event follows."""

@@ -196,6 +196,16 @@ def test_equal_content_shares_one_send_and_its_outcomes() -> None:
     assert [getattr(event, "request_id", None) for event in events(sends)] == ["r2", "r2"]
 
 
+def test_equal_content_shares_the_error_of_a_send_that_failed() -> None:
+    sends = make(data_count=1, content_count=1)
+    sends.on_irrecoverable("s", 0, "no proof")
+    events(sends)
+    sends.attach("s", "r2")
+    (error,) = events(sends)
+    assert isinstance(error, MessageSendErrorEvent)
+    assert (error.request_id, error.error, error.stage) == ("r2", "no proof", "dispatch")
+
+
 def test_bits() -> None:
     assert bits(0) == ()
     assert bits(0b1011) == (0, 1, 3)
