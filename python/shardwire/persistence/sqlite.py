@@ -9,7 +9,7 @@ import time
 import zlib
 from pathlib import Path
 
-from shardwire.errors import PersistenceError
+from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly, schema
 from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
@@ -18,6 +18,8 @@ from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 BUSY_TIMEOUT_MS = 10_000
 # Pages of a new file. Most bytes stand in values of 100 KB, which larger pages write with fewer calls.
 PAGE_BYTES = 16_384
+# Of the database file format: the first bytes name it, those from 68 on the application.
+_HEADER_BYTES = 100
 # How long the write-ahead log grows before it is copied into the file. What is written and deleted within that, as a
 # message under way is, is mostly copied once or not at all.
 CHECKPOINT_BYTES = 32 << 20
@@ -45,13 +47,22 @@ class SqlitePersistence:
     Args:
         path: The database file; made, but not its directory, where missing. Two more files appear beside it while it
             is in use (`-wal`, `-shm`), and one lock file for each channel.
+
+    Raises:
+        ConfigError: The path names no file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
+        if os.fspath(path) == ":memory:":
+            raise ConfigError("path is ':memory:': use MemoryPersistence, which keeps state in this process only")
+        if not self._path.name:
+            raise ConfigError(f"path is {os.fspath(path)!r}: it must name a file")
         # Serialises the writer threads of the channels; SQLite has one writer at a time anyway.
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        # Device and inode of the file that is open.
+        self._file: tuple[int, int] | None = None
         self._channel_locks: dict[str, ChannelLock] = {}
         self._channel_keys: dict[str, int] = {}
         # How many channels loaded each state: one of them that is refused takes it from no other.
@@ -88,6 +99,7 @@ class SqlitePersistence:
         with self._lock:
             try:
                 connection = self._open(channel_id)
+                self._require_file_in_place()
                 connection.execute("BEGIN IMMEDIATE")
                 try:
                     self._apply(connection, channel_id, changes)
@@ -241,6 +253,7 @@ class SqlitePersistence:
         if self._connection is None:
             try:
                 self._connection = self._connect()
+                self._file = self._file_in_place()
             except BaseException:
                 self._channel_locks.pop(channel_id).release()
                 raise
@@ -250,8 +263,24 @@ class SqlitePersistence:
         if not self._path.parent.is_dir():
             raise PersistenceError(f"database {str(self._path)!r}: its directory does not exist: make it first")
 
+    def _file_in_place(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def _require_file_in_place(self) -> None:
+        """SQLite goes on writing to a file that was deleted or moved away, where nobody finds it again."""
+        if self._file_in_place() != self._file:
+            raise PersistenceError(
+                f"database {str(self._path)!r} was deleted, moved or replaced while it is in use: nothing was stored; "
+                "put it back in its place, or close its channels"
+            )
+
     def _connect(self) -> sqlite3.Connection:
         self._refuse_replacing_a_corrupt_file()
+        self._refuse_another_kind_of_file()
         connection = sqlite3.connect(
             self._path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
         )
@@ -290,6 +319,18 @@ class SqlitePersistence:
                 "its place, or move the corrupt file away to begin with empty state"
             )
 
+    def _refuse_another_kind_of_file(self) -> None:
+        """A file given by mistake stays as it is; one that was a database of ours is a corrupt one."""
+        try:
+            with self._path.open("rb") as file:
+                header = file.read(_HEADER_BYTES)
+        except OSError:
+            # SQLite says what is wrong with it.
+            return
+        ours = header[68:72] == schema.APPLICATION_ID.to_bytes(4, "big")
+        if header and not header.startswith(b"SQLite format 3\0") and not ours:
+            raise PersistenceError(f"{str(self._path)!r} is no SQLite database: give the path of another file")
+
     def _failure(self, call: str, channel_id: str, error: sqlite3.Error) -> PersistenceError:
         name = f"{call} of channel {channel_id!r} in {str(self._path)!r}"
         # Without a code it is the interpreter that could not read a value. The low byte is the primary code.
@@ -312,7 +353,7 @@ class SqlitePersistence:
         return PersistenceError(f"{name}: {remedies.get(code, 'SQLite reported an error')} ({error})")
 
     def _set_aside(self) -> Path:
-        """Renames the database and its log. Whoever else has it open goes on with the renamed file."""
+        """Renames the database and its log. Whoever else has it open can store no more."""
         self._release()
         kept = self._path.with_name(f"{self._path.name}.corrupt-{time.time_ns() // 1_000_000}")
         for suffix in ("", "-wal", "-shm"):

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from shardwire.errors import PersistenceError
+from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, schema
 
+SQLITE_HEADER = b"SQLite format 3\0"
 RECORDS = {("kind", bytes([number])): bytes([number]) * (50 * number) for number in range(100)}
 
 
@@ -27,9 +28,49 @@ def kept_files(path: Path) -> list[Path]:
     return sorted(path.parent.glob(path.name + ".corrupt-*"))
 
 
-def test_a_file_that_is_no_database_is_kept_aside_and_never_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"x", b"a text that somebody named by mistake" * 500, b"\xff" * 10_000])
+def test_a_file_that_never_was_a_database_stays_as_it_is(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(PersistenceError, match="is no SQLite database: give the path of another file"):
+            SqlitePersistence(path).load("a")
+    assert path.read_bytes() == content
+    assert not kept_files(path)
+
+
+@pytest.mark.parametrize("path", ["", ".", "/", ":memory:"])
+def test_a_path_must_name_a_file(path: str) -> None:
+    with pytest.raises(ConfigError, match=f"path is {path!r}"):
+        SqlitePersistence(path)
+
+
+@pytest.mark.parametrize("change", ["deleted", "moved", "replaced"])
+def test_nothing_is_stored_in_a_file_that_is_no_longer_in_its_place(change: str, tmp_path: Path) -> None:
     path = tmp_path / "state.db"
-    content = b"this was never a database" * 500
+    persistence = SqlitePersistence(path)
+    persistence.commit("a", Changes(dict(RECORDS)))
+    if change == "deleted":
+        path.unlink()
+    else:
+        path.rename(tmp_path / "elsewhere")
+    if change == "replaced":
+        path.write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(PersistenceError, match="was deleted, moved or replaced while it is in use"):
+            persistence.commit("a", Changes({("kind", b"late"): b"value"}))
+    if change == "moved":
+        (tmp_path / "elsewhere").rename(path)
+        persistence.commit("a", Changes({("kind", b"late"): b"value"}))
+        state = persistence.load("a")
+        assert state is not None
+        assert dict(state.records) == {**RECORDS, ("kind", b"late"): b"value"}
+    persistence.close()
+
+
+def test_a_file_that_is_damaged_throughout_is_kept_aside_and_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    content = SQLITE_HEADER + b"\xff" * 10_000
     path.write_bytes(content)
     with pytest.raises(PersistenceError, match="corrupt"):
         SqlitePersistence(path).load("a")
@@ -53,7 +94,7 @@ def test_a_sound_copy_in_place_of_a_corrupt_file_is_used(tmp_path: Path) -> None
     make_database(path)
     copy = tmp_path / "copy"
     shutil.copy(path, copy)
-    path.write_bytes(b"\xff" * 10_000)
+    path.write_bytes(SQLITE_HEADER + b"\xff" * 10_000)
     with pytest.raises(PersistenceError, match="corrupt"):
         SqlitePersistence(path).load("a")
     shutil.copy(copy, path)
