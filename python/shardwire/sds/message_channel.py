@@ -101,7 +101,7 @@ class MessageChannel:
         self.records = Records(self)
         self.outlet = outlet_of(self, config)
         self.intake = intake_of(self, config, sync.sweep_in_buf_interval_ms == 0)
-        self._reception = Reception(self, config)
+        self._reception = Reception(self, config, now)
 
     # --- inputs: ours ---------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ class Reception:
         "_acknowledgements",
         "_answers",
         "_anti_entropy",
+        "_begun",
         "_bloom",
         "_by_id",
         "_by_send",
@@ -68,13 +69,15 @@ class Reception:
         "_wire_format",
     )
 
-    def __init__(self, machine: MessageChannel, config: SdsConfig) -> None:
+    def __init__(self, machine: MessageChannel, config: SdsConfig, now: Now) -> None:
         self._machine = machine
+        self._lamport_unit_ms = 1_000 if config.wire_format == "nim" else 1
         self._decode = machine.codec.decode
         self._sender_id = machine.sender_id
         self._by_send = config.message_id == "send"
         self._wire_format = config.wire_format
         self._repairs = config.enable_repair
+        self._begun = now.epoch_ms // self._lamport_unit_ms
         self._said_lately_ms = config.acknowledgement_timeout_ms // 2
         self._recent_max = config.outgoing_buffer_messages_max
         self._emit = machine.emit
@@ -83,7 +86,6 @@ class Reception:
         self._lamport = machine.lamport
         self._bloom = machine.bloom
         self._insert_bloom = machine.bloom.insert
-        self._lamport_unit_ms = 1_000 if config.wire_format == "nim" else 1
         self._originals = machine.repair.originals
         self._participants = machine.participants
         self._acknowledgements = machine.acknowledgements
@@ -113,7 +115,7 @@ class Reception:
         if sender_id == self._sender_id:
             if self._answers and not from_store:
                 self._repair.on_message(message_id)
-            return self._on_own(message_id)
+            return self._on_own(message_id, lamport, from_store)
         if lamport is None:
             return self._on_ephemeral(message_id, sender_id, content)
         if content:
@@ -337,10 +339,15 @@ class Reception:
         if len(self._ephemeral_order) > self._recent_max:
             self._recent_ephemerals.pop(self._ephemeral_order.popleft(), None)
 
-    def _on_own(self, message_id: str) -> None:
-        """SDS: own messages are ignored, except that one we never sent shows a second user of our id."""
+    def _on_own(self, message_id: str, lamport: int | None, from_store: bool) -> None:
+        """SDS: own messages are ignored, except that one we never sent shows a second user of our id.
+
+        What a store has, or others repeat, of the time before this life began is our past: its state was not kept.
+        """
         ours = (
-            message_id in self._outgoing.by_id
+            from_store
+            or (lamport is not None and lamport < self._begun)
+            or message_id in self._outgoing.by_id
             or message_id in self._entries
             or message_id in self._recent_ephemerals
             or self._machine.transmission.is_own_sync(message_id)

@@ -14,9 +14,24 @@ from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.channel.records import DELIVERY, HANDOVER, PAYLOAD
 from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError, PersistenceError
-from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSentEvent
+from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSentEvent, SenderIdConflictEvent
 from shardwire.node import MemoryNetwork, NetworkConditions, running_clock
 from shardwire.persistence import SqlitePersistence
+
+
+def test_a_new_life_without_state_meets_no_twin_in_the_store() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        for life in range(3):
+            alice = await world.join("alice", node=f"node-{life}")
+            assert await alice.delivered(await alice.send(b"%d" % life)) == {"bob"}
+            await asyncio.sleep(100)
+            await close_channel(alice)
+            await asyncio.sleep(5)
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [b"0", b"1", b"2"]
+    assert world.of("alice", SenderIdConflictEvent) == []
 
 
 def test_a_returned_send_survives_a_crash_before_it_left() -> None:

@@ -9,7 +9,7 @@ import pytest
 from sds_exchange import LOGOS, Exchange, Party, at, hint_of, quiet_sync
 
 from shardwire._native import SdsMessage
-from shardwire.sds import ContentAcknowledged, SendAcknowledged, TransmitKind
+from shardwire.sds import ContentAcknowledged, SendAcknowledged, SenderIdConflict, TransmitKind
 from shardwire.sds.encoding import pack, unpack
 
 CONTENT_KINDS = frozenset({TransmitKind.FIRST, TransmitKind.FURTHER})
@@ -205,3 +205,22 @@ def test_a_send_cut_by_a_restart_goes_on_where_it_was() -> None:
     decoded = SdsMessage.decode(after.payload)
     assert decoded is not None
     assert second.message_id in {entry.message_id for entry in decoded.causal_history}
+
+
+@pytest.mark.parametrize("from_store", [True, False])
+def test_our_own_past_of_which_no_state_was_kept_is_no_twin(from_store: bool) -> None:
+    earlier = Party("alice", seed=1)
+    earlier.send("old", at(1_000))
+    old = earlier.drain(at(1_000)) + earlier.drain(at(61_000))
+    assert {transmit.kind for transmit in old} >= {TransmitKind.FIRST, TransmitKind.SYNC}
+    alice = Party("alice", seed=2, now=at(70_000))
+    for transmit in old:
+        alice.machine.handle_message(transmit.payload, at(71_000), from_store=from_store)
+    alice.drain(at(71_000))
+    assert alice.of(SenderIdConflict) == []
+    twin = Party("alice", seed=3)
+    twin.send("new", at(80_000))
+    (transmit,) = twin.drain(at(80_000))
+    alice.machine.handle_message(transmit.payload, at(80_000))
+    alice.drain(at(80_000))
+    assert alice.of(SenderIdConflict) == [SenderIdConflict(transmit.message_id)]
