@@ -30,7 +30,7 @@ from shardwire.channel.records import (
 )
 from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.restored_bytes import StoredSegment, expand
-from shardwire.channel.segment_size import MessageBudget, cipher_overhead_bytes, divide_message
+from shardwire.channel.segment_size import MessageBudget, cipher_overhead_bytes, divide_message, payload_bytes_max
 from shardwire.channel.segmenter import ChannelSegmenter
 from shardwire.channel.session import Parts, Session
 from shardwire.channel.shared_bytes import SharedBytes
@@ -96,13 +96,15 @@ async def create_reliable_channel(
     clock = clock if clock is not None else running_clock()
     rng = rng if rng is not None else random.SystemRandom()
     encryption = _bind_encryption(encryption, channel_id)
+    meta = config.envelope_meta or b""
+    ciphertext_bytes_max = payload_bytes_max(node.max_message_size_bytes, content_topic, meta)
     budget = divide_message(
         config,
         max_message_size_bytes=node.max_message_size_bytes,
         content_topic=content_topic,
         channel_id=channel_id,
         sender_id=sender_id,
-        cipher_bytes=await cipher_overhead_bytes(encryption),
+        cipher_bytes=await cipher_overhead_bytes(encryption, ciphertext_bytes_max),
     )
     persistence, own_persistence = _choose_persistence(config)
     writer = Writer(persistence, channel_id)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 
 from shardwire._native import WakuMessage
+from shardwire.channel.hooks import is_ours
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
@@ -32,6 +33,8 @@ _BLOOM_FRAME_BYTES = 64
 _CIPHER_PROBE_BYTES = 1_024
 # Covers the block of every block cipher in use, whose padding depends on the length.
 _CIPHER_PROBES = 65
+# Ciphertexts of the longest contents, which must fit.
+_CIPHER_EDGE_PROBES = 4
 CIPHER_BYTES_ASSUMED = 1_024
 
 
@@ -67,14 +70,24 @@ def envelope_overhead_bytes(content_topic: str, meta: bytes, payload_bytes: int)
     return len(message.encode()) + 1 + _varint_bytes(payload_bytes)
 
 
-async def cipher_overhead_bytes(encryption: Encryption | None) -> int:
-    """What a cipher adds, as it says itself or as measured.
+def payload_bytes_max(max_message_size_bytes: int, content_topic: str, meta: bytes) -> int:
+    """The largest payload of an envelope that a node with messages of this size carries; may be negative."""
+    return max_message_size_bytes - envelope_overhead_bytes(content_topic, meta, max_message_size_bytes)
 
-    One that cannot encrypt now, say because its keys come later, is taken to add `CIPHER_BYTES_ASSUMED`; until it can,
-    each send fails by itself.
+
+async def cipher_overhead_bytes(encryption: Encryption | None, ciphertext_bytes_max: int) -> int:
+    """What a cipher adds to a message whose ciphertext just fits, as it says itself or as measured.
+
+    One that grows in proportion, as base64 does, is measured at the size that it is used at. One that cannot encrypt
+    now, say because its keys come later, is taken to add `CIPHER_BYTES_ASSUMED`; until it can, each send fails by
+    itself.
+
+    Args:
+        encryption: The cipher; None for none.
+        ciphertext_bytes_max: What its ciphertexts may take.
 
     Raises:
-        ConfigError: `overhead_bytes` is no count.
+        ConfigError: `overhead_bytes` is no count, or `encrypt` gives no bytes.
     """
     if encryption is None:
         return 0
@@ -83,26 +96,50 @@ async def cipher_overhead_bytes(encryption: Encryption | None) -> int:
         if isinstance(stated, bool) or not isinstance(stated, int) or stated < 0:
             raise ConfigError(f"overhead_bytes of the encryption is {stated!r}: it must be an integer of at least 0")
         return stated
-    overheads = []
-    for length in range(_CIPHER_PROBE_BYTES, _CIPHER_PROBE_BYTES + _CIPHER_PROBES):
-        try:
-            ciphertext = encryption.encrypt(bytes(length))
-            if inspect.isawaitable(ciphertext):
-                ciphertext = await _resolved(ciphertext)
-        except Exception as error:
-            logger.warning(
-                "the encryption raised %s when its overhead was measured: %d bytes are assumed; state overhead_bytes",
-                type(error).__name__,
-                CIPHER_BYTES_ASSUMED,
-            )
-            return CIPHER_BYTES_ASSUMED
-        try:
-            overheads.append(memoryview(ciphertext).nbytes - length)
-        except TypeError:
-            raise ConfigError(
-                f"encrypt of the encryption gave a {type(ciphertext).__name__}: it must give bytes"
-            ) from None
-    return max(0, *overheads)
+    overhead = 0
+    try:
+        # Well below the edge: what grows in proportion adds no more there.
+        shortest = max(0, min(_CIPHER_PROBE_BYTES, ciphertext_bytes_max // 4))
+        for length in range(shortest, shortest + _CIPHER_PROBES):
+            overhead = max(overhead, await _ciphertext_bytes(encryption, length) - length)
+        length = await _longest_that_fits(encryption, ciphertext_bytes_max - overhead, ciphertext_bytes_max)
+    except ConfigError:
+        raise
+    except BaseException as error:
+        if is_ours(error):
+            raise
+        logger.warning(
+            "the encryption raised %s when its overhead was measured: %d bytes are assumed; state overhead_bytes",
+            type(error).__name__,
+            CIPHER_BYTES_ASSUMED,
+        )
+        return CIPHER_BYTES_ASSUMED
+    return max(overhead, ciphertext_bytes_max - length)
+
+
+async def _longest_that_fits(encryption: Encryption, length: int, ciphertext_bytes_max: int) -> int:
+    """The length of contents, from `length` down, whose ciphertexts fit; the few just below it are tried too."""
+    below = 0
+    while length > 0 and below < _CIPHER_EDGE_PROBES:
+        ciphertext_bytes = await _ciphertext_bytes(encryption, max(0, length - below))
+        if ciphertext_bytes <= ciphertext_bytes_max:
+            below += 1
+            continue
+        # By as much as it is too long in proportion, which leads to the edge in a few steps.
+        length = min(length - 1, length * ciphertext_bytes_max // ciphertext_bytes)
+        below = 0
+    return max(0, length)
+
+
+async def _ciphertext_bytes(encryption: Encryption, length: int) -> int:
+    ciphertext = encryption.encrypt(bytes(length))
+    if inspect.isawaitable(ciphertext):
+        ciphertext = await _resolved(ciphertext)
+    try:
+        return memoryview(ciphertext).nbytes
+    except TypeError:
+        name = type(ciphertext).__name__
+        raise ConfigError(f"encrypt of the encryption gave a {name}: it must give bytes") from None
 
 
 async def _resolved(ciphertext: Awaitable[bytes]) -> bytes:
@@ -127,8 +164,7 @@ def divide_message(
         ConfigError: The node's messages are too small to carry anything.
     """
     meta = config.envelope_meta or b""
-    envelope = envelope_overhead_bytes(content_topic, meta, max_message_size_bytes)
-    sds_bytes_max = max_message_size_bytes - envelope - cipher_bytes
+    sds_bytes_max = payload_bytes_max(max_message_size_bytes, content_topic, meta) - cipher_bytes
     least_header = _least_header_bytes(channel_id, sender_id)
     wanted_header = _wanted_header_bytes(config, channel_id, sender_id)
     framing = 0 if config.segmentation.wire_format == "lip243" else SEGMENT_OVERHEAD_BYTES_MAX

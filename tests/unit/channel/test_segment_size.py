@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,11 +42,51 @@ class StatingCipher:
         raise AssertionError("the overhead is stated")
 
 
+def overhead(encryption: Any, ciphertext_bytes_max: int = 149_000) -> int:
+    return asyncio.run(cipher_overhead_bytes(encryption, ciphertext_bytes_max))
+
+
 def test_overhead_is_stated_or_measured() -> None:
-    assert asyncio.run(cipher_overhead_bytes(None)) == 0
-    assert asyncio.run(cipher_overhead_bytes(PaddingCipher())) == 32
-    assert asyncio.run(cipher_overhead_bytes(AsyncCipher())) == 28  # type: ignore[arg-type]
-    assert asyncio.run(cipher_overhead_bytes(StatingCipher())) == 33  # type: ignore[arg-type]
+    assert overhead(None) == 0
+    assert overhead(PaddingCipher()) == 32
+    assert overhead(AsyncCipher()) == 28
+    assert overhead(StatingCipher()) == 33
+
+
+@pytest.mark.parametrize("ciphertext_bytes_max", [2_000, 149_000, 149_001, 149_002, 149_003])
+@pytest.mark.parametrize(
+    "encrypt",
+    [
+        base64.b64encode,
+        lambda content: content.hex().encode(),
+        lambda content: base64.b64encode(PaddingCipher().encrypt(content)),
+        lambda content: content + bytes(len(content) // 1_000 + 5),
+        lambda content: content + bytes(1_900),
+    ],
+    ids=["base64", "hex", "padded base64", "a byte in a thousand", "much"],
+)
+def test_a_cipher_that_grows_in_proportion_is_measured_at_the_edge(
+    encrypt: Callable[[bytes], bytes], ciphertext_bytes_max: int
+) -> None:
+    class Growing:
+        def encrypt(self, content: bytes) -> bytes:
+            return encrypt(content)
+
+    longest = ciphertext_bytes_max - overhead(Growing(), ciphertext_bytes_max)
+    assert longest > 0
+    assert all(
+        len(encrypt(bytes(length))) <= ciphertext_bytes_max for length in range(max(0, longest - 300), longest + 1)
+    )
+    # Little is wasted: what it ever pads at most.
+    assert len(encrypt(bytes(longest + 64))) > ciphertext_bytes_max
+
+
+def test_a_cipher_that_leaves_no_room_adds_all_there_is() -> None:
+    class Bloated:
+        def encrypt(self, content: bytes) -> bytes:
+            return bytes(5_000)
+
+    assert overhead(Bloated(), 4_000) >= 4_000
 
 
 def test_a_cipher_without_its_keys_yet_is_given_room() -> None:
@@ -51,7 +94,7 @@ def test_a_cipher_without_its_keys_yet_is_given_room() -> None:
         def encrypt(self, content: bytes) -> bytes:
             raise KeyError("no key yet")
 
-    assert asyncio.run(cipher_overhead_bytes(KeylessCipher())) == CIPHER_BYTES_ASSUMED  # type: ignore[arg-type]
+    assert overhead(KeylessCipher()) == CIPHER_BYTES_ASSUMED
 
 
 @pytest.mark.parametrize("stated", [-1, 1.5, "33", True])
@@ -59,7 +102,7 @@ def test_a_stated_overhead_must_be_a_count(stated: object) -> None:
     cipher = StatingCipher()
     cipher.overhead_bytes = stated
     with pytest.raises(ConfigError, match="overhead_bytes"):
-        asyncio.run(cipher_overhead_bytes(cipher))  # type: ignore[arg-type]
+        overhead(cipher)
 
 
 def test_the_configured_size_is_kept_on_a_waku_node() -> None:
