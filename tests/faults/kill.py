@@ -25,9 +25,9 @@ from typing import Any
 from shardwire._native import SdsMessage
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.channel.dispatch import Dispatcher
-from shardwire.channel.writer import Writer
 from shardwire.channel.session import Session
 from shardwire.channel.subscriptions import Subscriptions
+from shardwire.channel.writer import Writer
 from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, SdsConfig, SegmentationConfig, SyncConfig
 from shardwire.events import MessageReceivedEvent
 from shardwire.node import MemoryNetwork, MessageEnvelope, NetworkConditions, NodeConfig

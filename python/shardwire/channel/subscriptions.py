@@ -39,11 +39,30 @@ logger = logging.getLogger(__name__)
 Callback = Callable[[Any], object]
 Unsubscribe = Callable[[], None]
 
-# Chunk events are cumulative: a later one says all that an earlier one said, so an iterator that falls this far
-# behind loses the oldest of them and nothing else.
+# Announcements that wait for a callback that does not return, or for the reader of an iterator. Beyond it chunk events
+# go, which are cumulative: a later one says all that an earlier one said. Where that makes too little room the oldest
+# of the others go too, a tenth at a time, but for received messages. `delivered` and `pending` still answer for what an
+# outcome would have told, and as it counts as untold, the next life of a channel that keeps its state tells it.
 ANNOUNCEMENTS_MAX = 10_000
 _CUMULATIVE = (ChunkSendingEvent, ChunkSentEvent, ChunkPossiblyAcknowledgedEvent, ChunkAcknowledgedEvent)
 _DELIVERY_ERROR = "reliable:message:delivery-error"
+
+
+_Announcements = deque[tuple[ChannelEvent, Callable[[], None] | None]]
+
+
+def _make_room(waiting: _Announcements) -> _Announcements:
+    """What is left of announcements of which too many wait."""
+    others = [entry for entry in waiting if not isinstance(entry[0], _CUMULATIVE)]
+    surplus = len(others) - ANNOUNCEMENTS_MAX * 9 // 10
+    kept: _Announcements = deque()
+    for entry in others:
+        if surplus > 0 and not isinstance(entry[0], MessageReceivedEvent):
+            surplus -= 1
+        else:
+            kept.append(entry)
+    logger.warning("a callback or an event iterator that is too slow lost %d events", len(waiting) - len(kept))
+    return kept
 
 
 class _Subscription:
@@ -69,7 +88,7 @@ class EventIterator:
 
     def __init__(self, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
-        self._queue: deque[tuple[ChannelEvent, Callable[[], None] | None]] = deque()
+        self._queue: _Announcements = deque()
         self._wake = Wake()
         self._done: Callable[[], None] | None = None
         self._ended = False
@@ -80,15 +99,9 @@ class EventIterator:
                 done()
             return
         if len(self._queue) >= ANNOUNCEMENTS_MAX:
-            self._drop_cumulative()
+            self._queue = _make_room(self._queue)
         self._queue.append((event, done))
         self._wake.set()
-
-    def _drop_cumulative(self) -> None:
-        kept = deque(entry for entry in self._queue if not isinstance(entry[0], _CUMULATIVE))
-        if len(kept) < len(self._queue):
-            logger.warning("a slow event iterator lost %d chunk events", len(self._queue) - len(kept))
-        self._queue = kept
 
     def end(self) -> None:
         """Lets the reader take what is queued, then stops the iteration."""
@@ -142,7 +155,7 @@ class Subscriptions:
         self.on_change: Callable[[], None] = lambda: None
         self._subscriptions: list[_Subscription] = []
         self._iterators: list[weakref.ref[EventIterator]] = []
-        self._announcements: deque[tuple[ChannelEvent, Callable[[], None] | None]] = deque()
+        self._announcements: _Announcements = deque()
         self._wake = Wake()
         self._idle = asyncio.Event()
         self._somebody = asyncio.Event()
@@ -204,6 +217,8 @@ class Subscriptions:
             if done is not None:
                 done()
             return
+        if len(self._announcements) >= ANNOUNCEMENTS_MAX:
+            self._announcements = _make_room(self._announcements)
         self._announcements.append((event, done))
         self._wake.set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,8 @@ from shardwire.events import (
     EVENT_TYPES,
     CallbackErrorEvent,
     ChannelEvent,
+    ChunkInfo,
+    ChunkSentEvent,
     MessageReceivedEvent,
     MessageSendErrorEvent,
     MessageSentEvent,
@@ -204,8 +207,6 @@ def test_iterators_end_with_the_channel_after_what_they_hold() -> None:
 
 
 def test_a_slow_iterator_loses_cumulative_chunk_events_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shardwire.events import ChunkInfo, ChunkSentEvent
-
     monkeypatch.setattr("shardwire.channel.subscriptions.ANNOUNCEMENTS_MAX", 10)
 
     async def main() -> list[ChannelEvent]:
@@ -226,3 +227,47 @@ def test_a_slow_iterator_loses_cumulative_chunk_events_only(monkeypatch: pytest.
     chunks = [event for event in events if isinstance(event, ChunkSentEvent)]
     assert len(chunks) <= 11
     assert chunks[-1].chunk_info.chunks == (39,)
+
+
+def test_a_callback_that_hangs_holds_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunk events go first, then the oldest others: those count as not told."""
+    monkeypatch.setattr("shardwire.channel.subscriptions.ANNOUNCEMENTS_MAX", 10)
+    heard: list[str] = []
+    told: list[str] = []
+
+    async def scenario(subscriptions: Subscriptions) -> None:
+        go_on = asyncio.Event()
+
+        async def hang(event: MessageSentEvent | ChunkSentEvent) -> None:
+            await go_on.wait()
+            heard.append(event.request_id)
+
+        subscriptions.on(MessageSentEvent, hang)
+        subscriptions.on(ChunkSentEvent, hang)
+        for number in range(1_000):
+            await asyncio.sleep(0)
+            subscriptions.announce(ChunkSentEvent("ab", f"chunk {number}", ChunkInfo((0,), 1)))
+            if number % 100 == 0:
+                subscriptions.announce(MessageSentEvent(f"{number}", "ab"), partial(told.append, f"{number}"))
+        go_on.set()
+        await subscriptions.await_announced(5)
+        assert (
+            [name for name in heard if "chunk" not in name]
+            == told
+            == [f"{number}" for number in range(100, 1_000, 100)]
+        )
+        assert len(heard) <= 11
+        go_on.clear()
+        heard.clear()
+        told.clear()
+        for number in range(1_000):
+            await asyncio.sleep(0)
+            subscriptions.announce(MessageSentEvent(f"{number}", "ab"), partial(told.append, f"{number}"))
+        go_on.set()
+        await subscriptions.await_announced(5)
+        assert heard == told
+        assert heard[0] == "0"
+        assert heard[-1] == "999"
+        assert len(heard) <= 11
+
+    run(scenario)
