@@ -42,8 +42,7 @@ class ReassemblyLimits:
         unauthenticated_share: Part of both global budgets that senders without an authenticated identity share.
         candidates_per_slot_max: Different segments kept for one position of a set.
         completed_remembered_max: Completed sets remembered, so that a late segment does not reopen one.
-        timeout_ms: A set expires this long after its last new segment; in a channel with a rate limit not before three
-            of its epochs.
+        timeout_ms: A set expires this long after its last new segment; under a rate limit after 3 epochs at least.
         work_budget: What one set may cost, in whole reconstructions, before it is dropped.
     """
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardwire.channel.hooks import heed_cancellation, is_ours
+from shardwire.channel.segment_size import payload_bytes_max
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.node.protocol import MessageEnvelope, Node
@@ -96,6 +97,7 @@ class Dispatcher:
         self._content_topic = content_topic
         self._meta = meta
         self._encryption = encryption
+        self._payload_bytes_max = payload_bytes_max(node.max_message_size_bytes, content_topic, meta)
         self._may_try = may_try
         self._may_leave = may_leave
         self._report = report
@@ -160,6 +162,12 @@ class Dispatcher:
             # Nothing leaves in the clear. The error may quote what it could not encrypt: only its type is told.
             logger.error("encryption of message %s failed: %s", transmit.message_id, type(error).__name__)
             self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", True))
+            return
+        if len(payload) > self._payload_bytes_max:
+            # A cipher may add more than it says, or than it added when it was measured.
+            text = f"encrypted it is too large: {len(payload)} bytes, the node carries {self._payload_bytes_max}"
+            logger.error("message %s cannot leave: %s", transmit.message_id, text)
+            self._report(DispatchFailed(transmit, text, True))
             return
         if not self._may_try():
             # The node failed or went offline while this was encrypted.

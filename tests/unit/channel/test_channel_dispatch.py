@@ -210,6 +210,7 @@ def test_what_a_node_never_answers_for_is_forgotten() -> None:
     reported: list[DispatchOutcome] = []
 
     class Numbering:
+        max_message_size_bytes = 150_000
         count = 0
 
         async def send(self, envelope: MessageEnvelope) -> str:

@@ -43,6 +43,37 @@ class Failing:
         return payload
 
 
+class Understating:
+    """Adds a little less, then a little more than it says."""
+
+    overhead_bytes = 10
+    adds = 10
+
+    def encrypt(self, content: bytes) -> bytes:
+        return content + bytes(self.adds)
+
+    def decrypt(self, payload: bytes) -> bytes:
+        return payload[: -self.adds]
+
+
+def test_no_wire_message_exceeds_what_the_node_carries_though_the_cipher_understates() -> None:
+    config = ChannelConfig.logos(segmentation=SegmentationConfig(segment_size_bytes=100_000))
+
+    async def scenario(world: World) -> None:
+        cipher = Understating()
+        alice = await world.join("alice", config, encryption=cipher)
+        await world.join("bob", config, encryption=cipher)
+        payloads = record_payloads(world)
+        assert await alice.delivered(await alice.send(bytes(100_000))) == {"bob"}
+        cipher.adds = 60_000
+        sent = len(payloads)
+        with pytest.raises(NodeError, match="too large: 1[0-9]+ bytes, the node carries 149[0-9]+"):
+            await alice.delivered(await alice.send(bytes(100_000)))
+        assert all(len(payload) < 149_600 for payload in payloads[sent:])
+
+    run_world(scenario)
+
+
 def record_payloads(world: World) -> list[bytes]:
     payloads: list[bytes] = []
     for node in world.nodes.values():
