@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -42,9 +43,10 @@ class StoreEndpoint:
         pubsub_topic: The pubsub topic; None derives it by autosharding where go-waku requires one.
         cluster_id: Cluster, for autosharding.
         num_shards_in_cluster: Shards, for autosharding.
-        timeout_ms: For one request.
+        timeout_ms: For one request: to be connected, and until its answer is whole.
         retries_max: Further attempts after a server's error, a lost connection or a timeout.
         retry_delay_ms: Before the first of them; doubled each time.
+        answer_bytes_max: What one answer may hold; a page of 100 messages has up to 20 MB.
     """
 
     url: str
@@ -56,6 +58,7 @@ class StoreEndpoint:
     timeout_ms: int = 30_000
     retries_max: int = 5
     retry_delay_ms: int = 1_000
+    answer_bytes_max: int = 64 << 20
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
@@ -64,7 +67,7 @@ class StoreEndpoint:
             raise ConfigError(
                 f"StoreEndpoint.dialect is {self.dialect!r}: it must be 'auto', 'logos-delivery' or 'go-waku'"
             )
-        for name, minimum in (("timeout_ms", 1), ("retries_max", 0), ("retry_delay_ms", 0)):
+        for name, minimum in (("timeout_ms", 1), ("retries_max", 0), ("retry_delay_ms", 0), ("answer_bytes_max", 1)):
             if getattr(self, name) < minimum:
                 raise ConfigError(f"StoreEndpoint.{name} is {getattr(self, name)}: it must be at least {minimum}")
 
@@ -75,17 +78,35 @@ class StoreClient:
     Args:
         endpoint: Where and how.
         sleep: Waits a number of seconds before a retry.
+        clock: Tells seconds, for the timeout.
+
+    Raises:
+        ConfigError: The library httpx is missing, or the URL names no host.
     """
 
-    def __init__(self, endpoint: StoreEndpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        endpoint: StoreEndpoint,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         try:
             import httpx
         except ImportError:
             raise ConfigError("StoreClient needs the library 'httpx': pip install 'shardwire[rest]'") from None
-        self._errors = (httpx.TransportError,)
+        self._passing_errors = (httpx.TransportError,)
+        # Among these a body in an encoding that it is not in.
+        self._errors = (httpx.RequestError, httpx.InvalidURL)
         self._endpoint = endpoint
         self._sleep = sleep
-        self._http: httpx.Client = httpx.Client(base_url=endpoint.url, timeout=endpoint.timeout_ms / 1000)
+        self._clock = clock
+        try:
+            self._http: httpx.Client = httpx.Client(base_url=endpoint.url, timeout=endpoint.timeout_ms / 1000)
+        except httpx.InvalidURL as error:
+            raise ConfigError(f"StoreEndpoint.url is {endpoint.url!r}: {error}") from None
+        if not self._http.base_url.host:
+            raise ConfigError(f"StoreEndpoint.url is {endpoint.url!r}: it must name a host")
         self._dialect: StoreDialect = endpoint.dialect
 
     def __enter__(self) -> Self:
@@ -107,10 +128,10 @@ class StoreClient:
             ConfigError: The query asks for what this dialect cannot answer.
             NodeError: The store refused, did not answer after all retries, or answered something unreadable.
         """
-        response = self._get(_PATH, query_parameters(query, self._endpoint, self.dialect()))
+        body = self._get(_PATH, query_parameters(query, self._endpoint, self.dialect()))
         try:
-            answer = response.json()
-        except ValueError:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
             raise NodeError(f"the store at {self._endpoint.url} answered something that is not JSON") from None
         return parse_page(answer)
 
@@ -135,19 +156,19 @@ class StoreClient:
     def dialect(self) -> StoreDialect:
         """What the node speaks; asked of it once where the endpoint does not say."""
         if self._dialect == "auto":
-            response = self._attempt("/version", {})
-            self._dialect = "logos-delivery" if response.status_code == 200 else "go-waku"
+            status, _ = self._attempt("/version", {})
+            self._dialect = "logos-delivery" if status == 200 else "go-waku"
         return self._dialect
 
-    def _get(self, path: str, parameters: Mapping[str, str]) -> httpx.Response:
-        response = self._attempt(path, parameters)
-        if response.status_code != 200:
-            text = response.text[:_TEXT_SHOWN_MAX]
-            raise NodeError(f"the store at {self._endpoint.url} answered {response.status_code}: {text!r}")
-        return response
+    def _get(self, path: str, parameters: Mapping[str, str]) -> bytes:
+        status, body = self._attempt(path, parameters)
+        if status != 200:
+            text = body[:_TEXT_SHOWN_MAX].decode(errors="replace")
+            raise NodeError(f"the store at {self._endpoint.url} answered {status}: {text!r}")
+        return body
 
-    def _attempt(self, path: str, parameters: Mapping[str, str]) -> httpx.Response:
-        """The first answer that is not a passing failure, or the last one."""
+    def _attempt(self, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
+        """Status and body of the first answer that is not a passing failure, or of the last one."""
         delay_ms = self._endpoint.retry_delay_ms
         for retry in range(self._endpoint.retries_max + 1):
             if retry:
@@ -155,17 +176,43 @@ class StoreClient:
                 delay_ms *= 2
             is_last = retry == self._endpoint.retries_max
             try:
-                response = self._http.get(path, params=parameters)
+                status, body = self._ask(path, parameters)
             except self._errors as error:
-                if is_last:
-                    raise NodeError(
-                        f"the store at {self._endpoint.url} did not answer in {retry + 1} attempts: "
-                        f"{type(error).__name__}"
-                    ) from error
-                continue
-            if is_last or response.status_code not in _RETRIED_STATUSES:
-                return response
+                if not is_last and isinstance(error, self._passing_errors):
+                    continue
+                raise NodeError(
+                    f"the store at {self._endpoint.url} did not answer in {retry + 1} attempts: {type(error).__name__}"
+                ) from error
+            except TimeoutError:
+                if not is_last:
+                    continue
+                raise NodeError(
+                    f"the store at {self._endpoint.url} did not answer in {retry + 1} attempts: an answer was not "
+                    f"whole after {self._endpoint.timeout_ms} ms"
+                ) from None
+            if is_last or status not in _RETRIED_STATUSES:
+                return status, body
         raise AssertionError("the last attempt returns or raises")
+
+    def _ask(self, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
+        """Raises:
+        TimeoutError: The answer comes too slowly.
+        NodeError: It is too long.
+        """
+        limit = self._endpoint.answer_bytes_max
+        deadline = self._clock() + self._endpoint.timeout_ms / 1000
+        body = bytearray()
+        with self._http.stream("GET", path, params=parameters) as response:
+            for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > limit:
+                    raise NodeError(
+                        f"the store at {self._endpoint.url} answered more than {limit} bytes: ask for smaller pages, "
+                        "or raise StoreEndpoint.answer_bytes_max"
+                    )
+                if self._clock() > deadline:
+                    raise TimeoutError
+            return response.status_code, bytes(body)
 
 
 def query_parameters(query: StoreQuery, endpoint: StoreEndpoint, dialect: StoreDialect) -> dict[str, str]:
@@ -224,7 +271,7 @@ def parse_page(answer: Any) -> StorePage:
     cursor = _either(answer, "paginationCursor", "pagination_cursor")
     try:
         return StorePage(tuple(map(_parse_message, messages)), None if not cursor else _parse_hash(cursor))
-    except (AttributeError, KeyError, TypeError, ValueError, binascii.Error) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, binascii.Error) as error:
         raise NodeError(f"a store's answer cannot be read: {type(error).__name__}") from None
 
 

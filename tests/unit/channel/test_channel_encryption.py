@@ -67,7 +67,7 @@ def test_no_wire_message_exceeds_what_the_node_carries_though_the_cipher_underst
         assert await alice.delivered(await alice.send(bytes(100_000))) == {"bob"}
         cipher.adds = 60_000
         sent = len(payloads)
-        with pytest.raises(NodeError, match="too large: 1[0-9]+ bytes, the node carries 149[0-9]+"):
+        with pytest.raises(NodeError, match=r"too large: 1[0-9]+ bytes, the node carries 149[0-9]+"):
             await alice.delivered(await alice.send(bytes(100_000)))
         assert all(len(payload) < 149_600 for payload in payloads[sent:])
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import httpx
 import pytest
 from store_server import StoreServer, serving
 
@@ -103,12 +104,62 @@ def test_nobody_answers() -> None:
         b'{"messages": [{"messageHash": "' + b"00" * 32 + b'", "message": {"contentTopic": 5}}]}',
         b'{"messages": [], "paginationCursor": 5}',
         b'{"statusCode": 300, "statusDesc": "no"}',
+        b"[" * 200_000,
+        b"\xff\xfe",
+        b'{"messages": [{"messageHash": "' + b"00" * 32 + b'", "message": {"contentTopic": "x", "timestamp": 1e400}}]}',
     ],
 )
 def test_answers_that_are_none(store: StoreServer, body: bytes) -> None:
     store.body = body
     with client_of(store) as client, pytest.raises(NodeError):
         client.query(StoreQuery(content_topics=(TOPIC,)))
+
+
+def test_an_answer_beyond_the_limit_is_not_read(store: StoreServer) -> None:
+    store.body = b" " * 100_000
+    with client_of(store, answer_bytes_max=99_999) as client, pytest.raises(NodeError, match="more than 99999 bytes"):
+        client.query(StoreQuery(content_topics=(TOPIC,)))
+
+
+def answering(stream: httpx.SyncByteStream, headers: dict[str, str], clock: Callable[[], float]) -> StoreClient:
+    """A client of a store that answers this."""
+    endpoint = StoreEndpoint("http://store", "logos-delivery", timeout_ms=5_000, retries_max=1)
+    client = StoreClient(endpoint, sleep=lambda seconds: None, clock=clock)
+    client.close()
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, headers=headers, stream=stream))
+    client._http = httpx.Client(base_url=endpoint.url, transport=transport)
+    return client
+
+
+def test_an_answer_that_trickles_in_is_left_after_the_timeout() -> None:
+    now = 0.0
+
+    class Trickle(httpx.SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            nonlocal now
+            while True:
+                now += 1
+                yield b" "
+
+    with answering(Trickle(), {}, lambda: now) as client, pytest.raises(NodeError, match="not whole after 5000 ms"):
+        client.query(StoreQuery(content_topics=(TOPIC,)))
+    assert now == 12
+
+
+def test_an_answer_that_is_not_in_its_encoding_is_none() -> None:
+    class Plain(httpx.SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            yield b"not gzip"
+
+    headers = {"Content-Encoding": "gzip"}
+    with answering(Plain(), headers, lambda: 0.0) as client, pytest.raises(NodeError, match="DecodingError"):
+        client.query(StoreQuery(content_topics=(TOPIC,)))
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[::1"])
+def test_a_url_that_names_no_server_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"StoreEndpoint\.url is"):
+        StoreClient(StoreEndpoint(url))
 
 
 def test_a_store_that_repeats_its_cursor_is_left(store: StoreServer) -> None:
