@@ -334,7 +334,7 @@ class Transmissions:
             kind for kind, count in self._machine.waiting().items() if count and kind is not TransmitKind.REPAIR
         }
         if not self._machine.has_room():
-            held -= {TransmitKind.FIRST, TransmitKind.FURTHER}
+            held.discard(TransmitKind.FIRST)
         held.update(transmit.kind for transmit in self._late)
         return frozenset(held) - allowed
 

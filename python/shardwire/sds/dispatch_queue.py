@@ -68,6 +68,10 @@ class DispatchQueue(QueueCounts):
         self._leave(content)
         return content
 
+    def next_fresh(self) -> OutgoingSend | None:
+        """The send that begins next."""
+        return self._head(self.fresh)
+
     def put_back(self, content: OutgoingContent) -> None:
         """A first transmission failed: the content waits at the head of its send."""
         send = content.send

@@ -340,7 +340,7 @@ class MessageChannel:
         return self.outgoing.queue.bytes
 
     def has_room(self) -> bool:
-        """Whether the outgoing buffer is below `outgoing_buffer_messages_max`."""
+        """Whether the outgoing buffer is below `outgoing_buffer_messages_max`, so that sends may be registered."""
         return self.outgoing.has_room()
 
     def missing(self) -> tuple[HistoryEntry, ...]:

@@ -74,6 +74,17 @@ class OutgoingBuffer:
     def has_room(self) -> bool:
         return len(self.unacknowledged) < self._messages_max
 
+    def may_begin(self) -> bool:
+        """Whether the next send that has not begun may: there is room for all of it, so that none stops halfway.
+
+        One that is larger than the buffer goes while that is empty.
+        """
+        send = self.queue.next_fresh()
+        if send is None:
+            return False
+        taken = len(self.unacknowledged) + sum(len(begun.queue) for begun in self.queue.started)
+        return not taken or taken + len(send.contents) <= self._messages_max
+
     def put_back(self, content: OutgoingContent) -> None:
         """The first transmission of `content` failed."""
         send = content.send

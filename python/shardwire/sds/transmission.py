@@ -96,9 +96,9 @@ class Transmission(TransmitCounts):
         further = _FURTHER in kinds
         if first and (transmit := machine.outlet.dispatch(now)) is not None:
             return transmit
-        if not (first or further) or not outgoing.queue.contents or not outgoing.has_room():
+        if not (first or further) or not outgoing.queue.contents:
             return None
-        content = outgoing.queue.next(first, further, now.monotonic_ms)
+        content = outgoing.queue.next(first and outgoing.may_begin(), further, now.monotonic_ms)
         if content is None:
             return None
         kind = _FURTHER if content.send.dispatched else _FIRST

@@ -80,6 +80,28 @@ def test_send_waits_for_room_in_the_outgoing_buffer() -> None:
     assert run_world(scenario).messages("bob") == [b"%d" % number for number in range(6)]
 
 
+@pytest.mark.parametrize(("room", "sends"), [(3, 1), (5, 3)])
+def test_messages_that_do_not_fit_into_the_outgoing_buffer_together_leave_one_after_another(
+    room: int, sends: int
+) -> None:
+    config = ChannelConfig.logos(
+        sds=SdsConfig(outgoing_buffer_messages_max=room), segmentation=SegmentationConfig(segment_size_bytes=1_024)
+    )
+    held: list[int] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        await world.join("bob")
+        tasks = [asyncio.create_task(alice.send(bytes([number]) * 4_096)) for number in range(sends)]
+        for _ in range(60):
+            await asyncio.sleep(0.5)
+            held.append(alice.stats()["outgoing_unacknowledged"])
+        await asyncio.gather(*tasks)
+
+    assert run_world(scenario).messages("bob") == [bytes([number]) * 4_096 for number in range(sends)]
+    assert max(held) <= max(room, 4)
+
+
 @pytest.mark.parametrize("message", ["text", 5, None, [1]])
 def test_a_message_must_be_a_buffer(message: object) -> None:
     async def scenario(world: World) -> None:
