@@ -31,6 +31,8 @@ ROUNDS_AT_FREQUENCY = 10
 WINDOW_ROUNDS_AT_FREQUENCY = 3
 PAUSE_MS_MAX = 60_000
 PAGES_PER_QUERY_MAX = 500
+# A store whose pages go on and bring nothing is left.
+PAGES_WITHOUT_NEWS_MAX = 3
 # How far back a participant asks that never received anything (as @waku/sdk does).
 FIRST_QUERY_RANGE_MS = 30 * 24 * 3_600_000
 # Clocks of senders and stores differ; messages may be late.
@@ -286,12 +288,17 @@ class Retrieval:
 
     async def _pages(self, query: StoreQuery) -> AsyncIterator[StorePage]:
         cursor: bytes | None = None
+        seen: set[bytes] = set()
+        without_news = 0
         for _ in range(PAGES_PER_QUERY_MAX):
             await self._await_quota()
             page = await self._node.query_store(query if cursor is None else replace(query, cursor=cursor))
+            known = len(seen)
+            seen.update(message.message_hash for message in page.messages)
+            without_news = 0 if len(seen) > known else without_news + 1
             yield page
-            # A store that answers the same cursor for ever is not followed.
-            if page.cursor is None or page.cursor == cursor:
+            # A store that repeats itself is not followed, whatever its cursors.
+            if page.cursor is None or page.cursor == cursor or without_news >= PAGES_WITHOUT_NEWS_MAX:
                 return
             cursor = page.cursor
 

@@ -319,6 +319,31 @@ def test_a_page_of_other_channels_leads_to_the_next() -> None:
     assert run_world(scenario).messages("bob") == [b"0", b"1", b"2"]
 
 
+def test_a_store_whose_pages_never_end_is_left() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        for message in (b"0", b"1"):
+            await alice.send(message)
+        await asyncio.sleep(30)
+        node = await world.node("bob")
+        query_store = node.query_store
+        asked: list[StoreQuery] = []
+
+        async def endless(query: StoreQuery) -> StorePage:
+            asked.append(query)
+            page = await query_store(replace(query, cursor=None))
+            return StorePage(page.messages, b"cursor %d" % len(asked))
+
+        node.query_store = endless  # type: ignore[method-assign]
+        await world.join("bob", STORE_ONLY)
+        await asyncio.sleep(60)
+        # What was asked for, and no more than three pages that add nothing to it.
+        assert [query.cursor is None for query in asked if query.message_hashes] == [True, False, False, False]
+        assert await alice.delivered(await alice.send(b"2")) == {"bob"}
+
+    assert run_world(scenario).messages("bob") == [b"0", b"1", b"2"]
+
+
 def test_a_late_joiner_gets_the_past_from_the_others_where_there_is_no_store() -> None:
     past = [b"first", b"second", bytes(250_000), b"fourth", b"fifth"]
 
