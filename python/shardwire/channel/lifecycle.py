@@ -40,7 +40,7 @@ from shardwire.channel.writer import Writer
 from shardwire.config import ChannelConfig, DeliveredWhen, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
-from shardwire.node.clock import Clock, running_clock
+from shardwire.node.clock import NANOSECONDS_PER_MS, Clock, running_clock
 from shardwire.node.protocol import Node, NodeConfig
 from shardwire.persistence import MemoryPersistence
 from shardwire.persistence.protocol import Changes, Persistence, RecordName
@@ -274,7 +274,8 @@ def _assemble(
             timeline,
             writer,
             own_persistence,
-            stored.last_seen_ns,
+            # An earlier release may have believed a time of the future.
+            min(stored.last_seen_ns, now.epoch_ms * NANOSECONDS_PER_MS),
         )
     )
     engine.may_hand_over = session.may_hand_over
@@ -356,6 +357,8 @@ def _check_node(node: Node) -> None:
     size = node.max_message_size_bytes
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ConfigError(f"max_message_size_bytes of the node is {size!r}: it must be an integer of at least 1")
+    if not isinstance(node.config, NodeConfig):
+        raise ConfigError(f"config of the node is a {type(node.config).__name__}: it must be a NodeConfig")
 
 
 def _check_ids(channel_id: str, content_topic: str, sender_id: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from shardwire.channel.dispatch import Dispatcher
 from shardwire.channel.hooks import ends_process, heed_cancellation, is_ours
 from shardwire.encryption.protocol import Encryption
+from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.node.protocol import (
     ConnectionState,
     ConnectionStatus,
@@ -89,7 +90,7 @@ class Reception:
         self._sender_of = getattr(encryption, "sender_of", None)
         self._count = count
         self._known_hashes: OrderedDict[bytes, None] = OrderedDict()
-        self.newest_timestamp_ns = 0
+        self._newest_timestamp_ns = 0
 
     async def run(self, events: AsyncIterator[NodeEvent]) -> None:
         """Reads until the node stops.
@@ -98,10 +99,9 @@ class Reception:
             EventsError: The iterator raised.
         """
         read = 0
-        iterator = aiter(events)
         while True:
             try:
-                event = await anext(iterator)
+                event = await anext(events)
             except StopAsyncIteration:
                 break
             except BaseException as error:
@@ -125,6 +125,10 @@ class Reception:
         """Whether a message was sent or taken in already, as far back as that is remembered."""
         return message_hash in self._known_hashes
 
+    def newest_until_ns(self, epoch_ms: int) -> int:
+        """The newest transport time so far, at most the present: a stranger's may be of another century."""
+        return min(self._newest_timestamp_ns, epoch_ms * NANOSECONDS_PER_MS)
+
     def forget(self, message_hash: bytes) -> None:
         """A message was not kept after all: it may come again, from a store for example."""
         self._known_hashes.pop(message_hash, None)
@@ -143,8 +147,8 @@ class Reception:
         data = payload if self._encryption is None else await self._decrypt(self._encryption, payload)
         if data is None:
             return None
-        if timestamp_ns > self.newest_timestamp_ns:
-            self.newest_timestamp_ns = timestamp_ns
+        if timestamp_ns > self._newest_timestamp_ns:
+            self._newest_timestamp_ns = timestamp_ns
         sender = None if self._sender_of is None else self._authenticated_sender(self._sender_of, payload)
         waiting = self._take(Arrival(data, message_hash, sender, from_store))
         if waiting is not None:

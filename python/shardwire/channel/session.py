@@ -337,7 +337,7 @@ class Session:
 
     async def _hand_over(self) -> None:
         loop = asyncio.get_running_loop()
-        while not self.is_closed:
+        while True:
             self._delivery = future = loop.create_future()
             # The next delivery begins in the commit that ends the last one.
             self.driver.post(self.engine.on_delivery_done)
@@ -356,7 +356,7 @@ class Session:
         return self.driver.post_received(partial(self._receive, arrival), len(arrival.data))
 
     def _receive(self, arrival: Arrival, now: Now) -> None:
-        newest_ns = self._reception.newest_timestamp_ns
+        newest_ns = self._reception.newest_until_ns(now.epoch_ms)
         if newest_ns > self._stored_last_seen_ns + LAST_SEEN_STEP_NS:
             self._stored_last_seen_ns = newest_ns
             self.engine.keep({(LAST_SEEN, b""): LastSeenRecord(newest_ns).encode()})

@@ -365,3 +365,23 @@ def test_a_late_joiner_gets_the_past_from_the_others_where_there_is_no_store() -
 
     world = run_world(scenario)
     assert world.messages("carol") == [b"new", *past]
+
+
+def test_a_transport_time_of_the_future_does_not_hide_what_was_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    far_ns = 7_258_118_400 * 10**9
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", on_disk=True)
+        mallory = await world.node("mallory")
+        with monkeypatch.context() as patch:
+            patch.setattr(world.network, "next_timestamp_ns", lambda clock: far_ns)
+            await mallory.send(MessageEnvelope(TOPIC, b"garbage"))
+            await asyncio.sleep(1)
+        await world.crash("bob")
+        alice = await world.join("alice", STORE_ONLY)
+        await alice.send(b"missed")
+        await asyncio.sleep(5)
+        await world.join("bob", STORE_ONLY, on_disk=True)
+        await asyncio.sleep(5)
+
+    assert run_world(scenario).messages("bob") == [b"missed"]
