@@ -30,6 +30,7 @@ class IncomingBuffer(HeldCount):
 
     __slots__ = (
         "_by_send",
+        "_eldest",
         "_emit",
         "_entries",
         "_log",
@@ -67,6 +68,7 @@ class IncomingBuffer(HeldCount):
         self.sends: dict[str, IncomingSend] = {}
         # Sends whose message ids do not name them, by the id that the channel read.
         self.by_send_id: dict[str, IncomingSend] = {}
+        self._eldest = ""
         self._sweep = Sweep(sync.sweep_in_buf_interval_ms)
         # Reconstructed sends that wait, the longest waiting first.
         self.blocked: OrderedDict[str, IncomingSend] = OrderedDict()
@@ -81,13 +83,24 @@ class IncomingBuffer(HeldCount):
     def full(self) -> bool:
         return self.contents_held >= self.contents_max
 
-    def make_room(self) -> bool:
-        """Makes room for one more content; False when all that is held is incomplete."""
+    def make_room(self, message_id: str) -> bool:
+        """Makes room for one more content; False when all that is held is incomplete.
+
+        The send that is incomplete for longest may have more: refused, it would never give its room to others.
+        """
         if not self.blocked:
-            return False
+            place = self.place_of(message_id)
+            return place is not None and place[0] == self._eldest_partial()
         # Acknowledged contents are never dropped: the send that waits longest goes without its causes.
         self.let_go(next(iter(self.blocked.values())))
         return not self.full
+
+    def _eldest_partial(self) -> str:
+        eldest = self.sends.get(self._eldest)
+        if eldest is None or not eldest.contents or eldest.reconstructed:
+            partial = (send.key for send in self.sends.values() if send.contents and not send.reconstructed)
+            self._eldest = next(partial, "")
+        return self._eldest
 
     def receive(self, entry: LogEntry, send_id: str, monotonic_ms: int) -> IncomingSend:
         """Holds a new content; returns its send."""

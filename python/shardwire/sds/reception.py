@@ -122,7 +122,7 @@ class Reception:
             known = self._entries.get(message_id)
             if known is not None:
                 return self._on_duplicate(known, sender_id, content, data, now, from_store)
-            if incoming.contents_held >= incoming.contents_max and not incoming.make_room():
+            if incoming.contents_held >= incoming.contents_max and not incoming.make_room(message_id):
                 return self._drop("over-limit")
         monotonic_ms = now.monotonic_ms
         newcomer = False

@@ -87,6 +87,17 @@ def test_whom_a_send_counts_as_holding_it_got_it_whatever_was_evicted(sets_max: 
     assert any(world.of(name, MessageDeliveredEvent) for name in names)
 
 
+def test_a_message_of_more_segments_than_the_incoming_buffer_holds_arrives() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config_of())
+        await world.join("bob", replace(config_of(), sds=SdsConfig(incoming_buffer_messages_max=3)))
+        for number in range(2):
+            await alice.send(bytes([number]) * 8 * SEGMENT_BYTES)
+        await asyncio.sleep(60)
+
+    assert run_world(scenario).messages("bob") == [bytes([number]) * 8 * SEGMENT_BYTES for number in range(2)]
+
+
 def test_what_a_receiver_cannot_read_is_not_delivered() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice")
