@@ -130,10 +130,8 @@ class SdsConfig:
         possible_acks_threshold: Participants whose filter must hold a message before it counts as acknowledged.
         timeout_for_lost_messages_ms: A dependency missing for this long is declared lost; 0 never.
         enable_repair: Whether SDS-R repair is asked for and answered.
-        outgoing_buffer_messages_max: Dispatched, unacknowledged messages; `send` awaits room, and a message of more
-            segments leaves while nothing else is unacknowledged.
-        incoming_buffer_messages_max: Received messages that wait for their dependencies, or for the application;
-            segments of partial messages count, but where message ids name their send the oldest is always taken in.
+        outgoing_buffer_messages_max: Dispatched, unacknowledged messages; `send` awaits room; a larger one leaves alone.
+        incoming_buffer_messages_max: Received messages, partial ones too, that wait for causes or the application.
         incoming_buffer_bytes_max: Bytes of whole messages that wait for the application, before nothing is taken in.
         missing_messages_max: Missing dependencies tracked.
         log_messages_max: Messages kept in the local log.

@@ -357,8 +357,6 @@ def _check_node(node: Node) -> None:
     size = node.max_message_size_bytes
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ConfigError(f"max_message_size_bytes of the node is {size!r}: it must be an integer of at least 1")
-    if not isinstance(node.config, NodeConfig):
-        raise ConfigError(f"config of the node is a {type(node.config).__name__}: it must be a NodeConfig")
 
 
 def _check_ids(channel_id: str, content_topic: str, sender_id: str) -> None:

@@ -60,7 +60,7 @@ class NodeLink:
         self._on_task_done = on_task_done
         self._count = count
         self._events: AsyncIterator[NodeEvent] | None = None
-        self._subscribing: asyncio.Task[None] | None = None
+        self._giving_up: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -89,8 +89,8 @@ class NodeLink:
 
     def give_up_starting(self) -> None:
         """Ends a `start` that waits for the node."""
-        if self._subscribing is not None:
-            self._subscribing.cancel()
+        if self._giving_up is not None and not self._giving_up.done():
+            self._giving_up.set_result(None)
 
     async def stop(self) -> None:
         """Ends all of that, whatever the node raises and however long it takes."""
@@ -102,8 +102,12 @@ class NodeLink:
         await finish_call("unsubscribe of the node", lambda: release_topic(node, topic))
 
     async def _subscribe(self) -> None:
-        self._subscribing = task = asyncio.create_task(acquire_topic(self._node, self._content_topic))
+        self._giving_up = giving_up = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(acquire_topic(self._node, self._content_topic))
         try:
+            await asyncio.wait({task, giving_up}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise NodeError("subscribe of the node had not returned when the channel was closed")
             await task
         except ShardwireError:
             raise
@@ -112,11 +116,12 @@ class NodeLink:
                 raise
             raise NodeError(f"subscribe of the node raised {type(error).__name__}: {error}") from error
         finally:
-            self._subscribing = None
+            self._giving_up = None
+            task.cancel()
 
     def _open_events(self) -> AsyncIterator[NodeEvent]:
         events: Any = self._node.events()
-        if not hasattr(events, "__anext__"):
+        if not hasattr(events, "__aiter__"):
             if asyncio.iscoroutine(events):
                 events.close()
             raise ConfigError(f"events() of the node gave a {type(events).__name__}: it must be an async iterator")

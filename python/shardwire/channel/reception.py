@@ -99,9 +99,10 @@ class Reception:
             EventsError: The iterator raised.
         """
         read = 0
+        iterator = aiter(events)
         while True:
             try:
-                event = await anext(events)
+                event = await anext(iterator)
             except StopAsyncIteration:
                 break
             except BaseException as error:

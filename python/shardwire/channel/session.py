@@ -337,7 +337,7 @@ class Session:
 
     async def _hand_over(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:
+        while not self.is_closed:
             self._delivery = future = loop.create_future()
             # The next delivery begins in the commit that ends the last one.
             self.driver.post(self.engine.on_delivery_done)

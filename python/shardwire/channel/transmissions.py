@@ -240,7 +240,7 @@ class Transmissions:
         if transmit.kind is TransmitKind.EPHEMERAL and send_id is not None:
             self._ephemerals.on_failed(send_id, outcome.error)
         elif outcome.irrecoverable and send_id is not None:
-            self._give_up(send_id, transmit.ordinal or 0, outcome.error, now)
+            self._give_up(send_id, transmit.ordinal or 0, outcome.error, True, now)
         elif not known:
             self._pause(now)
             if send_id is not None:
@@ -248,22 +248,27 @@ class Transmissions:
 
     def _on_node_failed(self, send_id: str, error: str, now: Now) -> None:
         """However many messages a failure of the node hits, it is one failure of each send that waits for the node."""
+        known = self._failures_by_send.items()
+        self._failures_by_send = {known_id: count for known_id, count in known if known_id in self._outgoing}
         waiting = {flight.transmit.send_id for flight in self._in_flight.values() if flight.transmit.kind in _CONTENTS}
         for hit in dict.fromkeys((send_id, *sorted(filter(None, waiting)))):
             failures, counted_ms = self._failures_by_send.get(hit, (0, 0))
             if failures and now.monotonic_ms - counted_ms < self._failure_interval_ms:
                 continue
             if failures >= self._failures_max:
-                self._give_up(hit, 0, error, now)
+                self._give_up(hit, 0, error, False, now)
             else:
                 self._failures_by_send[hit] = (failures + 1, now.monotonic_ms)
 
-    def _give_up(self, send_id: str, ordinal: int, error: str, now: Now) -> None:
+    def _give_up(self, send_id: str, ordinal: int, error: str, irrecoverable: bool, now: Now) -> None:
         self._failures_by_send.pop(send_id, None)
         self.take_back([entry.transmit for entry in self._in_flight.values() if entry.transmit.send_id == send_id], now)
-        if not self._machine.cancel(send_id, now):
+        left = not self._machine.cancel(send_id, now)
+        if left:
+            # SDS says so in its turn: what is in the network may yet be acknowledged.
             self._machine.outgoing.stop(send_id)
-        self._outgoing.on_irrecoverable(send_id, ordinal, error)
+        if irrecoverable or not left:
+            self._outgoing.on_irrecoverable(send_id, ordinal, error)
 
     def _pause(self, now: Now) -> None:
         pause_ms = min(DISPATCH_PAUSE_MS_MAX, DISPATCH_PAUSE_MS_MIN << min(self._failures_in_row, 16))

@@ -188,8 +188,11 @@ class Node(Protocol):
     async def send(self, envelope: MessageEnvelope) -> RequestId:
         """Publishes; the outcome arrives by event under the returned id.
 
+        A channel calls it for one message at a time and cancels a call after 60 s. It sends nothing again before it
+        heard `MessagePropagated` or `MessageSendError`, or nothing of any message for 60 s.
+
         Raises:
-            NodeError: The message cannot be accepted.
+            NodeError: The message cannot be accepted; the channel tries again, with back-off.
         """
 
     async def query_store(self, query: StoreQuery) -> StorePage:

@@ -174,9 +174,10 @@ def test_a_stop_that_is_cancelled_stops_all_the_same() -> None:
     run_world(scenario)
 
 
-def test_closing_ends_a_start_that_waits_for_the_node() -> None:
+@pytest.mark.parametrize("wait", [hang, swallow_cancellations])
+def test_closing_ends_a_start_that_waits_for_the_node(wait: Callable[[], Awaitable[None]]) -> None:
     async def subscribe(topics: object) -> None:
-        await hang()
+        await wait()
 
     async def scenario(world: World) -> None:
         node = await world.node("alice")
@@ -214,6 +215,26 @@ def test_events_of_a_node_must_be_an_async_iterator(events: Callable[[], Any]) -
             await world.join("alice")
 
     run_world(scenario)
+
+
+def test_events_may_be_any_async_iterable() -> None:
+    class Iterable:
+        def __init__(self, events: AsyncIterator[NodeEvent]) -> None:
+            self._events = events
+
+        async def __aiter__(self) -> AsyncIterator[NodeEvent]:
+            async for event in self._events:
+                yield event
+
+    async def scenario(world: World) -> None:
+        node = await world.node("bob")
+        events = node.events
+        node.events = lambda: Iterable(events())  # type: ignore[assignment, method-assign]
+        alice = await world.join("alice")
+        await world.join("bob")
+        assert await alice.delivered(await alice.send(b"x")) == {"bob"}
+
+    assert run_world(scenario).messages("bob") == [b"x"]
 
 
 def test_events_that_raise_are_asked_for_again_and_what_they_missed_is_fetched() -> None:

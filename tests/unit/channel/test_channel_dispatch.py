@@ -158,6 +158,26 @@ def test_an_outage_uses_up_no_retransmissions() -> None:
     assert run_world(scenario).of("alice", MessageSendErrorEvent) == []
 
 
+def test_a_node_that_stays_down_ends_the_retransmissions_of_what_has_left() -> None:
+    async def scenario(world: World) -> None:
+        node, alice = await join_faulty(world)
+        world.nodes["bob"].go_offline()
+        request_id = await alice.send(bytes(3 * 1_024))
+        await asyncio.sleep(1)
+        node.down = True
+        await asyncio.sleep(400)
+        assert alice.pending() == ()
+        node.down = False
+        world.nodes["bob"].go_online()
+        # Bob finds it in the store.
+        assert await alice.delivered(request_id, timeout_ms=100_000) == {"bob"}
+        await close_channel(alice)
+
+    world = run_world(scenario)
+    (error,) = world.of("alice", MessageSendErrorEvent)
+    assert error.stage == "delivery"
+
+
 def test_going_offline_in_the_middle_of_a_message_puts_the_rest_off() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice", SMALL)

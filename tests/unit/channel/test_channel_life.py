@@ -101,6 +101,9 @@ def test_a_callback_may_close_its_own_channel(event: str) -> None:
         await asyncio.wait_for(closed.wait(), 10)
         await close_channel(channel)
         assert not channel.is_started()
+        await close_channel(other)
+        await asyncio.sleep(1)
+        assert [task for task in asyncio.all_tasks() if task.get_name().startswith("shardwire")] == []
 
     run_world(scenario)
 
