@@ -130,7 +130,7 @@ class SdsConfig:
         possible_acks_threshold: Participants whose filter must hold a message before it counts as acknowledged.
         timeout_for_lost_messages_ms: A dependency missing for this long is declared lost; 0 never.
         enable_repair: Whether SDS-R repair is asked for and answered.
-        outgoing_buffer_messages_max: Dispatched, unacknowledged messages; `send` awaits room; a larger one leaves alone.
+        outgoing_buffer_messages_max: Dispatched, unacknowledged messages; `send` awaits room; larger ones leave alone.
         incoming_buffer_messages_max: Received messages, partial ones too, that wait for causes or the application.
         incoming_buffer_bytes_max: Bytes of whole messages that wait for the application, before nothing is taken in.
         missing_messages_max: Missing dependencies tracked.
