@@ -160,7 +160,8 @@ class Incoming:
         )
         if isinstance(outcome, SegmentStored):
             self._partial[key] = (event.sender_id, send_id)
-            if outcome.hash_mismatch:
+            # Parity of `draft` alone does not tell how much of it there must be.
+            if outcome.hash_mismatch or outcome.segments_needed is None:
                 self._machine.handle_content_doubted(event.message_id)
             index = None if header.is_parity else header.data_segment_index
             self._shared.keep_segment(event, send_id, wire, index, authenticated)

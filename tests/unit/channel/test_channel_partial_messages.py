@@ -87,6 +87,26 @@ def test_whom_a_send_counts_as_holding_it_got_it_whatever_was_evicted(sets_max: 
     assert any(world.of(name, MessageDeliveredEvent) for name in names)
 
 
+def test_parity_that_does_not_tell_how_many_segments_there_are_is_no_acknowledgement() -> None:
+    segmentation = SegmentationConfig(
+        wire_format="draft", segment_size_bytes=SEGMENT_BYTES, enable_reed_solomon=True, parity_rate=1.0
+    )
+    config = ChannelConfig.logos(segmentation=segmentation)
+    delivered: list[int] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        await world.join("bob", config)
+        world.lose("alice", "bob", {0, 1})
+        await alice.send(bytes(2 * SEGMENT_BYTES))
+        for wait_s in (4, 60):
+            await asyncio.sleep(wait_s)
+            delivered.append(len(world.of("alice", MessageDeliveredEvent)))
+
+    assert run_world(scenario).messages("bob") == [bytes(2 * SEGMENT_BYTES)]
+    assert delivered == [0, 1]
+
+
 def test_a_message_of_more_segments_than_the_incoming_buffer_holds_arrives() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice", config_of())
