@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
     """Runs the query to its end; returns the exit code."""
     steps = unwrap_steps_of(options)
-    given = dict(option.partition("=")[::2] for option in options.option)
+    given = source_options(options.option, options.input)
     if options.interval_ms < 0:
         raise ConfigError(f"--interval-ms is {options.interval_ms}: it must be at least 0")
     with stop_on_signal() as stop:
@@ -98,6 +98,23 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
         },
     )
     return 1 if counts["messages incomplete"] or counts["messages invalid"] else 0
+
+
+def source_options(given: list[str], name: str) -> dict[str, str]:
+    """The options of the source by their names.
+
+    Raises:
+        ConfigError: One is not NAME=VALUE, or names the url that the input gives already.
+    """
+    named = {}
+    for option in given:
+        key, equals, value = option.partition("=")
+        if not (key and equals):
+            raise ConfigError(f"--option is {option!r}: it must be NAME=VALUE")
+        if key.lower() == "url" and name.startswith(("http://", "https://")):
+            raise ConfigError(f"--option is {option!r}: the input {name!r} is the url already; leave one out")
+        named[key] = value
+    return named
 
 
 def source(spark: SparkSession, name: str, options: dict[str, str]) -> DataFrame:

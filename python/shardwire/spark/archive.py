@@ -23,6 +23,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from shardwire import _native
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
+from shardwire.spark.columns import columns_of_names
 from shardwire.spark.native import Array, batch_of, columns_of, limits_of, map_in_arrow, parameters
 from shardwire.spark.reconstruct import (
     ERROR,
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 WINDOW_BYTES = 64 << 20
 
 _KIND = "shardwire_kind"
+# The directories of the sink, which a reader of the whole sees as a column.
+_FOUND = "found"
 # The columns of a message that a segment's travel in, so that files of messages have the columns of messages alone.
 _CARRIERS = {
     HASH: "entire_message_hash",
@@ -122,7 +125,7 @@ def reconstruct_archive(
     config = config or SegmentationConfig()
     steps = check_steps(unwrap)
     df = spark.read.parquet(source) if isinstance(source, str) else source
-    by = check_columns(df, by)
+    by = check_columns(df, by, (_KIND, _FOUND))
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     unwrapping = None
@@ -185,11 +188,11 @@ class _Archive:
             The rows for what is unread.
         """
         segments = staged.where(F.col(_KIND) == _SEGMENT).select(
-            *self.by, *(F.col(carrier).alias(name) for name, carrier in _CARRIERS.items())
+            *columns_of_names(self.by), *(F.col(carrier).alias(name) for name, carrier in _CARRIERS.items())
         )
         # Beside them the identities of the messages that are whole: what else came of one is a late repeat.
         whole = staged.where(F.col(_KIND) == _MESSAGE).select(
-            *self.by,
+            *columns_of_names(self.by),
             F.col(_CARRIERS[HASH]).alias(HASH),
             F.col(_CARRIERS[SEND_ID]).alias(SEND_ID),
             F.lit(None).cast("binary").alias(PAYLOAD),
@@ -202,14 +205,14 @@ class _Archive:
         rows = 0
         if unread_rows:
             unread = staged.where(F.col(_KIND) == _UNREAD)
-            rows = unread.select(*self.by).distinct().count() if self.by else 1
+            rows = unread.select(*columns_of_names(self.by)).distinct().count() if self.by else 1
             found = found.unionByName(_unread(unread, self.by))
-        found.write.parquet(self.files.path(f"{_RESULT}/found=across"))
+        found.write.parquet(self.files.path(f"{_RESULT}/{_FOUND}=across"))
         return rows
 
     def settle_local(self, staged: DataFrame, tally: Tally, *, repeated: bool) -> Tally:
         """Puts the messages that are whole within a partition into the result; returns the tally of those it has."""
-        target = f"{_RESULT}/found=local"
+        target = f"{_RESULT}/{_FOUND}=local"
         if not repeated:
             # Where there are none there is no such directory.
             self.files.rename(f"{_RAW}/{_KIND}={_MESSAGE}", target)
@@ -249,7 +252,7 @@ def _unread(messages: DataFrame, by: list[str]) -> DataFrame:
     columns = [
         kept.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in MESSAGE_FIELDS.fields
     ]
-    return messages.groupBy(*by).agg(*columns)
+    return messages.groupBy(*columns_of_names(by)).agg(*columns)
 
 
 class _Files:

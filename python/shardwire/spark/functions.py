@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
@@ -182,6 +183,8 @@ def message_hash_udf() -> Udf:
     """The Arrow UDF itself, for `spark.udf.register`."""
 
     def of_batch(pubsub_topic: Array, payload: Array, content_topic: Array, meta: Array, timestamp_ns: Array) -> Array:
+        # A literal number of SQL is an int.
+        timestamp_ns = timestamp_ns.cast(pa.int64())
         out: Array = _native.arrow_message_hash(pubsub_topic, payload, content_topic, meta, timestamp_ns)
         return out
 

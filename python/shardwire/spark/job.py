@@ -94,6 +94,8 @@ def run_job(job: Callable[[], int]) -> int:
         reason = str(error)
     except (PySparkException, Py4JError) as error:
         reason = reason_of(str(error)) or type(error).__name__
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     sys.stderr.write(f"error: {reason}\n")
     return EXIT_FAILED
 

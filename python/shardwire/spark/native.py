@@ -61,6 +61,11 @@ def map_in_arrow(
     df: DataFrame, run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
     """`DataFrame.mapInArrow` of a callable object. Lazy."""
+    names = df.columns
+    if any("." in name or "`" in name for name in names):
+        # PySpark itself reads such names of the rows that it hands over as the way into a struct.
+        df = df.toDF(*(f"shardwire_{place}" for place in range(len(names))))
+        run = partial(_run_named, run, names)
     # Spark looks for the code of a plain function, which a callable object does not have.
     return df.mapInArrow(partial(_run, run), schema)
 
@@ -70,6 +75,14 @@ def _run(
 ) -> Iterator[pa.RecordBatch]:
     _freeze_imports()
     return run(batches)
+
+
+def _run_named(
+    run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    names: list[str],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    return run(batch.rename_columns(names) for batch in batches)
 
 
 @cache

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from shardwire import _native
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
+from shardwire.spark.columns import clashing, columns_of_names, nanoseconds_column, typed_column
 from shardwire.spark.native import batch_of, finished, flat, limits_of, map_in_arrow, parameters
 from shardwire.spark.schema import MESSAGE_FIELDS
 from shardwire.spark.tally import Tally
@@ -97,19 +98,19 @@ def reconstruct(
     return reconstruct_segments(segments, config, by, include_payload, absent)
 
 
-def check_columns(df: DataFrame, by: Sequence[str]) -> list[str]:
-    """The columns of `by` as a list.
+def check_columns(df: DataFrame, by: Sequence[str], also_taken: Iterable[str] = ()) -> list[str]:
+    """The columns of `by` as a list; `also_taken` are further names that they must not have.
 
     Raises:
         ConfigError: A column is missing or has a name that the result needs.
     """
     if isinstance(by, str):
         raise ConfigError(f"by is {by!r}: it must be a list of columns, for example [{by!r}]")
-    taken = set(MESSAGE_FIELDS.names) | set(SEGMENT_COLUMNS)
+    taken = {*MESSAGE_FIELDS.names, *SEGMENT_COLUMNS, *also_taken}
     for name in by:
         if name not in df.columns:
             raise ConfigError(f"by names the column {name!r}: the DataFrame has {', '.join(df.columns)}")
-        if name in taken:
+        if clashing(df, [name], taken):
             raise ConfigError(f"by names the column {name!r}, which the result needs: rename it before")
     if len(set(by)) < len(by):
         raise ConfigError(f"by names a column twice: {', '.join(by)}")
@@ -120,11 +121,12 @@ def keyed_segments(
     df: DataFrame, key: str, payload: str, by: Sequence[str], timestamp: str | None, sender: str | None
 ) -> DataFrame:
     """Bare segments whose hash is a column already."""
-    return df.where(typed_column(df, payload, "payload", "binary").isNotNull()).select(
-        *by,
+    wanted = typed_column(df, payload, "payload", "binary")
+    return df.where(wanted.isNotNull()).select(
+        *columns_of_names(by),
         typed_column(df, key, "key", "binary").alias(HASH),
         F.lit(None).cast("string").alias(SEND_ID),
-        F.col(payload).alias(PAYLOAD),
+        wanted.alias(PAYLOAD),
         nanoseconds_column(df, timestamp).alias(TIMESTAMP),
         _sender(df, sender).alias(SENDER),
         F.lit(None).cast("string").alias(ERROR),
@@ -151,7 +153,7 @@ def wire_messages(
 ) -> DataFrame:
     """What `UnwrapSegments` takes in."""
     return df.select(
-        *by,
+        *columns_of_names(by),
         typed_column(df, payload, "payload", "binary").alias(PAYLOAD),
         nanoseconds_column(df, timestamp).alias(TIMESTAMP),
         _sender(df, sender).alias(SENDER),
@@ -196,7 +198,7 @@ def reconstruct_segments(
 ) -> DataFrame:
     """The step across the network: segments of one message meet, sorted, and become its row."""
     # The hash goes first: its first bytes decide nearly every comparison of the sort.
-    order = [name for name in (HASH, SEND_ID, *by) if name not in absent]
+    order = columns_of_names(name for name in (HASH, SEND_ID, *by) if name not in absent)
     together = segments.drop(*absent).repartition(*order).sortWithinPartitions(*order)
     reconstruction = Reconstruction(config, len(by), include_payload, absent, tally)
     return map_in_arrow(together, reconstruction, message_schema(segments, by))
@@ -241,35 +243,6 @@ class Reconstruction:
         for name in SEGMENT_COLUMNS:
             columns[name] = nothing if name in self.absent else batch.column(name)
         return batch_of(columns)
-
-
-def typed_column(df: DataFrame, name: str, role: str, wanted: str) -> Column:
-    """A column of a certain type.
-
-    Raises:
-        ConfigError: The DataFrame has no such column, or it has another type.
-    """
-    if name not in df.columns:
-        raise ConfigError(f"{role} names the column {name!r}: the DataFrame has {', '.join(df.columns)}")
-    found = df.schema[name].dataType.simpleString()
-    if found != wanted:
-        raise ConfigError(f"{role} names the column {name!r} of type {found}: it must be {wanted}")
-    return F.col(name)
-
-
-def nanoseconds_column(df: DataFrame, name: str | None) -> Column:
-    """Times in ns: the named column, or `timestamp` where there is one, or null.
-
-    Raises:
-        ConfigError: The column is missing or neither bigint nor a timestamp.
-    """
-    if name is None:
-        if "timestamp" not in df.columns:
-            return F.lit(None).cast("bigint")
-        name = "timestamp"
-    if name in df.columns and isinstance(df.schema[name].dataType, TimestampType):
-        return F.unix_micros(F.col(name)) * 1000
-    return typed_column(df, name, "timestamp", "bigint")
 
 
 def _sender(df: DataFrame, name: str | None) -> Column:

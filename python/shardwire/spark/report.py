@@ -13,9 +13,9 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from shardwire.config import SdsWireFormat
 from shardwire.errors import ConfigError
+from shardwire.spark.columns import nanoseconds_column, typed_column
 from shardwire.spark.functions import decode_sds
 from shardwire.spark.native import batch_of, map_in_arrow
-from shardwire.spark.reconstruct import nanoseconds_column, typed_column
 from shardwire.spark.report_plot import SENDERS_COLOURED_MAX, SENDERS_LISTED_MAX, draw_report
 from shardwire.spark.unwrap import UnwrapStep, check_steps, unwrap_batch
 

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from shardwire import _native
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
+from shardwire.spark.columns import clashing, column_of, columns_of_names, typed_column
 from shardwire.spark.functions import keccak256_array
 from shardwire.spark.native import batch_of, map_in_arrow, parameters
-from shardwire.spark.reconstruct import typed_column
 from shardwire.spark.schema import SEGMENT_FIELDS
 
 if TYPE_CHECKING:
@@ -37,12 +36,12 @@ def with_keccak256(
         ConfigError: The column is missing or not binary, or `output` is taken.
     """
     typed_column(df, column, "column", "binary")
-    if output in df.columns:
+    if clashing(df, [output], df.columns):
         raise ConfigError(f"output is {output!r}, a column that the DataFrame has already: give another name")
     kept = [name for name in df.columns if keep_column or name != column]
     schema = StructType([*(df.schema[name] for name in kept), StructField(output, BinaryType())])
     # The hashed column last, so that the others keep their positions.
-    arranged = df.select(*(name for name in df.columns if name != column), column)
+    arranged = df.select(*columns_of_names(name for name in df.columns if name != column), column_of(column))
     return map_in_arrow(arranged, _Hash(column, output, tuple(kept)), schema)
 
 
@@ -64,13 +63,13 @@ def segment_messages(df: DataFrame, config: SegmentationConfig | None = None, *,
     """
     typed_column(df, payload, "payload", "binary")
     kept = [name for name in df.columns if name != payload]
-    taken = sorted(set(kept) & set(SEGMENT_FIELDS.names))
+    taken = sorted(clashing(df, kept, SEGMENT_FIELDS.names))
     if taken:
         raise ConfigError(
             f"the DataFrame has the columns {', '.join(taken)}, which the result needs: rename them before"
         )
     schema = StructType([*(df.schema[name] for name in kept), *SEGMENT_FIELDS.fields])
-    messages = df.where(F.col(payload).isNotNull()).select(*kept, payload)
+    messages = df.where(column_of(payload).isNotNull()).select(*columns_of_names(kept), column_of(payload))
     return map_in_arrow(messages, _Segmentation(config or SegmentationConfig()), schema)
 
 

@@ -132,7 +132,8 @@ class StoreOptions:
             timeout_ms=_integer(given, "timeoutMs", 30_000),
             retries_max=_integer(given, "retriesMax", 5),
         )
-        topics = tuple(topic.strip() for topic in given.get("contenttopics", "").split(",") if topic.strip())
+        named = (topic.strip() for topic in given.get("contenttopics", "").split(","))
+        topics = tuple(dict.fromkeys(topic for topic in named if topic))
         return cls(
             endpoint=endpoint,
             range=StoreRange(topics, _integer(given, "startTime", None), _integer(given, "endTime", None)),
@@ -217,7 +218,9 @@ def _narrowed(whole: StoreRange, given: Filter) -> StoreRange:
     if attribute == ("content_topic",):
         topics = (value,) if isinstance(given, EqualTo) else value if isinstance(given, In) else ()
         named = [topic for topic in topics or () if isinstance(topic, str)]
-        kept = tuple(topic for topic in named if not whole.content_topics or topic in whole.content_topics)
+        kept = tuple(
+            topic for topic in dict.fromkeys(named) if not whole.content_topics or topic in whole.content_topics
+        )
         # Nothing left to ask for cannot be said in a query: Spark's own filter then removes all rows.
         return replace(whole, content_topics=kept) if kept else whole
     if attribute == ("timestamp",) and isinstance(value, int):

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
+from shardwire.spark.columns import columns_of_names, nanoseconds_column
 from shardwire.spark.reconstruct import (
     HASH,
     SEGMENT_COLUMNS,
@@ -16,7 +17,6 @@ from shardwire.spark.reconstruct import (
     check_columns,
     keyed_segments,
     message_schema,
-    nanoseconds_column,
     unwrapped_segments,
 )
 from shardwire.spark.stream_state import EVENT_TIME, StreamReconstruction
@@ -83,7 +83,7 @@ def reconstruct_stream(
         if not 0 <= value < 1 << 53:
             raise ConfigError(f"{name} is {value}: it must be from 0 to {(1 << 53) - 1}")
     steps = check_steps(unwrap)
-    by = check_columns(df, by)
+    by = check_columns(df, by, (EVENT_TIME,))
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     if EVENT_TIME in by:
@@ -98,8 +98,9 @@ def reconstruct_stream(
         segments = unwrapped_segments(timed, config, payload, carried, steps, timestamp, sender)
     df.sparkSession.conf.set(_STATE_STORE_CONF, _ROCKSDB)
     # Without its mark the column drives the watermark, but Spark drops no row for being behind it.
-    arrivals = segments.select(*by, *SEGMENT_COLUMNS, F.unix_millis(F.col(EVENT_TIME)).alias(EVENT_TIME, metadata={}))
-    return arrivals.groupBy(*by, HASH, SEND_ID).transformWithState(
+    moment = F.unix_millis(F.col(EVENT_TIME)).alias(EVENT_TIME, metadata={})
+    arrivals = segments.select(*columns_of_names(by), *SEGMENT_COLUMNS, moment)
+    return arrivals.groupBy(*columns_of_names(by), HASH, SEND_ID).transformWithState(
         statefulProcessor=StreamReconstruction(config, tuple(by), include_payload, remember_ms),
         outputStructType=message_schema(segments, by),
         outputMode="append",

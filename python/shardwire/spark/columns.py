@@ -1,0 +1,67 @@
+"""The columns of somebody's DataFrame by their names: any names, dots and backticks included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
+
+from shardwire.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def column_of(name: str) -> Column:
+    """The column with this very name: Spark reads a dot as the way into a struct."""
+    quoted = name.replace("`", "``")
+    return F.col(f"`{quoted}`")
+
+
+def columns_of_names(names: Iterable[str]) -> list[Column]:
+    """The columns with these very names."""
+    return [column_of(name) for name in names]
+
+
+def clashing(df: DataFrame, names: Sequence[str], taken: Iterable[str]) -> list[str]:
+    """Those of `names` that Spark would take for one of `taken`: it ignores case unless it is told otherwise."""
+    is_exact = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    taken = set(taken) if is_exact else {name.lower() for name in taken}
+    return [name for name in names if (name if is_exact else name.lower()) in taken]
+
+
+def typed_column(df: DataFrame, name: str, role: str, wanted: str) -> Column:
+    """A column of a certain type.
+
+    Raises:
+        ConfigError: The DataFrame has no such column, or it has another type.
+    """
+    if name not in df.columns:
+        raise ConfigError(f"{role} names the column {name!r}: the DataFrame has {', '.join(df.columns)}")
+    found = df.schema[name].dataType.simpleString()
+    if found != wanted:
+        raise ConfigError(f"{role} names the column {name!r} of type {found}: it must be {wanted}")
+    return column_of(name)
+
+
+def nanoseconds_column(df: DataFrame, name: str | None) -> Column:
+    """Times in ns: the named column, or `timestamp` where there is one, or null. Null too beyond the year 2262.
+
+    Raises:
+        ConfigError: The column is missing or neither bigint nor a timestamp.
+    """
+    if name is None:
+        if "timestamp" not in df.columns:
+            return F.lit(None).cast("bigint")
+        name = "timestamp"
+    if name not in df.columns or df.schema[name].dataType.simpleString() == "bigint":
+        return typed_column(df, name, "timestamp", "bigint")
+    if not isinstance(df.schema[name].dataType, TimestampType):
+        found = df.schema[name].dataType.simpleString()
+        raise ConfigError(
+            f"timestamp names the column {name!r} of type {found}: it must be bigint (ns) or timestamp; cast it before"
+        )
+    # Under ANSI, Spark's default, a product that overflows would fail the job for one strange row.
+    return F.try_multiply(F.unix_micros(column_of(name)), F.lit(1000).cast("bigint"))

@@ -1,0 +1,83 @@
+"""Columns of any names and types: what Spark would read as something else, and what clashes."""
+
+from __future__ import annotations
+
+import runpy
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from spark.rows import CONFIG, payload_of
+
+from shardwire import ConfigError, _native
+from shardwire.segmentation import segment
+from shardwire.spark import reconstruct, reconstruct_archive, register, segment_messages, with_keccak256
+from shardwire.spark.store_source import StoreOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAYLOAD = payload_of(1, 3_000)
+ROOT = Path(__file__).parents[2]
+
+
+def test_names_with_dots_and_backticks(spark: SparkSession) -> None:
+    rows = [("t", at, bytes(part)) for at, part in enumerate(segment(PAYLOAD, CONFIG))]
+    df = spark.createDataFrame(rows, "topic string, at bigint, wire binary").toDF("a.b", "rx.`time`", "w.p")
+    [found] = reconstruct(df, CONFIG, payload="w.p", by=["a.b"], timestamp="rx.`time`").collect()
+    assert (found["a.b"], found["payload"]) == ("t", PAYLOAD)
+    assert (found["first_timestamp"], found["last_timestamp"]) == (0, len(rows) - 1)
+    hashed = with_keccak256(df, "w.p").collect()
+    assert {row["w.p"] for row in hashed} == {row[2] for row in rows}
+    whole = spark.createDataFrame([("t", PAYLOAD)], "topic string, payload binary").toDF("a.b", "w.p")
+    made = segment_messages(whole, CONFIG, payload="w.p").collect()
+    assert {(row["a.b"], row["segment"]) for row in made} == {("t", row[2]) for row in rows}
+
+
+def test_names_that_differ_in_case_alone_clash(spark: SparkSession, tmp_path: Path) -> None:
+    columns = "Status string, SHARDWIRE_HASH string, Found string, shardwire_kind string, Error string, payload binary"
+    df = spark.createDataFrame([], columns)
+    for name in ("Status", "SHARDWIRE_HASH"):
+        with pytest.raises(ConfigError, match=f"by names the column '{name}', which the result needs"):
+            reconstruct(df, by=[name])
+    for name in ("Found", "shardwire_kind"):
+        with pytest.raises(ConfigError, match=f"by names the column '{name}', which the result needs"):
+            reconstruct_archive(spark, df, str(tmp_path / "sink"), by=[name])
+    with pytest.raises(ConfigError, match="output is 'PAYLOAD'"):
+        with_keccak256(df, output="PAYLOAD")
+    with pytest.raises(ConfigError, match="the columns Error"):
+        segment_messages(df)
+
+
+def test_times_that_nanoseconds_cannot_tell_are_null(spark: SparkSession) -> None:
+    times = [datetime(9999, 12, 31, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)]
+    parts = segment(PAYLOAD, CONFIG)
+    rows = [(times[place % 2], bytes(part)) for place, part in enumerate(parts)]
+    df = spark.createDataFrame(rows, "timestamp timestamp, payload binary")
+    [found] = reconstruct(df, CONFIG).collect()
+    assert found["payload"] == PAYLOAD
+    assert found["last_timestamp"] == int(times[1].timestamp()) * 10**9
+    with pytest.raises(ConfigError, match="of type timestamp_ntz: it must be"):
+        reconstruct(df.selectExpr("timestamp_ntz'2026-01-01 00:00:00' as timestamp", "payload"))
+
+
+def test_a_literal_time_in_sql(spark: SparkSession) -> None:
+    register(spark)
+    prefix = next(row.function for row in spark.sql("show user functions").collect() if "message_hash" in row.function)
+    [row] = spark.sql(f"select {prefix}('a', X'00', 'b', X'', 0) as hash").collect()
+    assert row["hash"] == _native.message_hash(pubsub_topic="a", payload=b"\x00", content_topic="b", meta=b"")
+
+
+def test_a_topic_named_twice_is_read_once() -> None:
+    asked = StoreOptions.of({"url": "http://127.0.0.1:1", "contentTopics": "/a/1/b/c, /a/1/b/c,/a/1/d/c"})
+    assert asked.range.content_topics == ("/a/1/b/c", "/a/1/d/c")
+
+
+def test_options_of_a_stream_job_are_names_and_values() -> None:
+    job: dict[str, Any] = runpy.run_path(str(ROOT / "spark_jobs" / "reconstruct_stream.py"))
+    assert job["source_options"](["a=b=c", "d="], "in") == {"a": "b=c", "d": ""}
+    with pytest.raises(ConfigError, match="--option is 'foo': it must be NAME=VALUE"):
+        job["source_options"](["foo"], "in")
+    with pytest.raises(ConfigError, match="is the url already"):
+        job["source_options"](["URL=x"], "http://127.0.0.1:1")
