@@ -263,6 +263,12 @@ def test_sqlite_keeps_a_conversation_over_restarts(tmp_path: Path) -> None:
     async def main() -> list[bytes]:
         network = MemoryNetwork(NetworkConditions(loss=0.1, delay_ms=(0, 2)), seed=3)
         received: list[bytes] = []
+        handed = asyncio.Semaphore(0)
+
+        def take(event: MessageReceivedEvent) -> None:
+            received.append(event.message)
+            handed.release()
+
         config = ChannelConfig.logos(segmentation=SegmentationConfig(enable_reed_solomon=True))
         for life in range(3):
             channels = []
@@ -280,14 +286,14 @@ def test_sqlite_keeps_a_conversation_over_restarts(tmp_path: Path) -> None:
                 )
                 persistences.append(persistence)
                 nodes.append(node)
-            channels[1].on_message_received(lambda event: received.append(event.message))
+            channels[1].on_message_received(take)
             for number in range(5):
                 request_id = await channels[0].send(b"%d/%d" % (life, number))
             await channels[0].send(bytes(300_000))
             await channels[0].delivered(request_id, timeout_ms=20_000)
-            while len(received) < 6 * (life + 1):
+            for _ in range(6):
                 # What waits for its callback when a channel closes is for the next life, and the last has none.
-                await asyncio.sleep(0.01)
+                await handed.acquire()
             for channel in channels:
                 await close_channel(channel, drain_timeout_ms=20_000)
             for persistence in persistences:
