@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import islice
 
 from shardwire._native import HistoryEntry, IncomingSend, MissingMessage
+
+# How many of the oldest entries of a full table are looked at for one that may go at little loss.
+OLDEST_MAX = 100
 
 
 class MissingMessages:
     """A bounded table. When it is full, a participant that holds more than its share loses its own oldest entry;
-    otherwise the oldest of all goes.
+    otherwise the oldest of all goes. Among the oldest, one of a send of which something is held goes first: what waits
+    for a send that is only named would go on without it.
     """
 
     __slots__ = ("_messages_max", "by_id", "by_participant", "changed")
@@ -60,5 +66,9 @@ class MissingMessages:
     def _make_room(self, named_by: str) -> MissingMessage | None:
         share = self.by_participant.get(named_by)
         if share and len(share) * len(self.by_participant) > self._messages_max:
-            return self.remove(next(iter(share)))
-        return self.remove(next(iter(self.by_id)))
+            return self.remove(self._first_to_go(share))
+        return self.remove(self._first_to_go(self.by_id))
+
+    def _first_to_go(self, ids: Iterable[str]) -> str:
+        oldest = list(islice(ids, OLDEST_MAX))
+        return next((message_id for message_id in oldest if self.by_id[message_id].send.contents), oldest[0])
