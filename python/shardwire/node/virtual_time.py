@@ -88,7 +88,7 @@ class _Handle(asyncio.Handle):
         self._source_traceback = None
 
 
-class _Timer(asyncio.TimerHandle):
+class _Timer(_Handle, asyncio.TimerHandle):
     """The same for timers; it stands in the heap of its loop while `_scheduled`."""
 
     __slots__ = ()
@@ -101,15 +101,9 @@ class _Timer(asyncio.TimerHandle):
         loop: asyncio.AbstractEventLoop,
         context: Context | None,
     ) -> None:
+        super().__init__(callback, args, loop, context)
         self._when = when
         self._scheduled = True
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        self._context = copy_context() if context is None else context
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
 
 
 class VirtualTimeLoop(asyncio.BaseEventLoop):

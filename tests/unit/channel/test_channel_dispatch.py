@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
+from wrapped_node import WrappedNode
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.channel.dispatch import DISPATCHES_MAX, Dispatcher, DispatchFailed, DispatchOutcome, Propagated
@@ -18,8 +19,6 @@ from shardwire.node import (
     MessageEnvelope,
     MessagePropagated,
     NodeEvent,
-    StorePage,
-    StoreQuery,
     run_virtual,
 )
 from shardwire.sds.outputs import Transmit, TransmitKind
@@ -27,7 +26,7 @@ from shardwire.sds.outputs import Transmit, TransmitKind
 SMALL = ChannelConfig.logos(segmentation=SegmentationConfig(segment_size_bytes=1_024))
 
 
-class FaultyNode:
+class FaultyNode(WrappedNode):
     """A memory node whose `send` may fail, hang or take its time, and whose answers may wait.
 
     Attributes:
@@ -38,9 +37,7 @@ class FaultyNode:
     """
 
     def __init__(self, inner: MemoryNode) -> None:
-        self._inner = inner
-        self.config = inner.config
-        self.max_message_size_bytes = inner.max_message_size_bytes
+        super().__init__(inner)
         self.down = False
         self.hangs = 0
         self.send_s = 0.0
@@ -48,21 +45,6 @@ class FaultyNode:
         self.attempts = 0
         self._line: asyncio.Queue[tuple[str, MessageEnvelope]] = asyncio.Queue()
         self._ids: dict[str, str] = {}
-
-    async def start(self) -> None:
-        await self._inner.start()
-
-    async def stop(self) -> None:
-        await self._inner.stop()
-
-    async def subscribe(self, content_topics: Sequence[str]) -> None:
-        await self._inner.subscribe(content_topics)
-
-    async def unsubscribe(self, content_topics: Sequence[str]) -> None:
-        await self._inner.unsubscribe(content_topics)
-
-    async def query_store(self, query: StoreQuery) -> StorePage:
-        return await self._inner.query_store(query)
 
     async def send(self, envelope: MessageEnvelope) -> str:
         self.attempts += 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
+from wrapped_node import WrappedNode
 
 from shardwire._native import SdsMessage
 from shardwire.channel import close_channel, create_reliable_channel
@@ -28,12 +28,10 @@ from shardwire.events import (
     MessageDeliveredEvent,
 )
 from shardwire.node import (
-    MemoryNode,
     MessageEnvelope,
     NetworkConditions,
     Node,
     NodeConfig,
-    NodeEvent,
     StorePage,
     StoreQuery,
 )
@@ -186,36 +184,6 @@ def test_a_message_that_stays_partial_is_given_up_with_an_event_and_its_bytes() 
     assert world.of("bob", IrretrievableMessageEvent)
     assert world.messages("bob") == []
     assert world.of("alice", MessageDeliveredEvent) == []
-
-
-class WrappedNode:
-    """A node of somebody else's: nothing of a memory node but the members of the protocol."""
-
-    def __init__(self, inner: MemoryNode) -> None:
-        self._inner = inner
-        self.config = inner.config
-        self.max_message_size_bytes = inner.max_message_size_bytes
-
-    async def start(self) -> None:
-        await self._inner.start()
-
-    async def stop(self) -> None:
-        await self._inner.stop()
-
-    async def subscribe(self, content_topics: Sequence[str]) -> None:
-        await self._inner.subscribe(content_topics)
-
-    async def unsubscribe(self, content_topics: Sequence[str]) -> None:
-        await self._inner.unsubscribe(content_topics)
-
-    async def send(self, envelope: MessageEnvelope) -> str:
-        return await self._inner.send(envelope)
-
-    async def query_store(self, query: StoreQuery) -> StorePage:
-        return await self._inner.query_store(query)
-
-    def events(self) -> AsyncIterator[NodeEvent]:
-        return self._inner.events()
 
 
 def test_a_node_of_somebody_elses_is_enough() -> None:
