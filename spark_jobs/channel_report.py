@@ -35,8 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
 def report(options: argparse.Namespace) -> int:
     """Runs the job; returns the exit code."""
     steps = unwrap_steps_of(options)
-    spark = job_session("shardwire channel_report")
-    with Progress(spark):
+    with job_session("shardwire channel_report") as spark, Progress(spark):
         found = channel_report(
             spark.read.parquet(options.input),
             payload=options.payload,

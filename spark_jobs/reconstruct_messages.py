@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--payload", default="payload", metavar="COLUMN", help="the messages (default: %(default)s)")
     parser.add_argument("--by", nargs="*", default=[], metavar="COLUMN", help="columns that keep messages apart")
     parser.add_argument("--key", metavar="COLUMN", help="a column with entire_message_hash, where there is one")
+    parser.add_argument("--timestamp", metavar="COLUMN", help="the times (default: timestamp, if it is there)")
+    parser.add_argument("--sender", metavar="COLUMN", help="who sent each message (default: what SDS messages say)")
     parser.add_argument("--lengths-only", action="store_true", help="write the lengths of the payloads alone")
     parser.add_argument("--overwrite", action="store_true", help="replace the output")
     add_unwrap_arguments(parser, ("waku", "decrypt", "sds", "sds-nim"))
@@ -44,8 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 def reconstruct_messages(options: argparse.Namespace, config: SegmentationConfig) -> int:
     """Runs the job; returns the exit code."""
     steps = unwrap_steps_of(options)
-    spark = job_session("shardwire reconstruct_messages")
-    with Progress(spark):
+    with job_session("shardwire reconstruct_messages") as spark, Progress(spark):
         messages = reconstruct(
             spark.read.parquet(options.input),
             config,
@@ -54,6 +55,8 @@ def reconstruct_messages(options: argparse.Namespace, config: SegmentationConfig
             key=options.key,
             include_payload=not options.lengths_only,
             unwrap=steps,
+            timestamp=options.timestamp,
+            sender=options.sender,
         )
         messages.write.mode("overwrite" if options.overwrite else "errorifexists").parquet(options.output)
         written = spark.read.parquet(options.output)

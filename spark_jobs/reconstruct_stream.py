@@ -61,8 +61,7 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
     given = source_options(options.option, options.input)
     if options.interval_ms < 0:
         raise ConfigError(f"--interval-ms is {options.interval_ms}: it must be at least 0")
-    with stop_on_signal() as stop:
-        spark = job_session("shardwire reconstruct_stream")
+    with stop_on_signal() as stop, job_session("shardwire reconstruct_stream") as spark:
         messages = reconstruct_stream(
             source(spark, options.input, given),
             config,
@@ -81,11 +80,11 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
             else writer.trigger(processingTime=f"{options.interval_ms} milliseconds")
         )
         totals = follow(timed.start(options.output, format="parquet"), stop, options.stop_file)
-    written = spark.read.schema(messages.schema).parquet(options.output)
-    rows = written.groupBy("status").agg(
-        F.count("*").alias("messages"), F.coalesce(F.sum("payload_length"), F.lit(0)).alias("bytes")
-    )
-    found = {row["status"]: row for row in rows.collect()}
+        written = spark.read.schema(messages.schema).parquet(options.output)
+        rows = written.groupBy("status").agg(
+            F.count("*").alias("messages"), F.coalesce(F.sum("payload_length"), F.lit(0)).alias("bytes")
+        )
+        found = {row["status"]: row for row in rows.collect()}
     counts = {f"messages {status}": found[status]["messages"] if status in found else 0 for status in STATUSES}
     print_table(
         "reconstruct_stream",

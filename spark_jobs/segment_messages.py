@@ -30,8 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def segment(options: argparse.Namespace, config: SegmentationConfig) -> int:
     """Runs the job; returns the exit code."""
-    spark = job_session("shardwire segment_messages")
-    with Progress(spark):
+    with job_session("shardwire segment_messages") as spark, Progress(spark):
         messages = spark.read.parquet(options.input)
         segments = segment_messages(messages, config, payload=options.payload)
         segments.write.mode("overwrite" if options.overwrite else "errorifexists").parquet(options.output)

@@ -45,13 +45,43 @@ def test_segment_and_reconstruct(spark: SparkSession, tmp_path: Path, capsys: An
     # spark-submit gives what a driver in Python writes to stderr on stdout.
     assert "done in" in made.stdout
 
-    paths = str(tmp_path / "segments"), str(tmp_path / "messages")
-    assert in_process("reconstruct_messages.py", *paths, "--payload", "segment", "--by", "id", *OPTIONS) == 0
+    # Spark's own description of the columns, which the file carries, would hide those that are added.
+    segments = pq.read_table(tmp_path / "segments").replace_schema_metadata(None)
+    arrived = pa.array(range(segments.num_rows), pa.int64())
+    who = pa.array(["alice"] * segments.num_rows)
+    pq.write_table(
+        segments.append_column("arrived", arrived).append_column("who", who), tmp_path / "arrived.parquet"
+    )
+    paths = str(tmp_path / "arrived.parquet"), str(tmp_path / "messages")
+    columns = ("--payload", "segment", "--by", "id", "--timestamp", "arrived", "--sender", "who")
+    assert in_process("reconstruct_messages.py", *paths, *columns, *OPTIONS) == 0
     table = summary(capsys.readouterr().out)
     assert (table["messages complete"], table["messages invalid"]) == (40, 0)
     assert table["bytes of payloads"] == sum(map(len, payloads))
-    messages = {row["id"]: row["payload"] for row in pq.read_table(tmp_path / "messages").to_pylist()}
-    assert messages == dict(enumerate(payloads))
+    rows = pq.read_table(tmp_path / "messages").to_pylist()
+    assert {row["id"]: row["payload"] for row in rows} == dict(enumerate(payloads))
+    assert {sender for row in rows for sender in row["senders"]} == {"alice"}
+    assert max(row["last_timestamp"] for row in rows) == segments.num_rows - 1
+    assert spark.range(3).count() == 3, "a job stopped a session that was not its own"
+
+
+STOPS = """
+from shardwire.spark import job_session
+
+with job_session("stops") as spark:
+    print("rows", spark.range(3).count())
+try:
+    spark.range(3).count()
+except Exception as error:
+    print("stopped", type(error).__name__)
+"""
+
+
+def test_a_job_stops_its_session(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(STOPS)
+    said = submit(str(tmp_path / "job.py")).stdout.splitlines()
+    assert said[0] == "rows 3"
+    assert said[1].startswith("stopped")
 
 
 def test_an_encrypted_archive_with_losses_by_spark_submit(tmp_path: Path) -> None:

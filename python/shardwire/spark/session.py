@@ -7,7 +7,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,18 +49,31 @@ def configure(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def job_session(app_name: str) -> SparkSession:
-    """The session of a `spark-submit` job: master and resources are the submitter's."""
+@contextmanager
+def job_session(app_name: str) -> Iterator[SparkSession]:
+    """The session of a `spark-submit` job: master and resources are the submitter's.
+
+    It is stopped at the end, so that a cluster takes its executors back whatever else keeps the driver alive. A session
+    that is active already is used and left as it is.
+    """
+    from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
     # Workers otherwise take the first python3 on their path. On a cluster the submitter names theirs.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     ensure_java()
+    is_ours = SparkSession.getActiveSession() is None
     spark = SparkSession.builder.appName(app_name).getOrCreate()
-    if spark.conf.get("spark.log.level", None) is None:
-        # The progress and the summary would drown in what Spark logs by default.
-        spark.sparkContext.setLogLevel("WARN")
-    return configure(spark)
+    try:
+        if spark.conf.get("spark.log.level", None) is None:
+            # The progress and the summary would drown in what Spark logs by default.
+            spark.sparkContext.setLogLevel("WARN")
+        yield configure(spark)
+    finally:
+        if is_ours:
+            # Where the driver's Java has died there is nothing to stop, and its death is what is to be told.
+            with suppress(Py4JError, OSError):
+                spark.stop()
 
 
 def local_cluster_session(
