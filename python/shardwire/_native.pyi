@@ -81,6 +81,7 @@ __all__ = [
     "segment",
     "segment_many",
     "shard_of",
+    "still_repeated",
     "store_outgoing",
 ]
 
@@ -1026,6 +1027,10 @@ def note_said(
     Of what a sync said, `said_before` keeps for `repeats_max` further syncs what no other participant was heard to say.
     """
 
+def still_repeated(said_before: dict[str, LogEntry], oldest_ms: int, count_max: int, /) -> list[LogEntry]:
+    """What of `said_before` a sync names once more: what has repeats left and was said at `oldest_ms` or later, the
+    newest `count_max` of it. The rest is taken out."""
+
 def deliver_head(
     heads: dict[str, LogEntry], entry: LogEntry, history: Iterable[str], by_send: bool, heads_max: int, /
 ) -> None:
@@ -1050,6 +1055,14 @@ class BloomFilter:
         """Length of `to_bytes()`."""
     def insert(self, message_id: str, /) -> None: ...
     def insert_many(self, message_ids: Iterable[str], /) -> None: ...
+    def refill(
+        self, log: LocalLog, count: int, after: int, withholds: Callable[[LogEntry], bool], /
+    ) -> tuple[int, int | None]:
+        """Holds from now on the newest `count` entries of `log` whose sequence number is above `after`.
+
+        Entries whose send is not delivered are left out where `withholds` says so. Gives how many are in, and the
+        sequence number of the oldest that was looked at.
+        """
     def __contains__(self, message_id: str, /) -> bool: ...
     def clear(self) -> None: ...
     def to_bytes(self) -> bytes: ...

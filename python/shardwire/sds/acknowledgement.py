@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from shardwire._native import AcknowledgementDue, LocalLog, LogEntry, note_said
+from shardwire._native import AcknowledgementDue, LocalLog, LogEntry, note_said, still_repeated
 from shardwire.config import SdsConfig
 from shardwire.sds.feedback import feedback_delay_ms
 from shardwire.sds.now import Now
@@ -168,11 +168,7 @@ class Acknowledgements(AcknowledgementDue):
     def repeated(self, now: Now) -> list[LogEntry]:
         """What a sync names once more."""
         oldest_ms = now.monotonic_ms - _REPEATED_WINDOWS * self._window_ms
-        kept = [entry for entry in self.said_before.values() if entry.repeats and entry.spoken_ms >= oldest_ms]
-        del kept[:-REPEATED_MAX]
-        self.said_before.clear()
-        self.said_before.update((entry.message_id, entry) for entry in kept)
-        return kept
+        return still_repeated(self.said_before, oldest_ms, REPEATED_MAX)
 
     def __contains__(self, message_id: str) -> bool:
         return message_id in self.delivered or message_id in self.incomplete

@@ -79,8 +79,7 @@ class BloomSchedule(FilterTime):
         """After a restart: fills the filter with the log's entries after `base_sequence`, and starts the interval."""
         self.last_ms = monotonic_ms
         self.base_sequence = base_sequence
-        newest = self._log.newest_arrivals(len(self._log.entries))
-        self._fill([entry for entry in newest if entry.sequence > base_sequence])
+        self._refill(len(self._log.entries), base_sequence)
 
     def due(self, now: Now) -> bool:
         """Whether the next message that may carry the filter should."""
@@ -116,15 +115,13 @@ class BloomSchedule(FilterTime):
             self._count += len(self.waiting)
             self.waiting.clear()
             return
-        newest = self._log.newest_arrivals(max(1, self._capacity * 4 // 5))
-        self.base_sequence = newest[-1].sequence - 1 if newest else self._log.sequence
-        self._fill(newest)
+        oldest = self._refill(max(1, self._capacity * 4 // 5), 0)
+        self.base_sequence = self._log.sequence if oldest is None else oldest - 1
         self._sent_count = -1
 
-    def _fill(self, entries: list[LogEntry]) -> None:
-        message_ids = [entry.message_id for entry in entries if not self.withholds(entry)]
+    def _refill(self, count: int, base_sequence: int) -> int | None:
+        """The filter is that of the newest `count` entries after `base_sequence`; the sequence number of the oldest."""
+        self._count, oldest = self._filter.refill(self._log, count, base_sequence, self.withholds)
         self.stale = False
-        self._filter.clear()
-        self._filter.insert_many(message_ids)
-        self._count = len(message_ids)
         self.waiting.clear()
+        return oldest

@@ -2,12 +2,13 @@
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString};
 use shardwire_core::bloom;
 
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::sds::parse_sds_wire_format;
+use crate::sds_log::LocalLog;
 
 /// The SDS bloom filter, byte-exact with @waku/sds ("spec") or nim-sds ("nim").
 #[pyclass(module = "shardwire._native")]
@@ -50,9 +51,40 @@ impl BloomFilter {
     #[pyo3(signature = (message_ids, /))]
     fn insert_many(&mut self, message_ids: &Bound<'_, PyAny>) -> PyResult<()> {
         for message_id in message_ids.try_iter()? {
-            self.0.insert(message_id?.extract()?);
+            self.0.insert(message_id?.cast::<PyString>()?.to_str()?);
         }
         Ok(())
+    }
+
+    /// Holds from now on the newest `count` entries of the log that came after the sequence
+    /// number `after`, but for what `withholds` withholds; gives how many, and the sequence number
+    /// of the oldest.
+    #[pyo3(signature = (log, count, after, withholds, /))]
+    fn refill(
+        &mut self,
+        log: &Bound<'_, LocalLog>,
+        count: usize,
+        after: u64,
+        withholds: &Bound<'_, PyAny>,
+    ) -> PyResult<(usize, Option<u64>)> {
+        let py = log.py();
+        self.0.clear();
+        let (mut inserted, mut oldest) = (0, None);
+        let newest = log.borrow().newest_arrivals(py, count);
+        for entry in newest {
+            let held = entry.borrow();
+            if held.sequence <= after {
+                continue;
+            }
+            oldest = Some(held.sequence);
+            // Of what is delivered nothing is withheld.
+            if held.send.is_some() && withholds.call1((&entry,))?.is_truthy()? {
+                continue;
+            }
+            self.0.insert(held.message_id.to_str(py)?);
+            inserted += 1;
+        }
+        Ok((inserted, oldest))
     }
 
     fn __contains__(&self, message_id: &str) -> bool {

@@ -71,7 +71,7 @@ mod _native {
     #[pymodule_export]
     use sds_codec::{SdsCodec, farmhash64};
     #[pymodule_export]
-    use sds_compose::{compose_history, note_said};
+    use sds_compose::{compose_history, note_said, still_repeated};
     #[pymodule_export]
     use sds_counts::{
         AcknowledgementDue, FilterTime, HeldCount, LamportTime, QueueCounts, SyncDue,

@@ -255,3 +255,33 @@ pub fn note_said<'py>(
     }
     Ok((newly, numbers))
 }
+
+/// What of `said_before` a sync names once more: what is still to be said again and was said at
+/// `oldest_ms` or later, the newest `count_max` of it. The rest is taken out.
+#[pyfunction]
+#[pyo3(signature = (said_before, oldest_ms, count_max, /))]
+pub fn still_repeated<'py>(
+    said_before: &Bound<'py, PyDict>,
+    oldest_ms: i64,
+    count_max: usize,
+) -> PyResult<Vec<Bound<'py, LogEntry>>> {
+    let mut kept = Vec::with_capacity(said_before.len());
+    let mut gone = Vec::new();
+    for (message_id, entry) in said_before {
+        let entry = entry.cast_into::<LogEntry>()?;
+        let held = entry.borrow();
+        let again = held.repeats > 0 && held.spoken_ms >= oldest_ms;
+        drop(held);
+        if again {
+            kept.push((message_id, entry));
+        } else {
+            gone.push(message_id);
+        }
+    }
+    let first = kept.len().saturating_sub(count_max);
+    gone.extend(kept.drain(..first).map(|(message_id, _)| message_id));
+    for message_id in gone {
+        said_before.del_item(message_id)?;
+    }
+    Ok(kept.into_iter().map(|(_, entry)| entry).collect())
+}

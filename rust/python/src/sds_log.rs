@@ -230,7 +230,7 @@ impl LocalLog {
 
     /// Up to `count` entries, the last one to come first.
     #[pyo3(signature = (count, /))]
-    fn newest_arrivals<'py>(&self, py: Python<'py>, count: usize) -> Vec<Bound<'py, LogEntry>> {
+    pub fn newest_arrivals<'py>(&self, py: Python<'py>, count: usize) -> Vec<Bound<'py, LogEntry>> {
         let newest = self.arrival.iter().rev().take(count);
         newest.map(|entry| entry.bind(py).clone()).collect()
     }

@@ -1,20 +1,42 @@
 //! The string hashes of the two filters. Neither is used for anything that must resist an attacker.
 
-/// MurmurHash3_x86_32 with seed 0, by Austin Appleby.
-pub(super) fn murmur3_x86_32(bytes: &[u8]) -> u32 {
-    const C1: u32 = 0xcc9e_2d51;
-    const C2: u32 = 0x1b87_3593;
-    let scramble = |word: u32| word.wrapping_mul(C1).rotate_left(15).wrapping_mul(C2);
+/// MurmurHash3_x86_32 with seed 0, by Austin Appleby: of `bytes`, and of `bytes` and `salt`
+/// together, which share all but the end.
+pub(super) fn murmur3_x86_32_and_salted(bytes: &[u8], salt: [u8; 2]) -> [u32; 2] {
     let (blocks, tail) = bytes.as_chunks::<4>();
-    let mut hash = 0u32;
-    for block in blocks {
-        hash = (hash ^ scramble(u32::from_le_bytes(*block))).rotate_left(13);
-        hash = hash.wrapping_mul(5).wrapping_add(0xe654_6b64);
-    }
-    let mut last = [0; 4];
-    last[..tail.len()].copy_from_slice(tail);
-    hash ^= scramble(u32::from_le_bytes(last));
-    hash ^= bytes.len() as u32;
+    let hash = blocks
+        .iter()
+        .fold(0, |hash, block| murmur_mixed(hash, *block));
+    let mut rest = [0; 8];
+    rest[..tail.len()].copy_from_slice(tail);
+    let plain = murmur_finished(hash, [rest[0], rest[1], rest[2], 0], bytes.len());
+    rest[tail.len()..tail.len() + 2].copy_from_slice(&salt);
+    let [first, last] = [0, 4].map(|at| [rest[at], rest[at + 1], rest[at + 2], rest[at + 3]]);
+    let salted_len = bytes.len() + 2;
+    let salted = if tail.len() < 2 {
+        murmur_finished(hash, first, salted_len)
+    } else {
+        murmur_finished(murmur_mixed(hash, first), last, salted_len)
+    };
+    [plain, salted]
+}
+
+fn murmur_scrambled(block: [u8; 4]) -> u32 {
+    let word = u32::from_le_bytes(block);
+    word.wrapping_mul(0xcc9e_2d51)
+        .rotate_left(15)
+        .wrapping_mul(0x1b87_3593)
+}
+
+/// One whole block.
+fn murmur_mixed(hash: u32, block: [u8; 4]) -> u32 {
+    let hash = (hash ^ murmur_scrambled(block)).rotate_left(13);
+    hash.wrapping_mul(5).wrapping_add(0xe654_6b64)
+}
+
+/// What is left of less than a block, filled up with zeros, and the length of all.
+fn murmur_finished(hash: u32, tail: [u8; 4], length: usize) -> u32 {
+    let mut hash = hash ^ murmur_scrambled(tail) ^ length as u32;
     hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
     hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
     hash ^ hash >> 16
@@ -206,11 +228,17 @@ mod tests {
 
     #[test]
     fn murmur_has_its_published_values() {
-        assert_eq!(murmur3_x86_32(b""), 0);
-        assert_eq!(murmur3_x86_32(b"test"), 0xba6b_d213);
-        assert_eq!(murmur3_x86_32(b"Hello, world!"), 0xc036_3e43);
+        let plain = |bytes: &[u8]| murmur3_x86_32_and_salted(bytes, *b" b")[0];
+        assert_eq!(plain(b""), 0);
+        assert_eq!(plain(b"test"), 0xba6b_d213);
+        assert_eq!(plain(b"Hello, world!"), 0xc036_3e43);
         let text = b"The quick brown fox jumps over the lazy dog";
-        assert_eq!(murmur3_x86_32(text), 0x2e4f_f723);
+        assert_eq!(plain(text), 0x2e4f_f723);
+        for length in 0..12 {
+            let (bytes, salted) = (&text[..length], [&text[..length], b" b"].concat());
+            let hashes = murmur3_x86_32_and_salted(bytes, *b" b");
+            assert_eq!(hashes, [plain(bytes), plain(&salted)]);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::wire::proto::sds::nim;
 use crate::wire::sds::WireFormat;
 pub use hash::farmhash64;
-use hash::murmur3_x86_32;
+use hash::murmur3_x86_32_and_salted;
 use prost::Message as _;
 
 /// Bits beyond which a filter is refused (512 MiB).
@@ -254,6 +254,9 @@ impl<'a> Peer<'a> {
     }
 }
 
+/// What follows an id for the second of its hashes.
+const SALT: &[u8; 2] = b" b";
+
 /// Double hashing: the n-th position is `(a + n * b) mod bits`.
 struct Hashes {
     a: u64,
@@ -263,21 +266,36 @@ struct Hashes {
 
 impl Hashes {
     fn of(message_id: &str, wire_format: WireFormat, bit_count: u64) -> Self {
-        let hash = |bytes: &[u8]| match wire_format {
-            WireFormat::Spec => u64::from((murmur3_x86_32(bytes) as i32).unsigned_abs()),
-            WireFormat::Nim => (farmhash64(bytes) as i64).unsigned_abs(),
+        let id = message_id.as_bytes();
+        let (a, b) = match wire_format {
+            WireFormat::Spec => {
+                let hashes = murmur3_x86_32_and_salted(id, *SALT);
+                let [a, b] = hashes.map(|hash| u64::from((hash as i32).unsigned_abs()));
+                (a, b)
+            }
+            WireFormat::Nim => {
+                let hash = |bytes: &[u8]| (farmhash64(bytes) as i64).unsigned_abs();
+                (hash(id), hash(&[id, SALT].concat()))
+            }
         };
-        let salted = [message_id.as_bytes(), b" b"].concat();
         Hashes {
-            a: hash(message_id.as_bytes()) % bit_count,
-            b: hash(&salted) % bit_count,
+            a: a % bit_count,
+            b: b % bit_count,
             bit_count,
         }
     }
 
-    /// Neither product nor sum overflows: `n < 2^32` in effect and both terms are below 2^32.
+    /// Both terms are below `bit_count`: one subtraction takes the place of each division.
     fn positions(&self, hash_count: u64) -> impl Iterator<Item = u64> + '_ {
-        (0..hash_count).map(|n| (self.a + n * self.b) % self.bit_count)
+        let mut next = self.a;
+        (0..hash_count).map(move |_| {
+            let position = next;
+            next += self.b;
+            if next >= self.bit_count {
+                next -= self.bit_count;
+            }
+            position
+        })
     }
 }
 
