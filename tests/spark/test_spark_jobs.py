@@ -49,9 +49,7 @@ def test_segment_and_reconstruct(spark: SparkSession, tmp_path: Path, capsys: An
     segments = pq.read_table(tmp_path / "segments").replace_schema_metadata(None)
     arrived = pa.array(range(segments.num_rows), pa.int64())
     who = pa.array(["alice"] * segments.num_rows)
-    pq.write_table(
-        segments.append_column("arrived", arrived).append_column("who", who), tmp_path / "arrived.parquet"
-    )
+    pq.write_table(segments.append_column("arrived", arrived).append_column("who", who), tmp_path / "arrived.parquet")
     paths = str(tmp_path / "arrived.parquet"), str(tmp_path / "messages")
     columns = ("--payload", "segment", "--by", "id", "--timestamp", "arrived", "--sender", "who")
     assert in_process("reconstruct_messages.py", *paths, *columns, *OPTIONS) == 0
