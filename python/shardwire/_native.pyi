@@ -95,7 +95,8 @@ __version__: str
 
 def keccak256(data: Buffer, /) -> bytes: ...
 def keccak256_many(buffers: Any, /) -> Any:
-    """A list of 32-byte digests for an iterable of buffers; for an Arrow binary array, a fixed-size binary array."""
+    """A list of 32-byte digests for an iterable of buffers; for an Arrow binary array, chunked or not, a fixed-size
+    binary one like it."""
 
 @final
 class Keccak256:
@@ -166,13 +167,14 @@ class SegmentHeader:
 
 def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]: ...
 def segment_many(payloads: Any, parameters: SegmentationParameters) -> Any:
-    """A list of lists of messages for an iterable of buffers; for an Arrow binary array a list array."""
+    """A list of lists of messages for an iterable of buffers; for an Arrow binary array, chunked or not, a list array
+    like it."""
 
 def reassemble_many(
     batches: Any, parameters: SegmentationParameters, candidates_per_slot_max: int, work_budget: int
 ) -> Any:
     """A list of payloads, None where a batch gives none, for an iterable of iterables of buffers; for an Arrow list
-    array of binary a binary array."""
+    array of binary, chunked or not, a binary array like it."""
 
 def inspect_segment(
     segment: Buffer, wire_format: _SegmentWireFormat, max_total_segments: int = 256
@@ -298,6 +300,7 @@ class HistoryEntry:
     def sender_id(self) -> str | None: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
+    def __getnewargs__(self) -> tuple[str, bytes | None, str | None]: ...
 
 @final
 class SdsMessage:
@@ -339,6 +342,7 @@ class SdsMessage:
     def decode(data: Buffer, wire_format: _SdsWireFormat = "spec") -> SdsMessage | None:
         """None where the bytes are no SDS message. Invalid UTF-8 becomes U+FFFD."""
     def __eq__(self, other: object, /) -> bool: ...
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]: ...
 
 @final
 class SdsCodec:

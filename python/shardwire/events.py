@@ -55,6 +55,13 @@ class MessageReceivedEvent(ChannelEvent):
     message_id: str
     redelivered: bool = False
 
+    def __repr__(self) -> str:
+        # Events are printed and logged, payloads never.
+        return (
+            f"{type(self).__name__}(message=<{len(self.message)} bytes>, sender_id={self.sender_id!r}, "
+            f"message_id={self.message_id!r}, redelivered={self.redelivered})"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class MessageSentEvent(ChannelEvent):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import array
 import mmap
+import pickle
 import threading
 import time
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -145,14 +147,26 @@ def test_records_compare_by_value_and_show_no_payload() -> None:
     match entry:
         case _native.HistoryEntry(message_id, hint, sender_id):
             assert (message_id, hint, sender_id) == ("m", b"hint", None)
+    message = _native.SdsMessage(
+        sender_id="a",
+        message_id="m",
+        channel_id="c",
+        lamport_timestamp=1,
+        causal_history=[entry],
+        bloom_filter=b"\x01",
+        repair_request=[_native.HistoryEntry("n", None, "b")],
+        content=b"secret",
+    )
+    for record in (entry, message):
+        assert pickle.loads(pickle.dumps(record)) == copy(record) == record
 
 
 def test_keccak_in_pieces_and_in_batches() -> None:
     pieces = _native.Keccak256(DATA[:100])
-    copy = pieces.copy()
+    first = pieces.copy()
     pieces.update(DATA[100:])
     assert pieces.digest() == pieces.digest() == _native.keccak256(DATA)
-    assert copy.digest() == _native.keccak256(DATA[:100])
+    assert first.digest() == _native.keccak256(DATA[:100])
     assert _native.keccak256_many([b"", DATA]) == [_native.keccak256(b""), _native.keccak256(DATA)]
 
 

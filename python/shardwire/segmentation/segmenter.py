@@ -21,6 +21,13 @@ class ArrowArray(Protocol):
         """Two capsules: the schema and the array."""
 
 
+class ArrowChunkedArray(Protocol):
+    """An array in chunks that crosses the Arrow C stream interface, such as one of pyarrow."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """A capsule: the stream of the chunks."""
+
+
 def segment(payload: Buffer, config: SegmentationConfig) -> list[bytes]:
     """The transport messages that carry a payload, data segments first (specification 002, Sending).
 
@@ -42,12 +49,15 @@ def segment(payload: Buffer, config: SegmentationConfig) -> list[bytes]:
 @overload
 def segment_many(payloads: ArrowArray, config: SegmentationConfig) -> pa.Array[Any]: ...
 @overload
+def segment_many(payloads: ArrowChunkedArray, config: SegmentationConfig) -> pa.ChunkedArray[Any]: ...
+@overload
 def segment_many(payloads: Iterable[Buffer], config: SegmentationConfig) -> list[list[bytes]]: ...
 def segment_many(payloads: Any, config: SegmentationConfig) -> Any:
     """As `segment` for many payloads, whose hashes are computed side by side.
 
     Args:
-        payloads: Buffers; `bytes` is read in place. Or an Arrow binary array, which is read in place too.
+        payloads: Buffers; `bytes` is read in place. Or an Arrow binary array, chunked or not, which is read in
+            place too.
         config: Size, wire and parity.
 
     Returns:
@@ -64,6 +74,8 @@ def segment_many(payloads: Any, config: SegmentationConfig) -> Any:
 @overload
 def reassemble_many(batches: ArrowArray, config: SegmentationConfig) -> pa.Array[Any]: ...
 @overload
+def reassemble_many(batches: ArrowChunkedArray, config: SegmentationConfig) -> pa.ChunkedArray[Any]: ...
+@overload
 def reassemble_many(batches: Iterable[Iterable[Buffer]], config: SegmentationConfig) -> list[bytes | None]: ...
 def reassemble_many(batches: Any, config: SegmentationConfig) -> Any:
     """The payload of each batch of segments, for batches that hold all there is of one payload.
@@ -72,7 +84,8 @@ def reassemble_many(batches: Any, config: SegmentationConfig) -> Any:
     are repaired, repeats and wrong segments left out, as by a `Reassembler`; nothing is kept between calls.
 
     Args:
-        batches: Each the transport messages of one payload, in any order. Or an Arrow list array of binary.
+        batches: Each the transport messages of one payload, in any order. Or an Arrow list array of binary,
+            chunked or not.
         config: The wire and the code tried first. Of its limits `candidates_per_slot_max` and `work_budget` count: the
             caller holds everything already.
 

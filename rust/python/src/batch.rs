@@ -10,12 +10,11 @@ use arrow_schema::DataType;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use pyo3_arrow::PyArray;
 use shardwire_core::reassemble::{Joined, reassemble_many as join_many};
 use shardwire_core::segment::{self, Parameters, SegmentationError, Segments};
 use shardwire_core::sink::Sink;
 
-use crate::arrow::{BinaryColumn, to_python};
+use crate::arrow::{BinaryColumn, map_arrow};
 use crate::buffer::{Buffer, buffers_of, detached, items_of};
 use crate::error::{Error, config_error};
 use crate::fresh::new_bytes;
@@ -52,7 +51,7 @@ impl Sink for ValueSink<'_> {
 }
 
 /// The transport messages of many payloads: a list of lists of `bytes` for an iterable of buffers;
-/// for an Arrow binary array a list array, in which a null stays null.
+/// for an Arrow binary array, chunked or not, a list array like it, in which a null stays null.
 #[pyfunction]
 pub fn segment_many<'py>(
     py: Python<'py>,
@@ -60,15 +59,16 @@ pub fn segment_many<'py>(
     parameters: &SegmentationParameters,
 ) -> Result<Bound<'py, PyAny>, Error> {
     let parameters = parameters.inner;
-    if payloads.hasattr("__arrow_c_array__")? {
-        let array = payloads.extract::<PyArray>()?;
-        let column = BinaryColumn::new(array.array(), "payloads")?;
-        let lists = py.detach(|| {
+    let lists = map_arrow(payloads, |array| {
+        let column = BinaryColumn::new(array, "payloads")?;
+        py.detach(|| {
             check_size(&column, &parameters)?;
             let (lists, error) = segment_lists(&column, &parameters);
             error.map_or(Ok(lists), |error| Err(Error::from(error)))
-        })?;
-        return Ok(to_python(py, lists)?);
+        })
+    })?;
+    if let Some(lists) = lists {
+        return Ok(lists);
     }
     let payloads = buffers_of(payloads, "payloads")?;
     let slices: Vec<&[u8]> = payloads.iter().map(Buffer::as_bytes).collect();
@@ -156,8 +156,8 @@ pub fn each_segmented<'a>(
 
 /// The payloads of many sets of segments, `None` where a set does not give one that has its hash.
 ///
-/// A list of `bytes` for an iterable of iterables of buffers; for an Arrow list array of binary a
-/// binary array.
+/// A list of `bytes` for an iterable of iterables of buffers; for an Arrow list array of binary,
+/// chunked or not, a binary array like it.
 #[pyfunction]
 pub fn reassemble_many<'py>(
     py: Python<'py>,
@@ -171,11 +171,12 @@ pub fn reassemble_many<'py>(
         candidates_per_slot_max,
         work_budget,
     };
-    if batches.hasattr("__arrow_c_array__")? {
-        let array = batches.extract::<PyArray>()?;
-        let (rows, column) = list_of_binary(array.array())?;
-        let payloads = py.detach(|| join.arrays(&rows, &column))?;
-        return Ok(to_python(py, payloads)?);
+    let payloads = map_arrow(batches, |array| {
+        let (rows, column) = list_of_binary(array)?;
+        py.detach(|| join.arrays(&rows, &column))
+    })?;
+    if let Some(payloads) = payloads {
+        return Ok(payloads);
     }
     let batches = items_of(batches, "batches", usize::MAX, |batch| {
         buffers_of(&batch, "batch")

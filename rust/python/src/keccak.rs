@@ -6,10 +6,9 @@ use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray};
 use arrow_buffer::Buffer as ArrowBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use pyo3_arrow::PyArray;
 use shardwire_core::keccak;
 
-use crate::arrow::{BinaryColumn, to_python};
+use crate::arrow::{BinaryColumn, map_arrow};
 use crate::buffer::{Buffer, buffers_of, detached};
 
 /// Bytes of a digest.
@@ -23,18 +22,20 @@ pub fn keccak256<'py>(py: Python<'py>, data: Buffer<'py>) -> Bound<'py, PyBytes>
     PyBytes::new(py, &detached(py, bytes.len(), || keccak::keccak256(bytes)))
 }
 
-/// A list of 32-byte digests for an iterable of buffers; for an Arrow binary array, a fixed-size
-/// binary array.
+/// A list of 32-byte digests for an iterable of buffers; for an Arrow binary array, chunked or not,
+/// a fixed-size binary one like it.
 #[pyfunction]
 #[pyo3(signature = (buffers, /))]
 pub fn keccak256_many<'py>(
     py: Python<'py>,
     buffers: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if buffers.hasattr("__arrow_c_array__")? {
-        let array = buffers.extract::<PyArray>()?;
-        let column = BinaryColumn::new(array.array(), "buffers")?;
-        return to_python(py, py.detach(|| digests_of(&column, array.array())));
+    let digests = map_arrow(buffers, |array| {
+        let column = BinaryColumn::new(array, "buffers")?;
+        PyResult::Ok(py.detach(|| digests_of(&column, array)))
+    })?;
+    if let Some(digests) = digests {
+        return Ok(digests);
     }
     let buffers = buffers_of(buffers, "buffers")?;
     let slices: Vec<&[u8]> = buffers.iter().map(Buffer::as_bytes).collect();

@@ -4,7 +4,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyTuple};
 use shardwire_core::wire::sds::{self, Kind, WireFormat};
 
 use crate::buffer::Buffer;
@@ -67,6 +67,11 @@ impl HistoryEntry {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.repr(py)
+    }
+
+    /// For `pickle` and `copy`.
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.fields(py)?.into_iter().map(|(_, value)| value))
     }
 }
 
@@ -222,6 +227,14 @@ impl SdsMessage {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         self.repr(py)
+    }
+
+    /// For `pickle` and `copy`.
+    fn __getnewargs_ex__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+        Ok((PyTuple::empty(py), self.fields(py)?.into_py_dict(py)?))
     }
 }
 

@@ -37,6 +37,12 @@ def run(scenario: Callable[[Subscriptions], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
+def test_no_payload_appears_where_an_event_is_printed() -> None:
+    assert repr(RECEIVED) == (
+        "MessageReceivedEvent(message=<7 bytes>, sender_id='alice', message_id='ab', redelivered=False)"
+    )
+
+
 @pytest.mark.parametrize("kind", EVENT_TYPES)
 def test_every_name_and_class_subscribes(kind: type[ChannelEvent]) -> None:
     async def scenario(subscriptions: Subscriptions) -> None:

@@ -9,6 +9,7 @@ from typing import get_args
 import pyarrow as pa
 import pytest
 
+from shardwire import keccak256, keccak256_many
 from shardwire.config import SegmentationConfig, SegmentWireFormat
 from shardwire.errors import PayloadTooLargeError
 from shardwire.segmentation import reassemble_many, segment, segment_many
@@ -73,6 +74,24 @@ def test_arrow_arrays_in_and_out(kind: pa.DataType) -> None:
     assert reassemble_many(lists.slice(2, 3), config).to_pylist() == payloads[2:5]
     large = lists.cast(pa.large_list(kind))
     assert reassemble_many(large, config).to_pylist() == payloads
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
+def test_chunked_arrays_keep_their_chunks(kind: pa.DataType) -> None:
+    config, payloads = _config(), _payloads()
+    chunks = [[*payloads, None], [], [None, *payloads[:2]]]
+    for given in (chunks, []):
+        chunked = pa.chunked_array([pa.array(chunk, kind) for chunk in given], kind)
+        lists = segment_many(chunked, config)
+        joined = reassemble_many(lists, config)
+        digests = keccak256_many(chunked)
+        for result in (lists, joined, digests):
+            assert [len(chunk) for chunk in result.chunks] == ([len(chunk) for chunk in given] or [0])
+        assert joined.to_pylist() == chunked.to_pylist()
+        expected = [None if payload is None else keccak256(payload) for payload in chunked.to_pylist()]
+        assert digests.to_pylist() == expected
+    with pytest.raises(TypeError, match="binary"):
+        keccak256_many(pa.chunked_array([[1]]))
 
 
 def test_what_is_refused_is_said_at_once() -> None:

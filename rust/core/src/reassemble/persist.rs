@@ -175,10 +175,17 @@ impl Reassembler {
         let geometry = Geometry::of(&arrival.header);
         let set = self.sets.get(&id);
         let agrees = set.is_none_or(|set| set.geometry.merge(&geometry).is_some());
-        let rivals = set.map_or(0, |set| set.range(arrival.header.slot).len());
+        let rivals = set.map_or(&[][..], |set| {
+            &set.candidates()[set.range(arrival.header.slot)]
+        });
+        // Held already, as where the same records are restored twice: one segment is charged once.
+        let held = rivals
+            .iter()
+            .any(|candidate| *candidate.payload == *arrival.payload);
         if key_of(receipt.message_key, &hash) != id.key
             || !agrees
-            || rivals >= self.limits.candidates_per_slot_max
+            || held
+            || rivals.len() >= self.limits.candidates_per_slot_max
         {
             return false;
         }

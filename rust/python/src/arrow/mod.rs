@@ -10,6 +10,7 @@ mod group;
 mod input;
 mod leftovers;
 mod local;
+mod mapped;
 mod output;
 mod reconstruct;
 mod recover;
@@ -29,6 +30,7 @@ pub use columns::{
 };
 pub use input::BinaryColumn;
 pub use local::ArrowLocalReconstructor;
+pub use mapped::map_arrow;
 pub use reconstruct::ArrowReconstructor;
 pub use sds_columns::arrow_decode_sds;
 pub use segments::{arrow_segment, arrow_segment_rows};
