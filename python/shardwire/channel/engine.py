@@ -107,6 +107,8 @@ class Engine:
     ) -> None:
         self._config = config
         self.machine = machine
+        # Asked after every input: without the call that stands before it.
+        self._poll_event: Callable[[], SdsEvent | None] = machine.events.take
         self.incoming = incoming
         self.outgoing = outgoing
         self.deliveries = deliveries
@@ -245,16 +247,22 @@ class Engine:
             self._machine_due = None
         self._gather_events()
         collected = Collected(self.collect_changes(), accepted, self._events, transmits, self._missing, delivery)
-        self._events, self._missing = [], []
+        if self._events:
+            self._events = []
+        if self._missing:
+            self._missing = []
         if self.meter:
             self.meter.on_collected(collected, now)
         return collected
 
     def _gather_events(self) -> None:
-        self._events += self.outgoing.poll_events()
-        for event in (*self.ephemerals.poll_events(), *self.transmissions.poll_events()):
-            self._events.append((event, None))
-        self._events += [(IrretrievableMessageEvent(entry), None) for entry in self.incoming.poll_given_up()]
+        if sends := self.outgoing.poll_events():
+            self._events += sends
+        for part in (self.ephemerals, self.transmissions):
+            if events := part.poll_events():
+                self._events += [(event, None) for event in events]
+        if given_up := self.incoming.poll_given_up():
+            self._events += [(IrretrievableMessageEvent(entry), None) for entry in given_up]
 
     def _review_left(self) -> None:
         """A restart loses what the node would have said: what SDS sends no more and nobody answers for has left."""
@@ -311,16 +319,18 @@ class Engine:
     # --- what SDS says ---
 
     def _settle(self, now: Now) -> None:
-        while (event := self.machine.poll_event()) is not None:
+        poll_event = self._poll_event
+        while (event := poll_event()) is not None:
             # What the answer to it changes is not looked at again before all are dealt with.
             self._machine_due = None
-            self._on_sds_event(event, now)
+            # By far the most are syncs, and nothing for the channel.
+            if type(event) is not SyncReceived:
+                self._on_sds_event(event, now)
 
     def _on_sds_event(self, event: SdsEvent, now: Now) -> None:
         match event:
-            case SyncReceived():
-                # By far the most, and nothing for the channel.
-                pass
+            case MessageDropped():
+                self.count(f"dropped_{event.reason.replace('-', '_')}")
             case ContentReceived():
                 assert self._arrival is not None
                 authenticated = self._arrival.authenticated_sender == event.sender_id
@@ -346,8 +356,6 @@ class Engine:
                 self._events.append((IrretrievableMessageEvent(event.entry), None))
             case SenderIdConflict():
                 self._on_conflict(now)
-            case MessageDropped():
-                self.count(f"dropped_{event.reason.replace('-', '_')}")
 
     def _on_conflict(self, now: Now) -> None:
         """A twin is told of from time to time, not with each of its messages."""

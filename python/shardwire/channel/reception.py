@@ -112,8 +112,16 @@ class Reception:
             read += 1
             match event:
                 case MessageReceived():
-                    if event.message_hash not in self._known_hashes:
-                        await self.ingest(event.envelope, event.message_hash, event.timestamp_ns)
+                    envelope, message_hash = event.envelope, event.message_hash
+                    if self._encryption is not None:
+                        if message_hash not in self._known_hashes:
+                            await self.ingest(envelope, message_hash, event.timestamp_ns)
+                    elif self._admits(envelope, message_hash):
+                        # As `ingest` does; spares a coroutine.
+                        payload = envelope.payload
+                        waiting = self._hand_on(payload, payload, message_hash, event.timestamp_ns, False)
+                        if waiting is not None:
+                            await waiting
                 case MessagePropagated():
                     self._dispatcher.on_propagated(event.request_id, event.message_hash)
                 case MessageSendError():
@@ -138,23 +146,35 @@ class Reception:
         self, envelope: MessageEnvelope, message_hash: bytes, timestamp_ns: int, *, from_store: bool = False
     ) -> bytes | None:
         """Takes in one message; gives the SDS message, None where it is known or not ours."""
-        if envelope.content_topic != self._content_topic or message_hash in self._known_hashes:
+        if not self._admits(envelope, message_hash):
             return None
-        if self._meta and envelope.meta != self._meta:
-            self._count("dropped_without_marker")
-            return None
-        self.remember(message_hash)
         payload = envelope.payload
         data = payload if self._encryption is None else await self._decrypt(self._encryption, payload)
         if data is None:
             return None
-        if timestamp_ns > self._newest_timestamp_ns:
-            self._newest_timestamp_ns = timestamp_ns
-        sender = None if self._sender_of is None else self._authenticated_sender(self._sender_of, payload)
-        waiting = self._take(Arrival(data, message_hash, sender, from_store))
+        waiting = self._hand_on(data, payload, message_hash, timestamp_ns, from_store)
         if waiting is not None:
             await waiting
         return data
+
+    def _admits(self, envelope: MessageEnvelope, message_hash: bytes) -> bool:
+        """Whether a message is new and meant for this channel; it is known from here on."""
+        if envelope.content_topic != self._content_topic or message_hash in self._known_hashes:
+            return False
+        if self._meta and envelope.meta != self._meta:
+            self._count("dropped_without_marker")
+            return False
+        self.remember(message_hash)
+        return True
+
+    def _hand_on(
+        self, data: bytes, payload: bytes, message_hash: bytes, timestamp_ns: int, from_store: bool
+    ) -> Awaitable[None] | None:
+        """Gives a decrypted message to the channel."""
+        if timestamp_ns > self._newest_timestamp_ns:
+            self._newest_timestamp_ns = timestamp_ns
+        sender = None if self._sender_of is None else self._authenticated_sender(self._sender_of, payload)
+        return self._take(Arrival(data, message_hash, sender, from_store))
 
     async def _decrypt(self, encryption: Encryption, payload: bytes) -> bytes | None:
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from shardwire._native import HistoryEntry, MissingMessage, SdsMessage
@@ -48,6 +48,17 @@ class _Asked:
 
     rounds: int
     due_ms: int
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Through the pages of one query; no generator, since an event loop keeps book of each of those."""
+
+    query: StoreQuery
+    cursor: bytes | None = None
+    seen: set[bytes] = field(default_factory=set)
+    without_news: int = 0
+    pages_left: int = PAGES_PER_QUERY_MAX
 
 
 class Retrieval:
@@ -211,7 +222,8 @@ class Retrieval:
         self._note_asked(entries)
         end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
         start_ms = end_ms - 2 * QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
-        async for page in self._pages(self._topic_query(start_ms, end_ms, forward=True)):
+        walk = _Walk(self._topic_query(start_ms, end_ms, forward=True))
+        while (page := await self._next_page(walk)) is not None:
             _, taken = await self._fetch(self._unknown(page))
             absent -= {message.message_id for data in taken if (message := self._decode(data)) is not None}
         frequency_ms = max(WINDOW_INTERVAL_MS, self._sync.retrieve_frequency_ms)
@@ -228,7 +240,8 @@ class Retrieval:
         start_ms = end_ms - FIRST_QUERY_RANGE_MS
         if self._last_seen_ns:
             start_ms = self._last_seen_ns // NANOSECONDS_PER_MS - QUERY_MARGIN_MS
-        async for page in self._pages(self._topic_query(start_ms, end_ms, forward=False)):
+        walk = _Walk(self._topic_query(start_ms, end_ms, forward=False))
+        while (page := await self._next_page(walk)) is not None:
             unknown = self._unknown(page)
             _, taken = await self._fetch(unknown)
             if not unknown or any(self._names_history(data) for data in taken):
@@ -270,8 +283,9 @@ class Retrieval:
         answered: set[bytes] = set()
         taken: list[bytes] = []
         for start in range(0, len(hashes), MESSAGES_PER_QUERY):
-            query = StoreQuery(message_hashes=hashes[start : start + MESSAGES_PER_QUERY], page_size=MESSAGES_PER_QUERY)
-            async for page in self._pages(query):
+            batch = hashes[start : start + MESSAGES_PER_QUERY]
+            walk = _Walk(StoreQuery(message_hashes=batch, page_size=MESSAGES_PER_QUERY))
+            while (page := await self._next_page(walk)) is not None:
                 for message in sorted(page.messages, key=lambda message: message.timestamp_ns):
                     answered.add(message.message_hash)
                     data = await self._ingest(message)
@@ -286,32 +300,37 @@ class Retrieval:
             message.envelope, message.message_hash, message.timestamp_ns, from_store=True
         )
 
-    async def _pages(self, query: StoreQuery) -> AsyncIterator[StorePage]:
-        cursor: bytes | None = None
-        seen: set[bytes] = set()
-        without_news = 0
-        for _ in range(PAGES_PER_QUERY_MAX):
-            await self._await_quota()
-            page = await self._node.query_store(query if cursor is None else replace(query, cursor=cursor))
-            known = len(seen)
-            seen.update(message.message_hash for message in page.messages)
-            without_news = 0 if len(seen) > known else without_news + 1
-            yield page
-            # A store that repeats itself is not followed, whatever its cursors.
-            if page.cursor is None or page.cursor == cursor or without_news >= PAGES_WITHOUT_NEWS_MAX:
-                return
-            cursor = page.cursor
+    async def _next_page(self, walk: _Walk) -> StorePage | None:
+        """The next page of a query; None after the last one that is asked for."""
+        if not walk.pages_left:
+            return None
+        wait_ms = self._quota_wait_ms()
+        while wait_ms > 0:
+            await asyncio.sleep(wait_ms / 1000)
+            wait_ms = self._quota_wait_ms()
+        query, cursor = walk.query, walk.cursor
+        page = await self._node.query_store(query if cursor is None else replace(query, cursor=cursor))
+        known = len(walk.seen)
+        walk.seen.update([message.message_hash for message in page.messages])
+        walk.without_news = 0 if len(walk.seen) > known else walk.without_news + 1
+        # A store that repeats itself is not followed, whatever its cursors.
+        if page.cursor is None or page.cursor == cursor or walk.without_news >= PAGES_WITHOUT_NEWS_MAX:
+            walk.pages_left = 0
+        else:
+            walk.cursor = page.cursor
+            walk.pages_left -= 1
+        return page
 
-    async def _await_quota(self) -> None:
-        while True:
-            now_ms = self._clock.monotonic_ms()
-            while self._query_times_ms and self._query_times_ms[0] <= now_ms - _MINUTE_MS:
-                self._query_times_ms.popleft()
-            if len(self._query_times_ms) < self._sync.store_queries_per_minute_max:
-                break
-            await asyncio.sleep((self._query_times_ms[0] + _MINUTE_MS - now_ms) / 1000)
+    def _quota_wait_ms(self) -> int:
+        """How long until one more query fits the minute; where that is 0 it counts as made."""
+        now_ms = self._clock.monotonic_ms()
+        while self._query_times_ms and self._query_times_ms[0] <= now_ms - _MINUTE_MS:
+            self._query_times_ms.popleft()
+        if len(self._query_times_ms) >= self._sync.store_queries_per_minute_max:
+            return self._query_times_ms[0] + _MINUTE_MS - now_ms
         self._query_times_ms.append(now_ms)
         self.queries += 1
+        return 0
 
     async def _sleep(self) -> None:
         delay_ms = self._next_due_ms()

@@ -44,8 +44,10 @@ class EventStream:
         elif self.outcomes_full():
             self.refused += 1
             return False
-        self._events.append(event)
-        self._wake.set()
+        events = self._events
+        events.append(event)
+        if len(events) == 1:
+            self._wake.set()
         return True
 
     def outcomes_full(self) -> bool:

@@ -66,11 +66,12 @@ class Transit:
     def _arrive(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         due_s = loop.time() + _EARLY_S
+        in_flight = self._in_flight
         # Handing over runs nothing but queues of the receivers: nothing departs or is withdrawn meanwhile.
-        while self._in_flight and self._in_flight[0][0] <= due_s:
-            _, _, inbox, delay_ms, message, fate = heapq.heappop(self._in_flight)
+        while in_flight and in_flight[0][0] <= due_s:
+            _, _, inbox, delay_ms, message, fate = heapq.heappop(in_flight)
             inbox.arrive(delay_ms, message, fate)
-        if self._in_flight:
+        if in_flight:
             self._set_timer(loop)
 
 

@@ -7,11 +7,11 @@ same inputs give the same run. Nothing may come from outside: no sockets, no oth
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, TypeVar
 
@@ -101,7 +101,14 @@ class _Timer(_Handle, asyncio.TimerHandle):
         loop: asyncio.AbstractEventLoop,
         context: Context | None,
     ) -> None:
-        super().__init__(callback, args, loop, context)
+        # As the base class does; spares the call.
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
         self._when = when
         self._scheduled = True
 
@@ -162,21 +169,21 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
         due_ns = self.elapsed_ns + round(delay * _NANOSECONDS_PER_SECOND)
-        return self._call_at_ns(due_ns, callback, args, context)
+        timer = _Timer(due_ns / _NANOSECONDS_PER_SECOND, callback, args, self, context)
+        heappush(self._timers, (due_ns, next(self._timer_numbers), timer))
+        return timer
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self._call_at_ns(round(when * _NANOSECONDS_PER_SECOND), callback, args, context)
-
-    def _call_at_ns(
-        self, due_ns: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
-    ) -> asyncio.TimerHandle:
         if self._closed:
             raise RuntimeError("Event loop is closed")
+        due_ns = round(when * _NANOSECONDS_PER_SECOND)
         timer = _Timer(due_ns / _NANOSECONDS_PER_SECOND, callback, args, self, context)
-        heapq.heappush(self._timers, (due_ns, next(self._timer_numbers), timer))
+        heappush(self._timers, (due_ns, next(self._timer_numbers), timer))
         return timer
 
     def _run_once(self) -> None:
@@ -191,8 +198,15 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
                     f"no time passed in {STEPS_PER_INSTANT_MAX} steps at {self.time():.3f} s: {self._waiting_tasks()}"
                 )
             self._steps_at_this_instant += 1
-            while timers and timers[0][0] <= self.elapsed_ns:
-                ready.append(self._pop_timer())
+            elapsed_ns = self.elapsed_ns
+            while timers and timers[0][0] <= elapsed_ns:
+                # As `_pop_timer` does; spares the call.
+                timer = heappop(timers)[2]
+                timer._scheduled = False
+                if timer._cancelled:
+                    self._timers_cancelled -= 1
+                else:
+                    ready.append(timer)
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if handle._cancelled:
@@ -225,7 +239,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             raise VirtualTimeError(f"the run did not end within {limit_s:.3f} s of virtual time")
 
     def _pop_timer(self) -> _Timer:
-        timer = heapq.heappop(self._timers)[2]
+        timer = heappop(self._timers)[2]
         timer._scheduled = False
         if timer._cancelled:
             self._timers_cancelled -= 1
@@ -239,7 +253,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         if self._timers_cancelled > _CANCELLED_MIN and 2 * self._timers_cancelled > len(self._timers):
             # In place: a step of the loop holds on to the list.
             self._timers[:] = [entry for entry in self._timers if not entry[2]._cancelled]
-            heapq.heapify(self._timers)
+            heapify(self._timers)
             # This one is marked as cancelled only when we return.
             self._timers_cancelled = 1
 
