@@ -110,8 +110,7 @@ def check_causal_order(evidence: Evidence) -> list[str]:
     causes: dict[str, set[str]] = defaultdict(set)
     for wire in wire_messages(evidence):
         if wire.send_id is not None:
-            named = (evidence.send_of(entry.message_id) for entry in wire.message.causal_history)
-            causes[wire.send_id].update(send_id for send_id in named if send_id not in (None, wire.send_id))
+            causes[wire.send_id] |= wire.named - {wire.send_id}
     by_request = {evidence.key_of(entry): entry for entry in _all_sent(evidence) if entry.request_id is not None}
     newness = _newness(evidence)
     violations = []
@@ -147,9 +146,8 @@ def _newness(evidence: Evidence) -> dict[str, tuple[int, set[str]]]:
     for name in evidence.world.names:
         heard = arrivals[name]
         first_ms = min((at_ms for at_ms, _ in heard), default=evidence.ended_ms)
-        early = (wire for at_ms, wire in heard if at_ms <= first_ms + NEWCOMER_MS)
-        named = (evidence.send_of(entry.message_id) for wire in early for entry in wire.message.causal_history)
-        found[name] = (first_ms, {send_id for send_id in named if send_id})
+        early = [wire.named for at_ms, wire in heard if at_ms <= first_ms + NEWCOMER_MS]
+        found[name] = (first_ms, set().union(*early))
     return found
 
 

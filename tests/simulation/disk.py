@@ -15,11 +15,25 @@ class Disk:
     def __init__(self) -> None:
         self.content = MemoryPersistence()
         self.commits = 0
-        # Hex hashes of messages that were once written whole.
-        self.written: set[str] = set()
+        # Records of messages that were once written whole, not read yet, and what those read before hold.
+        self._whole: list[tuple[str, bytes]] = []
+        self._written: set[str] = set()
 
     def mount(self) -> MountedDisk:
         return MountedDisk(self)
+
+    def note_written(self, changes: Changes) -> None:
+        """Remembers the whole messages that a commit wrote."""
+        for (kind, _), value in changes.records.items():
+            if value is not None and kind in (PAYLOAD, PARTS):
+                self._whole.append((kind, value))
+
+    def written(self) -> set[str]:
+        """Hex hashes of messages that were once written whole."""
+        whole, self._whole = self._whole, []
+        for kind, value in whole:
+            self._written.add(keccak256(value).hex() if kind == PAYLOAD else PartsRecord.decode(value).payload_hash)
+        return self._written
 
     def payloads(self, channel_id: str) -> set[bytes]:
         """Whole messages that are stored now, as a restart would read them."""
@@ -48,11 +62,7 @@ class MountedDisk:
         if self._powered:
             self._disk.content.commit(channel_id, changes)
             self._disk.commits += 1
-            for (kind, _), value in changes.records.items():
-                if kind == PAYLOAD and value is not None:
-                    self._disk.written.add(keccak256(value).hex())
-                elif kind == PARTS and value is not None:
-                    self._disk.written.add(PartsRecord.decode(value).payload_hash)
+            self._disk.note_written(changes)
 
     def close(self) -> None:
         pass

@@ -209,7 +209,7 @@ class Participant:
         if any(entry.payload == payload and entry.sender_id == sender_id for entry in self.received):
             return True
         if self.world.at_most_once:
-            return keccak256(payload).hex() in self.disk.written
+            return keccak256(payload).hex() in self.disk.written()
         return payload in self.disk.payloads(CHANNEL_ID)
 
     def now_ms(self) -> int:

@@ -246,8 +246,8 @@ async def _sample(evidence: Evidence) -> None:
     while True:
         await asyncio.sleep(SAMPLE_MS / 1000)
         for participant in evidence.participants:
-            if participant.channel is not None:
-                evidence.exceeded.update(dict.fromkeys(exceeded(participant.name, participant.channel)))
+            if participant.channel is not None and (found := exceeded(participant.name, participant.channel)):
+                evidence.exceeded.update(dict.fromkeys(found))
 
 
 async def _gather(tasks: list[asyncio.Task[None]]) -> None:

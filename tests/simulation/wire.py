@@ -25,6 +25,7 @@ class WireMessage:
         accepted: Its place among the envelopes that the nodes accepted.
         message: The SDS message.
         send_id: Key of the send that a content message belongs to.
+        named: Keys of the sends that its causal history names.
     """
 
     record: TraceRecord
@@ -32,6 +33,7 @@ class WireMessage:
     accepted: int
     message: SdsMessage
     send_id: str | None
+    named: frozenset[str]
 
     @property
     def is_repair(self) -> bool:
@@ -76,4 +78,5 @@ def _read(evidence: Evidence) -> Iterator[WireMessage]:
         assert message.channel_id == CHANNEL_ID, f"{record.sender} sent for channel {message.channel_id!r}"
         at_ms = record.time_ns // 1_000_000 - START_EPOCH_MS
         send_id = evidence.send_of(message.message_id) if message.kind == "content" else None
-        yield WireMessage(record, at_ms, int(record.request_id.rpartition("-")[2]), message, send_id)
+        named = frozenset(key for entry in message.causal_history if (key := evidence.send_of(entry.message_id)))
+        yield WireMessage(record, at_ms, int(record.request_id.rpartition("-")[2]), message, send_id, named)
