@@ -10,7 +10,6 @@ from typing import Any, Final, Literal, Self, final
 
 from typing_extensions import Buffer, disjoint_base
 
-from shardwire.sds.now import Now
 from shardwire.sds.outputs import TransmitKind
 
 __all__ = [
@@ -32,6 +31,7 @@ __all__ = [
     "LogEntry",
     "MissingDetected",
     "MissingMessage",
+    "Now",
     "Originals",
     "OutgoingContent",
     "OutgoingSend",
@@ -557,6 +557,23 @@ class Transmit:
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
 
 @final
+class Now:
+    """One moment on both clocks.
+
+    Attributes:
+        monotonic_ms: For timers; never goes back.
+        epoch_ms: Unix time, for Lamport timestamps; may step.
+    """
+
+    def __new__(cls, monotonic_ms: int, epoch_ms: int) -> Self: ...
+    @property
+    def monotonic_ms(self) -> int: ...
+    @property
+    def epoch_ms(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
 class EventQueue:
     """Events in the order in which they happened."""
 
@@ -636,15 +653,12 @@ class LocalLog:
 
     Attributes:
         entries: By id.
-        forgotten: Ids whose records are to be deleted.
         sequence: That of the last entry.
     """
 
     def __new__(cls, entries_max: int, on_forgotten: Callable[[str], object], /) -> Self: ...
     @property
     def entries(self) -> dict[str, LogEntry]: ...
-    @property
-    def forgotten(self) -> list[str]: ...
     @property
     def sequence(self) -> int: ...
     def watch(self, originals: Originals, naming: Sequence[dict[str, LogEntry]], /) -> None:
@@ -680,7 +694,7 @@ class LocalLog:
         of others that are still to be said."""
     def store(self, version: int, out: dict[tuple[str, bytes], bytes | None], /) -> None:
         """Adds to `out` the `sds.log` records of what changed since the last call, None for what was forgotten, and
-        with an entry's record that of its message, where that is new.
+        with an entry's record that of its message, where that is new or goes with it.
 
         A record is `version`, flags (1: ordered, 2: with a hint), lamport, sequence, unsaid (8 bytes each,
         little-endian like all numbers), ordinal (2), the lengths (2 each) of sender id, hint and the key of the send
@@ -733,18 +747,22 @@ class IncomingSend:
 class Originals:
     """Messages as they came or left, to answer repair requests with; beyond `bytes_max` the oldest go.
 
+    That of one of the log's `entries` lies in the entry.
+
     Attributes:
-        by_id: The messages.
-        changed: Ids whose stored form changed.
+        size_bytes: Of all messages.
+        changed: Ids whose stored form changed, but for those whose records go with their entries'.
     """
 
-    def __new__(cls, bytes_max: int, /) -> Self: ...
+    def __new__(cls, bytes_max: int, entries: dict[str, LogEntry], /) -> Self: ...
     @property
-    def by_id(self) -> dict[str, bytes]: ...
+    def size_bytes(self) -> int: ...
+    def get(self, message_id: str, /) -> bytes | None: ...
+    def __contains__(self, message_id: str, /) -> bool: ...
     @property
     def changed(self) -> dict[str, None]: ...
     def keep(self, message_id: str, data: bytes, stored: bool = False) -> None:
-        """Holds `data`; `stored` tells that its record is written already."""
+        """Holds the message of a log entry; `stored` tells that its record is written already."""
     def forget(self, message_id: str, /) -> None: ...
     def store(self, out: dict[tuple[str, bytes], bytes | None], /) -> None:
         """Adds to `out` the `sds.message` records of what changed since the last call, None for what is gone."""

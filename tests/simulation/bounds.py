@@ -21,7 +21,8 @@ from shardwire.sds.repair import ORIGINAL_BYTES_MAX, REPAIR_BUFFER_MAX
 def limits(log_max: int, outgoing_max: int, contents_max: int, missing_max: int) -> dict[str, int]:
     """How many, or how many bytes, of each thing a participant may hold: the fields of its `SdsConfig` are given."""
     return {
-        "log entries": log_max,
+        # Nothing that waits is forgotten.
+        "log entries": log_max + contents_max + CONTENTS_PER_SEND_MAX,
         "unacknowledged contents": outgoing_max,
         "contents of finished sends": FINISHED_CONTENTS_MAX + CONTENTS_PER_SEND_MAX,
         # Contents recovered through parity come with a message that is held already.
@@ -59,7 +60,7 @@ def held(channel: ReliableChannel) -> tuple[int, ...]:
         asked,
         repair.requests_held - asked,
         len(repair.answers.by_id),
-        sum(map(len, repair.originals.by_id.values())),
+        repair.originals.size_bytes,
         len(machine.participants.heard_ms),
         len(machine.anti_entropy.owed),
         len(machine.anti_entropy._named),

@@ -151,7 +151,7 @@ class Engine:
         """Whether SDS itself still needs a stored message: to send it again, or to repair others with."""
         if message_id in self.machine.outgoing.by_id:
             return True
-        return self._config.sds.enable_repair and message_id in self.machine.repair.originals.by_id
+        return self._config.sds.enable_repair and message_id in self.machine.repair.originals
 
     # --- inputs ---
 

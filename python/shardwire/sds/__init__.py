@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from shardwire._native import Now
 from shardwire.sds.message_channel import ALL_KINDS, MessageChannel
-from shardwire.sds.now import Now
 from shardwire.sds.outputs import (
     ContentAcknowledged,
     ContentPossiblyAcknowledged,

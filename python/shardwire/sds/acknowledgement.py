@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from shardwire._native import AcknowledgementDue, LocalLog, LogEntry, note_said, still_repeated
+from shardwire._native import AcknowledgementDue, LocalLog, LogEntry, Now, note_said, still_repeated
 from shardwire.config import SdsConfig
 from shardwire.sds.feedback import feedback_delay_ms
-from shardwire.sds.now import Now
 from shardwire.sds.participants import Participants
 
 # What a sync said once is said again by so many further syncs within three acknowledgement timeouts, since the first

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shardwire._native import BloomFilter, FilterTime, LocalLog, LogEntry
+from shardwire._native import BloomFilter, FilterTime, LocalLog, LogEntry, Now
 from shardwire.config import SdsConfig
-from shardwire.sds.now import Now
 
 _UNCHANGED_INTERVALS = 4
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from shardwire._native import HistoryEntry, IncomingSend, LogEntry
+from shardwire._native import HistoryEntry, IncomingSend, LogEntry, Now
 from shardwire.config import SdsConfig
 from shardwire.sds.incoming import claimed_key
-from shardwire.sds.now import Now
 
 if TYPE_CHECKING:
     from shardwire.sds.message_channel import MessageChannel
@@ -82,7 +81,7 @@ class GivenUp:
         """Forgets a content whose message `data` was received last; nothing waits for one that is `invalid`."""
         machine = self._machine
         entry = machine.log.entries.get(message_id)
-        original = machine.repair.originals.by_id.get(message_id)
+        original = machine.repair.originals.get(message_id)
         if entry is None or entry.send is None or (original is not None and original != data):
             # A rival of a content that is held is not that content.
             return
@@ -168,7 +167,7 @@ class GivenUp:
         machine.incoming.drop(send)
         wanted: list[HistoryEntry] = []
         for entry in absent:
-            data = machine.repair.originals.by_id.get(entry.message_id)
+            data = machine.repair.originals.get(entry.message_id)
             if data is None:
                 wanted.append(entry)
             else:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from shardwire._native import LamportTime
+from shardwire._native import LamportTime, Now
 from shardwire.config import SdsWireFormat
-from shardwire.sds.now import Now
 
 # Timestamps are unsigned 64-bit on the wire; ours stop well below, so that adding one never overflows.
 LAMPORT_MAX = (1 << 63) - 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from shardwire._native import EventQueue, HistoryEntry, IncomingSend, LocalLog, OutgoingSend, SdsCodec
+from shardwire._native import EventQueue, HistoryEntry, IncomingSend, LocalLog, Now, OutgoingSend, SdsCodec
 from shardwire.config import DeliveredWhen, SdsConfig, SyncConfig
 from shardwire.errors import ConfigError
 from shardwire.sds.acknowledgement import Acknowledgements
@@ -23,10 +23,9 @@ from shardwire.sds.identity import CONTENTS_PER_SEND_MAX, check_contents, check_
 from shardwire.sds.incoming import IncomingBuffer
 from shardwire.sds.intake import intake_of
 from shardwire.sds.lamport import LamportClock
-from shardwire.sds.now import Now
 from shardwire.sds.outgoing import OutgoingBuffer
 from shardwire.sds.outlet import outlet_of
-from shardwire.sds.outputs import SdsEvent, Transmit, TransmitKind
+from shardwire.sds.outputs import Transmit, TransmitKind
 from shardwire.sds.participants import Participants
 from shardwire.sds.reception import Reception
 from shardwire.sds.records import Records
@@ -51,6 +50,9 @@ class MessageChannel:
         header_bytes_max: A message is at most this much longer than its content.
         delivered_when: Who must hold a send before its resending stops.
 
+    Attributes:
+        poll_event: The oldest event that was not polled yet, None where there is none.
+
     Raises:
         ConfigError: An id is empty or too long, or the header limit leaves no room for one history entry.
     """
@@ -74,6 +76,7 @@ class MessageChannel:
         self._config = config
         self._sync = sync
         self.events = EventQueue()
+        self.poll_event = self.events.take
         self.emit = emit = self.events.append
         self.codec = SdsCodec(channel_id, sender_id, config.wire_format)
         self.log = LocalLog(config.log_messages_max, self._on_forgotten)
@@ -222,7 +225,7 @@ class MessageChannel:
         Under the rule "send" all `content_count` ids are known; `inferred_message_ids` names those of contents
         recovered under another rule.
         """
-        known = self.given_up.knows(sender_id, send_id)
+        known = bool(self.given_up.sends) and self.given_up.knows(sender_id, send_id)
         if content_count == 1 and not (inferred_message_ids or known) and self.intake.release(sender_id, send_id, now):
             return
         send = self.incoming.find(sender_id, send_id)
@@ -302,10 +305,6 @@ class MessageChannel:
         again only after `handle_transmitted` or `handle_transmit_failed`.
         """
         return self.transmission.poll(now, kinds)
-
-    def poll_event(self) -> SdsEvent | None:
-        event: SdsEvent | None = self.events.take()
-        return event
 
     def poll_persist(self) -> dict[tuple[str, bytes], bytes | None]:
         """Records that changed since the last call; None deletes."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from shardwire._native import IncomingSend, LogEntry, SdsMessage
+from shardwire._native import IncomingSend, LogEntry, Now, SdsMessage
 from shardwire.config import SdsConfig
 from shardwire.sds.gaps import UNKNOWN_PER_MESSAGE_MAX
 from shardwire.sds.heads import HEADS_MAX
@@ -19,7 +19,6 @@ from shardwire.sds.identity import (
     content_id,
 )
 from shardwire.sds.intake import HISTORY_KEPT_MAX, Taken
-from shardwire.sds.now import Now
 from shardwire.sds.outputs import ContentReceived, EphemeralReceived, MessageDropped, SenderIdConflict, SyncReceived
 from shardwire.sds.participants import HEARD_EXACTLY_MS
 
@@ -293,7 +292,7 @@ class Reception:
         # Another participant answered a request first. What a store answers nobody else heard.
         answer = not from_store and self._repair.heard_again(known.message_id, now.monotonic_ms)
         if known.send is not None and not known.send.reconstructed:
-            original = self._originals.by_id.get(known.message_id)
+            original = self._originals.get(known.message_id)
             if original is not None and original != data:
                 # Another content under the same id: one of them is forged, and only the whole can tell which.
                 send_id, ordinal = self._incoming.place_of(known.message_id) or (None, None)

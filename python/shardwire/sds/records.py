@@ -16,10 +16,9 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from shardwire._native import HistoryEntry, LogEntry, OutgoingContent, OutgoingSend, store_outgoing
+from shardwire._native import HistoryEntry, LogEntry, Now, OutgoingContent, OutgoingSend, store_outgoing
 from shardwire.sds.encoding import pack, unpack
 from shardwire.sds.identity import content_id
-from shardwire.sds.now import Now
 
 if TYPE_CHECKING:
     from shardwire.sds.message_channel import MessageChannel

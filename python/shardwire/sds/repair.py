@@ -115,12 +115,12 @@ class Repair:
         "upcoming",
     )
 
-    def __init__(self, config: SdsConfig, sender_id: str, entries: Mapping[str, LogEntry]) -> None:
+    def __init__(self, config: SdsConfig, sender_id: str, entries: dict[str, LogEntry]) -> None:
         self._config = config
         self._entries = entries
         self._hashed = REPAIR_HASHES[config.wire_format]
         self._me = sender_id
-        self.originals = Originals(ORIGINAL_BYTES_MAX)
+        self.originals = Originals(ORIGINAL_BYTES_MAX, entries)
         # Contents of ours that are not finished yet keep their bytes themselves.
         self.own: Mapping[str, OutgoingContent] = {}
         # Missing for less than T_min: most of them come before anything need be computed. In order of time.
@@ -239,7 +239,7 @@ class Repair:
         content = self.own.get(message_id)
         if content is not None and content.wire is not None:
             return content.wire
-        return self.originals.by_id.get(message_id)
+        return self.originals.get(message_id)
 
     def on_send_finished(self, content: OutgoingContent) -> None:
         """A content of a send that is no longer resent: its bytes are kept for repair only."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shardwire._native import HistoryEntry, IncomingSend, LogEntry, OutgoingContent, OutgoingSend
-from shardwire.sds.now import Now
+from shardwire._native import HistoryEntry, IncomingSend, LogEntry, Now, OutgoingContent, OutgoingSend
 from shardwire.sds.records import Records, decode_log, read_content, read_fields, read_lost, read_send
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sized
 
-from shardwire._native import SyncDue
+from shardwire._native import Now, SyncDue
 from shardwire.sds.feedback import late_share
-from shardwire.sds.now import Now
 
 AFTER_START = 1.0
 AFTER_CONTENT_SENT = 1.0

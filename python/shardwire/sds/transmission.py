@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
-from shardwire._native import LogEntry, OutgoingContent, OutgoingSend, TransmitCounts, compose_history
+from shardwire._native import LogEntry, Now, OutgoingContent, OutgoingSend, TransmitCounts, compose_history
 from shardwire.config import SdsConfig
 from shardwire.errors import ConfigError
 from shardwire.sds.identity import ENTRY_FRAME_BYTES, MESSAGE_ID_LENGTH_MAX, encoded_length, entry_bytes
-from shardwire.sds.now import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 if TYPE_CHECKING:

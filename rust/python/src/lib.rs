@@ -12,7 +12,9 @@ mod erasure;
 mod error;
 mod fresh;
 mod keccak;
+mod now;
 mod outcome;
+mod prefetch;
 mod reassembler;
 mod record;
 mod sds;
@@ -23,6 +25,7 @@ mod sds_counts;
 mod sds_entry;
 mod sds_events;
 mod sds_few;
+mod sds_forget;
 mod sds_heads;
 mod sds_intake;
 mod sds_leaving;
@@ -62,6 +65,8 @@ mod _native {
     use erasure::{erasure_encode, erasure_reconstruct};
     #[pymodule_export]
     use keccak::{Keccak256, keccak256, keccak256_many};
+    #[pymodule_export]
+    use now::Now;
     #[pymodule_export]
     use outcome::{PayloadReconstructed, SegmentDiscarded, SegmentStored, SetDropped};
     #[pymodule_export]

@@ -40,45 +40,9 @@ impl<'py> History<'py> {
     }
 }
 
-/// Histories longer than this look an id up in a set.
-const COMPARED_MAX: usize = 16;
-
-/// The ids of a history so far.
-struct Ids<'py> {
-    few: Vec<Py<PyString>>,
-    many: Option<Bound<'py, PySet>>,
-}
-
-impl<'py> Ids<'py> {
-    /// Adds an id; false where it is known.
-    fn add(&mut self, py: Python<'py>, id: &Py<PyString>) -> PyResult<bool> {
-        if self.contains(py, id)? {
-            return Ok(false);
-        }
-        if self.few.len() < COMPARED_MAX {
-            self.few.push(id.clone_ref(py));
-        } else {
-            let many = match &self.many {
-                Some(many) => many,
-                None => self.many.insert(PySet::new(py, &self.few)?),
-            };
-            many.add(id)?;
-        }
-        Ok(true)
-    }
-
-    fn contains(&self, py: Python<'py>, id: &Py<PyString>) -> PyResult<bool> {
-        if let Some(many) = &self.many {
-            return many.contains(id);
-        }
-        let text = id.to_str(py)?;
-        for known in &self.few {
-            if known.to_str(py)? == text {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
+/// Marks the entry as named in the history of this number; false where it is already.
+fn name(entry: &Bound<'_, LogEntry>, number: u64) -> bool {
+    std::mem::replace(&mut entry.borrow_mut().named_in, number) != number
 }
 
 /// One entry to encode, with or without hint and sender.
@@ -130,20 +94,17 @@ pub fn compose<'py>(
     mut budget: usize,
 ) -> PyResult<History<'py>> {
     let py = log.py();
-    let mut named = Ids {
-        few: Vec::new(),
-        many: None,
-    };
+    let number = log.borrow_mut().next_history();
     let mut causal = Vec::new();
     let mut said = Vec::new();
-    for entry in log.borrow().newest(py, causal_size)?.into_iter().rev() {
+    for entry in log.borrow().newest(py, causal_size).into_iter().rev() {
         let item = Item { entry, whole: true };
         let size = item.size()?;
         if size > budget {
             break;
         }
         budget -= size;
-        named.add(py, &item.entry.borrow().message_id)?;
+        name(&item.entry, number);
         said.push(item.entry.clone());
         causal.push(item);
     }
@@ -156,7 +117,7 @@ pub fn compose<'py>(
         };
         for entry in entries.iter() {
             let entry = entry.cast_into::<LogEntry>()?;
-            if named.contains(py, &entry.borrow().message_id)? {
+            if entry.borrow().named_in == number {
                 continue;
             }
             let item = Item {
@@ -168,7 +129,7 @@ pub fn compose<'py>(
                 break 'sources;
             }
             budget -= size;
-            named.add(py, &item.entry.borrow().message_id)?;
+            name(&item.entry, number);
             said.push(item.entry.clone());
             items.push(item);
         }
@@ -176,7 +137,7 @@ pub fn compose<'py>(
     for entry in owed {
         let item = Item { entry, whole: true };
         let size = item.size()?;
-        if size <= budget && named.add(py, &item.entry.borrow().message_id)? {
+        if size <= budget && name(&item.entry, number) {
             budget -= size;
             items.push(item);
         }
@@ -246,7 +207,7 @@ pub fn note_said<'py>(
         numbers.push(held.unsaid);
         held.unsaid = 0;
         held.spoken_ms = monotonic_ms;
-        if by_sync && !heard.contains(&message_id)? {
+        if by_sync && (heard.is_empty() || !heard.contains(&message_id)?) {
             held.repeats = repeats_max;
             said_before.set_item(&message_id, &entry)?;
         }

@@ -41,9 +41,3 @@ counts! {
     /// When the filter left last.
     FilterTime { last_ms: Option<i64> }
 }
-
-/// Monotonic and epoch milliseconds of a `Now`.
-pub fn moment(now: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
-    let now = now.cast::<PyTuple>()?;
-    Ok((now.get_item(0)?.extract()?, now.get_item(1)?.extract()?))
-}

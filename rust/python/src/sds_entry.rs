@@ -37,6 +37,13 @@ pub struct LogEntry {
     /// Whether the log holds it, and whether its record is to be written.
     pub held: bool,
     pub changed: bool,
+    /// The number of the last history of ours that named it.
+    pub named_in: u64,
+    /// Its message where that is kept, whether the record of it goes with the entry's, and whether
+    /// that is still to be written.
+    pub original: Option<Py<PyBytes>>,
+    pub paired: bool,
+    pub original_new: bool,
 }
 
 #[pymethods]
@@ -65,6 +72,10 @@ impl LogEntry {
             ordered: false,
             held: false,
             changed: false,
+            named_in: 0,
+            original: None,
+            paired: false,
+            original_new: false,
         }
     }
 }
@@ -76,8 +87,15 @@ impl LogEntry {
         self.changed = false;
     }
 
+    /// Gives its message away.
+    pub fn take_original(&mut self) -> Option<Py<PyBytes>> {
+        self.paired = false;
+        self.original_new = false;
+        self.original.take()
+    }
+
     /// The stored form: every number little-endian, then the texts, then a CRC-32.
-    pub fn record(&self, py: Python<'_>, version: u8) -> PyResult<Vec<u8>> {
+    pub fn record<'py>(&self, py: Python<'py>, version: u8) -> PyResult<Bound<'py, PyBytes>> {
         const ORDERED: u8 = 1;
         const HINT: u8 = 2;
         let sender_id = self.sender_id.to_str(py)?;
@@ -99,6 +117,6 @@ impl LogEntry {
             record.extend_from_slice(bytes);
         }
         record.extend_from_slice(&crc32(&record).to_le_bytes());
-        Ok(record)
+        Ok(PyBytes::new(py, &record))
     }
 }

@@ -11,8 +11,8 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use shardwire_core::wire::sds::{EntryView, MessageView, WireFormat};
 
 use crate::error::Error;
+use crate::now::moment;
 use crate::sds::parse_sds_wire_format;
-use crate::sds_counts::moment;
 use crate::sds_events::{ContentReceived, EventQueue};
 use crate::sds_heads::SEND_ID_LENGTH;
 use crate::sds_log::{LocalLog, LogEntry};
@@ -173,7 +173,7 @@ impl SdsIntake {
         )?;
         self.bloom.bind(py).append(&message_id)?;
         if let Some(originals) = &self.originals {
-            originals.borrow_mut(py).keep(&message_id, data, false)?;
+            originals.borrow_mut(py).hold(&entry, &message_id, data)?;
         }
         let event = ContentReceived {
             message_id: message_id.clone().unbind(),

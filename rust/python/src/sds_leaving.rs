@@ -4,9 +4,8 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::sds_counts::{
-    AcknowledgementDue, FilterTime, LamportTime, SyncDue, TransmitCounts, moment,
-};
+use crate::now::moment;
+use crate::sds_counts::{AcknowledgementDue, FilterTime, LamportTime, SyncDue, TransmitCounts};
 use crate::sds_outgoing::{OutgoingContent, OutgoingSend};
 
 /// Milliseconds of one step of a Lamport clock in seconds.

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyString, PyTuple};
 
 pub use crate::sds_entry::LogEntry;
 use crate::sds_originals::Originals;
@@ -21,6 +21,9 @@ type Followed<'py> = (
     Vec<Bound<'py, LogEntry>>,
 );
 
+/// Entries that one that comes puts out at most.
+const FORGOTTEN_AT_ONCE: usize = 2;
+
 /// Room that the order may take beyond twice the log before what left the log is dropped from it.
 const STALE_ORDER_MIN: usize = 64;
 
@@ -29,19 +32,21 @@ const STALE_ORDER_MIN: usize = 64;
 pub struct LocalLog {
     entries_max: usize,
     on_forgotten: Py<PyAny>,
-    originals: Option<Py<Originals>>,
+    pub originals: Option<Py<Originals>>,
     /// Other parts' containers that may name what is forgotten.
     naming: Vec<Py<PyDict>>,
     #[pyo3(get)]
     pub entries: Py<PyDict>,
     /// Entries whose stored form changed.
     changed: Vec<Py<LogEntry>>,
-    #[pyo3(get)]
-    forgotten: Py<PyList>,
+    /// What is gone: the record of its message too where that went with its own.
+    pub forgotten: Vec<(Py<PyString>, bool)>,
     #[pyo3(get)]
     sequence: u64,
-    arrival: VecDeque<Py<LogEntry>>,
-    ordered: Vec<Py<LogEntry>>,
+    pub arrival: VecDeque<Py<LogEntry>>,
+    pub ordered: VecDeque<Py<LogEntry>>,
+    /// Histories composed so far.
+    histories: u64,
 }
 
 #[pymethods]
@@ -56,10 +61,11 @@ impl LocalLog {
             naming: Vec::new(),
             entries: PyDict::new(py).unbind(),
             changed: Vec::new(),
-            forgotten: PyList::empty(py).unbind(),
+            forgotten: Vec::new(),
             sequence: 0,
             arrival: VecDeque::new(),
-            ordered: Vec::new(),
+            ordered: VecDeque::new(),
+            histories: 0,
         }
     }
 
@@ -94,23 +100,28 @@ impl LocalLog {
         let entries = log.entries.bind(py).clone();
         entries.set_item(message_id, &entry)?;
         log.changed.push(entry.clone().unbind());
-        log.arrival.push_back(entry.clone().unbind());
-        if entries.len() > log.entries_max
-            && let Some(forgotten) = log.forget_oldest(py)?
+        let mut gone = Vec::new();
+        // More than one may be beyond the limit, where all waited that came before.
+        while entries.len() > log.entries_max
+            && gone.len() < FORGOTTEN_AT_ONCE
+            && let Some(message_id) = log.forget_oldest(py)?
         {
-            if let Some(originals) = &log.originals {
-                originals.borrow_mut(py).forget(&forgotten)?;
-            }
+            gone.push(message_id);
+        }
+        log.arrival.push_back(entry.clone().unbind());
+        for message_id in gone {
             let mut named = false;
             for names in &log.naming {
-                named |= names.bind(py).contains(&forgotten)?;
+                named |= names.bind(py).contains(&message_id)?;
             }
             if named {
                 let on_forgotten = log.on_forgotten.clone_ref(py);
                 drop(log);
-                on_forgotten.call1(py, (forgotten,))?;
+                on_forgotten.call1(py, (message_id,))?;
+                log = slf.borrow_mut();
             }
         }
+        drop(log);
         Ok(entry)
     }
 
@@ -120,7 +131,13 @@ impl LocalLog {
         let py = entry.py();
         let message_id = entry.borrow().message_id.clone_ref(py);
         self.entries.bind(py).del_item(&message_id)?;
-        entry.borrow_mut().let_go();
+        let mut held = entry.borrow_mut();
+        held.let_go();
+        if let Some(originals) = &self.originals {
+            let mut originals = originals.borrow_mut(py);
+            originals.set_apart(&mut held, message_id.bind(py))?;
+        }
+        drop(held);
         if let Some(at) = self.arrival.iter().rposition(|held| held.is(entry)) {
             self.arrival.remove(at);
         }
@@ -137,7 +154,7 @@ impl LocalLog {
             return Ok(None);
         };
         self.refuse(&entry)?;
-        self.forgotten.bind(message_id.py()).append(message_id)?;
+        self.forgotten.push((message_id.clone().unbind(), false));
         Ok(Some(entry))
     }
 
@@ -181,51 +198,34 @@ impl LocalLog {
             held.lamport > new.lamport
                 || (held.lamport == new.lamport && text(&held.message_id) > text(&new.message_id))
         };
-        if self.ordered.last().is_some_and(follows) {
+        if self.ordered.back().is_some_and(follows) {
             let at = self.ordered.partition_point(|held| !follows(held));
             self.ordered.insert(at, entry.clone().unbind());
         } else {
-            self.ordered.push(entry.clone().unbind());
+            self.ordered.push_back(entry.clone().unbind());
         }
+        drop(new);
         if self.ordered.len() > 2 * self.entries_max + STALE_ORDER_MIN {
-            let entries = self.entries.bind(py).clone();
-            self.ordered.retain(|held| {
-                let known = entries.contains(&held.borrow(py).message_id);
-                known.unwrap_or(false)
-            });
+            self.ordered.retain(|entry| entry.borrow(py).held);
         }
         Ok(())
     }
 
     /// The last `count` delivered sends' entries, oldest first.
     #[pyo3(signature = (count, /))]
-    pub fn newest<'py>(
-        &self,
-        py: Python<'py>,
-        count: usize,
-    ) -> PyResult<Vec<Bound<'py, LogEntry>>> {
-        let mut found = Vec::with_capacity(count.min(self.ordered.len()));
-        for entry in self.ordered.iter().rev() {
-            if found.len() >= count {
-                break;
-            }
-            if self.holds(py, entry)? {
-                found.push(entry.bind(py).clone());
-            }
-        }
+    pub fn newest<'py>(&self, py: Python<'py>, count: usize) -> Vec<Bound<'py, LogEntry>> {
+        let newest = self.ordered.iter().rev();
+        let held = newest.filter(|entry| entry.borrow(py).held).take(count);
+        let mut found: Vec<_> = held.map(|entry| entry.bind(py).clone()).collect();
         found.reverse();
-        Ok(found)
+        found
     }
 
     /// Ids of the delivered sends in log order.
-    fn ordered_ids<'py>(&self, py: Python<'py>) -> PyResult<Vec<Py<PyString>>> {
-        let mut ids = Vec::new();
-        for entry in &self.ordered {
-            if self.holds(py, entry)? {
-                ids.push(entry.borrow(py).message_id.clone_ref(py));
-            }
-        }
-        Ok(ids)
+    fn ordered_ids(&self, py: Python<'_>) -> Vec<Py<PyString>> {
+        let entries = self.ordered.iter().map(|entry| entry.borrow(py));
+        let held = entries.filter(|entry| entry.held);
+        held.map(|entry| entry.message_id.clone_ref(py)).collect()
     }
 
     /// Up to `count` entries, the last one to come first.
@@ -280,23 +280,26 @@ impl LocalLog {
         let kind = intern!(py, "sds.log");
         let message = intern!(py, "sds.message");
         let originals = self.originals.as_ref().map(|held| held.borrow(py));
-        let forgotten = self.forgotten.bind(py);
-        for message_id in forgotten.iter() {
-            let key = record_key(message_id.cast()?)?;
+        for (message_id, paired) in self.forgotten.drain(..) {
+            let key = record_key(message_id.bind(py))?;
             out.set_item(record_name(kind, &key)?, py.None())?;
+            if paired {
+                out.set_item(record_name(message, &key)?, py.None())?;
+            }
         }
-        forgotten.del_slice(0, forgotten.len())?;
         for entry in self.changed.drain(..) {
             let mut entry = entry.borrow_mut(py);
             if !std::mem::take(&mut entry.changed) {
                 continue;
             }
-            let record = PyBytes::new(py, &entry.record(py, version)?);
-            let message_id = entry.message_id.bind(py);
-            let key = record_key(message_id)?;
+            let record = entry.record(py, version)?;
+            let message_id = entry.message_id.bind(py).clone();
+            let key = record_key(&message_id)?;
             out.set_item(record_name(kind, &key)?, record)?;
-            if let Some(originals) = &originals
-                && let Some(data) = originals.take_changed(message_id)?
+            if std::mem::take(&mut entry.original_new) {
+                out.set_item(record_name(message, &key)?, &entry.original)?;
+            } else if let Some(originals) = &originals
+                && let Some(data) = originals.take_changed(&entry, &message_id)?
             {
                 out.set_item(record_name(message, &key)?, data)?;
             }
@@ -319,6 +322,12 @@ impl LocalLog {
         }
     }
 
+    /// The number of the history that is composed now.
+    pub fn next_history(&mut self) -> u64 {
+        self.histories += 1;
+        self.histories
+    }
+
     /// The entry of an id.
     pub fn held<'py>(
         &self,
@@ -326,32 +335,6 @@ impl LocalLog {
     ) -> PyResult<Option<Bound<'py, LogEntry>>> {
         let held = self.entries.bind(message_id.py()).get_item(message_id)?;
         Ok(held.map(|entry| entry.cast_into()).transpose()?)
-    }
-
-    fn holds(&self, py: Python<'_>, entry: &Py<LogEntry>) -> PyResult<bool> {
-        let held = self
-            .entries
-            .bind(py)
-            .get_item(&entry.borrow(py).message_id)?;
-        Ok(held.is_some_and(|held| held.is(entry)))
-    }
-
-    /// Forgets the entry that came first, unless its send still waits; gives its id.
-    fn forget_oldest<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
-        for _ in 0..self.arrival.len() {
-            let Some(oldest) = self.arrival.pop_front() else {
-                break;
-            };
-            if oldest.borrow(py).send.is_none() {
-                let message_id = oldest.borrow(py).message_id.bind(py).clone();
-                remove(self.entries.bind(py), &message_id)?;
-                oldest.borrow_mut(py).let_go();
-                self.forgotten.bind(py).append(&message_id)?;
-                return Ok(Some(message_id));
-            }
-            self.arrival.push_back(oldest);
-        }
-        Ok(None)
     }
 }
 

@@ -171,7 +171,7 @@ pub fn store_outgoing<'py>(
     }
     new_contents.clear();
     let outgoing = intern!(py, "sds.outgoing");
-    let kept = originals.borrow().held(py);
+    let kept = originals.borrow();
     for (message_id, never_left) in changed_contents {
         if let Some(known) = by_id.get_item(&message_id)? {
             let known = known.cast_into::<OutgoingContent>()?;
@@ -193,7 +193,7 @@ pub fn store_outgoing<'py>(
         if never_left.is_truthy()? {
             put(content, &message_id, none())?;
         }
-        if !kept.contains(&message_id)? {
+        if !kept.__contains__(message_id.cast()?)? {
             put(message, &message_id, none())?;
         }
     }

@@ -9,10 +9,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PySequence, PyString};
 
+use crate::now::moment;
 use crate::sds_acknowledge::Acknowledging;
 use crate::sds_codec::SdsCodec;
 use crate::sds_compose::compose;
-use crate::sds_counts::{QueueCounts, moment};
+use crate::sds_counts::QueueCounts;
 use crate::sds_events::Transmit;
 use crate::sds_heads::{SEND_ID_LENGTH, make_head};
 use crate::sds_leaving::{Leaving, single, unsent};

@@ -8,6 +8,7 @@ import random
 import pytest
 from channel_world import Disk, World, run_world
 
+from shardwire.channel import ReliableChannel
 from shardwire.channel.records import DELIVERY, PAYLOAD, SEND
 from shardwire.channel.shared_bytes import CONTENT, FRAME, MESSAGE, PARTS, SEGMENT
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig
@@ -20,6 +21,11 @@ LARGE = random.Random(11).randbytes(1_000_000)
 
 def stored_bytes(disk: Disk, *kinds: str) -> int:
     return sum(len(value) for (kind, _), value in disk.records.items() if not kinds or kind in kinds)
+
+
+def originals(channel: ReliableChannel) -> dict[str, bytes | None]:
+    machine = channel._session.engine.machine
+    return {message_id: machine.repair.originals.get(message_id) for message_id in machine.log.entries}
 
 
 @pytest.mark.parametrize("preset", ["logos", "waku"])
@@ -105,11 +111,11 @@ def test_a_sender_answers_for_what_it_sent_before_a_restart_with_the_same_bytes(
         assert 3 <= len(disk.of_kind(FRAME)) < 10
         assert stored_bytes(disk, FRAME) < 25_000
         assert stored_bytes(disk) < 1.05 * len(LARGE)
-        before = dict(alice._session.engine.machine.repair.originals.by_id)
+        before = originals(alice)
         await world.crash("alice")
         await world.nodes.pop("bob").stop()
         alice = await world.join("alice", config, on_disk=True)
-        assert dict(alice._session.engine.machine.repair.originals.by_id) == before
+        assert originals(alice) == before
         world.nodes["carol"].go_online()
         await alice.send(b"after")
         await asyncio.sleep(900)

@@ -19,7 +19,8 @@ class Judge(Party):
 
     def _on_content(self, event: ContentReceived, now: Now) -> None:
         if b"|bad" in event.content:
-            data = self.machine.repair.originals.by_id[event.message_id]
+            data = self.machine.repair.originals.get(event.message_id)
+            assert data is not None
             self.machine.handle_content_refused(event.message_id, data, invalid=True)
         else:
             super()._on_content(event, now)

@@ -11,10 +11,10 @@ import pytest
 from channel_world import World, run_world
 from sds_exchange import Exchange, Party, at
 
+from shardwire._native import Now
 from shardwire.channel import ReliableChannel
 from shardwire.config import ChannelConfig, ReliableChannelOptions, SyncConfig
 from shardwire.node import NetworkConditions
-from shardwire.sds.now import Now
 from shardwire.sds.sync_timer import SyncTimer
 
 INTERVAL_MS = 30_000
