@@ -186,13 +186,14 @@ class Driver:
 
     def _apply_inputs(self) -> Now:
         now = self.now()
-        for _ in range(min(len(self._inputs), INPUTS_PER_CYCLE_MAX)):
-            self._inputs.popleft()(now)
-        if self._received and self._received_due(now.monotonic_ms):
-            throttled = self._process_task_min_elapse_ms > 0
-            count = len(self._received)
+        inputs, received = self._inputs, self._received
+        for _ in range(min(len(inputs), INPUTS_PER_CYCLE_MAX)):
+            inputs.popleft()(now)
+        throttled = self._process_task_min_elapse_ms > 0
+        if received and (not throttled or self._received_due(now.monotonic_ms)):
+            count = len(received)
             for _ in range(count if throttled else min(count, INPUTS_PER_CYCLE_MAX)):
-                action, size_bytes = self._received.popleft()
+                action, size_bytes = received.popleft()
                 self._received_bytes -= size_bytes
                 if size_bytes:
                     self._last_received_ms = now.monotonic_ms

@@ -107,7 +107,6 @@ class Engine:
     ) -> None:
         self._config = config
         self.machine = machine
-        # Asked after every input: without the call that stands before it.
         self._poll_event: Callable[[], SdsEvent | None] = machine.events.take
         self.incoming = incoming
         self.outgoing = outgoing
@@ -247,22 +246,16 @@ class Engine:
             self._machine_due = None
         self._gather_events()
         collected = Collected(self.collect_changes(), accepted, self._events, transmits, self._missing, delivery)
-        if self._events:
-            self._events = []
-        if self._missing:
-            self._missing = []
+        self._events, self._missing = [], []
         if self.meter:
             self.meter.on_collected(collected, now)
         return collected
 
     def _gather_events(self) -> None:
-        if sends := self.outgoing.poll_events():
-            self._events += sends
-        for part in (self.ephemerals, self.transmissions):
-            if events := part.poll_events():
-                self._events += [(event, None) for event in events]
-        if given_up := self.incoming.poll_given_up():
-            self._events += [(IrretrievableMessageEvent(entry), None) for entry in given_up]
+        self._events += self.outgoing.poll_events()
+        for event in (*self.ephemerals.poll_events(), *self.transmissions.poll_events()):
+            self._events.append((event, None))
+        self._events += [(IrretrievableMessageEvent(entry), None) for entry in self.incoming.poll_given_up()]
 
     def _review_left(self) -> None:
         """A restart loses what the node would have said: what SDS sends no more and nobody answers for has left."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from shardwire.channel.dispatch import Dispatcher
@@ -130,9 +130,10 @@ class Reception:
                     self._on_connection(event.state)
         self._on_connection(ConnectionState.DISCONNECTED)
 
-    def knows(self, message_hash: bytes) -> bool:
-        """Whether a message was sent or taken in already, as far back as that is remembered."""
-        return message_hash in self._known_hashes
+    @property
+    def known_hashes(self) -> Collection[bytes]:
+        """Transport hashes of what was sent or taken in, as far back as that is remembered."""
+        return self._known_hashes
 
     def newest_until_ns(self, epoch_ms: int) -> int:
         """The newest transport time so far, at most the present: a stranger's may be of another century."""

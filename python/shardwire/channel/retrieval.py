@@ -262,9 +262,8 @@ class Retrieval:
 
     def _unknown(self, page: StorePage) -> tuple[bytes, ...]:
         """Hashes of a page that were neither sent nor taken in before."""
-        return tuple(
-            message.message_hash for message in page.messages if not self._reception.knows(message.message_hash)
-        )
+        known = self._reception.known_hashes
+        return tuple([name for message in page.messages if (name := message.message_hash) not in known])
 
     def _names_history(self, data: bytes) -> bool:
         message = self._decode(data)

@@ -98,10 +98,10 @@ class Inbox:
         may_be_overtaken: bool,
         message: MessageReceived,
         fate: Fate,
+        now_s: float,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Takes a copy that reaches the receiver `delay_ms` from now, or after its predecessors where later."""
-        now_s = loop.time()
+        """Takes a copy that reaches the receiver `delay_ms` after `now_s`, or after its predecessors where later."""
         fate.depart(delay_ms)
         arrival_s = now_s + delay_ms / 1000
         if not may_be_overtaken:

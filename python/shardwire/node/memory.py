@@ -149,7 +149,7 @@ class MemoryNode:
         error = self.send_fault(envelope) if self.send_fault is not None else None
         if error is not None:
             self._post(MessageSendError(outgoing.request_id, error, outgoing.message_hash))
-        elif self._in_reach():
+        elif self._state is not ConnectionState.DISCONNECTED:
             self._transmit(outgoing)
         else:
             self._wait_for_connection(outgoing)
@@ -295,9 +295,6 @@ class MemoryNode:
             self.inbox.clear()
         self._network.connections_changed()
 
-    def _in_reach(self) -> bool:
-        return self.connected and (self._network.reaches_neighbour(self) or self._network.reaches_store(self))
-
     def _reachable_state(self) -> ConnectionState:
         if not self.connected:
             return ConnectionState.DISCONNECTED
@@ -341,7 +338,8 @@ class MemoryNode:
 
 def encoded_size_bytes(envelope: MessageEnvelope, timestamp_ns: int) -> int:
     """Length of the envelope as an encoded WakuMessage, without encoding it."""
-    topic_bytes = len(envelope.content_topic.encode())
+    topic = envelope.content_topic
+    topic_bytes = len(topic) if topic.isascii() else len(topic.encode())
     size = _field_size_bytes(len(envelope.payload)) if envelope.payload else 0
     size += _field_size_bytes(topic_bytes) if topic_bytes else 0
     # sint64: zigzag doubles the value.

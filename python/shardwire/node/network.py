@@ -194,20 +194,22 @@ class MemoryNetwork:
         pubsub_topic, content_topic = outgoing.pubsub_topic, envelope.content_topic
         group = self._group(sender.name)
         loop = asyncio.get_running_loop()
+        now_s, sender_name = loop.time(), sender.name
         for receiver in self._nodes.values():
             if receiver is sender or not receiver.hears(pubsub_topic, content_topic):
                 continue
+            name = receiver.name
             conditions = receiver.conditions or self.conditions
-            arrivals = conditions.draw_arrivals(self._random(receiver.name))
-            if self._groups and self._group(receiver.name) != group:
-                fates.append(Fate(receiver.name, "partitioned"))
+            arrivals = conditions.draw_arrivals(self._random(name))
+            if self._groups and self._group(name) != group:
+                fates.append(Fate(name, "partitioned"))
             elif not receiver.connected:
-                fates.append(Fate(receiver.name, "offline"))
+                fates.append(Fate(name, "offline"))
             else:
-                fate = Fate(receiver.name)
+                fate = Fate(name)
                 fates.append(fate)
                 for delay_ms, may_be_overtaken in arrivals:
-                    receiver.inbox.depart(sender.name, delay_ms, may_be_overtaken, message, fate, loop)
+                    receiver.inbox.depart(sender_name, delay_ms, may_be_overtaken, message, fate, now_s, loop)
         return entry.stored
 
     def query_store(self, node: MemoryNode, query: StoreQuery) -> StorePage:

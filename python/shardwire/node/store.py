@@ -67,7 +67,7 @@ class MessageStore:
         if not query.forward:
             page.reverse()
         messages = self._by_hash if query.include_data else self._bare
-        return StorePage(tuple(messages[message_hash] for _, message_hash in page), cursor)
+        return StorePage(tuple([messages[message_hash] for _, message_hash in page]), cursor)
 
     def __len__(self) -> int:
         return len(self._by_hash)
@@ -94,7 +94,7 @@ class MessageStore:
             end = len(run)
             if query.end_time_ns is not None:
                 end = bisect_right(run, (query.end_time_ns, _AFTER_EVERY_HASH))
-            runs.append(run[start:end])
+            runs.append(run[start:end] if start or end < len(run) else run)
         return self._from_cursor(runs, query)
 
     def _from_cursor(self, runs: list[list[_Place]], query: StoreQuery) -> Iterator[_Place]:
@@ -106,6 +106,9 @@ class MessageStore:
                 runs = [run[bisect_right(run, place) :] for run in runs]
             else:
                 runs = [run[: bisect_left(run, place)] for run in runs]
+        if len(runs) == 1:
+            # Of one topic, as most are.
+            return iter(runs[0]) if query.forward else reversed(runs[0])
         if query.forward:
             return merge(*runs)
         return merge(*(reversed(run) for run in runs), reverse=True)
