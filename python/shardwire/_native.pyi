@@ -5,7 +5,7 @@ in place, everything else is copied first. The GIL is released above 4 KiB.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, Self, final
 
 from typing_extensions import Buffer, disjoint_base
@@ -28,6 +28,7 @@ __all__ = [
     "Keccak256",
     "LamportTime",
     "LocalLog",
+    "LogEntries",
     "LogEntry",
     "MissingDetected",
     "MissingMessage",
@@ -645,6 +646,17 @@ class FilterTime:
     def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
 
 @final
+class LogEntries:
+    """The entries of a log by message id, in the order in which they came."""
+
+    def get(self, message_id: str, /) -> LogEntry | None: ...
+    def __contains__(self, message_id: str, /) -> bool: ...
+    def __getitem__(self, message_id: str, /) -> LogEntry: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def values(self) -> list[LogEntry]: ...
+
+@final
 class LocalLog:
     """Entries by id (for duplicates and dependencies) and the delivered sends in log order (for causal history).
 
@@ -658,7 +670,7 @@ class LocalLog:
 
     def __new__(cls, entries_max: int, on_forgotten: Callable[[str], object], /) -> Self: ...
     @property
-    def entries(self) -> dict[str, LogEntry]: ...
+    def entries(self) -> LogEntries: ...
     @property
     def sequence(self) -> int: ...
     def watch(self, originals: Originals, naming: Sequence[dict[str, LogEntry]], /) -> None:
@@ -754,7 +766,7 @@ class Originals:
         changed: Ids whose stored form changed, but for those whose records go with their entries'.
     """
 
-    def __new__(cls, bytes_max: int, entries: dict[str, LogEntry], /) -> Self: ...
+    def __new__(cls, bytes_max: int, entries: LogEntries, /) -> Self: ...
     @property
     def size_bytes(self) -> int: ...
     def get(self, message_id: str, /) -> bytes | None: ...
@@ -1092,6 +1104,14 @@ class BloomFilter:
         """Replaces the content; False (and unchanged) where the size is not this filter's."""
     def review(self, data: Buffer, message_ids: Sequence[str], /) -> list[int] | None:
         """Positions in `message_ids` of those a peer's serialized filter holds; None where its size is unexpected."""
+    def lacking(
+        self, data: Buffer, log: LocalLog, count: int, settled: int, sender_id: str, /
+    ) -> list[LogEntry]:
+        """Which of the newest `count` entries of `log` a peer's serialized filter lacks.
+
+        Of those that are delivered, have at most the sequence number `settled` and are not of `sender_id`. None where
+        the filter's size is unexpected, or where it holds none of several.
+        """
 
 # --- Waku ---------------------------------------------------------------------------------------
 

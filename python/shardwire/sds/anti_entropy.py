@@ -75,20 +75,14 @@ class AntiEntropy:
     def review(self, bloom_filter: bytes, sender_id: str, monotonic_ms: int) -> None:
         """Compares a sync's filter with our log, and makes a sync due where there is something new to name."""
         settled = self._settled_sequence(monotonic_ms)
-        entries = [
-            entry
-            for entry in self._log.newest_arrivals(REVIEWED_MAX)
-            if entry.sequence <= settled and entry.send is None and entry.sender_id != sender_id
-        ]
-        if not entries:
+        if not settled:
             return
-        held = self._bloom.filter.review(bloom_filter, [entry.message_id for entry in entries])
-        if held is None or (not held and len(entries) > 1):
-            # Another size, or a filter that knows nothing of what we have: not a member that lost some messages.
+        # Nothing for another size, or a filter that knows nothing of what we have: no member that lost some messages.
+        lacking = self._bloom.filter.lacking(bloom_filter, self._log, REVIEWED_MAX, settled, sender_id)
+        if not lacking:
             return
-        positions = set(held)
-        for position, entry in enumerate(entries):
-            if position not in positions and len(self.owed) < REVIEWED_MAX:
+        for entry in lacking:
+            if len(self.owed) < REVIEWED_MAX:
                 named_ms, times = self._named.get(entry.message_id, (0, 0))
                 if not times or monotonic_ms - named_ms >= NAMED_AGAIN_MS << min(times - 1, _DOUBLINGS_MAX):
                     self.owed[entry.message_id] = entry

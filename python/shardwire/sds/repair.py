@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
-from shardwire._native import HistoryEntry, LogEntry, Originals, OutgoingContent, farmhash64
+from shardwire._native import HistoryEntry, LogEntries, Originals, OutgoingContent, farmhash64
 from shardwire.config import SdsConfig, SdsWireFormat
 from shardwire.sds.identity import entry_bytes
 
@@ -115,7 +115,7 @@ class Repair:
         "upcoming",
     )
 
-    def __init__(self, config: SdsConfig, sender_id: str, entries: dict[str, LogEntry]) -> None:
+    def __init__(self, config: SdsConfig, sender_id: str, entries: LogEntries) -> None:
         self._config = config
         self._entries = entries
         self._hashed = REPAIR_HASHES[config.wire_format]

@@ -8,7 +8,7 @@ use shardwire_core::bloom;
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::sds::parse_sds_wire_format;
-use crate::sds_log::LocalLog;
+use crate::sds_log::{LocalLog, LogEntry};
 
 /// The SDS bloom filter, byte-exact with @waku/sds ("spec") or nim-sds ("nim").
 #[pyclass(module = "shardwire._native")]
@@ -112,5 +112,47 @@ impl BloomFilter {
             data.as_bytes(),
             message_ids.iter().map(|message_id| &**message_id),
         )
+    }
+
+    /// Which of the newest `count` entries of the log a peer's serialized filter lacks, of those
+    /// that are delivered, came at the sequence number `settled` or before and are not of
+    /// `sender_id`; none where the filter's size is unexpected, or it holds none of several.
+    #[pyo3(signature = (data, log, count, settled, sender_id, /))]
+    fn lacking<'py>(
+        &self,
+        data: Buffer<'_>,
+        log: &Bound<'py, LocalLog>,
+        count: usize,
+        settled: u64,
+        sender_id: &str,
+    ) -> PyResult<Vec<Bound<'py, LogEntry>>> {
+        let py = log.py();
+        let newest = log.borrow().newest_arrivals(py, count);
+        let (mut entries, mut ids) = (Vec::new(), Vec::new());
+        for entry in newest {
+            let held = entry.borrow();
+            if held.sequence <= settled
+                && held.send.is_none()
+                && held.sender_id.to_str(py)? != sender_id
+            {
+                ids.push(held.message_id.bind(py).clone());
+                drop(held);
+                entries.push(entry);
+            }
+        }
+        let texts: Vec<&str> = ids.iter().map(|id| id.to_str()).collect::<PyResult<_>>()?;
+        let Some(held) = self.0.review(data.as_bytes(), texts) else {
+            return Ok(Vec::new());
+        };
+        if held.is_empty() && entries.len() > 1 {
+            return Ok(Vec::new());
+        }
+        let mut held = held.into_iter().peekable();
+        let mut position = 0;
+        entries.retain(|_| {
+            position += 1;
+            held.next_if_eq(&(position - 1)).is_none()
+        });
+        Ok(entries)
     }
 }

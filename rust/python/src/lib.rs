@@ -22,6 +22,7 @@ mod sds_acknowledge;
 mod sds_codec;
 mod sds_compose;
 mod sds_counts;
+mod sds_entries;
 mod sds_entry;
 mod sds_events;
 mod sds_few;
@@ -82,6 +83,8 @@ mod _native {
         AcknowledgementDue, FilterTime, HeldCount, LamportTime, QueueCounts, SyncDue,
         TransmitCounts,
     };
+    #[pymodule_export]
+    use sds_entries::LogEntries;
     #[pymodule_export]
     use sds_events::{
         ContentAcknowledged, ContentReceived, EventQueue, MissingDetected, SdsEvent,

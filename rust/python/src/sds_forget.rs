@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::prefetch::prefetch;
-use crate::sds_log::{LocalLog, LogEntry, remove};
+use crate::sds_log::{LocalLog, LogEntry};
 
 /// What is forgotten was not touched for so long that it lies in no cache: it is asked for while
 /// so many others are forgotten, and what it leads to while half as many are.
@@ -41,7 +41,7 @@ impl LocalLog {
                 continue;
             }
             let message_id = entry.message_id.bind(py).clone();
-            remove(self.entries.bind(py), &message_id)?;
+            self.entries.borrow_mut(py).remove(&message_id)?;
             entry.let_go();
             let mut paired = false;
             if let Some(originals) = &self.originals {

@@ -3,8 +3,6 @@
 //! It works on the containers of the machine's parts, which stay the only state; whatever is not
 //! common it leaves to the machine before it changes anything.
 
-use std::borrow::Cow;
-
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
@@ -13,6 +11,7 @@ use shardwire_core::wire::sds::{EntryView, MessageView, WireFormat};
 use crate::error::Error;
 use crate::now::moment;
 use crate::sds::parse_sds_wire_format;
+use crate::sds_entries::LogEntries;
 use crate::sds_events::{ContentReceived, EventQueue};
 use crate::sds_heads::SEND_ID_LENGTH;
 use crate::sds_log::{LocalLog, LogEntry};
@@ -51,7 +50,7 @@ pub struct SdsIntake {
     wire_format: WireFormat,
     limits: Limits,
     log: Py<LocalLog>,
-    entries: Py<PyDict>,
+    entries: Py<LogEntries>,
     originals: Option<Py<Originals>>,
     answers: Py<PyDict>,
     heard_ms: Py<PyDict>,
@@ -155,7 +154,7 @@ impl SdsIntake {
             || message.causal_history.len() > self.limits.history_max
             || !self.answers.bind(py).is_empty()
             || !self.heard_lately(&sender_id, monotonic_ms)?
-            || self.entries.bind(py).contains(&message_id)?
+            || self.entries.borrow(py).__contains__(&message_id)
         {
             return Ok(None);
         }
@@ -310,7 +309,7 @@ impl SdsIntake {
         named_by: &Bound<'py, PyString>,
     ) -> PyResult<Named<'a, 'py>> {
         let py = entry.py();
-        let entries = self.entries.bind(py);
+        let entries = self.entries.borrow(py);
         let sent = self.sent.bind(py);
         let mut named = Named {
             ids: Vec::with_capacity(history.len()),
@@ -320,20 +319,21 @@ impl SdsIntake {
             unknown: Vec::new(),
         };
         for view in history {
-            let id = match String::from_utf8_lossy(view.message_id) {
-                Cow::Borrowed(id) => PyString::new(py, id),
-                Cow::Owned(id) => PyString::new(py, &id),
+            let text = String::from_utf8_lossy(view.message_id);
+            let held = entries.find(py, &text);
+            let id = match &held {
+                Some(held) => held.borrow().message_id.bind(py).clone(),
+                None => PyString::new(py, &text),
             };
             if !sent.is_empty()
                 && let Some(content) = sent.get_item(&id)?
             {
                 named.mine.push(content);
             }
-            match entries.get_item(&id)? {
+            match held {
                 None => named.unknown.push((id.clone(), *view)),
                 Some(held) if held.is(entry) => {}
                 Some(held) => {
-                    let held = held.cast_into::<LogEntry>()?;
                     let known = held.borrow();
                     if let Some(send) = &known.send {
                         named.waits.push(send.bind(py).clone());

@@ -8,6 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyString, PyTuple};
 
+use crate::sds_entries::LogEntries;
 pub use crate::sds_entry::LogEntry;
 use crate::sds_originals::Originals;
 use crate::sds_record::{record_key, record_name};
@@ -36,7 +37,7 @@ pub struct LocalLog {
     /// Other parts' containers that may name what is forgotten.
     naming: Vec<Py<PyDict>>,
     #[pyo3(get)]
-    pub entries: Py<PyDict>,
+    pub entries: Py<LogEntries>,
     /// Entries whose stored form changed.
     changed: Vec<Py<LogEntry>>,
     /// What is gone: the record of its message too where that went with its own.
@@ -53,20 +54,20 @@ pub struct LocalLog {
 impl LocalLog {
     #[new]
     #[pyo3(signature = (entries_max, on_forgotten, /))]
-    fn new(py: Python<'_>, entries_max: usize, on_forgotten: Py<PyAny>) -> Self {
-        LocalLog {
+    fn new(py: Python<'_>, entries_max: usize, on_forgotten: Py<PyAny>) -> PyResult<Self> {
+        Ok(LocalLog {
             entries_max,
             on_forgotten,
             originals: None,
             naming: Vec::new(),
-            entries: PyDict::new(py).unbind(),
+            entries: Py::new(py, LogEntries::default())?,
             changed: Vec::new(),
             forgotten: Vec::new(),
             sequence: 0,
             arrival: VecDeque::new(),
             ordered: VecDeque::new(),
             histories: 0,
-        }
+        })
     }
 
     /// Where what is forgotten is kept or named besides: only if one of `naming` has it is
@@ -97,16 +98,19 @@ impl LocalLog {
         entry.changed = true;
         let entry = Bound::new(py, entry)?;
         untrack(&entry);
-        let entries = log.entries.bind(py).clone();
-        entries.set_item(message_id, &entry)?;
+        let mut entries = log.entries.borrow_mut(py);
+        entries.insert(message_id, &entry)?;
+        let mut beyond = entries.__len__().saturating_sub(log.entries_max);
+        drop(entries);
         log.changed.push(entry.clone().unbind());
         let mut gone = Vec::new();
         // More than one may be beyond the limit, where all waited that came before.
-        while entries.len() > log.entries_max
+        while beyond > 0
             && gone.len() < FORGOTTEN_AT_ONCE
             && let Some(message_id) = log.forget_oldest(py)?
         {
             gone.push(message_id);
+            beyond -= 1;
         }
         log.arrival.push_back(entry.clone().unbind());
         for message_id in gone {
@@ -130,7 +134,9 @@ impl LocalLog {
     fn refuse(&mut self, entry: &Bound<'_, LogEntry>) -> PyResult<()> {
         let py = entry.py();
         let message_id = entry.borrow().message_id.clone_ref(py);
-        self.entries.bind(py).del_item(&message_id)?;
+        if !self.entries.borrow_mut(py).remove(message_id.bind(py))? {
+            return Err(PyKeyError::new_err(message_id));
+        }
         let mut held = entry.borrow_mut();
         held.let_go();
         if let Some(originals) = &self.originals {
@@ -150,7 +156,7 @@ impl LocalLog {
         &mut self,
         message_id: &Bound<'py, PyString>,
     ) -> PyResult<Option<Bound<'py, LogEntry>>> {
-        let Some(entry) = self.held(message_id)? else {
+        let Some(entry) = self.held(message_id) else {
             return Ok(None);
         };
         self.refuse(&entry)?;
@@ -169,7 +175,8 @@ impl LocalLog {
             untrack(entry);
             entry.borrow_mut().held = true;
             let held = entry.borrow();
-            self.entries.bind(py).set_item(&held.message_id, entry)?;
+            let mut entries = self.entries.borrow_mut(py);
+            entries.insert(held.message_id.bind(py), entry)?;
             self.arrival.push_back(entry.clone().unbind());
             self.sequence = self.sequence.max(held.sequence);
         }
@@ -252,14 +259,13 @@ impl LocalLog {
         message_ids: &Bound<'py, PyTuple>,
         named_by: &str,
     ) -> PyResult<Followed<'py>> {
-        let entries = self.entries.bind(py);
+        let entries = self.entries.borrow(py);
         let (mut unknown, mut sends, mut unsaid) = (Vec::new(), Vec::new(), Vec::new());
         for (position, message_id) in message_ids.iter().enumerate() {
-            let Some(entry) = entries.get_item(message_id)? else {
+            let Some(entry) = entries.get(message_id.cast()?) else {
                 unknown.push(position);
                 continue;
             };
-            let entry = entry.cast_into::<LogEntry>()?;
             let held = entry.borrow();
             if let Some(send) = &held.send {
                 sends.push(send.bind(py).clone());
@@ -308,8 +314,7 @@ impl LocalLog {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.on_forgotten)?;
-        visit.call(&self.entries)
+        visit.call(&self.on_forgotten)
     }
 
     fn __clear__(&self) {}
@@ -329,12 +334,8 @@ impl LocalLog {
     }
 
     /// The entry of an id.
-    pub fn held<'py>(
-        &self,
-        message_id: &Bound<'py, PyString>,
-    ) -> PyResult<Option<Bound<'py, LogEntry>>> {
-        let held = self.entries.bind(message_id.py()).get_item(message_id)?;
-        Ok(held.map(|entry| entry.cast_into()).transpose()?)
+    pub fn held<'py>(&self, message_id: &Bound<'py, PyString>) -> Option<Bound<'py, LogEntry>> {
+        self.entries.borrow(message_id.py()).get(message_id)
     }
 }
 

@@ -6,6 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
+use crate::sds_entries::LogEntries;
 use crate::sds_entry::LogEntry;
 use crate::sds_record::{record_key, record_name};
 
@@ -24,7 +25,7 @@ pub struct Originals {
     #[pyo3(get)]
     size_bytes: usize,
     /// The log's.
-    entries: Py<PyDict>,
+    entries: Py<LogEntries>,
     /// Of entries that were withdrawn.
     apart: Py<PyDict>,
     #[pyo3(get)]
@@ -38,7 +39,7 @@ pub struct Originals {
 impl Originals {
     #[new]
     #[pyo3(signature = (bytes_max, entries, /))]
-    fn new(py: Python<'_>, bytes_max: usize, entries: Py<PyDict>) -> Self {
+    fn new(py: Python<'_>, bytes_max: usize, entries: Py<LogEntries>) -> Self {
         Originals {
             bytes_max,
             size_bytes: 0,
@@ -53,7 +54,7 @@ impl Originals {
     #[pyo3(signature = (message_id, /))]
     fn get<'py>(&self, message_id: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let py = message_id.py();
-        if let Some(entry) = self.entry(message_id)?
+        if let Some(entry) = self.entry(message_id)
             && let Some(data) = &entry.borrow().original
         {
             return Ok(Some(data.bind(py).clone()));
@@ -81,7 +82,7 @@ impl Originals {
         if data.as_bytes().len() > self.bytes_max || self.__contains__(message_id)? {
             return Ok(());
         }
-        let Some(entry) = self.entry(message_id)? else {
+        let Some(entry) = self.entry(message_id) else {
             // Nobody is answered with what the log forgot.
             return self.mark(message_id);
         };
@@ -202,12 +203,8 @@ impl Originals {
         Ok(Some(data.bind(py).clone()))
     }
 
-    fn entry<'py>(
-        &self,
-        message_id: &Bound<'py, PyString>,
-    ) -> PyResult<Option<Bound<'py, LogEntry>>> {
-        let entry = self.entries.bind(message_id.py()).get_item(message_id)?;
-        Ok(entry.map(|entry| entry.cast_into()).transpose()?)
+    fn entry<'py>(&self, message_id: &Bound<'py, PyString>) -> Option<Bound<'py, LogEntry>> {
+        self.entries.borrow(message_id.py()).get(message_id)
     }
 
     fn take_out<'py>(
@@ -215,7 +212,7 @@ impl Originals {
         message_id: &Bound<'py, PyString>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let py = message_id.py();
-        if let Some(entry) = self.entry(message_id)?
+        if let Some(entry) = self.entry(message_id)
             && let Some(data) = entry.borrow_mut().take_original()
         {
             return Ok(Some(data.into_bound(py)));

@@ -14,6 +14,7 @@ use crate::sds_acknowledge::Acknowledging;
 use crate::sds_codec::SdsCodec;
 use crate::sds_compose::compose;
 use crate::sds_counts::QueueCounts;
+use crate::sds_entries::LogEntries;
 use crate::sds_events::Transmit;
 use crate::sds_heads::{SEND_ID_LENGTH, make_head};
 use crate::sds_leaving::{Leaving, single, unsent};
@@ -85,7 +86,7 @@ struct Beside {
 pub struct SdsOutlet {
     codec: Py<SdsCodec>,
     log: Py<LocalLog>,
-    entries: Py<PyDict>,
+    entries: Py<LogEntries>,
     pub limits: Limits,
     pub buffer: Buffer,
     queue: Queue,
@@ -165,7 +166,7 @@ impl SdsOutlet {
         let sends = buffer.sends.bind(py);
         if sends.contains(send_id)?
             || by_id.contains(&message_id)?
-            || self.entries.bind(py).contains(&message_id)?
+            || self.entries.borrow(py).__contains__(&message_id)
         {
             return Ok(None);
         }
@@ -335,7 +336,7 @@ impl SdsOutlet {
         }
         if let Some(hint) = retrieval_hint {
             let mut log = self.log.bind(py).borrow_mut();
-            if let Some(entry) = log.held(&message_id)? {
+            if let Some(entry) = log.held(&message_id) {
                 entry.borrow_mut().retrieval_hint = Some(hint.unbind());
                 log.touch(&entry);
             }
