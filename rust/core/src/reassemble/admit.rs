@@ -10,7 +10,7 @@ impl Reassembler {
     /// The set that a segment of these counts belongs to, and the counts of one that disagrees.
     pub(super) fn place(&self, key: Key, geometry: &Geometry) -> (Option<SetId>, Option<Geometry>) {
         let (mut place, mut rival): (Option<(SetId, usize)>, _) = (None, None);
-        for (id, set) in self.sets.range(SetId::first(key)..=SetId::last(key)) {
+        for (id, set) in self.siblings(key) {
             if set.geometry.merge(geometry).is_none() {
                 rival = Some(set.geometry);
             } else if place.is_none_or(|(_, held)| held < set.slots_held()) {
@@ -21,7 +21,8 @@ impl Reassembler {
     }
 
     /// A new set beside those whose counts differ: a forged count must not shut the genuine
-    /// segments out. Where there are too many, one that holds a single segment makes room.
+    /// segments out. Their number has no limit but those of all sets, under which a sender loses
+    /// its own and a flood of claimed identities displaces itself.
     pub(super) fn open_set(
         &mut self,
         key: Key,
@@ -29,27 +30,22 @@ impl Reassembler {
         receipt: &Receipt<'_>,
         owner: SenderId,
         geometry: Geometry,
-    ) -> Option<SetId> {
-        let siblings: Vec<_> = self
-            .sets
-            .range(SetId::first(key)..=SetId::last(key))
-            .map(|(id, set)| (set.slots_held(), set.tick, *id))
-            .collect();
-        if siblings.len() >= self.limits.candidates_per_slot_max {
-            let (held, _, id) = *siblings.iter().min()?;
-            if held > 1 {
-                return None;
-            }
-            self.evict(id);
-        }
-        let number = siblings
-            .last()
-            .map_or(0, |(_, _, id)| id.number.wrapping_add(1));
+    ) -> SetId {
+        let last = self.siblings(key).next_back();
+        let number = last.map_or(0, |(id, _)| id.number.wrapping_add(1));
         let id = SetId { key, number };
         let set = Set::new(hash, receipt.message_key, owner, geometry);
         self.sets.insert(id, Box::new(set));
         self.ledger.open_set(owner);
-        Some(id)
+        id
+    }
+
+    /// The sets of one payload: several where counts disagree.
+    pub(super) fn siblings(
+        &self,
+        key: Key,
+    ) -> impl DoubleEndedIterator<Item = (&SetId, &Box<Set>)> {
+        self.sets.range(SetId::first(key)..=SetId::last(key))
     }
 
     pub(super) fn refuse_oversized(&self, arrival: &Arrival<'_>) -> Result<(), Refusal> {

@@ -14,6 +14,10 @@ use crate::wire::segment::{HASH_LENGTH, Received, Slot, decode};
 /// More than the caller holds already.
 const UNLIMITED: u64 = 1 << 48;
 
+/// Different counts that segments of one batch are kept under: looking for the right ones takes
+/// time with each segment.
+const SETS_MAX: u64 = 1 << 10;
+
 /// A payload that has its hash, in pieces that lie in its segments or were recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joined<'a> {
@@ -193,7 +197,7 @@ fn one_by_one<'a>(
     work_budget: u64,
 ) -> Option<Joined<'a>> {
     let limits = Limits {
-        sets_max: UNLIMITED,
+        sets_max: SETS_MAX,
         sets_per_sender_max: UNLIMITED,
         buffered_bytes_max: UNLIMITED,
         buffered_bytes_per_sender_max: UNLIMITED,

@@ -2,7 +2,7 @@
 
 use super::bytes::Bytes;
 use super::recover::{Attempt, Found, Part};
-use super::set::{Key, SetId};
+use super::set::{Key, Set, SetId};
 use super::{Discard, Drop, Outcome, Payload, Reassembler, Reconstructed};
 use crate::wire::segment::{HASH_LENGTH, Slot};
 
@@ -24,6 +24,9 @@ impl Reassembler {
         }
         if let Some(found) = found {
             return Outcome::Reconstructed(Box::new(self.complete(id, found)));
+        }
+        if let Some(reconstructed) = self.attempt_across(id) {
+            return Outcome::Reconstructed(Box::new(reconstructed));
         }
         self.stats.hash_mismatches += u64::from(hash_mismatch);
         if spent && let Some(dropped) = self.drop_set(id, Drop::HashMismatch) {
@@ -73,26 +76,36 @@ impl Reassembler {
     }
 
     fn complete(&mut self, id: SetId, found: Found) -> Reconstructed {
-        let set = &self.sets[&id];
-        let data_segment_count = found.parts.len();
-        let bad_segments: Vec<(usize, Option<String>)> = found
-            .bad
-            .iter()
-            .map(|place| {
-                let candidate = &set.candidates()[*place];
-                let ordinal = match candidate.slot {
-                    Slot::Data(index) => usize::from(index),
-                    Slot::Parity(index) => data_segment_count + usize::from(index),
-                };
-                (
-                    ordinal,
-                    self.ledger.name(candidate.sender).map(str::to_owned),
-                )
-            })
-            .collect();
+        let bad_segments = self.bad_segments(&self.sets[&id], &found);
         let set = self.remove_set(id).expect("the set is held");
-        self.forget_sets(id.key);
-        self.completed.insert(id.key);
+        self.conclude(id.key, *set, found, bad_segments)
+    }
+
+    /// The ordinals of the segments that are not the payload's, and who sent them.
+    pub(super) fn bad_segments(&self, set: &Set, found: &Found) -> Vec<(usize, Option<String>)> {
+        let bad = found.bad.iter().map(|place| {
+            let candidate = &set.candidates()[*place];
+            let ordinal = match candidate.slot {
+                Slot::Data(index) => usize::from(index),
+                Slot::Parity(index) => found.parts.len() + usize::from(index),
+            };
+            let name = self.ledger.name(candidate.sender).map(str::to_owned);
+            (ordinal, name)
+        });
+        bad.collect()
+    }
+
+    /// What is left of a payload that was found in `set`, which is none of ours any longer.
+    pub(super) fn conclude(
+        &mut self,
+        key: Key,
+        set: Set,
+        found: Found,
+        bad_segments: Vec<(usize, Option<String>)>,
+    ) -> Reconstructed {
+        self.forget_sets(key);
+        self.completed.insert(key);
+        let data_segment_count = found.parts.len();
         let hash = set.hash;
         let parity_segment_count = usize::from(set.geometry.parity.unwrap_or(0));
         let mut held: Vec<Option<Bytes>> = set
@@ -129,11 +142,7 @@ impl Reassembler {
 
     /// Removes what is left of a payload that is complete.
     fn forget_sets(&mut self, key: Key) {
-        let rest: Vec<SetId> = self
-            .sets
-            .range(SetId::first(key)..=SetId::last(key))
-            .map(|(id, _)| *id)
-            .collect();
+        let rest: Vec<SetId> = self.siblings(key).map(|(id, _)| *id).collect();
         for id in rest {
             self.remove_set(id);
         }

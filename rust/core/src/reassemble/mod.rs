@@ -4,6 +4,7 @@
 //! It reads no clock and does no I/O: time is an argument, what must be saved is polled. A header's
 //! counts allocate nothing; nothing a peer sends panics or fails.
 
+mod across;
 mod admit;
 mod batch;
 mod bytes;

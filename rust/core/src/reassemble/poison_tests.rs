@@ -95,6 +95,93 @@ proptest! {
     }
 }
 
+/// The header of `bytes` with counts beyond `counts`, those of data and parity, around other bytes.
+fn miscounted(
+    bytes: &[u8],
+    wire_format: WireFormat,
+    counts: [u16; 2],
+    random: &mut Random,
+) -> Vec<u8> {
+    let Ok(Received::Segment(segment)) = decode(bytes, wire_format, 256) else {
+        panic!("our own segment is one")
+    };
+    let Header {
+        mut data_segment_count,
+        mut parity_segment_count,
+        ..
+    } = segment.header;
+    let is_parity = random.below(2) == 0;
+    for (count, genuine, is_told) in [
+        (&mut data_segment_count, counts[0], !is_parity),
+        (&mut parity_segment_count, counts[1], is_parity),
+    ] {
+        // Under draft a segment tells the count of its own class alone.
+        let other = genuine + 1 + random.below(50) as u16;
+        *count = (wire_format != WireFormat::Draft || is_told).then_some(other);
+    }
+    let index = random.below(2) as u8;
+    let header = Header {
+        slot: if is_parity {
+            Slot::Parity(index)
+        } else {
+            Slot::Data(index)
+        },
+        data_segment_count,
+        parity_segment_count,
+        ..segment.header
+    };
+    let length = segment.payload.len();
+    header.encode(wire_format, &vec![random.next() as u8; length])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Any k genuine segments are enough, whatever counts others claim for the same hash.
+    #[test]
+    fn forged_counts_shut_no_payload_out(
+        code in prop::sample::select(CODES.to_vec()),
+        wire_format in prop::sample::select(vec![
+            WireFormat::Raw, WireFormat::Draft, WireFormat::Lip243
+        ]),
+        k in 2usize..=40, m in 1usize..=8, lost in 0usize..=8,
+        forgeries in 1usize..=14, is_named: bool, seed: u64,
+    ) {
+        prop_assume!(m <= k);
+        let mut random = Random(seed);
+        let parameters = parameters_of(wire_format, code, m as f64 / k as f64);
+        let payload: Vec<u8> = (0..k * 64).map(|_| random.next() as u8).collect();
+        let mut wire = segment(&payload, &parameters).unwrap().to_vecs();
+        let total = wire.len();
+        let lost = lost.min(total - k);
+        let counts = [k as u16, (total - k) as u16];
+        let forged: Vec<Vec<u8>> = (0..forgeries)
+            .map(|_| miscounted(&wire[0], wire_format, counts, &mut random))
+            .collect();
+        // Under draft data segments alone tell how many there are.
+        wire[1..].rotate_left(lost % k);
+        wire.truncate(total - lost);
+        let mut arrivals: Vec<(&[u8], &str)> = Vec::new();
+        arrivals.extend(wire.iter().map(|bytes| (&bytes[..], "alice")));
+        arrivals.extend(forged.iter().map(|bytes| (&bytes[..], "mallory")));
+        random.shuffle(&mut arrivals);
+        let mut reassembler = Reassembler::new(parameters, limits());
+        let found = arrivals.iter().find_map(|(bytes, sender)| {
+            let receipt = Receipt {
+                sender: is_named.then_some(*sender),
+                ..Receipt::default()
+            };
+            reconstructed(&reassembler.receive(bytes, &receipt))
+        });
+        prop_assert!(found == Some(payload.clone()), "{:?}", reassembler.stats());
+        let sets = vec![arrivals.iter().map(|(bytes, _)| *bytes).collect()];
+        let joined = reassemble_many(&sets, &parameters, 4, 32).remove(0).unwrap();
+        let mut bytes = Vec::new();
+        joined.write_to(&mut bytes);
+        prop_assert_eq!(bytes, payload);
+    }
+}
+
 #[test]
 fn bad_segments_and_their_senders_are_named() {
     let parameters = parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.5);

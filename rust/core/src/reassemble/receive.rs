@@ -191,18 +191,11 @@ impl Reassembler {
         let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
         self.make_room(sender, charge, place)
             .map_err(|detail| (Discard::QuotaExceeded, detail))?;
-        let id = match place {
-            Some(id) => id,
-            None => match self.open_set(key, hash, receipt, sender, geometry) {
-                Some(id) => id,
-                None => return Err((Discard::CountMismatch, contested.unwrap_or_default())),
-            },
-        };
+        let id = place.unwrap_or_else(|| self.open_set(key, hash, receipt, sender, geometry));
         self.insert(id, &arrival, frame_bytes, sender, receipt.now_ms);
         let held = self.sets[&id].slots_held();
         let outnumbered = self
-            .sets
-            .range(SetId::first(key)..=SetId::last(key))
+            .siblings(key)
             .any(|(other, set)| *other != id && set.slots_held() >= held);
         Ok((id, contested.filter(|_| outnumbered)))
     }

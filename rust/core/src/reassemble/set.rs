@@ -123,6 +123,8 @@ pub(super) struct Set {
     pub tick: u64,
     /// Bytes hashed and decoded in failed attempts.
     pub work: u64,
+    /// Bytes hashed and decoded where a segment of this set was tried with those of others.
+    pub work_across: u64,
     /// What those attempts found out.
     pub lessons: Lessons,
     pub prefix: Prefix,
@@ -148,6 +150,7 @@ impl Set {
             updated_ms: 0,
             tick: u64::MAX,
             work: 0,
+            work_across: 0,
             lessons: Lessons::default(),
             prefix: Prefix::default(),
             newest: 0,

@@ -1,0 +1,137 @@
+//! Attempts across sets. Under draft a segment tells the count of its own class alone: one forged
+//! count is enough to keep the data and the parity of a payload in different sets.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::lessons::Lessons;
+use super::recover::Attempt;
+use super::set::{Candidate, Geometry, SEGMENTS_MAX, Set, SetId};
+use super::{Reassembler, Reconstructed};
+use crate::wire::segment::{Slot, WireFormat};
+
+/// Counts of the other class that a segment is tried with, those with most segments.
+const COUNTS_MAX: usize = 16;
+
+impl Reassembler {
+    /// Tries the segment that came to a set last with what other sets hold of the other class, and
+    /// of its own.
+    pub(super) fn attempt_across(&mut self, id: SetId) -> Option<Reconstructed> {
+        let is_draft = self.parameters.settings().wire_format == WireFormat::Draft;
+        let is_spent = self.sets[&id].work_across == u64::MAX;
+        if !is_draft || is_spent || self.siblings(id.key).nth(1).is_none() {
+            return None;
+        }
+        for geometry in self.geometries_across(id) {
+            let Some(joined) = self.join_across(id, geometry) else {
+                continue;
+            };
+            let mut lessons = Lessons::default();
+            let budget = self.limits.work_budget;
+            let attempt = Attempt::new(&joined, &mut lessons, &self.parameters, budget);
+            let Some(mut attempt) = attempt else {
+                continue;
+            };
+            let found = attempt.run();
+            let work = match attempt.is_spent() {
+                true => u64::MAX,
+                false => attempt.work,
+            };
+            if let Some(found) = found {
+                let bad_segments = self.bad_segments(&joined, &found);
+                return Some(self.conclude(id.key, joined, found, bad_segments));
+            }
+            let set = self.sets.get_mut(&id).expect("the set is held");
+            set.work_across = set.work_across.saturating_add(work);
+        }
+        None
+    }
+
+    /// The count that the newest segment tells, with counts of the other class: first those that its
+    /// sender told most often, then those with most segments.
+    fn geometries_across(&self, id: SetId) -> Vec<Geometry> {
+        let set = &self.sets[&id];
+        let newest = &set.candidates()[set.newest];
+        let told: fn(&Geometry) -> Option<u16> = match newest.slot {
+            Slot::Data(_) => |geometry| geometry.parity,
+            Slot::Parity(_) => |geometry| geometry.data,
+        };
+        let mut held: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
+        for (_, sibling) in self.siblings(id.key) {
+            let Some(count) = told(&sibling.geometry) else {
+                continue;
+            };
+            let (by_sender, by_all) = held.entry(count).or_default();
+            for member in sibling.candidates() {
+                if is_data(member.slot) != is_data(newest.slot) {
+                    *by_sender += usize::from(member.sender == newest.sender);
+                    *by_all += 1;
+                }
+            }
+        }
+        let mut counts: Vec<(u16, (usize, usize))> = held.into_iter().collect();
+        counts.sort_by_key(|(_, held)| Reverse(*held));
+        let counts = counts.into_iter().take(COUNTS_MAX);
+        let geometries = counts.map(|(count, _)| {
+            let (data, parity) = match newest.slot {
+                Slot::Data(_) => (set.geometry.data, Some(count)),
+                Slot::Parity(_) => (Some(count), set.geometry.parity),
+            };
+            Geometry {
+                data,
+                parity,
+                payload_length: None,
+            }
+        });
+        geometries.collect()
+    }
+
+    /// All segments of these counts in one set; `None` where they are too few, or those of the set
+    /// `id` alone.
+    fn join_across(&self, id: SetId, geometry: Geometry) -> Option<Set> {
+        let (data, parity) = (geometry.data?, geometry.parity?);
+        if data + parity > SEGMENTS_MAX {
+            return None;
+        }
+        let own = &self.sets[&id];
+        // Those of the set itself come last: the newest of them is the newest of all.
+        let others = self.siblings(id.key).filter(|(other, _)| **other != id);
+        let sets = others.map(|(_, set)| &**set).chain([&**own]);
+        let members: Vec<(&Set, &Candidate)> = sets
+            .flat_map(|set| set.candidates().iter().map(move |member| (set, member)))
+            .filter(|(set, member)| match member.slot {
+                Slot::Data(_) => set.geometry.data == Some(data),
+                Slot::Parity(_) => set.geometry.parity == Some(parity),
+            })
+            .collect();
+        let slots: BTreeSet<Slot> = members.iter().map(|(_, member)| member.slot).collect();
+        let has_others = members.iter().any(|(set, _)| !std::ptr::eq(*set, &**own));
+        if slots.len() < usize::from(data) || !has_others {
+            return None;
+        }
+        let mut joined = Set::new(own.hash, None, own.owner, geometry);
+        joined.work = own.work_across;
+        for (_, member) in members {
+            let mut rivals = joined.candidates()[joined.range(member.slot)].iter();
+            if rivals.all(|rival| *rival.payload != *member.payload) {
+                let (payload, serial) =
+                    (member.payload.clone(), joined.serial_for(member.slot, None));
+                joined.insert(Candidate {
+                    payload,
+                    serial,
+                    ..*member
+                });
+            }
+        }
+        let newest = &own.candidates()[own.newest];
+        let rivals = joined.range(newest.slot);
+        joined.newest = rivals
+            .into_iter()
+            .find(|place| *joined.candidates()[*place].payload == *newest.payload)?;
+        Some(joined)
+    }
+}
+
+fn is_data(slot: Slot) -> bool {
+    matches!(slot, Slot::Data(_))
+}
