@@ -355,13 +355,18 @@ class IncomingBuffer(HeldCount):
         self._stop_waiting(send)
         for cause in causes:
             self.wait(target, cause)
+        free: list[IncomingSend] = []
         for dependent in send.dependents or ():
             if dependent.waits_for is not None and dependent.waits_for.pop(send.key, None) is not None:
                 reconstructed, dependent.reconstructed = dependent.reconstructed, False
                 self.wait(dependent, target)
                 dependent.reconstructed = reconstructed
+                if reconstructed and not dependent.waits_for:
+                    # Nobody waits for a target that was given up.
+                    free.append(dependent)
         if target.waits_for is not None:
             target.waits_for.pop(target.key, None)
+        self._go(free)
 
     # --- restore --------------------------------------------------------------------------------
 

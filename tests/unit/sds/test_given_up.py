@@ -145,3 +145,22 @@ def test_enough_contents_without_a_whole_message_are_no_acknowledgement() -> Non
     exchange.run(25_000)
     assert bob.delivered == ["whole"]
     assert alice.of(SendAcknowledged) == [SendAcknowledged(send_id, "bob")]
+
+
+def test_what_waits_for_a_content_of_a_lost_send_goes_when_that_content_comes() -> None:
+    sds = replace(TELLTALE, message_id="content-sha256", timeout_for_lost_messages_ms=300_000)
+    alice, bob = (Party(name, sds=sds, sync=quiet_sync()) for name in ("alice", "bob"))
+    alice.send("parts", at(0), 2, 2)
+    first, second = alice.drain(at(0))
+    alice.send("effect", at(0))
+    (effect,) = alice.drain(at(0))
+    for transmit, monotonic_ms in ((first, 0), (effect, 200_000)):
+        bob.machine.handle_message(transmit.payload, at(monotonic_ms), bytes(32))
+        bob.drain(at(monotonic_ms))
+    # Of the two that the effect waits for this one has been quiet for too long.
+    bob.machine.handle_timeout(at(310_000))
+    bob.drain(at(310_000))
+    assert bob.delivered == []
+    bob.machine.handle_message(second.payload, at(320_000), bytes(32))
+    bob.drain(at(320_000))
+    assert sorted(bob.delivered) == ["effect", "parts"]
