@@ -237,13 +237,15 @@ class Gaps:
         if not send.siblings_reported:
             send.siblings_reported = True
             self._report_siblings(send, monotonic_ms)
-        lost_at_ms = send.news_ms + self._lost_ms
-        if self._lost_ms == 0 or send.lost:
-            return
-        if monotonic_ms < lost_at_ms:
-            self._set_deadline(send, lost_at_ms)
-        else:
-            self._declare_lost(send)
+        due_ms = None if send.siblings_reported else monotonic_ms + self._quiet_ms
+        if self._lost_ms and not send.lost:
+            lost_at_ms = send.news_ms + self._lost_ms
+            if monotonic_ms >= lost_at_ms:
+                self._declare_lost(send)
+                return
+            due_ms = lost_at_ms if due_ms is None else min(due_ms, lost_at_ms)
+        if due_ms is not None:
+            self._set_deadline(send, due_ms)
 
     def _report_siblings(self, send: IncomingSend, monotonic_ms: int) -> None:
         if send.content_count is None or not self._by_send or send.key != send.send_id:
@@ -317,9 +319,9 @@ class Gaps:
         send.missing[entry.message_id] = None
         self._on_missing(entry, monotonic_ms)
         if evicted is not None:
-            self._evict(evicted)
+            self._evict(evicted, monotonic_ms)
 
-    def _evict(self, message: MissingMessage) -> None:
+    def _evict(self, message: MissingMessage, monotonic_ms: int) -> None:
         send = message.send
         message_id = message.entry.message_id
         self._on_found(message_id)
@@ -329,6 +331,11 @@ class Gaps:
             self._emit(DependencyLost(message.entry))
             # For want of room here, which says nothing of whether others hold it: who names it again is believed.
             self._buffer.drop(send, remember=False)
+        elif send.contents and send.siblings_reported:
+            # Told again while the rest is waited for: there may be room then.
+            send.siblings_reported = False
+            self._buffer.changed[send.key] = None
+            self.watch(send, monotonic_ms)
 
     def _untrack(self, message_id: str) -> None:
         message = self.missing.remove(message_id)

@@ -14,8 +14,8 @@ OLDEST_MAX = 100
 
 class MissingMessages:
     """A bounded table. When it is full, a participant that holds more than its share loses its own oldest entry;
-    otherwise the oldest of all goes. Among the oldest, one of a send of which something is held goes first: what waits
-    for a send that is only named would go on without it.
+    otherwise the oldest of all goes. Among the oldest, one of a send that nothing waits for goes first, then one of a
+    send of which something is held: what waits for a send that is only named would go on without it.
     """
 
     __slots__ = ("_messages_max", "by_id", "by_participant", "changed")
@@ -71,4 +71,8 @@ class MissingMessages:
 
     def _first_to_go(self, ids: Iterable[str]) -> str:
         oldest = list(islice(ids, OLDEST_MAX))
-        return next((message_id for message_id in oldest if self.by_id[message_id].send.contents), oldest[0])
+        sends = [self.by_id[message_id].send for message_id in oldest]
+        for may_go in ([not send.dependents for send in sends], [bool(send.contents) for send in sends]):
+            if True in may_go:
+                return oldest[may_go.index(True)]
+        return oldest[0]

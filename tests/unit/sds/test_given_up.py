@@ -164,3 +164,23 @@ def test_what_waits_for_a_content_of_a_lost_send_goes_when_that_content_comes() 
     bob.machine.handle_message(second.payload, at(320_000), bytes(32))
     bob.drain(at(320_000))
     assert sorted(bob.delivered) == ["effect", "parts"]
+
+
+def test_contents_that_a_full_table_gave_up_are_asked_for_again() -> None:
+    sds = replace(TELLTALE, missing_messages_max=2)
+    alice, bob = (Party(name, sds=sds, sync=quiet_sync()) for name in ("alice", "bob"))
+    alice.send("parts", at(0), 4, 4)
+    transmits = {transmit.message_id: transmit for transmit in alice.drain(at(0))}
+    first, *_ = transmits.values()
+    bob.machine.handle_message(first.payload, at(0), bytes(32))
+    now_ms = 0
+    for wanted in (2, 1):
+        bob.drain(at(now_ms))
+        now_ms += sds.acknowledgement_timeout_ms
+        bob.machine.handle_timeout(at(now_ms))
+        missing = bob.machine.missing()
+        assert len(missing) == wanted
+        for entry in missing:
+            bob.machine.handle_message(transmits[entry.message_id].payload, at(now_ms), bytes(32))
+    bob.drain(at(now_ms))
+    assert bob.delivered == ["parts"]

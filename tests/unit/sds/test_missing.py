@@ -6,8 +6,10 @@ from shardwire._native import HistoryEntry, IncomingSend, LocalLog
 from shardwire.sds.missing import MissingMessages
 
 
-def send_of(key: str, held: bool) -> IncomingSend:
+def send_of(key: str, *, held: bool, waited_for: bool = True) -> IncomingSend:
     send = IncomingSend(key, key, "", 0)
+    if waited_for:
+        send.dependents = [IncomingSend(f"after {key}", f"after {key}", "", 0)]
     if held:
         log = LocalLog(10, lambda _: None)
         send.contents.append(log.add(f"{key}.held", "alice", 0, None, 0))
@@ -15,13 +17,20 @@ def send_of(key: str, held: bool) -> IncomingSend:
 
 
 def test_what_others_wait_for_goes_last() -> None:
-    table = MissingMessages(3)
+    table = MissingMessages(4)
     named, partial = send_of("named", held=False), send_of("partial", held=True)
+    alone = send_of("alone", held=False, waited_for=False)
     assert table.add(HistoryEntry("named.0"), named, "bob") is None
     assert table.add(HistoryEntry("partial.1"), partial, "bob") is None
     assert table.add(HistoryEntry("partial.2"), partial, "bob") is None
-    gone = [table.add(HistoryEntry(f"later.{number}"), named, "bob") for number in range(3)]
-    assert [message and message.entry.message_id for message in gone] == ["partial.1", "partial.2", "named.0"]
+    assert table.add(HistoryEntry("alone.0"), alone, "bob") is None
+    gone = [table.add(HistoryEntry(f"later.{number}"), named, "bob") for number in range(4)]
+    assert [message and message.entry.message_id for message in gone] == [
+        "alone.0",
+        "partial.1",
+        "partial.2",
+        "named.0",
+    ]
 
 
 def test_a_participant_beyond_its_share_pays_for_itself() -> None:
