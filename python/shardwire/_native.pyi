@@ -1104,9 +1104,7 @@ class BloomFilter:
         """Replaces the content; False (and unchanged) where the size is not this filter's."""
     def review(self, data: Buffer, message_ids: Sequence[str], /) -> list[int] | None:
         """Positions in `message_ids` of those a peer's serialized filter holds; None where its size is unexpected."""
-    def lacking(
-        self, data: Buffer, log: LocalLog, count: int, settled: int, sender_id: str, /
-    ) -> list[LogEntry]:
+    def lacking(self, data: Buffer, log: LocalLog, count: int, settled: int, sender_id: str, /) -> list[LogEntry]:
         """Which of the newest `count` entries of `log` a peer's serialized filter lacks.
 
         Of those that are delivered, have at most the sequence number `settled` and are not of `sender_id`. None where
