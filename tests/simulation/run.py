@@ -175,10 +175,11 @@ def settle_ms(world: World) -> int:
 def aftermath_ms(world: World) -> int:
     """How long after that it may take until all is quiet.
 
-    A late joiner is told of the past, and so of what a hostile participant made up, for which it waits as the others
-    did.
+    Who joins late, or was away, is told of the past, and so of what a hostile participant made up, for which it waits
+    as the others did.
     """
-    return AFTERMATH_MS + (LOST_TIMEOUT_MS if world.hostile_at_ms and any(world.joins_at_ms) else 0)
+    away = any(world.joins_at_ms) or bool(world.crashes)
+    return AFTERMATH_MS + (LOST_TIMEOUT_MS if world.hostile_at_ms and away else 0)
 
 
 async def _simulate(world: World) -> Evidence:
