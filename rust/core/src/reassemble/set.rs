@@ -95,6 +95,8 @@ pub(super) struct Candidate {
     pub serial: u8,
     /// Other senders sent the same bytes.
     pub shared: bool,
+    /// A proven one among them, whose account it keeps.
+    pub sharer: Option<SenderId>,
     /// `poll_persist` has given it.
     pub saved: bool,
 }
@@ -216,7 +218,7 @@ impl Set {
         self.candidates.insert(range.end, candidate);
     }
 
-    /// Takes one of several candidates of a slot out.
+    /// Takes a candidate out.
     pub fn remove(&mut self, index: usize) -> Candidate {
         let is_first = index == self.range(self.candidates[index].slot).start;
         let candidate = self.candidates.remove(index);
