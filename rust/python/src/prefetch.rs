@@ -10,15 +10,20 @@ const LINE: usize = 64;
 /// Asks for the first `bytes` of an object, and for what the garbage collector and the allocator
 /// keep in front of it.
 pub fn prefetch<T>(object: &Py<T>, bytes: usize) {
+    let start = object.as_ptr().cast::<i8>().wrapping_sub(16);
+    for offset in (0..bytes + 16).step_by(LINE) {
+        prefetch_line(start.wrapping_add(offset));
+    }
+}
+
+/// Asks for the line at an address.
+pub fn prefetch_line<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
-    {
+    // SAFETY: a prefetch reads nothing and may be given any address.
+    unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let start = object.as_ptr().cast::<i8>().wrapping_sub(16);
-        for offset in (0..bytes + 16).step_by(LINE) {
-            // SAFETY: a prefetch reads nothing and may be given any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(offset)) }
-        }
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (object, bytes);
+    let _ = address;
 }

@@ -6,6 +6,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList, PyString};
 
+use crate::prefetch::prefetch_line;
 use crate::sds_entry::LogEntry;
 
 /// Slots of the first table.
@@ -34,12 +35,12 @@ pub struct LogEntries {
 impl LogEntries {
     #[pyo3(signature = (message_id, /))]
     pub fn get<'py>(&self, message_id: &Bound<'py, PyString>) -> Option<Bound<'py, LogEntry>> {
-        self.find(message_id.py(), message_id.to_str().ok()?)
+        let text = message_id.to_str().ok()?;
+        self.find(message_id.py(), text, self.hash_of(text))
     }
 
     pub fn __contains__(&self, message_id: &Bound<'_, PyString>) -> bool {
-        let text = message_id.to_str();
-        text.is_ok_and(|text| self.position(message_id.py(), text).is_some())
+        self.get(message_id).is_some()
     }
 
     fn __getitem__<'py>(
@@ -70,9 +71,21 @@ impl LogEntries {
 }
 
 impl LogEntries {
-    /// The entry of an id as it stands in a message.
-    pub fn find<'py>(&self, py: Python<'py>, id: &str) -> Option<Bound<'py, LogEntry>> {
-        let position = self.position(py, id)?;
+    /// The hash of an id as it stands in a message.
+    pub fn hash_of(&self, id: &str) -> u64 {
+        self.hashes.hash_one(id)
+    }
+
+    /// Asks for the memory where an id of this hash is looked for.
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(mask) = self.slots.len().checked_sub(1) {
+            prefetch_line(&raw const self.slots[hash as usize & mask]);
+        }
+    }
+
+    /// The entry of an id with its hash.
+    pub fn find<'py>(&self, py: Python<'py>, id: &str, hash: u64) -> Option<Bound<'py, LogEntry>> {
+        let position = self.position(py, id, hash)?;
         let held = self.slots[position].as_ref()?;
         Some(held.entry.bind(py).clone())
     }
@@ -82,7 +95,8 @@ impl LogEntries {
         &mut self,
         message_id: &Bound<'_, PyString>,
         entry: &Bound<'_, LogEntry>,
-    ) -> PyResult<()> {
+        hash: u64,
+    ) {
         if self.slots.len() < 2 * (self.count + 1) {
             let slots = (2 * self.slots.len()).max(SLOTS_MIN);
             let larger = std::iter::repeat_with(|| None).take(slots).collect();
@@ -94,17 +108,18 @@ impl LogEntries {
             }
         }
         self.count += 1;
+        entry.borrow_mut().id_hash = hash;
         self.place(Held {
-            hash: self.hashes.hash_one(message_id.to_str()?),
+            hash,
             id: message_id.clone().unbind(),
             entry: entry.clone().unbind(),
         });
-        Ok(())
     }
 
-    /// Takes out an entry; whether it was here.
-    pub fn remove(&mut self, message_id: &Bound<'_, PyString>) -> PyResult<bool> {
-        let Some(mut hole) = self.position(message_id.py(), message_id.to_str()?) else {
+    /// Takes out an entry by its id and the hash that it was given; whether it was here.
+    pub fn remove(&mut self, message_id: &Bound<'_, PyString>, hash: u64) -> PyResult<bool> {
+        let position = self.position(message_id.py(), message_id.to_str()?, hash);
+        let Some(mut hole) = position else {
             return Ok(false);
         };
         let mask = self.slots.len() - 1;
@@ -135,9 +150,8 @@ impl LogEntries {
         self.slots[position] = Some(held);
     }
 
-    fn position(&self, py: Python<'_>, id: &str) -> Option<usize> {
+    fn position(&self, py: Python<'_>, id: &str, hash: u64) -> Option<usize> {
         let mask = self.slots.len().checked_sub(1)?;
-        let hash = self.hashes.hash_one(id);
         let mut position = hash as usize & mask;
         while let Some(held) = &self.slots[position] {
             if held.hash == hash && held.id.to_str(py).is_ok_and(|known| known == id) {

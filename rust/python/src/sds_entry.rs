@@ -37,6 +37,8 @@ pub struct LogEntry {
     /// Whether the log holds it, and whether its record is to be written.
     pub held: bool,
     pub changed: bool,
+    /// The hash of its id in the log's table.
+    pub id_hash: u64,
     /// The number of the last history of ours that named it.
     pub named_in: u64,
     /// Its message where that is kept, whether the record of it goes with the entry's, and whether
@@ -72,6 +74,7 @@ impl LogEntry {
             ordered: false,
             held: false,
             changed: false,
+            id_hash: 0,
             named_in: 0,
             original: None,
             paired: false,

@@ -17,6 +17,7 @@ impl LocalLog {
         }
         if let Some(next) = self.arrival.get(PREFETCHED / 2) {
             let next = next.borrow(py);
+            self.entries.borrow(py).prefetch(next.id_hash);
             prefetch(&next.message_id, 96);
             if let Some(data) = &next.original {
                 prefetch(data, 16);
@@ -41,7 +42,9 @@ impl LocalLog {
                 continue;
             }
             let message_id = entry.message_id.bind(py).clone();
-            self.entries.borrow_mut(py).remove(&message_id)?;
+            self.entries
+                .borrow_mut(py)
+                .remove(&message_id, entry.id_hash)?;
             entry.let_go();
             let mut paired = false;
             if let Some(originals) = &self.originals {

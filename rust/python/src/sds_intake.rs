@@ -145,6 +145,7 @@ impl SdsIntake {
         let (Some(content), Some(lamport)) = (message.content, message.lamport_timestamp) else {
             return Ok(None);
         };
+        let hash = self.look_for(py, message.message_id);
         let Some((message_id, key)) = self.place(py, &message) else {
             return Ok(None);
         };
@@ -154,7 +155,7 @@ impl SdsIntake {
             || message.causal_history.len() > self.limits.history_max
             || !self.answers.bind(py).is_empty()
             || !self.heard_lately(&sender_id, monotonic_ms)?
-            || self.entries.borrow(py).__contains__(&message_id)
+            || self.holds(&message_id, hash)?
         {
             return Ok(None);
         }
@@ -294,6 +295,20 @@ impl SdsIntake {
         Some((PyString::new(py, id), key))
     }
 
+    /// Asks for the memory where an id is looked for soon; gives its hash.
+    fn look_for(&self, py: Python<'_>, id: &[u8]) -> u64 {
+        let entries = self.entries.borrow(py);
+        let hash = str::from_utf8(id).map_or(0, |id| entries.hash_of(id));
+        entries.prefetch(hash);
+        hash
+    }
+
+    fn holds(&self, message_id: &Bound<'_, PyString>, hash: u64) -> PyResult<bool> {
+        let py = message_id.py();
+        let entries = self.entries.borrow(py);
+        Ok(entries.find(py, message_id.to_str()?, hash).is_some())
+    }
+
     fn heard_lately(&self, sender_id: &Bound<'_, PyString>, monotonic_ms: i64) -> PyResult<bool> {
         let heard_ms = self.heard_ms.bind(sender_id.py()).get_item(sender_id)?;
         let Some(heard_ms) = heard_ms else {
@@ -320,7 +335,7 @@ impl SdsIntake {
         };
         for view in history {
             let text = String::from_utf8_lossy(view.message_id);
-            let held = entries.find(py, &text);
+            let held = entries.find(py, &text, entries.hash_of(&text));
             let id = match &held {
                 Some(held) => held.borrow().message_id.bind(py).clone(),
                 None => PyString::new(py, &text),

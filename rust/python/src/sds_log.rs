@@ -99,7 +99,8 @@ impl LocalLog {
         let entry = Bound::new(py, entry)?;
         untrack(&entry);
         let mut entries = log.entries.borrow_mut(py);
-        entries.insert(message_id, &entry)?;
+        let hash = entries.hash_of(message_id.to_str()?);
+        entries.insert(message_id, &entry, hash);
         let mut beyond = entries.__len__().saturating_sub(log.entries_max);
         drop(entries);
         log.changed.push(entry.clone().unbind());
@@ -134,9 +135,12 @@ impl LocalLog {
     fn refuse(&mut self, entry: &Bound<'_, LogEntry>) -> PyResult<()> {
         let py = entry.py();
         let message_id = entry.borrow().message_id.clone_ref(py);
-        if !self.entries.borrow_mut(py).remove(message_id.bind(py))? {
+        let hash = entry.borrow().id_hash;
+        let mut entries = self.entries.borrow_mut(py);
+        if !entries.remove(message_id.bind(py), hash)? {
             return Err(PyKeyError::new_err(message_id));
         }
+        drop(entries);
         let mut held = entry.borrow_mut();
         held.let_go();
         if let Some(originals) = &self.originals {
@@ -173,12 +177,15 @@ impl LocalLog {
     ) -> PyResult<()> {
         for entry in &entries {
             untrack(entry);
-            entry.borrow_mut().held = true;
-            let held = entry.borrow();
-            let mut entries = self.entries.borrow_mut(py);
-            entries.insert(held.message_id.bind(py), entry)?;
-            self.arrival.push_back(entry.clone().unbind());
+            let mut held = entry.borrow_mut();
+            held.held = true;
+            let message_id = held.message_id.bind(py).clone();
             self.sequence = self.sequence.max(held.sequence);
+            drop(held);
+            let mut entries = self.entries.borrow_mut(py);
+            let hash = entries.hash_of(message_id.to_str()?);
+            entries.insert(&message_id, entry, hash);
+            self.arrival.push_back(entry.clone().unbind());
         }
         let ordered = entries.iter().filter(|entry| entry.borrow().ordered);
         let mut keyed = Vec::new();
