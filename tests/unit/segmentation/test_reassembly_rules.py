@@ -137,31 +137,6 @@ def test_draft_learns_the_number_of_data_segments_from_any_of_them() -> None:
     assert payloads(outcomes) == [PAYLOAD]
 
 
-def test_padding_of_a_recovered_last_segment_goes_though_the_payload_ends_in_zeros() -> None:
-    for zeros in (0, 1, 3, SIZE - 1):
-        payload = PAYLOAD[: 3 * SIZE] + bytes(zeros + 1)
-        segments = segment(payload, RAW)
-        assert payloads(receive_all(Reassembler(RAW), [*segments[:3], segments[5]])) == [payload]
-
-
-def test_a_padded_last_segment_is_accepted() -> None:
-    *data, last = segment(PAYLOAD, RAW)[:4]
-    parts = dict(fields_of(last))
-    padded = content_of(last).ljust(SIZE, b"\0")
-    whole = b"".join(field(number, padded if number == 4 else parts[number]) for number in sorted(parts))
-    assert payloads(receive_all(Reassembler(RAW), [*data, whole])) == [PAYLOAD]
-
-
-@pytest.mark.parametrize("zeros", [1, SIZE // 2, SIZE - 1])
-def test_a_padded_tail_of_zeros_is_found_though_the_wrong_code_is_tried_first(zeros: int) -> None:
-    payload = PAYLOAD[:SIZE] + bytes(zeros)
-    _, last, parity, _ = segment(payload, replace(RAW, erasure_code="vandermonde", parity_rate=1.0))
-    parts = dict(fields_of(last))
-    padded = b"".join(field(number, bytes(SIZE) if number == 4 else parts[number]) for number in sorted(parts))
-    outcomes = receive_all(Reassembler(RAW), [padded, parity])
-    assert payloads(outcomes) == [payload]
-
-
 def test_which_code_made_the_parity_is_found_out() -> None:
     made = segment(PAYLOAD, replace(RAW, erasure_code="vandermonde"))
     done = receive_all(Reassembler(RAW), made[2:])[-1]

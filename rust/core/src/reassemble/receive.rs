@@ -3,6 +3,7 @@
 use super::bytes::{Bytes, Lent};
 use super::ledger::{ACCOUNT_BYTES, SenderId};
 use super::set::{Candidate, Geometry, Key, SetId, key_of};
+use super::tail::{End, find_length};
 use super::{Discard, Drop, Outcome, Reassembler, Receipt};
 use crate::keccak::keccak256;
 use crate::wire::segment::{self, HASH_LENGTH, Header, Received, Segment, Slot};
@@ -107,12 +108,13 @@ impl Reassembler {
         arrival: Arrival<'_>,
         receipt: &Receipt<'_>,
     ) -> Result<Outcome, Refusal> {
+        let settings = self.parameters.settings();
         let hash = arrival.header.entire_message_hash;
         let key = key_of(receipt.message_key, &hash);
         self.refuse_completed(&key, &hash)?;
         if arrival.header.data_segment_count == Some(1) && arrival.header.slot == Slot::Data(0) {
             let parity = usize::from(arrival.header.parity_segment_count.unwrap_or(0));
-            if let Some(payload) = single_payload(&arrival, &hash) {
+            if let Some(payload) = single_payload(&arrival, &hash, settings.max_tail_candidates) {
                 let payload = Bytes::keep(payload, arrival.source);
                 return Ok(self.complete_single(key, hash, payload, parity));
             }
@@ -243,14 +245,29 @@ impl Reassembler {
     }
 }
 
-/// The payload of a set of one data segment, where that segment has the hash.
-fn single_payload<'a>(arrival: &Arrival<'a>, hash: &[u8; HASH_LENGTH]) -> Option<&'a [u8]> {
+/// The payload of a set of one data segment, where that segment has the hash. `tails_max` ends are
+/// tried at most, as a sender that codes pads even where the rate gives no parity.
+fn single_payload<'a>(
+    arrival: &Arrival<'a>,
+    hash: &[u8; HASH_LENGTH],
+    tails_max: usize,
+) -> Option<&'a [u8]> {
+    let held = arrival.payload;
     let payload = match arrival.header.payload_length {
         // lip243: the payload is cut to its length before the hash check.
-        Some(length) => arrival.payload.get(..usize::try_from(length).ok()?)?,
-        None => arrival.payload,
+        Some(length) => held.get(..usize::try_from(length).ok()?)?,
+        None => held,
     };
-    (keccak256(payload) == *hash).then_some(payload)
+    if keccak256(payload) == *hash {
+        return Some(payload);
+    }
+    // With parity this is left to the attempt at a set, which counts what the search costs.
+    let may_be_padded = arrival.header.payload_length.is_none()
+        && arrival.header.parity_segment_count == Some(0)
+        && held.last() == Some(&0);
+    may_be_padded
+        .then(|| find_length(&[held], hash, None, &[End::Padded(tails_max)], &mut 0))?
+        .map(|length| &held[..length])
 }
 
 fn counts_of(geometry: &Geometry) -> String {

@@ -88,8 +88,12 @@ impl<'a> Attempt<'a> {
             .unwrap_or(0);
         let whole = (longest * data_count) as u64;
         let price = whole + whole / DECODE_WORK_SHARE + 1024;
-        // What has no parity is not padded, and lip243 tells its length.
-        let is_open = set.geometry.payload_length.is_none() && set.geometry.parity != Some(0);
+        // lip243 tells its length; what is not recovered has no padding to find but zeros.
+        let last = set.range(Slot::Data(data_count.saturating_sub(1) as u8));
+        let mut tails = set.candidates()[last].iter();
+        let may_be_padded = set.geometry.parity != Some(0)
+            || tails.any(|candidate| candidate.payload.last() == Some(&0));
+        let is_open = set.geometry.payload_length.is_none() && may_be_padded;
         let ends_max = longest.min(parameters.settings().max_tail_candidates) as u64;
         let tails = u64::from(is_open) * ends_max * CANDIDATE_WORK * TAIL_SEARCHES;
         let work_max = price.saturating_mul(work_budget).saturating_add(tails);

@@ -43,9 +43,8 @@ impl Attempt<'_> {
             (None, Part::Recovered(_)) => ends.push(padded),
             (None, Part::Held(place)) => {
                 ends.push(End::Exact);
-                // Only a sender that makes parity pads, and only a whole shard can be padded.
-                let may_be_padded = self.bytes(*place).last() == Some(&0);
-                if may_be_padded && self.set.geometry.parity != Some(0) {
+                // A sender that codes pads even where the rate gives no parity.
+                if self.bytes(*place).last() == Some(&0) {
                     ends.push(padded);
                 }
             }
