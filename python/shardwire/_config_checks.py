@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from shardwire.errors import ConfigError
 
 # Integers cross into SQLite and Arrow as signed 64-bit values.
-INTEGER_MAX = (1 << 63) - 1
+INTEGER_MIN, INTEGER_MAX = -1 << 63, (1 << 63) - 1
 
 
 def refuse(owner: object, name: str, value: object, limit: str) -> ConfigError:
@@ -20,7 +20,8 @@ def check_integers(owner: object, minimum: int, names: Iterable[str], maximum: i
         value = getattr(owner, name)
         if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
             bound = f"an integer of at least {minimum}"
-            if maximum != INTEGER_MAX:
+            is_too_large = isinstance(value, int) and value > maximum
+            if maximum != INTEGER_MAX or is_too_large:
                 bound = f"an integer from {minimum} to {maximum}"
             raise refuse(owner, name, value, bound)
 

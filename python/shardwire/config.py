@@ -104,14 +104,14 @@ class SegmentationConfig:
         codes = self.enable_reed_solomon and self.erasure_code == "leopard"
         if codes and self.wire_format != "lip243" and self.segment_size_bytes % 64:
             nearest = max(64, round(self.segment_size_bytes / 64) * 64)
-            raise refuse(
-                self,
-                "segment_size_bytes",
-                self.segment_size_bytes,
-                f"a multiple of 64 for erasure_code='leopard': the nearest is {nearest}",
-            )
+            limit = f"a multiple of 64 for erasure_code='leopard': the nearest is {nearest}"
+            raise refuse(self, "segment_size_bytes", self.segment_size_bytes, limit)
         if self.wire_format == "lip243":
             check_integers(self, 192, ("segment_size_bytes",), 1 << 30)
+        # Under `raw` any rate gives a single segment one of parity; a rate counts in millionths.
+        parity = self.enable_reed_solomon and self.wire_format == "raw" and self.parity_rate >= 0.5e-6
+        if parity and self.parity_for_single_segment and self.max_total_segments == 2:
+            raise refuse(self, "max_total_segments", 2, "at least 3 where a single segment has parity")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,16 @@ def test_foreign_files_among_the_segments_are_passed_over(tmp_path: Path, capsys
     assert run(["reassemble", str(segments), "-o", str(rebuilt)]) == 0
     assert rebuilt.read_bytes() == payload.read_bytes()
     assert "ignored 1: README (Undecodable" in capsys.readouterr().out
+
+
+def test_files_that_are_no_segments_are_told_in_one_line(tmp_path: Path) -> None:
+    for name in ("README", "notes", "photo"):
+        (tmp_path / name).write_text("nothing of the kind")
+    # In a process of its own: a test's own logging would hide what logging says where nobody set it up.
+    command = [sys.executable, "-m", "shardwire.cli", "reassemble", str(tmp_path), "-o", str(tmp_path / "rebuilt")]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)
+    assert "ignored 3: README (Undecodable" in said.stderr
 
 
 def test_whole_messages_among_segments_of_draft_are_passed_over(

@@ -18,6 +18,7 @@ from shardwire import (
     SegmentationConfig,
     SyncConfig,
 )
+from shardwire.segmentation import Reassembler
 
 # (part, field, logos(), waku()), as the API's contract has them.
 DEFAULTS = [
@@ -212,6 +213,11 @@ def test_leopard_names_the_nearest_segment_size() -> None:
     with pytest.raises(ConfigError, match="the nearest is 1024"):
         SegmentationConfig(segment_size_bytes=1_000, enable_reed_solomon=True)
     assert SegmentationConfig(segment_size_bytes=1_000, enable_reed_solomon=True, erasure_code="vandermonde")
+    single = SegmentationConfig(enable_reed_solomon=True, parity_for_single_segment=True, max_total_segments=3)
+    with pytest.raises(ConfigError, match="max_total_segments is 2: it must be at least 3"):
+        replace(single, max_total_segments=2)
+    for works in ({"wire_format": "draft"}, {"wire_format": "lip243"}, {"parity_rate": 0}):
+        assert Reassembler(replace(single, max_total_segments=2, **works))
     with pytest.raises(ConfigError, match="segment_size_bytes"):
         replace(SegmentationConfig(), wire_format="lip243", segment_size_bytes=191)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +26,11 @@ PAYLOAD = bytes(range(256)) * 20
 class _EndlessInName:
     """A sequence whose length is a lie."""
 
+    def __init__(self, length: int = 1 << 40) -> None:
+        self._length = length
+
     def __len__(self) -> int:
-        return 1 << 40
+        return self._length
 
     def __getitem__(self, index: int) -> bytes:
         return SHARDS[index]
@@ -44,7 +51,7 @@ class _ResizedWhileRead:
     [
         (lambda: erasure.encode([], 1), ConfigError, r"0 data shards: at least 1"),
         (lambda: erasure.encode([b"", b""], 1), ConfigError, r"0 bytes: at least 1"),
-        (lambda: erasure.encode(SHARDS, -1), ConfigError, r"parity_count is -1: .* from 0 to 65536"),
+        (lambda: erasure.encode(SHARDS, -1), ConfigError, r"parity_count is -1: .* from 0 to 128, at most as many"),
         (lambda: erasure.encode(SHARDS, 1 << 70), ConfigError, r"parity_count is 1180591620717411303424"),
         (lambda: erasure.encode(SHARDS, 1 << 63), ConfigError, r"9223372036854775808 > 3; ask for fewer"),
         (lambda: erasure.encode(SHARDS, (1 << 64) - 1, "vandermonde"), ConfigError, r"at most 256 shards: 3 data"),
@@ -54,10 +61,15 @@ class _ResizedWhileRead:
         (lambda: erasure.encode([bytes(64), bytes(128)], 1), ConfigError, r"shard 1 has 128 bytes .* 64: pad"),
         (lambda: erasure.encode(SHARDS[0], 1), TypeError, r"data_shards is bytes: it must be a list"),
         (lambda: erasure.encode(["text"], 1), TypeError, r"data_shards\[0\]: .*not str"),  # type: ignore[list-item]
-        (lambda: erasure.encode(range(1 << 40), 1), TypeError, r"data_shards\[0\]: .*not int"),  # type: ignore[arg-type]
+        (lambda: erasure.encode(SHARDS, -1, "vandermonde"), ConfigError, r"parity_count is -1: .* from 0 to 255"),
+        (lambda: erasure.encode(range(1 << 40), 1), ConfigError, r"data_shards has more than 65536"),  # type: ignore[arg-type]
+        (lambda: erasure.encode(range(9), 1), TypeError, r"data_shards\[0\]: .*not int"),  # type: ignore[arg-type]
+        (lambda: erasure.encode(_EndlessInName(), 1), ConfigError, r"data_shards has more than 65536"),  # type: ignore[arg-type]
+        (lambda: keccak256_many(range(1 << 62)), ConfigError, r"buffers has more than 1099511627776 items"),
+        (lambda: keccak256_many(_EndlessInName(1 << 64)), ConfigError, r"buffers has more than"),
         (lambda: erasure.encode(itertools.repeat(b"x"), 1), ConfigError, r"data_shards has more than 65536 items"),
         (lambda: erasure.reconstruct([], 0, 0), ConfigError, r"0 data shards"),
-        (lambda: erasure.reconstruct(SHARDS, -1, 1), ConfigError, r"data_count is -1"),
+        (lambda: erasure.reconstruct(SHARDS, -1, 1), ConfigError, r"data_count is -1: .* from 1 to 65536"),
         (lambda: erasure.reconstruct(SHARDS, 2, 2), ConfigError, r"3 shards were given where there are 4"),
         (lambda: erasure.reconstruct([None] * 3, 2, 1), NotEnoughShardsError, r"2 shards are needed and 0"),
         (lambda: erasure.reconstruct([None] * 99 + [bytes(1 << 20)], 90, 10), NotEnoughShardsError, r"90 .* and 1 "),
@@ -94,7 +106,8 @@ def test_a_released_view_says_so() -> None:
 
 
 def test_no_length_is_taken_on_trust() -> None:
-    assert erasure.encode(_EndlessInName(), 1) == erasure.encode(SHARDS, 1)  # type: ignore[arg-type]
+    assert erasure.encode(_EndlessInName(60_000), 1) == erasure.encode(SHARDS, 1)  # type: ignore[arg-type]
+    assert keccak256_many(_EndlessInName()) == keccak256_many(SHARDS)
     first, second = keccak256_many(_ResizedWhileRead())  # type: ignore[call-overload]
     assert first == keccak256(b"x" * 100_000)
     assert second == keccak256(b"x" * 100_000 + b"y" * 100_000)
@@ -133,3 +146,29 @@ def test_threads_share_a_hash() -> None:
     for thread in threads:
         thread.join()
     assert shared.copy().digest() == keccak256(piece * 2 * times)
+
+
+def test_a_hash_is_copied_by_the_copy_module() -> None:
+    shared = Keccak256(b"so far")
+    for copied in (copy.copy(shared), copy.deepcopy([shared])[0]):
+        copied.update(b", and on")
+        assert copied.digest() == keccak256(b"so far, and on")
+    assert shared.digest() == keccak256(b"so far")
+
+
+_ENDLESS = """
+import itertools, resource
+from shardwire import keccak256_many
+held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (held + (64 << 20), held + (64 << 20)))
+try:
+    keccak256_many(itertools.repeat(b""))
+except MemoryError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the size of a process is told by /proc")
+def test_an_iterable_without_an_end_is_a_memory_error() -> None:
+    said = subprocess.run([sys.executable, "-c", _ENDLESS], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("buffers has more items than there is memory for")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -128,6 +129,8 @@ def reassemble(
 
     What is written has the Keccak-256 that every segment names; nothing is written otherwise.
     """
+    # The line that is printed names what was passed over and how many: a log line a file is not wanted.
+    logging.getLogger("shardwire.segmentation").addHandler(logging.NullHandler())
     done = segment_files.reassemble_directory(directory, output, wire_format.value, erasure_code.value)
     typer.echo(done, err=str(output) == segment_files.STANDARD_OUTPUT)
 

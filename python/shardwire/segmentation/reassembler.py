@@ -6,8 +6,10 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from shardwire._config_checks import INTEGER_MAX, INTEGER_MIN
 from shardwire._native import ReassemblerCore, SegmentDiscarded, SegmentStored, SetDropped
 from shardwire.config import SegmentationConfig
+from shardwire.errors import ConfigError
 from shardwire.segmentation.outcomes import ReceiveOutcome
 from shardwire.segmentation.parameters import native_parameters
 
@@ -34,9 +36,11 @@ class Reassembler:
             config: The wire, the code tried first and the limits; the default configuration where it is None.
 
         Raises:
-            ConfigError: The settings do not go together.
+            ConfigError: What was given is no `SegmentationConfig`, or its settings do not go together.
         """
         config = SegmentationConfig() if config is None else config
+        if not isinstance(config, SegmentationConfig):
+            raise ConfigError(f"config is {type(config).__name__}: it must be a SegmentationConfig")
         limits = config.limits
         self._core = ReassemblerCore(
             native_parameters(config),
@@ -58,24 +62,33 @@ class Reassembler:
         now_ms: int,
         sender: str | None = None,
         authenticated: bool = False,
-        message_key: bytes | None = None,
+        message_key: Buffer | None = None,
     ) -> ReceiveOutcome:
         """Takes one transport message (specification 002, Receiving).
 
         Args:
             segment: The bytes as they came; whatever they contain, nothing is raised for it. A `bytes` object is kept
                 for as long as its payload is needed, any other buffer is copied.
-            now_ms: The caller's clock in milliseconds.
+            now_ms: The caller's clock in milliseconds, a signed number of 64 bits.
             sender: Who sent it, as far as known: quotas are kept by sender.
             authenticated: Whether that identity is proven; such a sender can only evict its own sets.
             message_key: Tells two sends of the same payload apart; sets without one may mix senders.
 
         Returns:
             `SegmentStored`, `PayloadReconstructed`, `SegmentDiscarded` or `SetDropped`.
+
+        Raises:
+            TypeError: An argument is of another type: names it.
+            ConfigError: `now_ms` is out of range, or `sender` cannot be encoded: names the value.
         """
-        outcome = self._core.receive(
-            segment, now_ms=now_ms, sender=sender, authenticated=authenticated, message_key=message_key
-        )
+        try:
+            outcome = self._core.receive(
+                segment, now_ms=now_ms, sender=sender, authenticated=authenticated, message_key=message_key
+            )
+        except (TypeError, OverflowError, UnicodeEncodeError):
+            _refuse_moment(now_ms)
+            _refuse_origin(sender, authenticated, message_key)
+            raise
         if isinstance(outcome, SegmentDiscarded):
             if outcome.reason in ("Invalid", "Undecodable"):
                 logger.warning("discarded a segment of sender %r as invalid: %s", sender, outcome.detail)
@@ -86,15 +99,27 @@ class Reassembler:
         return outcome
 
     def expire(self, now_ms: int) -> list[SetDropped]:
-        """Drops the sets that got no new segment for `timeout_ms` and gives their bytes back to the quotas."""
-        return self._core.expire(now_ms)
+        """Drops the sets that got no new segment for `timeout_ms` and gives their bytes back to the quotas.
+
+        Raises:
+            TypeError: `now_ms` is no integer.
+            ConfigError: It is out of the range of a signed number of 64 bits.
+        """
+        try:
+            return self._core.expire(now_ms)
+        except (TypeError, OverflowError):
+            _refuse_moment(now_ms)
+            raise
 
     def next_expiry_ms(self) -> int | None:
         """When `expire` will next drop a set; None while none is held."""
         return self._core.next_expiry_ms()
 
     def poll_dropped(self) -> list[SetDropped]:
-        """The sets that `receive` evicted to make room, since the last call."""
+        """The sets that `receive` evicted to make room, since the last call: the latest `sets_max` of them.
+
+        `stats` counts all of them as "Evicted".
+        """
         return self._core.poll_dropped()
 
     def stats(self) -> dict[str, int]:
@@ -120,8 +145,38 @@ class Reassembler:
         """Takes back what `poll_persist` gave, less what was deleted since, before anything is received.
 
         Records that cannot be read, or that exceed the limits, are ignored and counted as `restore_ignored`.
+
+        Raises:
+            TypeError: A record is no tuple of a str and two bytes: names its place. Nothing is taken back then.
         """
         self._core.restore(records)
+
+
+def _refuse_moment(now_ms: object) -> None:
+    if isinstance(now_ms, int):
+        if not INTEGER_MIN <= now_ms <= INTEGER_MAX:
+            raise ConfigError(f"now_ms is {now_ms}: it must be an integer from {INTEGER_MIN} to {INTEGER_MAX}")
+    elif not hasattr(now_ms, "__index__"):
+        raise TypeError(f"now_ms must be an integer of milliseconds, not {type(now_ms).__name__}")
+
+
+def _refuse_origin(sender: object, authenticated: object, message_key: object) -> None:
+    if isinstance(sender, str):
+        try:
+            sender.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"sender is {sender!r}: it must be text that UTF-8 can encode") from error
+    elif sender is not None:
+        raise TypeError(f"sender must be a str or None, not {type(sender).__name__}")
+    if not isinstance(authenticated, bool):
+        raise TypeError(f"authenticated is {authenticated!r}: it must be True or False")
+    if message_key is not None:
+        try:
+            memoryview(message_key)  # type: ignore[arg-type]
+        except TypeError:
+            raise TypeError(
+                f"message_key must be a bytes-like object or None, not {type(message_key).__name__}"
+            ) from None
 
 
 def _log_mismatch(entire_message_hash: bytes, sender: str | None, consequence: str) -> None:

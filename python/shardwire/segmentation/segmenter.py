@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from shardwire import _native
 from shardwire.config import SegmentationConfig, SegmentWireFormat
+from shardwire.errors import ConfigError
 from shardwire.segmentation.parameters import native_parameters
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
+
+# Segments that one message may have: their indices are bytes (specification 002, Validation).
+SEGMENTS_MAX = 256
 
 
 class ArrowArray(Protocol):
@@ -110,12 +114,18 @@ def inspect(
     Args:
         segment: The bytes of one transport message.
         wire_format: The wire to read them as.
-        max_total_segments: The most data and parity segments accepted together.
+        max_total_segments: The most data and parity segments accepted together, from 1 to 256.
 
     Returns:
         The header; None where `draft` reads the bytes as a whole message.
 
     Raises:
         InvalidSegmentError: The bytes are no valid segment; nothing else is raised for what they contain.
+        ConfigError: No such wire, or a limit out of range: names the value.
     """
+    if not isinstance(wire_format, str):
+        raise ConfigError(f"wire_format is {wire_format!r}: it must be 'raw', 'draft' or 'lip243'")
+    limit = max_total_segments
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= SEGMENTS_MAX:
+        raise ConfigError(f"max_total_segments is {limit!r}: it must be an integer from 1 to {SEGMENTS_MAX}")
     return _native.inspect_segment(segment, wire_format, max_total_segments)

@@ -15,7 +15,7 @@ use shardwire_core::segment::{self, Parameters, SegmentationError, Segments};
 use shardwire_core::sink::Sink;
 
 use crate::arrow::{BinaryColumn, map_arrow};
-use crate::buffer::{Buffer, buffers_of, detached, items_of};
+use crate::buffer::{Buffer, ITEMS_MAX, buffers_of, detached, items_of};
 use crate::error::{Error, config_error};
 use crate::fresh::new_bytes;
 use crate::segmentation::{SegmentationParameters, messages};
@@ -178,7 +178,7 @@ pub fn reassemble_many<'py>(
     if let Some(payloads) = payloads {
         return Ok(payloads);
     }
-    let batches = items_of(batches, "batches", usize::MAX, |batch| {
+    let batches = items_of(batches, "batches", ITEMS_MAX, |batch| {
         buffers_of(&batch, "batch")
     })?;
     let sets: Vec<Vec<&[u8]>> = batches

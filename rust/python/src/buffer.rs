@@ -1,6 +1,6 @@
 //! Buffers in: `bytes` is read in place, everything else is copied first.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
@@ -9,6 +9,9 @@ use crate::error::config_error;
 
 /// Work on fewer bytes than this keeps the GIL: letting go of it costs more than it gives.
 pub const DETACH_BYTES_MIN: usize = 4096;
+
+/// More items than any list holds that fits a machine.
+pub const ITEMS_MAX: usize = 1 << 40;
 
 /// The bytes of any buffer. A mutable one could change under Rust, so it is copied.
 #[derive(Debug, Clone)]
@@ -92,14 +95,31 @@ pub fn items_of<'py, T>(
             kind_of(iterable)
         )));
     }
-    // The length that an object claims is not trusted: nothing is allocated for it.
+    let too_many = || {
+        let message = format!("{name} has more than {count_max} items: pass at most as many");
+        Err(config_error(message))
+    };
+    // What claims too much is refused at once; a smaller claim is not trusted either, and nothing
+    // is allocated for it.
+    let claims_too_many = match iterable.len() {
+        Ok(length) => length > count_max,
+        Err(error) => error.is_instance_of::<PyOverflowError>(iterable.py()),
+    };
+    if claims_too_many {
+        return too_many();
+    }
     let mut items = Vec::new();
     for (place, item) in iterable.try_iter()?.enumerate() {
         if place == count_max {
-            let message = format!("{name} has more than {count_max} items: pass at most as many");
-            return Err(config_error(message));
+            return too_many();
         }
         let taken = take(item?).map_err(|error| at_place(iterable.py(), error, name, place))?;
+        // An iterable without an end ends here, as it would for a list.
+        items.try_reserve(1).map_err(|_| {
+            let message =
+                format!("{name} has more items than there is memory for: {place} are held");
+            PyMemoryError::new_err(message)
+        })?;
         items.push(taken);
     }
     Ok(items)
@@ -114,7 +134,7 @@ fn at_place(py: Python<'_>, error: PyErr, name: &str, place: usize) -> PyErr {
 
 /// The buffers of an iterable.
 pub fn buffers_of<'py>(iterable: &Bound<'py, PyAny>, name: &str) -> PyResult<Vec<Buffer<'py>>> {
-    items_of(iterable, name, usize::MAX, |item| item.extract())
+    items_of(iterable, name, ITEMS_MAX, |item| item.extract())
 }
 
 /// Runs `work`, without the GIL where it handles enough bytes.

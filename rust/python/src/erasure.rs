@@ -21,14 +21,14 @@ pub fn parse_code(name: &str) -> Result<ErasureCode, Error> {
     })
 }
 
-/// A number of shards; what is no such number is named with its value.
-fn count(name: &str, value: &Bound<'_, PyAny>) -> Result<usize, Error> {
+/// A number of shards; what is no such number is named with its value and the `limit`.
+fn count(name: &str, value: &Bound<'_, PyAny>, limit: &str) -> Result<usize, Error> {
     value.extract().map_err(|error: PyErr| {
         if !error.is_instance_of::<PyOverflowError>(value.py()) {
             let message = format!("{name} must be an integer: {}", error.value(value.py()));
             return Error::Python(PyTypeError::new_err(message));
         }
-        let range = format!("it must be a number of shards, from 0 to {SHARDS_MAX}");
+        let range = format!("it must be a number of shards, {limit}");
         Error::Python(match value.str() {
             Ok(value) => config_error(format!("{name} is {value}: {range}")),
             Err(_) => config_error(format!("{name} is too large: {range}")),
@@ -45,7 +45,11 @@ pub fn erasure_encode<'py>(
     erasure_code: &str,
 ) -> Result<Bound<'py, PyList>, Error> {
     let code = parse_code(erasure_code)?;
-    let parity_count = count("parity_count", parity_count)?;
+    let limit = match code {
+        ErasureCode::Leopard => "from 0 to 128, at most as many as there are data shards",
+        ErasureCode::Vandermonde => "from 0 to 255, with the data shards at most 256",
+    };
+    let parity_count = count("parity_count", parity_count, limit)?;
     let data_shards: Vec<Buffer<'py>> = items_of(data_shards, "data_shards", SHARDS_MAX, |item| {
         item.extract()
     })?;
@@ -66,8 +70,13 @@ pub fn erasure_reconstruct<'py>(
     erasure_code: &str,
 ) -> Result<Bound<'py, PyList>, Error> {
     let code = parse_code(erasure_code)?;
-    let data_count = count("data_count", data_count)?;
-    let parity_count = count("parity_count", parity_count)?;
+    // Leopard decodes more than it encodes: what its 16-bit field made elsewhere.
+    let (data_limit, parity_limit) = match code {
+        ErasureCode::Leopard => ("from 1 to 65536", "from 0 to 65535"),
+        ErasureCode::Vandermonde => ("from 1 to 256", "from 0 to 255"),
+    };
+    let data_count = count("data_count", data_count, data_limit)?;
+    let parity_count = count("parity_count", parity_count, parity_limit)?;
     let shards: Vec<Option<Buffer<'py>>> =
         items_of(shards, "shards", SHARDS_MAX, |item| item.extract())?;
     let slices: Vec<Option<&[u8]>> = shards

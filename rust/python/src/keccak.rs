@@ -95,4 +95,14 @@ impl Keccak256 {
     fn copy(&self) -> Self {
         Keccak256(Mutex::new(self.lock().clone()))
     }
+
+    fn __copy__(&self) -> Self {
+        self.copy()
+    }
+
+    #[pyo3(signature = (memo, /))]
+    fn __deepcopy__(&self, memo: &Bound<'_, PyAny>) -> Self {
+        let _ = memo;
+        self.copy()
+    }
 }

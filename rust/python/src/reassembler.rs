@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBytes, PyDict};
@@ -10,7 +11,7 @@ use shardwire_core::reassemble::{
 };
 use shardwire_core::sink::Sink;
 
-use crate::buffer::{Buffer, detached};
+use crate::buffer::{Buffer, ITEMS_MAX, detached, items_of};
 use crate::fresh::new_bytes;
 use crate::outcome::{self, SetDropped};
 use crate::segmentation::SegmentationParameters;
@@ -68,8 +69,9 @@ impl ReassemblerCore {
         now_ms: i64,
         sender: Option<PyBackedStr>,
         authenticated: bool,
-        message_key: Option<PyBackedBytes>,
+        message_key: Option<Buffer<'py>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let message_key = message_key.map(Buffer::into_backed);
         let length = segment.as_bytes().len();
         let segment: Lent = Arc::new(segment.into_backed());
         let receipt = Receipt {
@@ -152,10 +154,15 @@ impl ReassemblerCore {
 
     /// Takes back what `poll_persist` gave, less what was deleted.
     fn restore(&mut self, py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<()> {
-        let rows: Vec<(PyBackedStr, PyBackedBytes, PyBackedBytes)> = records
-            .try_iter()?
-            .map(|row| row?.extract())
-            .collect::<PyResult<_>>()?;
+        let rows = items_of(records, "records", ITEMS_MAX, |row| {
+            row.extract::<(PyBackedStr, PyBackedBytes, PyBackedBytes)>()
+                .map_err(|_| {
+                    let name = row.get_type().name();
+                    let name = name.map_or_else(|_| "this".to_owned(), |name| name.to_string());
+                    let expected = "a tuple of a str and two bytes, as poll_persist gives";
+                    PyTypeError::new_err(format!("it must be {expected}, not {name}"))
+                })
+        })?;
         let records = rows.iter().map(|(operation, key, value)| {
             let change = match &**operation {
                 "put_segment" => Change::PutSegment,

@@ -264,6 +264,11 @@ def test_a_reason_is_given_and_its_detail_says_why(reason: str) -> None:
     assert isinstance(outcome, SetDropped) or outcome.detail
 
 
+def test_the_detail_of_a_full_position_names_the_limit() -> None:
+    [outcome] = REASONS["QuotaExceeded"]()
+    assert outcome.detail == "data segment 0 has 1 candidates: at most 1"
+
+
 # --- whatever comes ---
 
 
@@ -298,27 +303,56 @@ def test_a_clock_that_goes_back_or_far_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error"),
+    ("arguments", "error", "message"),
     [
-        ({"segment": "text", "now_ms": 0}, TypeError),
-        ({"segment": None, "now_ms": 0}, TypeError),
-        ({"segment": 7, "now_ms": 0}, TypeError),
-        ({"segment": [1, 2], "now_ms": 0}, TypeError),
-        ({"segment": b"", "now_ms": float("nan")}, TypeError),
-        ({"segment": b"", "now_ms": 1.5}, TypeError),
-        ({"segment": b"", "now_ms": "0"}, TypeError),
-        ({"segment": b"", "now_ms": None}, TypeError),
-        ({"segment": b"", "now_ms": 2**63}, OverflowError),
-        ({"segment": b"", "now_ms": 0, "sender": b"alice"}, TypeError),
-        ({"segment": b"", "now_ms": 0, "sender": "\ud800"}, UnicodeEncodeError),
-        ({"segment": b"", "now_ms": 0, "message_key": "key"}, TypeError),
+        ({"segment": "text"}, TypeError, "bytes-like object is required, not str"),
+        ({"segment": None}, TypeError, "bytes-like object is required, not NoneType"),
+        ({"segment": [1, 2]}, TypeError, "bytes-like object is required, not list"),
+        ({"now_ms": float("nan")}, TypeError, "now_ms must be an integer of milliseconds, not float"),
+        ({"now_ms": "0"}, TypeError, "now_ms must be an integer of milliseconds, not str"),
+        ({"now_ms": None}, TypeError, "now_ms must be an integer of milliseconds, not NoneType"),
+        ({"now_ms": 2**63}, ConfigError, "now_ms is 9223372036854775808: .* to 9223372036854775807"),
+        ({"now_ms": -(2**63) - 1}, ConfigError, "now_ms is -9223372036854775809: .* from -9223372036854775808"),
+        ({"sender": b"alice"}, TypeError, "sender must be a str or None, not bytes"),
+        ({"sender": "\ud800"}, ConfigError, "sender is .*UTF-8"),
+        ({"authenticated": 1}, TypeError, "authenticated is 1: it must be True or False"),
+        ({"message_key": "key"}, TypeError, "message_key must be a bytes-like object or None, not str"),
     ],
 )
-def test_mistakes_of_a_caller_raise_at_once(arguments: dict[str, Any], error: type[Exception]) -> None:
+def test_mistakes_of_a_caller_raise_at_once(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     reassembler = Reassembler(CONFIG)
-    with pytest.raises(error):
-        reassembler.receive(**arguments)
+    with pytest.raises(error, match=message):
+        reassembler.receive(**{"segment": b"", "now_ms": 0, **arguments})
     assert reassembler.stats()["received"] == 0
+    if "now_ms" in arguments:
+        with pytest.raises(error, match=message):
+            reassembler.expire(**arguments)
+
+
+@pytest.mark.parametrize("key", [b"key", bytearray(b"key"), memoryview(b"key"), memoryview(b"k.e.y")[::2]])
+def test_a_message_key_is_any_buffer(key: Any) -> None:
+    reassembler = Reassembler(CONFIG)
+    [data] = segment(b"x", CONFIG)
+    assert isinstance(reassembler.receive(data, now_ms=0, message_key=key), PayloadReconstructed)
+    again = reassembler.receive(data, now_ms=0, message_key=b"key")
+    assert isinstance(again, SegmentDiscarded)
+
+
+@pytest.mark.parametrize("config", [{}, ReassemblyLimits()])
+def test_what_is_no_configuration_is_refused(config: Any) -> None:
+    with pytest.raises(ConfigError, match=f"config is {type(config).__name__}: it must be a SegmentationConfig"):
+        Reassembler(config)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"wire_format": None}, {"wire_format": "RAW"}]
+    + [{"max_total_segments": value} for value in (-1, 0, 257, 1 << 40, 1.5, None, True)],
+)
+def test_inspect_names_what_it_does_not_take(arguments: dict[str, Any]) -> None:
+    [(name, value)] = arguments.items()
+    with pytest.raises(ConfigError, match=f"{name} is .?{value}.?: it must be"):
+        inspect(wire_of(0)[0], **arguments)
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(ReassemblyLimits)])
@@ -328,9 +362,14 @@ def test_limits_that_are_none_are_refused(field: str, value: Any) -> None:
         ReassemblyLimits(**{field: value})
 
 
-@pytest.mark.parametrize(
-    "records", [[("put_segment", b"k")], [(1, b"k", b"v")], ["row"], 7, [("put_segment", "k", b"v")]]
-)
-def test_records_of_another_shape_raise(records: Any) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        Reassembler(CONFIG).restore(records)
+def test_a_limit_that_is_too_large_is_told_the_largest() -> None:
+    with pytest.raises(ConfigError, match=r"work_budget is 9223372036854775808: .* from 1 to 9223372036854775807"):
+        ReassemblyLimits(work_budget=1 << 63)
+
+
+@pytest.mark.parametrize("row", [("put_segment", b"k"), (1, b"k", b"v"), "row", 7, ("put_segment", "k", b"v")])
+def test_records_of_another_shape_raise(row: Any) -> None:
+    with pytest.raises(TypeError, match=r"records\[1\]: it must be a tuple of a str and two bytes"):
+        Reassembler(CONFIG).restore([("put_segment", b"", b""), row])
+    with pytest.raises(TypeError, match="records is int: it must be a list"):
+        Reassembler(CONFIG).restore(7)  # type: ignore[arg-type]

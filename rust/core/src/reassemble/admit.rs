@@ -130,7 +130,7 @@ impl Reassembler {
                 let slot = slot_name(arrival.header.slot);
                 Err((
                     Discard::QuotaExceeded,
-                    format!("{slot} has {limit} candidates: at most"),
+                    format!("{slot} has {} candidates: at most {limit}", rivals.len()),
                 ))
             }
         }
