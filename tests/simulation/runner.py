@@ -19,6 +19,8 @@ from tests.simulation.worlds import FAULT_KINDS, make_world
 FAILURES_NAMED_MAX = 40
 # A process is replaced after as many worlds.
 WORLDS_PER_PROCESS = 500
+# Worlds that are put in order of their size.
+WORLDS_SORTED = 1_000
 # Containers that a world allocates between two looks for garbage.
 WORLD_ALLOCATIONS = 100_000
 
@@ -88,13 +90,23 @@ def judge(seed: int) -> Verdict:
 
 
 def judge_many(seeds: Iterable[int], jobs: int) -> Iterator[Verdict]:
-    """Runs worlds in `jobs` processes; the verdicts come in the order of the seeds."""
+    """Runs worlds in `jobs` processes, the largest of each thousand first; so come the verdicts."""
     if jobs == 1:
         yield from map(judge, seeds)
         return
-    # One world at a time: some take fifty times as long as others.
+    # One world at a time: some take fifty times as long as others. The last ones are short, so that all processes end
+    # together.
     with multiprocessing.get_context("spawn").Pool(jobs, prepare, maxtasksperchild=WORLDS_PER_PROCESS) as pool:
-        yield from pool.imap(judge, seeds, chunksize=1)
+        yield from pool.imap(judge, largest_first(seeds), chunksize=1)
+
+
+def largest_first(seeds: Iterable[int]) -> list[int]:
+    """Seeds in the order in which they are run; an interrupted range has still run worlds of every size."""
+    left, ordered = list(seeds), []
+    for start in range(0, len(left), WORLDS_SORTED):
+        batch = left[start : start + WORLDS_SORTED]
+        ordered += sorted(batch, key=lambda seed: make_world(seed).participants, reverse=True)
+    return ordered
 
 
 def prepare(*, verbose: bool = False) -> None:

@@ -9,6 +9,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,9 +21,9 @@ from tests.simulation.run import run_world
 from tests.simulation.runner import judge, judge_many, totals
 from tests.simulation.worlds import make_world
 
-# As many as a test run has time for: a world takes about a second of processor time. 1,000 of them:
-# SHARDWIRE_WORLDS=1000, or `python -m tests.simulation --from 0 --to 1000 --state FILE`, which can be interrupted.
-WORLDS = int(os.environ.get("SHARDWIRE_WORLDS", "60"))
+# About half a second of processor time each, from a tenth for two participants to seven for fifty. More of them:
+# `python -m tests.simulation --from 1000 --to 20000 --state FILE`, which can be interrupted.
+WORLDS = int(os.environ.get("SHARDWIRE_WORLDS", "1000"))
 MUTATION_WORLDS_FIRST = 10
 MUTATION_WORLDS_MAX = 60
 
@@ -43,9 +44,13 @@ def _quiet_channels() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 5 * WORLDS)
-def test_the_invariants_hold_in_every_world() -> None:
+def test_the_invariants_hold_in_every_world(capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.perf_counter()
     verdicts = list(judge_many(range(WORLDS), os.cpu_count() or 1))
-    print("\n".join(totals(verdicts)))
+    elapsed_s = time.perf_counter() - began
+    with capsys.disabled():
+        print("", f"{len(verdicts)} worlds ran in {elapsed_s:.1f} s", *totals(verdicts), sep="\n")
+    assert len(verdicts) == WORLDS
     assert {verdict.seed: verdict.violations for verdict in verdicts if verdict.violations} == {}
 
 
