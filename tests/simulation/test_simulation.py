@@ -55,7 +55,7 @@ def test_the_invariants_hold_in_every_world(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", read_found_seeds())
+@pytest.mark.parametrize("seed", [seed for seed in read_found_seeds() if seed >= WORLDS])
 def test_a_seed_that_once_failed_passes(seed: int) -> None:
     assert judge(seed).violations == {}
 
