@@ -116,6 +116,20 @@ def test_forged_counts_do_not_decide_the_geometry() -> None:
     assert message["data_segment_count"] == 8
 
 
+def test_forged_counts_of_either_class_do_not_part_a_draft_message() -> None:
+    config = SegmentationConfig(segment_size_bytes=640, enable_reed_solomon=True, wire_format="draft")
+    payload = payload_of(6, 640 * 8)
+    digest = keccak256(payload)
+    other = payload_of(7, 640 * 24)
+    # As long as the genuine ones, for the same hash: one of 24 data segments, one of 3 parity segments.
+    claims = [part.replace(keccak256(other), digest) for part in segment(other, config)]
+    genuine = segment(payload, config)
+    parts = [claims[1], claims[25], *genuine[1:]]
+    for order in (parts, parts[::-1]):
+        [message] = run([{"hash": digest, "payload": part} for part in order], config)
+        assert (message["status"], message["payload"]) == ("recovered", payload)
+
+
 def test_segments_that_hash_to_something_else_are_invalid() -> None:
     digest = keccak256(b"never sent")
     forged = [part.replace(keccak256(payload_of(8, 2_000)), digest) for part in segment(payload_of(8, 2_000), CONFIG)]

@@ -17,6 +17,9 @@ const COUNTS_TRIED_MAX: usize = 4;
 /// More than any group holds; the group's own limits were applied when its rows came.
 const UNLIMITED: u64 = 1 << 48;
 
+/// Different counts that segments of one group are kept under.
+const SETS_MAX: u64 = 1 << 10;
+
 /// What the slow path found.
 pub enum Recovery {
     /// A payload with the right hash.
@@ -79,8 +82,8 @@ fn attempt(
     let mut reassembler = Reassembler::new(
         *parameters,
         Limits {
-            sets_max: 1,
-            sets_per_sender_max: 1,
+            sets_max: SETS_MAX,
+            sets_per_sender_max: SETS_MAX,
             buffered_bytes_max: UNLIMITED,
             buffered_bytes_per_sender_max: UNLIMITED,
             unauthenticated_share: 1.0,
