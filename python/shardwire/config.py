@@ -43,7 +43,8 @@ class ReassemblyLimits:
         candidates_per_slot_max: Different segments kept for one position of a set.
         completed_remembered_max: Completed sets remembered, so that a late segment does not reopen one.
         timeout_ms: A set expires this long after its last new segment; under a rate limit after 3 epochs at least.
-        work_budget: What one set may cost, in whole reconstructions, before it is dropped.
+        work_budget: What guesses at wrong segments of one set may cost, in whole reconstructions. As much again is kept
+            for what needs no guess; a set is dropped when nothing is left.
     """
 
     sets_max: int = 1_000

@@ -18,7 +18,7 @@ impl Reassembler {
     /// of its own.
     pub(super) fn attempt_across(&mut self, id: SetId) -> Option<Reconstructed> {
         let is_draft = self.parameters.settings().wire_format == WireFormat::Draft;
-        let is_spent = self.sets[&id].work_across == u64::MAX;
+        let is_spent = self.sets[&id].work_across.hashing == u64::MAX;
         if !is_draft || is_spent || self.siblings(id.key).nth(1).is_none() {
             return None;
         }
@@ -33,16 +33,16 @@ impl Reassembler {
                 continue;
             };
             let found = attempt.run();
-            let work = match attempt.is_spent() {
-                true => u64::MAX,
-                false => attempt.work,
-            };
+            let mut work = attempt.budget.work;
+            if attempt.is_spent() {
+                work.hashing = u64::MAX;
+            }
             if let Some(found) = found {
                 let bad_segments = self.bad_segments(&joined, &found);
                 return Some(self.conclude(id.key, joined, found, bad_segments));
             }
             let set = self.sets.get_mut(&id).expect("the set is held");
-            set.work_across = set.work_across.saturating_add(work);
+            set.work_across.add(work);
         }
         None
     }

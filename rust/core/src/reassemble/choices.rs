@@ -1,22 +1,36 @@
 //! Which candidate to believe in each slot: the choices that an attempt goes through.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
+use super::ledger::SenderId;
 use super::recover::{Attempt, Selection};
 use super::set::Candidate;
+use crate::wire::segment::Slot;
 
-/// Choices of one kind that an attempt looks at.
-const CHOICES_MAX: usize = 64;
+/// Different shard lengths that one attempt looks at: forged segments may have any length.
+const LENGTHS_MAX: usize = 4;
 
-/// What is tried for one length of shards.
+/// Mixtures of rivals that an attempt looks at.
+const MIXTURES_MAX: usize = 256;
+
+/// Senders whose segments an attempt leaves out, one after another.
+const SENDERS_MAX: usize = 64;
+
+/// What is tried for one length of shards. Of all lists the choices that an attempt before this
+/// one has tried are left out.
 pub(super) struct Plan {
     pub shard_len: usize,
     /// The candidates of that length, by ordinal.
     pub slots: Vec<Vec<usize>>,
     /// Choices without rivals.
     pub clean: Vec<Selection>,
-    /// Choices by who sent what.
+    /// One sender's own segments together.
     pub by_sender: Vec<Selection>,
+    /// One sender's, with those of others that somebody repeated.
+    pub repeated: Vec<Selection>,
+    /// All but one sender's.
+    pub without_sender: Vec<Selection>,
 }
 
 impl Plan {
@@ -38,15 +52,60 @@ impl Plan {
             .collect();
         let mut choices = Choices::new(attempt);
         choices.add_clean(&slots);
-        let clean_count = choices.selections.len();
+        let clean = std::mem::take(&mut choices.selections);
         choices.add_by_sender(&slots);
-        let by_sender = choices.selections.split_off(clean_count);
+        let by_sender = std::mem::take(&mut choices.selections);
+        choices.add_repeated(&slots);
+        let repeated = std::mem::take(&mut choices.selections);
+        choices.add_without_sender(&slots);
         Plan {
             shard_len,
-            clean: choices.selections,
+            clean,
             by_sender,
+            repeated,
+            without_sender: choices.selections,
             slots,
         }
+    }
+
+    /// Slots without rivals of this length.
+    pub fn slots_alone(&self) -> usize {
+        self.slots.iter().filter(|rivals| rivals.len() == 1).count()
+    }
+}
+
+impl Attempt<'_> {
+    /// Lengths that enough segments could have as shards, those of most slots first. All but the
+    /// last data segment have the full length.
+    pub(super) fn shard_lengths(&self) -> Vec<usize> {
+        let mut slots: Vec<(usize, Slot)> = self
+            .set
+            .candidates()
+            .iter()
+            .filter(|candidate| candidate.slot != self.slot(self.data_count - 1))
+            .map(|candidate| (candidate.payload.len(), candidate.slot))
+            .collect();
+        slots.sort_unstable();
+        slots.dedup();
+        let mut lengths: Vec<(usize, usize)> = slots
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|slots| (slots.len(), slots[0].0))
+            .filter(|(count, _)| count + 1 >= self.data_count)
+            .collect();
+        lengths.sort_unstable_by_key(|length| std::cmp::Reverse(*length));
+        if self.data_count == 1 && lengths.is_empty() {
+            let longest = self
+                .set
+                .candidates()
+                .iter()
+                .map(|candidate| candidate.payload.len());
+            lengths.extend(longest.max().map(|length| (1, length)));
+        }
+        lengths
+            .into_iter()
+            .take(LENGTHS_MAX)
+            .map(|(_, length)| length)
+            .collect()
     }
 }
 
@@ -56,37 +115,38 @@ pub(super) struct Choices<'a> {
     candidates: &'a [Candidate],
     data_count: usize,
     newest: usize,
-    /// Choices without the newest may be new: it is the first rival of another, or there was no
-    /// attempt before it.
+    /// There was no attempt before this one.
     all_new: bool,
 }
 
 impl<'a> Choices<'a> {
     pub fn new(attempt: &Attempt<'a>) -> Self {
-        let candidates = attempt.set.candidates();
-        let newest = attempt.newest;
         Choices {
             selections: Vec::new(),
-            candidates,
+            candidates: attempt.set.candidates(),
             data_count: attempt.data_count,
-            newest,
-            all_new: attempt.set.work == 0 || attempt.set.range(candidates[newest].slot).len() == 2,
+            newest: attempt.newest,
+            all_new: attempt.set.work.is_none(),
         }
     }
 
     fn add(&mut self, selection: Selection) {
+        // What lacks the newest was tried before that came.
+        if self.all_new || selection.contains(&Some(self.newest)) {
+            self.add_again(selection);
+        }
+    }
+
+    fn add_again(&mut self, selection: Selection) {
         let held = selection.iter().flatten().count();
-        // With no segment to spare, what lacks the newest was tried before that came.
-        let lacks_newest = !selection.contains(&Some(self.newest));
-        let tried = held == self.data_count && lacks_newest && !self.all_new;
-        if held >= self.data_count && !tried && !self.selections.contains(&selection) {
+        if held >= self.data_count && !self.selections.contains(&selection) {
             self.selections.push(selection);
         }
     }
 
     /// Slots without rivals; the others count as lost. Rivals are those of a shard's length, then
     /// those of any.
-    pub fn add_clean(&mut self, slots: &[Vec<usize>]) {
+    fn add_clean(&mut self, slots: &[Vec<usize>]) {
         let single = |rivals: &Vec<usize>| (rivals.len() == 1).then(|| rivals[0]);
         let clean: Selection = slots.iter().map(single).collect();
         let candidates = self.candidates;
@@ -99,65 +159,114 @@ impl<'a> Choices<'a> {
                 .all(|other| other.slot != slot)
         };
         let alone = clean.iter().map(|place| place.filter(is_alone)).collect();
-        self.add(clean);
-        self.add(alone);
+        let newest = candidates[self.newest].slot;
+        let rivals = candidates.iter().filter(|other| other.slot == newest);
+        let fitting = slots.iter().find(|rivals| rivals.contains(&self.newest));
+        // The first rival of another takes that out of the choice.
+        if rivals.count() == 2 || fitting.is_some_and(|rivals| rivals.len() == 2) {
+            self.add_again(clean);
+            self.add_again(alone);
+        } else {
+            self.add(clean);
+            self.add(alone);
+        }
     }
 
-    /// One sender's segments together, then all but one sender's.
-    pub fn add_by_sender(&mut self, slots: &[Vec<usize>]) {
-        let candidates = self.candidates;
-        let senders: BTreeSet<_> = candidates
-            .iter()
-            .map(|candidate| candidate.sender)
-            .collect();
+    /// Senders in the order of the segments they sent, the newest segment's first.
+    fn senders(&self) -> Vec<(SenderId, usize)> {
+        let mut held = BTreeMap::new();
+        for candidate in self.candidates {
+            *held.entry(candidate.sender).or_insert(0) += 1;
+        }
+        let newest = self.candidates[self.newest].sender;
+        let mut senders: Vec<(SenderId, usize)> = held.into_iter().collect();
+        senders.sort_by_key(|(sender, held)| (*sender != newest, Reverse(*held)));
+        senders
+    }
+
+    fn add_by_sender(&mut self, slots: &[Vec<usize>]) {
+        let senders = self.senders();
         if senders.len() < 2 {
             return;
         }
-        for sender in senders.iter().take(CHOICES_MAX) {
-            let theirs = |place: &&usize| candidates[**place].sender == *sender;
-            let shared = |place: &&usize| candidates[**place].shared;
-            let pick = |rivals: &Vec<usize>| {
-                rivals
-                    .iter()
-                    .find(theirs)
-                    .or_else(|| rivals.iter().find(shared))
-                    .copied()
-            };
-            self.add(slots.iter().map(pick).collect());
+        let data_count = self.data_count;
+        for (sender, _) in senders.iter().filter(|(_, held)| *held >= data_count) {
+            self.add(self.pick(slots, |candidate| candidate.sender == *sender));
         }
-        for sender in senders.iter().take(CHOICES_MAX) {
-            let others = |place: &&usize| candidates[**place].sender != *sender;
+    }
+
+    fn add_repeated(&mut self, slots: &[Vec<usize>]) {
+        let senders = self.senders();
+        let (data_count, candidates) = (self.data_count, self.candidates);
+        let shared = candidates.iter().filter(|held| held.shared).count();
+        if senders.len() < 2 || shared == 0 {
+            return;
+        }
+        let may_do = senders
+            .iter()
+            .filter(|(_, held)| held + shared >= data_count);
+        for (sender, _) in may_do.take(SENDERS_MAX) {
+            let own = self.pick(slots, |candidate| candidate.sender == *sender);
+            let repeated = self.pick(slots, |candidate| candidate.shared);
             self.add(
-                slots
-                    .iter()
-                    .map(|rivals| rivals.iter().find(others).copied())
+                own.into_iter()
+                    .zip(repeated)
+                    .map(|(own, repeated)| own.or(repeated))
                     .collect(),
             );
         }
     }
 
-    /// Counts through the rivals as through the digits of a number, the last slot fastest.
-    pub fn add_mixtures(&mut self, slots: &[Vec<usize>]) {
-        if slots.iter().all(|rivals| rivals.len() < 2) {
+    fn add_without_sender(&mut self, slots: &[Vec<usize>]) {
+        let senders = self.senders();
+        if senders.len() < 2 {
             return;
         }
-        for choice in 0..CHOICES_MAX {
-            let mut rest = choice;
-            let mut selection: Selection = slots
-                .iter()
-                .rev()
-                .map(|rivals| {
-                    let digit = rest % rivals.len().max(1);
-                    rest /= rivals.len().max(1);
-                    rivals.get(digit).copied()
-                })
-                .collect();
-            if rest > 0 {
-                break;
-            }
-            selection.reverse();
-            self.add(selection);
+        for (sender, _) in senders.iter().take(SENDERS_MAX) {
+            self.add(self.pick(slots, |candidate| candidate.sender != *sender));
         }
+    }
+
+    /// Of each slot the first candidate that `is_chosen`.
+    fn pick(&self, slots: &[Vec<usize>], is_chosen: impl Fn(&Candidate) -> bool) -> Selection {
+        let is_chosen = |place: &&usize| is_chosen(&self.candidates[**place]);
+        slots
+            .iter()
+            .map(|rivals| rivals.iter().find(is_chosen).copied())
+            .collect()
+    }
+
+    /// Mixtures of rivals, counted through as the digits of a number, the last slot fastest. None
+    /// of them was tried before, none comes twice.
+    pub fn mixtures(&self, slots: &[Vec<usize>]) -> impl Iterator<Item = Selection> {
+        let newest = self.newest;
+        let is_new = self.all_new || slots.iter().any(|rivals| rivals.contains(&newest));
+        let digits: Vec<Vec<usize>> = slots
+            .iter()
+            .map(|rivals| match rivals.contains(&newest) {
+                true if !self.all_new => vec![newest],
+                _ => rivals.clone(),
+            })
+            .collect();
+        let counts = slots.iter().map(Vec::len);
+        let (held, rivals) = counts.fold((0, 0), |(held, rivals), count| {
+            (held + usize::from(count > 0), rivals.max(count))
+        });
+        let choices = if is_new && rivals > 1 && held >= self.data_count {
+            MIXTURES_MAX
+        } else {
+            0
+        };
+        (0..choices).map_while(move |choice| {
+            let mut rest = choice;
+            let mut selection = vec![None; digits.len()];
+            for (place, rivals) in selection.iter_mut().zip(&digits).rev() {
+                let count = rivals.len().max(1);
+                *place = rivals.get(rest % count).copied();
+                rest /= count;
+            }
+            (rest == 0).then_some(selection)
+        })
     }
 
     /// One segment after another left out.

@@ -1,5 +1,6 @@
 //! From a set that holds enough to the outcome: the attempt, and what a completion leaves behind.
 
+use super::budget::Work;
 use super::bytes::Bytes;
 use super::recover::{Attempt, Found, Part};
 use super::set::{Key, Set, SetId};
@@ -12,12 +13,12 @@ impl Reassembler {
         let set = self.sets.get_mut(&id).expect("a set to complete is held");
         let mut lessons = std::mem::take(&mut set.lessons);
         let (mut spent, mut tried, mut hash_mismatch, mut found) = (false, false, false, None);
-        let mut work = 0;
+        let mut work = Work::default();
         let budget = self.limits.work_budget;
         if let Some(mut attempt) = Attempt::new(set, &mut lessons, &self.parameters, budget) {
             found = attempt.run();
             spent = attempt.is_spent();
-            work = attempt.work;
+            work = attempt.budget.work;
             tried = true;
             hash_mismatch = found.is_none() && attempt.hashed;
             lessons = attempt.lessons;
@@ -33,7 +34,7 @@ impl Reassembler {
             return Outcome::Dropped(dropped);
         }
         let set = self.sets.get_mut(&id).expect("the set is still held");
-        set.work += work;
+        set.work.add(work);
         set.lessons = lessons;
         if let Some(detail) = contested {
             let reason = Discard::CountMismatch;

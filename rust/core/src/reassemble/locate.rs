@@ -60,6 +60,17 @@ pub(super) enum Located {
     Unknown,
 }
 
+/// What one look at `slots` shards takes, `surplus` of them to spare, in bytes of decoding.
+pub(super) fn work_of(slots: usize, surplus: usize, shard_len: usize) -> u64 {
+    let offsets = shard_len.min(stretches_of(surplus) * STRETCH);
+    (slots * offsets * COLUMN_WORK + shard_len * surplus) as u64
+}
+
+/// Stretches that are sampled: four offsets at least for every difference.
+fn stretches_of(surplus: usize) -> usize {
+    STRETCHES_MIN.max(surplus.div_ceil(2))
+}
+
 impl Word<'_> {
     /// Names the bad shards. What is left is consistent at every offset and more than k.
     pub fn locate(&self, search: &mut Search) -> Located {
@@ -103,9 +114,9 @@ impl Word<'_> {
             .collect()
     }
 
-    /// Offsets in stretches over the whole shard, four at least for every difference.
+    /// Offsets in stretches over the whole shard.
     fn spread(&self, surplus: usize) -> Vec<usize> {
-        let stretches = STRETCHES_MIN.max(surplus.div_ceil(2));
+        let stretches = stretches_of(surplus);
         if self.shard_len <= stretches * STRETCH {
             return (0..self.shard_len).collect();
         }

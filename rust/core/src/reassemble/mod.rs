@@ -7,6 +7,7 @@
 mod across;
 mod admit;
 mod batch;
+mod budget;
 mod bytes;
 mod choices;
 mod complete;
@@ -58,7 +59,8 @@ pub struct Limits {
     pub completed_remembered_max: usize,
     /// A set expires this long after its last new segment.
     pub timeout_ms: i64,
-    /// What one set may cost, in whole reconstructions.
+    /// What guesses at wrong segments of one set may cost, in whole reconstructions. As much again is
+    /// kept for what needs no guess.
     pub work_budget: u64,
 }
 
@@ -196,6 +198,8 @@ impl Reassembler {
     }
 }
 
+#[cfg(test)]
+mod budget_tests;
 #[cfg(test)]
 mod poison_tests;
 #[cfg(test)]

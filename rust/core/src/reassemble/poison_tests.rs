@@ -8,10 +8,10 @@ use crate::erasure::ErasureCode;
 use crate::segment::segment;
 use crate::wire::segment::{Header, Received, Slot, WireFormat, decode};
 
-struct Random(u64);
+pub(super) struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -19,11 +19,11 @@ impl Random {
         self.0 >> 33
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         self.next() as usize % bound
     }
 
-    fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for position in (1..items.len()).rev() {
             items.swap(position, self.below(position + 1));
         }
@@ -31,7 +31,7 @@ impl Random {
 }
 
 /// The same header around other bytes of the same length.
-fn forged(bytes: &[u8], wire_format: WireFormat, random: &mut Random) -> Vec<u8> {
+pub(super) fn forged(bytes: &[u8], wire_format: WireFormat, random: &mut Random) -> Vec<u8> {
     let Ok(Received::Segment(segment)) = decode(bytes, wire_format, 256) else {
         panic!("our own segment is one")
     };

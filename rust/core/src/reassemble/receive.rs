@@ -1,5 +1,6 @@
 //! What happens to one received segment, from its bytes to its outcome.
 
+use super::budget::Work;
 use super::bytes::{Bytes, Lent};
 use super::ledger::{ACCOUNT_BYTES, SenderId};
 use super::set::{Candidate, Geometry, Key, SetId, key_of};
@@ -266,7 +267,15 @@ fn single_payload<'a>(
         && arrival.header.parity_segment_count == Some(0)
         && held.last() == Some(&0);
     may_be_padded
-        .then(|| find_length(&[held], hash, None, &[End::Padded(tails_max)], &mut 0))?
+        .then(|| {
+            find_length(
+                &[held],
+                hash,
+                None,
+                &[End::Padded(tails_max)],
+                &mut Work::default(),
+            )
+        })?
         .map(|length| &held[..length])
 }
 

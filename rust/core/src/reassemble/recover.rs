@@ -1,30 +1,20 @@
 //! One attempt at a set: which segments to believe, and which code made the parity.
 
+use super::budget::{Budget, DECODE_WORK_SHARE, Turn};
 use super::choices::{Choices, Plan};
 use super::lessons::{Lessons, Name};
 use super::locate::{Located, Search, Word};
 use super::set::Set;
-use super::tail::CANDIDATE_WORK;
 use crate::erasure::{self, ErasureCode};
 use crate::segment::Parameters;
 use crate::wire::segment::Slot;
 
-/// Decoding, or locating wrong shards, costs this part of hashing the shards.
-const DECODE_WORK_SHARE: u64 = 16;
-
-/// Different shard lengths that one attempt looks at: forged segments may have any length.
-const LENGTHS_MAX: usize = 4;
-
-/// A search without a guarantee takes this part of the budget that is left: while positions are
-/// open, and when all are filled. More segments, or rivals, may settle it at no cost.
-const SPECULATION_SHARES: [u64; 2] = [8, 2];
+/// Guesses at what was crafted to hide take this part of the budget that is left: while positions
+/// are open, and when all are filled. More segments, or rivals, may settle it at no cost.
+const GUESS_SHARES: [u64; 2] = [8, 2];
 
 /// Guesses of bad shards are this much of hashing each.
 const GUESS_WORK: u64 = 1024;
-
-/// Searches for the end of a last segment of zeros that are added to the budget: one takes at most
-/// half of what is left, and that must be enough for the second code after the first.
-const TAIL_SEARCHES: u64 = 3;
 
 /// One data shard of a candidate payload.
 #[derive(Debug)]
@@ -58,9 +48,9 @@ pub(super) struct Attempt<'a> {
     pub parity_count: usize,
     /// The candidate that came last: what does not use it was tried before.
     pub newest: usize,
-    /// Bytes hashed and decoded by this attempt.
-    pub work: u64,
-    pub work_max: u64,
+    pub budget: Budget,
+    /// No segment that may come can settle it: guesses are what is left.
+    is_last_resort: bool,
     /// Whether a hash was compared.
     pub hashed: bool,
 }
@@ -80,41 +70,60 @@ impl<'a> Attempt<'a> {
         if set.slots_held() < data_count {
             return None;
         }
-        let longest = set
-            .candidates()
-            .iter()
-            .map(|candidate| candidate.payload.len())
-            .max()
-            .unwrap_or(0);
-        let whole = (longest * data_count) as u64;
-        let price = whole + whole / DECODE_WORK_SHARE + 1024;
-        // lip243 tells its length; what is not recovered has no padding to find but zeros.
-        let last = set.range(Slot::Data(data_count.saturating_sub(1) as u8));
-        let mut tails = set.candidates()[last].iter();
-        let may_be_padded = set.geometry.parity != Some(0)
-            || tails.any(|candidate| candidate.payload.last() == Some(&0));
-        let is_open = set.geometry.payload_length.is_none() && may_be_padded;
-        let ends_max = longest.min(parameters.settings().max_tail_candidates) as u64;
-        let tails = u64::from(is_open) * ends_max * CANDIDATE_WORK * TAIL_SEARCHES;
-        let work_max = price.saturating_mul(work_budget).saturating_add(tails);
-        let work_max = work_max.saturating_sub(set.work);
         let newest = set.newest;
-        Some(Attempt {
+        let mut attempt = Attempt {
             set,
             lessons: std::mem::take(lessons),
             parameters,
             data_count,
             parity_count,
             newest,
-            work: 0,
-            work_max,
+            budget: Budget::default(),
+            is_last_resort: false,
             hashed: false,
-        })
+        };
+        attempt.budget = attempt.budget_of(work_budget);
+        Some(attempt)
     }
 
-    /// Whether the set's budget is spent.
-    pub fn is_spent(&self) -> bool {
-        self.work >= self.work_max
+    /// Reconstructions are priced by what enough segments could be: one that claims to be long buys
+    /// no work on short ones.
+    fn budget_of(&self, reconstructions: u64) -> Budget {
+        let (set, k) = (self.set, self.data_count);
+        let shard_len = self.shard_lengths().into_iter().max().unwrap_or(0);
+        let longest = |ordinal| {
+            let lengths = set
+                .range(self.slot(ordinal))
+                .map(|place| self.bytes(place).len());
+            lengths.max().unwrap_or(0)
+        };
+        let whole = (0..k).map(longest).sum::<usize>().max(shard_len * k);
+        // lip243 tells its length; what is not recovered has no padding to find but zeros.
+        let last = set.range(Slot::Data(k.saturating_sub(1) as u8));
+        let mut tails = set.candidates()[last].iter();
+        let may_be_padded = set.geometry.parity != Some(0)
+            || tails.any(|candidate| candidate.payload.last() == Some(&0));
+        let is_open = set.geometry.payload_length.is_none() && may_be_padded;
+        let ends_max = match is_open {
+            true => shard_len.min(self.parameters.settings().max_tail_candidates),
+            false => 0,
+        };
+        let counts = (k, self.parity_count);
+        Budget::new(
+            set.work,
+            counts,
+            [whole, shard_len, ends_max],
+            reconstructions,
+        )
+    }
+
+    /// Whether what the set may cost is spent.
+    pub fn is_spent(&mut self) -> bool {
+        self.budget.turn = match self.is_last_resort {
+            true => Turn::Guesses,
+            false => Turn::Promised,
+        };
+        self.budget.left() == 0
     }
 
     /// Looks for a payload that has the hash until one is found, the budget is spent, or what
@@ -139,11 +148,22 @@ impl<'a> Attempt<'a> {
             .into_iter()
             .map(|length| Plan::new(self, length))
             .collect();
+        // Another sender may still be right all by itself, and open slots may be filled.
+        let is_full = self.set.slots_held() == self.data_count + self.parity_count;
+        let candidates = self.set.candidates();
+        let is_one_sender = candidates.iter().all(|c| c.sender == candidates[0].sender);
+        self.is_last_resort = is_full
+            && is_one_sender
+            && plans
+                .iter()
+                .all(|plan| plan.slots_alone() < self.data_count);
         // With a segment to spare, what contradicts the others is seen without a hash. Data that
         // nothing contradicts but parity may still be right: parity may be forged, or no code's.
-        self.resolve_each(&plans, |plan| &plan.clean)
+        self.resolve_each(&plans, Turn::Promised, |plan| &plan.clean)
             .or_else(|| whole.and_then(|whole| self.decode_whole(&whole)))
-            .or_else(|| self.resolve_each(&plans, |plan| &plan.by_sender))
+            .or_else(|| self.resolve_each(&plans, Turn::Promised, |plan| &plan.by_sender))
+            .or_else(|| self.resolve_each(&plans, Turn::Repeated, |plan| &plan.repeated))
+            .or_else(|| self.resolve_each(&plans, Turn::Guesses, |plan| &plan.without_sender))
             .or_else(|| plans.iter().find_map(|plan| self.speculate(plan)))
     }
 
@@ -167,77 +187,55 @@ impl<'a> Attempt<'a> {
         &self.set.candidates()[place].payload
     }
 
-    /// Lengths that enough segments could have as shards, those of most slots first. All but the
-    /// last data segment have the full length.
-    fn shard_lengths(&self) -> Vec<usize> {
-        let mut slots: Vec<(usize, Slot)> = self
-            .set
-            .candidates()
-            .iter()
-            .filter(|candidate| candidate.slot != self.slot(self.data_count - 1))
-            .map(|candidate| (candidate.payload.len(), candidate.slot))
-            .collect();
-        slots.sort_unstable();
-        slots.dedup();
-        let mut lengths: Vec<(usize, usize)> = slots
-            .chunk_by(|a, b| a.0 == b.0)
-            .map(|slots| (slots.len(), slots[0].0))
-            .filter(|(count, _)| count + 1 >= self.data_count)
-            .collect();
-        lengths.sort_unstable_by_key(|length| std::cmp::Reverse(*length));
-        if self.data_count == 1 && lengths.is_empty() {
-            let longest = self
-                .set
-                .candidates()
-                .iter()
-                .map(|candidate| candidate.payload.len());
-            lengths.extend(longest.max().map(|length| (1, length)));
-        }
-        lengths
-            .into_iter()
-            .take(LENGTHS_MAX)
-            .map(|(_, length)| length)
-            .collect()
-    }
-
     fn resolve_each(
         &mut self,
         plans: &[Plan],
+        turn: Turn,
         choices: impl Fn(&Plan) -> &[Selection],
     ) -> Option<Found> {
+        self.budget.turn = turn;
         for plan in plans {
             for selection in choices(plan) {
-                if self.is_spent() {
-                    return None;
-                }
-                if let Some(found) = self.resolve(selection, plan.shard_len) {
-                    return Some(found);
+                for code in self.codes() {
+                    if let Some(found) = self.resolve(selection, code, plan.shard_len) {
+                        return Some(found);
+                    }
                 }
             }
         }
         None
     }
 
-    /// One choice: without a segment to spare it is decoded and hashed; with some, the wrong ones
-    /// among them are located first.
-    fn resolve(&mut self, selection: &Selection, shard_len: usize) -> Option<Found> {
-        let held = selection.iter().flatten().count();
-        let configured = self.parameters.settings().erasure_code;
-        if held == self.data_count && selection[..held].iter().all(Option::is_some) {
-            return self.decode(selection, configured, shard_len);
+    /// The configured code, then the other.
+    fn codes(&self) -> [ErasureCode; 2] {
+        match self.parameters.settings().erasure_code {
+            ErasureCode::Leopard => [ErasureCode::Leopard, ErasureCode::Vandermonde],
+            ErasureCode::Vandermonde => [ErasureCode::Vandermonde, ErasureCode::Leopard],
         }
-        let other = match configured {
-            ErasureCode::Leopard => ErasureCode::Vandermonde,
-            ErasureCode::Vandermonde => ErasureCode::Leopard,
-        };
-        [configured, other].into_iter().find_map(|code| {
-            // Counts that encoding does not take cannot be checked against each other.
-            let locates = erasure::supports(code, self.data_count, self.parity_count);
-            if held == self.data_count || !locates {
-                return self.decode(selection, code, shard_len);
-            }
-            self.locate_and_decode(selection, code, shard_len, 0)
-        })
+    }
+
+    /// One choice under one code, while that can be afforded: without a segment to spare it is
+    /// decoded and hashed; with some, the wrong ones among them are located first.
+    fn resolve(
+        &mut self,
+        selection: &Selection,
+        code: ErasureCode,
+        shard_len: usize,
+    ) -> Option<Found> {
+        if self.budget.left() == 0 {
+            return None;
+        }
+        let held = selection.iter().flatten().count();
+        let (k, m) = (self.data_count, self.parity_count);
+        let needs_no_code = held == k && selection[..k].iter().all(Option::is_some);
+        if needs_no_code && code != self.codes()[0] {
+            return None;
+        }
+        // Counts that encoding does not take cannot be checked against each other.
+        if held == k || !erasure::supports(code, k, m) {
+            return self.decode(selection, code, shard_len);
+        }
+        self.locate_and_decode(selection, code, shard_len, 0)
     }
 
     /// Decodes without those that are located as bad, where any can be.
@@ -259,7 +257,7 @@ impl<'a> Attempt<'a> {
             ..Search::default()
         };
         let located = self.word(selection, code, shard_len).locate(&mut search);
-        self.work += search.work / DECODE_WORK_SHARE;
+        self.budget.work.hashing += search.work.div_ceil(DECODE_WORK_SHARE);
         self.lessons.suspect(search.found);
         let Located::Bad(bad) = located else {
             return None;
@@ -272,34 +270,38 @@ impl<'a> Attempt<'a> {
     /// A bounded search where nothing could be located: mixtures of rivals, then guesses at what
     /// was crafted to hide.
     fn speculate(&mut self, plan: &Plan) -> Option<Found> {
+        self.budget.turn = Turn::Guesses;
         let (slots, shard_len) = (&plan.slots, plan.shard_len);
-        let left = self.work_max.saturating_sub(self.work);
-        let is_full = self.set.slots_held() == self.data_count + self.parity_count;
-        let stop = self.work + left / SPECULATION_SHARES[usize::from(is_full)];
+        let (k, m) = (self.data_count, self.parity_count);
+        let is_full = self.set.slots_held() == k + m;
+        let codes = self.codes();
+        let can_locate = |code: &ErasureCode| erasure::supports(*code, k, m);
+        if self.budget.left() == 0 {
+            return None;
+        }
         let mut choices = Choices::new(self);
-        choices.add_mixtures(slots);
         let first: Selection = slots.iter().map(|rivals| rivals.first().copied()).collect();
-        let can_locate = |code| erasure::supports(code, self.data_count, self.parity_count);
-        let codes = [ErasureCode::Leopard, ErasureCode::Vandermonde];
-        if is_full && !codes.into_iter().all(can_locate) {
+        if is_full && !codes.iter().all(can_locate) {
             // While more segments can come, each of them makes another wrong one harmless.
             choices.add_without_one(&first);
         }
-        for selection in std::mem::take(&mut choices.selections) {
-            if self.work >= stop {
-                return None;
-            }
-            if let Some(found) = self.resolve(&selection, shard_len) {
-                return Some(found);
-            }
+        // All of them under the configured code first: the other one is seldom right.
+        let found = codes.iter().find_map(|code| {
+            let mut selections = choices.mixtures(slots).chain(choices.selections.clone());
+            selections.find_map(|selection| self.resolve(&selection, *code, shard_len))
+        });
+        let spare = first.iter().flatten().count() > k;
+        let is_new = self.set.work.is_none() || first.contains(&Some(self.newest));
+        if found.is_some() || !spare || !is_new {
+            return found;
         }
-        codes.into_iter().find_map(|code| {
-            let guesses_max = stop.saturating_sub(self.work) / GUESS_WORK;
-            let spare = first.iter().flatten().count() > self.data_count;
-            let locates = erasure::supports(code, self.data_count, self.parity_count);
-            let found = (spare && locates && guesses_max > 0)
-                .then(|| self.locate_and_decode(&first, code, shard_len, guesses_max as usize));
-            found.flatten()
+        let share = self.budget.left() / GUESS_SHARES[usize::from(is_full)];
+        let stop = self.budget.work.hashing + share;
+        codes.into_iter().filter(can_locate).find_map(|code| {
+            let guesses_max = stop.saturating_sub(self.budget.work.hashing) / GUESS_WORK;
+            (guesses_max > 0)
+                .then(|| self.locate_and_decode(&first, code, shard_len, guesses_max as usize))
+                .flatten()
         })
     }
 
@@ -346,7 +348,7 @@ impl<'a> Attempt<'a> {
             let Word { shards, .. } = self.word(selection, code, shard_len);
             let recovered =
                 erasure::reconstruct(code, &shards, k, self.parity_count, shard_len).ok()?;
-            self.work += (shard_len * k) as u64 / DECODE_WORK_SHARE;
+            self.budget.work.hashing += (shard_len * k) as u64 / DECODE_WORK_SHARE;
             recovered.into_iter()
         };
         let parts = selection[..k].iter().map(|place| match place {

@@ -1,5 +1,6 @@
 //! One incomplete payload: its counts, and the segments held for each position.
 
+use super::budget::Work;
 use super::bytes::Bytes;
 use super::ledger::SenderId;
 use super::lessons::{Lessons, Name};
@@ -123,10 +124,10 @@ pub(super) struct Set {
     pub updated_ms: i64,
     /// Its place in the order of updates.
     pub tick: u64,
-    /// Bytes hashed and decoded in failed attempts.
-    pub work: u64,
-    /// Bytes hashed and decoded where a segment of this set was tried with those of others.
-    pub work_across: u64,
+    /// What failed attempts took.
+    pub work: Work,
+    /// What those took where a segment of this set was tried with those of others.
+    pub work_across: Work,
     /// What those attempts found out.
     pub lessons: Lessons,
     pub prefix: Prefix,
@@ -151,8 +152,8 @@ impl Set {
             geometry,
             updated_ms: 0,
             tick: u64::MAX,
-            work: 0,
-            work_across: 0,
+            work: Work::default(),
+            work_across: Work::default(),
             lessons: Lessons::default(),
             prefix: Prefix::default(),
             newest: 0,
@@ -237,7 +238,7 @@ impl Set {
     /// Absorbs the data segments that now continue the hashed prefix. After a failed attempt some of
     /// them are suspect: they wait until it is known which.
     pub fn advance_prefix(&mut self) {
-        if self.work == 0 {
+        if self.work.is_none() {
             self.prefix.advance(&self.candidates, self.geometry.data);
         }
     }

@@ -1,6 +1,7 @@
 //! Hashing a payload of unknown length: the prefix while segments arrive, the end when all are
 //! there.
 
+use super::budget::{HASH_WORK, Work};
 use super::set::Candidate;
 use crate::keccak::Keccak256;
 use crate::wire::segment::{HASH_LENGTH, Slot};
@@ -132,13 +133,13 @@ impl End {
 /// Finds the length at which the concatenated `parts` have the hash: the first of `ends` that does.
 ///
 /// `absorbed` is a sponge that already holds the first parts, and their number. `work` grows by
-/// the bytes hashed: what stands before the last part is hashed once for all ends.
+/// what that takes: what stands before the last part is hashed once for all ends.
 pub(super) fn find_length(
     parts: &[&[u8]],
     hash: &[u8; HASH_LENGTH],
     absorbed: Option<(&Keccak256, usize)>,
     ends: &[End],
-    work: &mut u64,
+    work: &mut Work,
 ) -> Option<usize> {
     let (last, head) = parts.split_last()?;
     let head_bytes: usize = head.iter().map(|part| part.len()).sum();
@@ -154,8 +155,9 @@ pub(super) fn find_length(
     };
     for part in &head[done..] {
         sponge.update(part);
-        *work += part.len() as u64;
+        work.hashing += part.len() as u64;
     }
+    work.hashing += HASH_WORK;
     let last_bytes = ends
         .iter()
         .find_map(|end| find_end(&sponge, last, head_bytes, hash, *end, work))?;
@@ -169,12 +171,12 @@ fn find_end(
     head_bytes: usize,
     hash: &[u8; HASH_LENGTH],
     end: End,
-    work: &mut u64,
+    work: &mut Work,
 ) -> Option<usize> {
     let first = end.first_bytes(last, head_bytes)?;
     let mut sponge = sponge.clone();
     sponge.update(&last[..first]);
-    *work += first as u64 + CANDIDATE_WORK;
+    work.hashing += first as u64;
     if sponge.digest() == *hash {
         return Some(first);
     }
@@ -186,14 +188,14 @@ fn find_end(
         // The whole segment is a likely end that the search below will not reach.
         let mut whole = sponge.clone();
         whole.update(&last[first..]);
-        *work += rest as u64;
+        work.hashing += rest as u64;
         if whole.finalize() == *hash {
             return Some(last.len());
         }
     }
     for length in first + 1..=first + rest.min(candidates_max.saturating_sub(1)) {
         sponge.update(&[0]);
-        *work += CANDIDATE_WORK;
+        work.tails += CANDIDATE_WORK;
         if sponge.digest() == *hash {
             return Some(length);
         }
@@ -207,7 +209,13 @@ mod tests {
     use crate::keccak::keccak256;
 
     fn find(parts: &[&[u8]], payload: &[u8], end: End) -> Option<usize> {
-        find_length(parts, &keccak256(payload), None, &[end], &mut 0)
+        find_length(
+            parts,
+            &keccak256(payload),
+            None,
+            &[end],
+            &mut Work::default(),
+        )
     }
 
     #[test]

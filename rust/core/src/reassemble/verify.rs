@@ -2,7 +2,7 @@
 
 use super::lessons::Name;
 use super::recover::{Attempt, Found, Part};
-use super::tail::{CANDIDATE_WORK, End, find_length};
+use super::tail::{End, find_length};
 use crate::erasure::{self, ErasureCode};
 use crate::wire::segment::Slot;
 
@@ -32,11 +32,8 @@ impl Attempt<'_> {
         let unchanged = parts.iter().enumerate().take_while(is_first).count();
         let absorbed = self.set.prefix.sponge(unchanged);
         self.hashed = true;
-        // Half of what is left at most: zeros that one code makes of the last shard must not
-        // spend what the other code, or a later segment, needs.
-        let affordable = self.work_max.saturating_sub(self.work) / 2 / CANDIDATE_WORK;
         let candidates_max = self.parameters.settings().max_tail_candidates;
-        let padded = End::Padded(candidates_max.min(affordable as usize));
+        let padded = End::Padded(candidates_max.min(self.budget.ends_left()));
         let mut ends = Vec::with_capacity(2);
         match (self.set.geometry.payload_length, parts.last()?) {
             (Some(length), _) => ends.push(End::Known(length)),
@@ -49,7 +46,8 @@ impl Attempt<'_> {
                 }
             }
         }
-        let length = find_length(&slices, &self.set.hash, absorbed, &ends, &mut self.work)?;
+        let work = &mut self.budget.work;
+        let length = find_length(&slices, &self.set.hash, absorbed, &ends, work)?;
         let bad = self.bad_candidates(&slices, length, parity_code, sound);
         Some(Found {
             parts,
@@ -68,7 +66,7 @@ impl Attempt<'_> {
         parity_code: Option<ErasureCode>,
         sound: &[Name],
     ) -> Vec<usize> {
-        let doubtful = self.set.work > 0 || self.set.candidates().len() > self.data_count;
+        let doubtful = !self.set.work.is_none() || self.set.candidates().len() > self.data_count;
         if !doubtful {
             return Vec::new();
         }

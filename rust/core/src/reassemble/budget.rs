@@ -1,0 +1,110 @@
+//! What the attempts at a set may cost, in bytes of hashing, and which choices may spend it.
+
+use super::locate;
+use super::tail::CANDIDATE_WORK;
+
+/// Decoding, or locating wrong shards, costs this part of hashing the shards.
+pub(super) const DECODE_WORK_SHARE: u64 = 16;
+
+/// What a hash costs beyond its bytes: buffers, permutations that are not full.
+pub(super) const HASH_WORK: u64 = 1024;
+
+/// Searches for the end of a last segment of zeros that a budget affords: one takes at most half of
+/// what is left, and that must be enough for the second code after the first.
+const TAIL_SEARCHES: u64 = 3;
+
+/// Ends that every search may test: payloads do end in a few zeros.
+const TAIL_ENDS_MIN: u64 = 16;
+
+/// Whose turn it is. What a peer can make up must not spend what is promised.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) enum Turn {
+    /// Mixtures of rivals, and guesses: the budget.
+    Guesses,
+    /// One sender's segments and those of others that it repeated: half as much again.
+    Repeated,
+    /// Slots without rivals, and one sender's own segments: as much again.
+    #[default]
+    Promised,
+}
+
+/// The work of an attempt.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Work {
+    /// Bytes hashed, decoded and compared.
+    pub hashing: u64,
+    /// The same of searches for the end of a payload.
+    pub tails: u64,
+}
+
+/// What is left for a set.
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    limit: Work,
+    /// What earlier attempts took.
+    before: Work,
+    pub turn: Turn,
+    /// This attempt's.
+    pub work: Work,
+}
+
+impl Work {
+    /// Whether nothing was tried.
+    pub fn is_none(&self) -> bool {
+        self.hashing == 0
+    }
+
+    pub fn add(&mut self, other: Work) {
+        self.hashing = self.hashing.saturating_add(other.hashing);
+        self.tails = self.tails.saturating_add(other.tails);
+    }
+}
+
+impl Budget {
+    /// The budget of `reconstructions` of `whole` bytes in shards of `shard_len`, of which
+    /// `ends_max` bytes at the end may be padding: the last shard may be hashed twice.
+    pub fn new(
+        before: Work,
+        counts: (usize, usize),
+        [whole, shard_len, ends_max]: [usize; 3],
+        reconstructions: u64,
+    ) -> Self {
+        let whole = whole as u64;
+        let located = 2 * locate::work_of(counts.0 + counts.1, counts.1, shard_len);
+        let hashed = whole + shard_len as u64 + HASH_WORK;
+        let price = hashed + (whole + located) / DECODE_WORK_SHARE;
+        let limit = Work {
+            hashing: price.saturating_mul(reconstructions),
+            tails: ends_max as u64 * CANDIDATE_WORK * TAIL_SEARCHES,
+        };
+        Budget {
+            limit,
+            before,
+            turn: Turn::Promised,
+            work: Work::default(),
+        }
+    }
+
+    /// The most that the choices whose turn it is, and those before them, may take.
+    fn up_to(&self, limit: u64) -> u64 {
+        match self.turn {
+            Turn::Guesses => limit,
+            Turn::Repeated => limit.saturating_add(limit / 2),
+            Turn::Promised => limit.saturating_mul(2),
+        }
+    }
+
+    /// What is left for the choices whose turn it is.
+    pub fn left(&self) -> u64 {
+        let taken = self.before.hashing.saturating_add(self.work.hashing);
+        self.up_to(self.limit.hashing).saturating_sub(taken)
+    }
+
+    /// Ends of a payload that may be tested now. Half of what is left at most: zeros that one code
+    /// makes of the last shard must not spend what the other code, or a later segment, needs.
+    pub fn ends_left(&self) -> usize {
+        let taken = self.before.tails.saturating_add(self.work.tails);
+        let left = self.up_to(self.limit.tails).saturating_sub(taken);
+        (left / 2 / CANDIDATE_WORK).max(TAIL_ENDS_MIN) as usize
+    }
+}

@@ -1,0 +1,185 @@
+//! What the budget of a set must be enough for, and what it bounds.
+
+use proptest::prelude::*;
+
+use super::poison_tests::{Random, forged};
+use super::tests::{CODES, limits, parameters_of, reconstructed};
+use super::*;
+use crate::erasure::ErasureCode;
+use crate::segment::segment;
+use crate::wire::segment::{Received, WireFormat, decode};
+
+const WIRES: [WireFormat; 3] = [WireFormat::Raw, WireFormat::Draft, WireFormat::Lip243];
+
+/// What makes k + m segments, a payload of k whole ones, and the segments.
+fn message(
+    wire_format: WireFormat,
+    code: ErasureCode,
+    (k, m): (usize, usize),
+    random: &mut Random,
+) -> (Parameters, Vec<u8>, Vec<Vec<u8>>) {
+    // Parity is rounded down under draft, up elsewhere.
+    let round = if wire_format == WireFormat::Draft {
+        0.1
+    } else {
+        -0.1
+    };
+    let parameters = parameters_of(wire_format, code, (m as f64 + round) / k as f64);
+    let payload: Vec<u8> = (0..k * 64).map(|_| random.next() as u8 | 1).collect();
+    let wire = segment(&payload, &parameters).unwrap().to_vecs();
+    assert_eq!(wire.len(), k + m);
+    (parameters, payload, wire)
+}
+
+fn receive(
+    reassembler: &mut Reassembler,
+    arrivals: &[(Vec<u8>, Option<String>)],
+) -> Option<Vec<u8>> {
+    arrivals.iter().find_map(|(bytes, sender)| {
+        let receipt = Receipt {
+            sender: sender.as_deref(),
+            ..Receipt::default()
+        };
+        reconstructed(&reassembler.receive(bytes, &receipt))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Nothing to spare and nobody's name: sixteen choices cost less than 32 reconstructions.
+    #[test]
+    fn four_rivals_of_exactly_k_segments_are_tried(
+        code in prop::sample::select(CODES.to_vec()),
+        wire_format in prop::sample::select(WIRES.to_vec()),
+        k in 4usize..=24, m in 1usize..=3, rivals in 1usize..=4, seed: u64,
+    ) {
+        let mut random = Random(seed);
+        let (parameters, payload, mut wire) = message(wire_format, code, (k, m), &mut random);
+        // Under draft data segments alone tell how many there are.
+        wire[1..].rotate_left(random.below(k));
+        wire.truncate(k);
+        let bad: Vec<Vec<u8>> = wire[..rivals]
+            .iter()
+            .map(|bytes| forged(bytes, wire_format, &mut random))
+            .collect();
+        let mut arrivals: Vec<_> = wire.into_iter().chain(bad).map(|bytes| (bytes, None)).collect();
+        random.shuffle(&mut arrivals);
+        let mut reassembler = Reassembler::new(parameters, limits());
+        let found = receive(&mut reassembler, &arrivals);
+        prop_assert!(found == Some(payload), "{:?}", reassembler.stats());
+    }
+
+    /// Slots that hold nothing but wrong bytes, several each, before or after k others: those are
+    /// enough, whatever was spent on the wrong ones.
+    #[test]
+    fn k_genuine_segments_without_rivals_are_enough(
+        code in prop::sample::select(CODES.to_vec()),
+        wire_format in prop::sample::select(WIRES.to_vec()),
+        k in 2usize..=64, m in 1usize..=8, per_slot in 2usize..=4, names in 0usize..=3, seed: u64,
+    ) {
+        prop_assume!(m < k);
+        let mut random = Random(seed);
+        let (parameters, payload, mut wire) = message(wire_format, code, (k, m), &mut random);
+        wire.rotate_left(random.below(k + m));
+        let mut arrivals: Vec<(Vec<u8>, Option<String>)> = Vec::new();
+        for (number, bytes) in wire.iter().enumerate() {
+            if number < k {
+                arrivals.push((bytes.clone(), None));
+                continue;
+            }
+            for _ in 0..per_slot {
+                let name = (names > 0).then(|| format!("m{}", random.below(names)));
+                arrivals.push((forged(bytes, wire_format, &mut random), name));
+            }
+        }
+        random.shuffle(&mut arrivals);
+        // The last genuine one comes last.
+        let last = arrivals.iter().position(|(bytes, _)| bytes == &wire[0]).unwrap();
+        let total = arrivals.len();
+        arrivals.swap(last, total - 1);
+        let mut reassembler = Reassembler::new(parameters, limits());
+        let found = receive(&mut reassembler, &arrivals);
+        prop_assert!(found == Some(payload), "{:?}", reassembler.stats());
+    }
+
+    /// Whole forged copies under other names, before and between: any k of one sender are enough.
+    #[test]
+    fn forged_copies_do_not_spend_what_one_sender_needs(
+        code in prop::sample::select(CODES.to_vec()),
+        wire_format in prop::sample::select(WIRES.to_vec()),
+        k in 2usize..=64, m in 1usize..=8, copies in 1usize..=3, comes_first: bool, seed: u64,
+    ) {
+        prop_assume!(m < k);
+        let mut random = Random(seed);
+        let (parameters, payload, wire) = message(wire_format, code, (k, m), &mut random);
+        let mut arrivals: Vec<(Vec<u8>, Option<String>)> = Vec::new();
+        for copy in 0..copies {
+            let name = Some(format!("m{copy}"));
+            arrivals.extend(wire.iter().map(|bytes| {
+                (forged(bytes, wire_format, &mut random), name.clone())
+            }));
+        }
+        let mut genuine: Vec<_> = wire[..k]
+            .iter()
+            .map(|bytes| (bytes.clone(), Some("alice".to_owned())))
+            .collect();
+        random.shuffle(&mut genuine);
+        arrivals.append(&mut genuine);
+        if !comes_first {
+            random.shuffle(&mut arrivals);
+        }
+        let mut reassembler = Reassembler::new(parameters, limits());
+        let found = receive(&mut reassembler, &arrivals);
+        prop_assert!(found == Some(payload), "{:?}", reassembler.stats());
+    }
+}
+
+/// A rival that makes zeros of the other data shard, whose end is searched for, must not spend what
+/// the right choice needs.
+#[test]
+fn rivals_that_make_zeros_are_survived() {
+    for (wire_format, code) in WIRES.into_iter().flat_map(|w| CODES.map(|c| (w, c))) {
+        let mut random = Random(5);
+        let (parameters, payload, wire) = message(wire_format, code, (2, 1), &mut random);
+        let Ok(Received::Segment(first)) = decode(&wire[0], wire_format, 256) else {
+            panic!("our own segment is one")
+        };
+        let Ok(Received::Segment(parity)) = decode(&wire[2], wire_format, 256) else {
+            panic!("our own segment is one")
+        };
+        let rival = first.header.encode(wire_format, parity.payload);
+        let orders = [[&rival, &wire[0], &wire[2]], [&wire[2], &rival, &wire[0]]];
+        for order in orders {
+            let arrivals = order.map(|bytes| (bytes.clone(), None));
+            let mut reassembler = Reassembler::new(parameters, limits());
+            assert_eq!(receive(&mut reassembler, &arrivals), Some(payload.clone()));
+        }
+    }
+}
+
+/// Whatever comes, a set takes no more than twice the price of so many reconstructions: hashing and
+/// decoding it all, locating under both codes, and a fixed part.
+#[test]
+fn work_is_bounded() {
+    for (k, m) in [(2, 1), (16, 2), (48, 8)] {
+        let mut random = Random(k as u64);
+        let code = ErasureCode::Leopard;
+        let (parameters, _, wire) = message(WireFormat::Raw, code, (k, m), &mut random);
+        let mut reassembler = Reassembler::new(parameters, limits());
+        let (mut most, mut dropped) = (0, 0);
+        for number in 0..40 * (k + m) {
+            let bytes = forged(&wire[random.below(k + m)], WireFormat::Raw, &mut random);
+            let name = format!("m{}", random.below(1 + number % 7));
+            let outcome = receive(&mut reassembler, &[(bytes, Some(name))]);
+            assert_eq!(outcome, None);
+            let taken = reassembler.sets.values().map(|set| set.work.hashing);
+            most = most.max(taken.max().unwrap_or(0));
+            dropped += reassembler.stats().hash_mismatches;
+        }
+        let price = 3 * (k + m) as u64 * 64 + 1024;
+        // The last attempt may pass the limit by one trial.
+        assert!(most <= (2 * 32 + 2) * price, "{most} of {price}");
+        assert!(dropped > 0, "something was hashed");
+    }
+}
