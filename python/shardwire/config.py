@@ -43,8 +43,7 @@ class ReassemblyLimits:
         candidates_per_slot_max: Different segments kept for one position of a set.
         completed_remembered_max: Completed sets remembered, so that a late segment does not reopen one.
         timeout_ms: A set expires this long after its last new segment; under a rate limit after 3 epochs at least.
-        work_budget: What guesses at wrong segments of one set may cost, in whole reconstructions. As much again is kept
-            for what needs no guess; a set is dropped when nothing is left.
+        work_budget: Reconstructions that guesses at wrong segments of a set may cost; as many are kept for the rest.
     """
 
     sets_max: int = 1_000
