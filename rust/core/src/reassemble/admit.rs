@@ -80,7 +80,6 @@ impl Reassembler {
         arrival: &Arrival<'_>,
         sender: SenderId,
     ) -> Result<(), Refusal> {
-        let is_proven = self.ledger.is_authenticated(sender);
         let set = self.sets.get_mut(&id).expect("the set was found");
         let range = set.range(arrival.header.slot);
         let held = set.candidates_mut()[range]
@@ -89,11 +88,6 @@ impl Reassembler {
         match held {
             Some(candidate) => {
                 candidate.shared |= candidate.sender != sender;
-                // Claimed names are without number: their accounts would cost memory.
-                if candidate.sender != sender && candidate.sharer.is_none() && is_proven {
-                    candidate.sharer = Some(sender);
-                    self.ledger.keep(sender);
-                }
                 let slot = slot_name(arrival.header.slot);
                 Err((Discard::Duplicate, format!("{slot} is held")))
             }

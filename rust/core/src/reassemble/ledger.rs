@@ -69,11 +69,6 @@ impl Ledger {
         id
     }
 
-    /// Keeps an account until it is given back with [`Ledger::release`].
-    pub fn keep(&mut self, id: SenderId) {
-        self.account_mut(id).references += 1;
-    }
-
     /// Gives back what [`Ledger::open`] gave. The account is closed where nothing was charged to it.
     pub fn release(&mut self, id: SenderId) {
         self.account_mut(id).references -= 1;

@@ -172,9 +172,6 @@ impl Reassembler {
         self.unsaved.remove(&id);
         for candidate in set.candidates() {
             self.ledger.refund(candidate.sender, candidate.charge());
-            if let Some(sharer) = candidate.sharer {
-                self.ledger.release(sharer);
-            }
         }
         self.ledger.close_set(set.owner);
         if set.is_saved() {

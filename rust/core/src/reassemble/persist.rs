@@ -193,8 +193,7 @@ impl Reassembler {
         let sender = self.ledger.open(receipt.sender, receipt.authenticated);
         let frame_bytes = u32::try_from(arrival.frame_bytes).unwrap_or(u32::MAX);
         let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
-        let sets = u64::from(place.is_none());
-        let fits = self.make_room(sender, sets, charge, place).is_ok();
+        let fits = self.make_room(sender, charge, place).is_ok();
         if fits {
             if place.is_none() {
                 let set = Set::new(hash, receipt.message_key, sender, geometry);

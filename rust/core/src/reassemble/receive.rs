@@ -131,7 +131,7 @@ impl Reassembler {
             }
         }
         let (id, contested) = self.store(key, arrival, receipt)?;
-        self.stats.stored += u64::from(contested.is_none());
+        self.stats.stored += 1;
         Ok(self.attempt(id, contested))
     }
 
@@ -192,17 +192,8 @@ impl Reassembler {
         }
         let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
         let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
-        // A proven sender is not left to what a claimed one does with its sets.
-        let owner = place.map(|id| self.sets[&id].owner);
-        let takes_over = owner.is_some_and(|owner| {
-            self.ledger.is_authenticated(sender) && !self.ledger.is_authenticated(owner)
-        });
-        let sets = u64::from(place.is_none() || takes_over);
-        self.make_room(sender, sets, charge, place)
+        self.make_room(sender, charge, place)
             .map_err(|detail| (Discard::QuotaExceeded, detail))?;
-        if let Some(id) = place.filter(|_| takes_over) {
-            self.pass_set(id, sender);
-        }
         let id = place.unwrap_or_else(|| self.open_set(key, hash, receipt, sender, geometry));
         self.insert(id, &arrival, frame_bytes, sender, receipt.now_ms);
         let held = self.sets[&id].slots_held();
@@ -233,7 +224,6 @@ impl Reassembler {
             slot: arrival.header.slot,
             serial: set.serial_for(arrival.header.slot, arrival.saved),
             shared: false,
-            sharer: None,
             saved: arrival.saved.is_some(),
         };
         self.ledger.charge(sender, candidate.charge());

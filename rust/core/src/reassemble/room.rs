@@ -1,10 +1,7 @@
 //! Who loses when room is needed: a sender its own sets, claimed identities each other's.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-
 use super::ledger::SenderId;
-use super::set::{Candidate, Set, SetId};
+use super::set::{Set, SetId};
 use super::{Drop, Reassembler};
 
 /// What there is too much of.
@@ -15,86 +12,33 @@ enum Pressure {
 }
 
 impl Reassembler {
-    /// Gives sets up until `bytes` and `sets` more fit every limit. The set at `place` stays.
+    /// Evicts until `bytes` more, and a set more where `place` is `None`, fit every limit. The set
+    /// at `place` stays.
     ///
     /// # Errors
     /// The limit that cannot be met.
     pub(super) fn make_room(
         &mut self,
         sender: SenderId,
-        sets: u64,
         bytes: u64,
         place: Option<SetId>,
     ) -> Result<(), String> {
+        let sets = u64::from(place.is_none());
         while let Some((pressure, own, limit)) = self.exceeded(sender, sets, bytes) {
             let victim = match own {
                 true => self.oldest_of(sender, place),
                 false => self.largest_claimed(pressure, place),
             };
             match victim {
-                Some(id) => self.give_up(id),
+                Some(id) => self.evict(id),
                 None => return Err(limit),
             }
         }
         Ok(())
     }
 
-    /// Takes a set from its owner: what others sent of it goes on as theirs, or else anybody could
-    /// have a set evicted by being the first to send a segment of it.
-    fn give_up(&mut self, id: SetId) {
-        let set = &self.sets[&id];
-        let owner = set.owner;
-        let mut shares: BTreeMap<SenderId, usize> = BTreeMap::new();
-        for candidate in set.candidates() {
-            for sender in [Some(candidate.sender), candidate.sharer] {
-                if let Some(sender) = sender.filter(|sender| *sender != owner) {
-                    *shares.entry(sender).or_default() += 1;
-                }
-            }
-        }
-        let rank =
-            |(sender, held): &(&SenderId, &usize)| (self.ledger.is_authenticated(**sender), **held);
-        let Some(heir) = shares.iter().max_by_key(rank).map(|(sender, _)| *sender) else {
-            return self.evict(id);
-        };
-        self.pass_set(id, heir);
-        let set = self.sets.get_mut(&id).expect("the set is held");
-        if set.is_saved() {
-            // What is stored of it would come back with what is taken out here.
-            self.deleted.push(id);
-            let candidates = set.candidates_mut().iter_mut();
-            candidates.for_each(|candidate| candidate.saved = false);
-            self.unsaved.insert(id);
-        }
-        for place in (0..set.candidates().len()).rev() {
-            let candidate = &mut set.candidates_mut()[place];
-            if candidate.sender != owner {
-                continue;
-            }
-            let charge = candidate.charge();
-            match candidate.sharer.take() {
-                Some(sharer) => {
-                    candidate.sender = sharer;
-                    self.ledger.charge(sharer, charge);
-                    self.ledger.release(sharer);
-                }
-                None => drop(set.remove(place)),
-            }
-            self.ledger.refund(owner, charge);
-        }
-        set.advance_prefix();
-    }
-
-    /// Makes a set that of another sender.
-    pub(super) fn pass_set(&mut self, id: SetId, heir: SenderId) {
-        let set = self.sets.get_mut(&id).expect("the set is held");
-        self.ledger.open_set(heir);
-        self.ledger.close_set(set.owner);
-        set.owner = heir;
-    }
-
-    /// Drops a set to make room.
-    fn evict(&mut self, id: SetId) {
+    /// Gives a set up to make room.
+    pub(super) fn evict(&mut self, id: SetId) {
         if let Some(dropped) = self.drop_set(id, Drop::Evicted) {
             // Reports that nobody polls must not grow; `stats` keeps the count.
             if self.dropped.len() as u64 >= self.limits.sets_max {
@@ -157,8 +101,8 @@ impl Reassembler {
     }
 
     /// The set to give up among claimed identities: of the largest holder, then the one with the
-    /// fewest segments, then with the fewest bytes, then the one longest without news. A flood of
-    /// identities with one segment each thus displaces itself, not a sender that is making progress.
+    /// fewest segments, then the one longest without news. A flood of identities with one segment
+    /// each thus displaces itself, not a sender that is making progress.
     ///
     /// Of bytes, identities that hold about as much count as one holder, or a flood of small ones
     /// would make whoever is further than they are the largest.
@@ -184,13 +128,11 @@ impl Reassembler {
                     Pressure::Sets => self.ledger.sets(set.owner),
                     Pressure::Bytes => bytes_by_size[size_of(set)],
                 };
-                let bytes: u64 = set.candidates().iter().map(Candidate::charge).sum();
-                (
-                    holding,
-                    Reverse(set.slots_held()),
-                    Reverse(bytes),
-                    Reverse(*tick),
-                )
+                let (few, old) = (
+                    std::cmp::Reverse(set.slots_held()),
+                    std::cmp::Reverse(*tick),
+                );
+                (holding, few, old)
             })
             .map(|(_, id, _)| id)
     }

@@ -96,8 +96,6 @@ pub(super) struct Candidate {
     pub serial: u8,
     /// Other senders sent the same bytes.
     pub shared: bool,
-    /// A proven one among them, whose account it keeps.
-    pub sharer: Option<SenderId>,
     /// `poll_persist` has given it.
     pub saved: bool,
 }
@@ -219,7 +217,7 @@ impl Set {
         self.candidates.insert(range.end, candidate);
     }
 
-    /// Takes a candidate out.
+    /// Takes one of several candidates of a slot out.
     pub fn remove(&mut self, index: usize) -> Candidate {
         let is_first = index == self.range(self.candidates[index].slot).start;
         let candidate = self.candidates.remove(index);
