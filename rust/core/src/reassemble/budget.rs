@@ -101,10 +101,16 @@ impl Budget {
     }
 
     /// Ends of a payload that may be tested now. Half of what is left at most: zeros that one code
-    /// makes of the last shard must not spend what the other code, or a later segment, needs.
-    pub fn ends_left(&self) -> usize {
+    /// makes of the last shard must not spend what the other code, or a later segment, needs. What
+    /// no segment beyond k bears out is wrong as soon as one of them is: it must not spend what
+    /// those that are `borne_out` and promised need.
+    pub fn ends_left(&self, borne_out: bool) -> usize {
         let taken = self.before.tails.saturating_add(self.work.tails);
-        let left = self.up_to(self.limit.tails).saturating_sub(taken);
+        let limit = match (self.turn, borne_out) {
+            (Turn::Promised, true) => self.up_to(self.limit.tails).saturating_mul(2),
+            _ => self.up_to(self.limit.tails),
+        };
+        let left = limit.saturating_sub(taken);
         (left / 2 / CANDIDATE_WORK).max(TAIL_ENDS_MIN) as usize
     }
 }

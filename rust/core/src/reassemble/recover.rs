@@ -53,6 +53,8 @@ pub(super) struct Attempt<'a> {
     is_last_resort: bool,
     /// Whether a hash was compared.
     pub hashed: bool,
+    /// The budget did not afford every end that the payload hashed last may have.
+    pub is_cut_short: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -81,6 +83,7 @@ impl<'a> Attempt<'a> {
             budget: Budget::default(),
             is_last_resort: false,
             hashed: false,
+            is_cut_short: false,
         };
         attempt.budget = attempt.budget_of(work_budget);
         Some(attempt)
@@ -365,7 +368,7 @@ impl<'a> Attempt<'a> {
             None => &[],
         };
         let found = self.verify(parts, (!is_whole).then_some(code), parity_code, sound);
-        if found.is_none() {
+        if found.is_none() && !self.is_cut_short {
             if is_whole {
                 self.lessons.failed(None, members[..k].to_vec());
             }

@@ -33,7 +33,9 @@ impl Attempt<'_> {
         let absorbed = self.set.prefix.sponge(unchanged);
         self.hashed = true;
         let candidates_max = self.parameters.settings().max_tail_candidates;
-        let padded = End::Padded(candidates_max.min(self.budget.ends_left()));
+        let ends_left = self.budget.ends_left(sound.len() > self.data_count);
+        let padded = End::Padded(candidates_max.min(ends_left));
+        let zeros = |last: &[u8]| last.iter().rev().take_while(|byte| **byte == 0).count();
         let mut ends = Vec::with_capacity(2);
         match (self.set.geometry.payload_length, parts.last()?) {
             (Some(length), _) => ends.push(End::Known(length)),
@@ -46,6 +48,9 @@ impl Attempt<'_> {
                 }
             }
         }
+        self.is_cut_short = ends.contains(&padded)
+            && ends_left < candidates_max
+            && slices.last().is_some_and(|last| zeros(last) >= ends_left);
         let work = &mut self.budget.work;
         let length = find_length(&slices, &self.set.hash, absorbed, &ends, work)?;
         let bad = self.bad_candidates(&slices, length, parity_code, sound);
