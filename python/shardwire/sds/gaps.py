@@ -172,11 +172,11 @@ class Gaps:
 
     def on_received(self, send: IncomingSend, message_id: str) -> None:
         """A content came of a send that has missing messages."""
+        self._untrack(message_id)
         if send.contents:
-            self._untrack(message_id)
             return
-        # The send speaks for itself now: its gaps are its siblings' and wait for the quiet rule.
-        self.forget_missing(send)
+        # The send speaks for itself now: what nobody named of it waits for the quiet rule. What somebody did is asked
+        # for when its time comes, if it has not come by then.
         self._unname(send)
         send.deadline_ms = None
 

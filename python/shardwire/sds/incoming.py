@@ -343,10 +343,10 @@ class IncomingBuffer(HeldCount):
     def _absorb(self, target: IncomingSend, send: IncomingSend) -> None:
         del self.sends[send.key]
         self.changed[send.key] = None
-        if not send.contents:
-            self.gaps.on_received(send, send.key)
-        elif send.missing:
+        if send.missing:
             self.gaps.forget_missing(send)
+        if not send.contents:
+            self.gaps.forget_named(send, remember=False)
         for entry in send.contents:
             entry.send = target
             target.contents.append(entry)

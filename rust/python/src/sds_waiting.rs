@@ -309,8 +309,16 @@ impl Waiting {
             return Ok(None);
         }
         let key = held.key.bind(py).clone();
+        let missing = held.missing.as_ref().map(|ids| ids.bind(py).clone());
         drop(held);
-        self.forget_missing(send)?;
+        // Others of its contents that somebody named are asked for when their time comes.
+        let message_id = entry.borrow().message_id.bind(py).clone();
+        if let Some(ids) = missing
+            && ids.contains(&message_id)?
+        {
+            ids.del_item(&message_id)?;
+            self.untrack(&message_id)?;
+        }
         let named = self.named.bind(py);
         if named.contains(&key)? {
             named.as_any().del_item(&key)?;
@@ -335,30 +343,41 @@ impl Waiting {
         let Some(ids) = send.borrow_mut().missing.take() else {
             return Ok(());
         };
-        let missing = self.missing.bind(py);
-        let shares = self.shares.bind(py);
         for message_id in ids.bind(py).keys() {
-            let Some(message) = missing.get_item(&message_id)? else {
-                continue;
-            };
-            let message = message.cast_into::<MissingMessage>()?;
-            missing.as_any().del_item(&message_id)?;
-            let named_by = message.borrow().named_by.bind(py).clone();
-            if let Some(share) = shares.get_item(&named_by)? {
-                share.del_item(&message_id)?;
-                if share.len()? == 0 {
-                    discard(shares, &named_by)?;
-                }
+            self.untrack(message_id.cast()?)?;
+        }
+        Ok(())
+    }
+
+    /// `message_id` is asked for no more.
+    fn untrack(&self, message_id: &Bound<'_, PyString>) -> PyResult<()> {
+        let py = message_id.py();
+        let missing = self.missing.bind(py);
+        let Some(message) = missing.get_item(message_id)? else {
+            return Ok(());
+        };
+        let named_by = message
+            .cast::<MissingMessage>()?
+            .borrow()
+            .named_by
+            .bind(py)
+            .clone();
+        missing.as_any().del_item(message_id)?;
+        let shares = self.shares.bind(py);
+        if let Some(share) = shares.get_item(&named_by)? {
+            share.del_item(message_id)?;
+            if share.len()? == 0 {
+                discard(shares, &named_by)?;
             }
-            self.missing_changed
-                .bind(py)
-                .set_item(&message_id, py.None())?;
-            let upcoming = self.upcoming.bind(py);
-            if upcoming.contains(&message_id)? {
-                upcoming.as_any().del_item(&message_id)?;
-            } else if self.requests.bind(py).contains(&message_id)? {
-                self.remove_request.bind(py).call1((message_id,))?;
-            }
+        }
+        self.missing_changed
+            .bind(py)
+            .set_item(message_id, py.None())?;
+        let upcoming = self.upcoming.bind(py);
+        if upcoming.contains(message_id)? {
+            upcoming.as_any().del_item(message_id)?;
+        } else if self.requests.bind(py).contains(message_id)? {
+            self.remove_request.bind(py).call1((message_id,))?;
         }
         Ok(())
     }
