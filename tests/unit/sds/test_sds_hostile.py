@@ -13,7 +13,7 @@ from shardwire.errors import ConfigError
 from shardwire.sds import ContentReceived, EphemeralReceived, MessageDropped, SenderIdConflict, TransmitKind
 from shardwire.sds.gaps import UNKNOWN_PER_MESSAGE_MAX
 from shardwire.sds.heads import HEADS_MAX
-from shardwire.sds.identity import MESSAGE_ID_LENGTH_MAX, split_content_id
+from shardwire.sds.identity import MESSAGE_ID_LENGTH_MAX
 from shardwire.sds.participants import PARTICIPANTS_MAX
 from shardwire.sds.reception import REQUESTS_HEARD_MAX
 from shardwire.sds.repair import ORIGINAL_BYTES_MAX, REPAIR_BUFFER_MAX, Repair
@@ -382,20 +382,3 @@ def test_mistakes_of_the_user_are_refused_at_once() -> None:
         with pytest.raises(ConfigError, match="sender_id"):
             Party(name)
     assert hint_of(b"")
-
-
-def test_ids_that_name_a_send() -> None:
-    send_id = "0" * 32
-    assert split_content_id(f"{send_id}.0") == (send_id, 0)
-    assert split_content_id(f"{send_id}.255") == (send_id, 255)
-    for other in (
-        "",
-        send_id,
-        f"{send_id}.",
-        f"{send_id}.00",
-        f"{send_id}.-1",
-        f"{send_id}.٣",
-        f"{send_id}.12345",
-        "a" * 64,
-    ):
-        assert split_content_id(other) is None
