@@ -11,12 +11,29 @@ use crate::segment::Parameters;
 use crate::sink::Sink;
 use crate::wire::segment::{HASH_LENGTH, Received, Slot, decode};
 
-/// More than the caller holds already.
+/// More than a caller holds already.
 const UNLIMITED: u64 = 1 << 48;
 
-/// Different counts that segments of one batch are kept under: looking for the right ones takes
+/// Different counts that segments of one payload are kept under: looking for the right ones takes
 /// time with each segment.
 const SETS_MAX: u64 = 1 << 10;
+
+impl Limits {
+    /// For a caller that holds all segments of a payload already: only the search is bounded.
+    pub fn of_one_payload(candidates_per_slot_max: usize, work_budget: u64) -> Self {
+        Limits {
+            sets_max: SETS_MAX,
+            sets_per_sender_max: SETS_MAX,
+            buffered_bytes_max: UNLIMITED,
+            buffered_bytes_per_sender_max: UNLIMITED,
+            unauthenticated_share: 1.0,
+            candidates_per_slot_max,
+            completed_remembered_max: 0,
+            timeout_ms: i64::MAX,
+            work_budget,
+        }
+    }
+}
 
 /// A payload that has its hash, in pieces that lie in its segments or were recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -196,17 +213,7 @@ fn one_by_one<'a>(
     candidates_per_slot_max: usize,
     work_budget: u64,
 ) -> Option<Joined<'a>> {
-    let limits = Limits {
-        sets_max: SETS_MAX,
-        sets_per_sender_max: UNLIMITED,
-        buffered_bytes_max: UNLIMITED,
-        buffered_bytes_per_sender_max: UNLIMITED,
-        unauthenticated_share: 1.0,
-        candidates_per_slot_max,
-        completed_remembered_max: 0,
-        timeout_ms: i64::MAX,
-        work_budget,
-    };
+    let limits = Limits::of_one_payload(candidates_per_slot_max, work_budget);
     let mut reassembler = Reassembler::new(*parameters, limits);
     set.iter().find_map(|bytes| {
         let outcome = reassembler.receive(bytes, &Receipt::default());

@@ -14,12 +14,6 @@ use super::group::{Group, GroupLimits};
 /// Different statements of a message's counts that are believed in turn.
 const COUNTS_TRIED_MAX: usize = 4;
 
-/// More than any group holds; the group's own limits were applied when its rows came.
-const UNLIMITED: u64 = 1 << 48;
-
-/// Different counts that segments of one group are kept under.
-const SETS_MAX: u64 = 1 << 10;
-
 /// What the slow path found.
 pub enum Recovery {
     /// A payload with the right hash.
@@ -79,20 +73,9 @@ fn attempt(
     limits: GroupLimits,
     work_budget: u64,
 ) -> Attempt {
-    let mut reassembler = Reassembler::new(
-        *parameters,
-        Limits {
-            sets_max: SETS_MAX,
-            sets_per_sender_max: SETS_MAX,
-            buffered_bytes_max: UNLIMITED,
-            buffered_bytes_per_sender_max: UNLIMITED,
-            unauthenticated_share: 1.0,
-            candidates_per_slot_max: limits.candidates_per_slot_max,
-            completed_remembered_max: 0,
-            timeout_ms: i64::MAX,
-            work_budget,
-        },
-    );
+    // The group's own limits were applied when its rows came.
+    let limits = Limits::of_one_payload(limits.candidates_per_slot_max, work_budget);
+    let mut reassembler = Reassembler::new(*parameters, limits);
     let mut mismatched = false;
     for candidate in candidates {
         let receipt = Receipt {
