@@ -107,6 +107,13 @@ impl Model {
     pub fn disturb(&mut self, name: &Name) {
         self.group(name).disturbed = true;
     }
+
+    /// Segments went for room, of which nothing says of what message.
+    pub fn disturb_all(&mut self) {
+        for group in self.groups.values_mut() {
+            group.disturbed = true;
+        }
+    }
 }
 
 impl Group {

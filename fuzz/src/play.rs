@@ -132,6 +132,9 @@ impl<'a> Player<'a> {
             self.model.forget(&name_of(&dropped));
         }
         let wire_format = self.scenario.parameters.settings().wire_format;
+        if self.reassembler.stats().displaced > before.displaced {
+            self.model.disturb_all();
+        }
         match segment::decode(&arrival.bytes, wire_format, 256) {
             Err(error) => {
                 let expected = match error.is_undecodable() {

@@ -36,7 +36,7 @@ class ReassemblyLimits:
 
     Attributes:
         sets_max: Incomplete sets held at once, over all senders.
-        sets_per_sender_max: Incomplete sets held at once for one sender.
+        sets_per_sender_max: Incomplete sets held at once with segments of one sender.
         buffered_bytes_max: Wire bytes held in incomplete sets, over all senders.
         buffered_bytes_per_sender_max: Wire bytes held for one sender.
         unauthenticated_share: Part of both global budgets that senders without an authenticated identity share.

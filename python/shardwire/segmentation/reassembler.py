@@ -71,7 +71,7 @@ class Reassembler:
                 for as long as its payload is needed, any other buffer is copied.
             now_ms: The caller's clock in milliseconds, a signed number of 64 bits.
             sender: Who sent it, as far as known: quotas are kept by sender.
-            authenticated: Whether that identity is proven; such a sender can only evict its own sets.
+            authenticated: Whether that identity is proven; such a sender evicts its own segments only.
             message_key: Tells two sends of the same payload apart; sets without one may mix senders.
 
         Returns:

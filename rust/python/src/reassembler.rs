@@ -118,6 +118,7 @@ impl ReassemblerCore {
             ("recovered", stats.recovered),
             ("bad_segments", stats.bad_segments),
             ("hash_mismatches", stats.hash_mismatches),
+            ("displaced", stats.displaced),
             ("restore_ignored", stats.restore_ignored),
             ("sets_held", stats.sets_held),
             ("bytes_held", stats.bytes_held),

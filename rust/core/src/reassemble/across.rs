@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::budget::Work;
 use super::lessons::Lessons;
 use super::recover::Attempt;
 use super::set::{Candidate, Geometry, SEGMENTS_MAX, Set, SetId};
@@ -18,7 +19,7 @@ impl Reassembler {
     /// of its own.
     pub(super) fn attempt_across(&mut self, id: SetId) -> Option<Reconstructed> {
         let is_draft = self.parameters.settings().wire_format == WireFormat::Draft;
-        let is_spent = self.sets[&id].work_across.hashing == u64::MAX;
+        let is_spent = self.sets[&id].work_across.is_exhausted();
         if !is_draft || is_spent || self.siblings(id.key).nth(1).is_none() {
             return None;
         }
@@ -33,16 +34,17 @@ impl Reassembler {
                 continue;
             };
             let found = attempt.run();
-            let mut work = attempt.budget.work;
-            if attempt.is_spent() {
-                work.hashing = u64::MAX;
-            }
+            let (work, is_spent) = (attempt.budget.work, attempt.is_spent());
             if let Some(found) = found {
                 let bad_segments = self.bad_segments(&joined, &found);
                 return Some(self.conclude(id.key, joined, found, bad_segments));
             }
             let set = self.sets.get_mut(&id).expect("the set is held");
             set.work_across.add(work);
+            if is_spent {
+                set.work_across = Work::EXHAUSTED;
+                return None;
+            }
         }
         None
     }
@@ -109,7 +111,7 @@ impl Reassembler {
         if slots.len() < usize::from(data) || !has_others {
             return None;
         }
-        let mut joined = Set::new(own.hash, None, own.owner, geometry);
+        let mut joined = Set::new(own.hash, None, geometry);
         joined.work = own.work_across;
         for (_, member) in members {
             let mut rivals = joined.candidates()[joined.range(member.slot)].iter();

@@ -28,15 +28,13 @@ impl Reassembler {
         key: Key,
         hash: [u8; HASH_LENGTH],
         receipt: &Receipt<'_>,
-        owner: SenderId,
         geometry: Geometry,
     ) -> SetId {
         let last = self.siblings(key).next_back();
         let number = last.map_or(0, |(id, _)| id.number.wrapping_add(1));
         let id = SetId { key, number };
-        let set = Set::new(hash, receipt.message_key, owner, geometry);
+        let set = Set::new(hash, receipt.message_key, geometry);
         self.sets.insert(id, Box::new(set));
-        self.ledger.open_set(owner);
         id
     }
 
@@ -82,17 +80,19 @@ impl Reassembler {
     ) -> Result<(), Refusal> {
         let set = self.sets.get_mut(&id).expect("the set was found");
         let range = set.range(arrival.header.slot);
-        let held = set.candidates_mut()[range]
-            .iter_mut()
-            .find(|candidate| *candidate.payload == *arrival.payload);
-        match held {
-            Some(candidate) => {
-                candidate.shared |= candidate.sender != sender;
-                let slot = slot_name(arrival.header.slot);
-                Err((Discard::Duplicate, format!("{slot} is held")))
-            }
-            None => Ok(()),
+        let mut places = range.filter(|place| {
+            let candidate = &set.candidates()[*place];
+            *candidate.payload == *arrival.payload
+        });
+        let Some(place) = places.next() else {
+            return Ok(());
+        };
+        if set.candidates()[place].sender != sender {
+            set.candidates_mut()[place].shared = true;
+            self.share(id, place, sender);
         }
+        let slot = slot_name(arrival.header.slot);
+        Err((Discard::Duplicate, format!("{slot} is held")))
     }
 
     /// Bounds the candidates of a slot. A sender with several gives one up for a sender with none.
@@ -115,9 +115,13 @@ impl Reassembler {
             .rposition(|other| count(other.sender) > 1 && !other.shared);
         match surplus.filter(|_| count(sender) == 0) {
             Some(position) => {
+                // Its sender has another in the slot, and so a share still.
                 let removed = set.remove(range.start + position);
                 set.advance_prefix();
                 self.ledger.refund(removed.sender, removed.charge());
+                if let Some(sharer) = removed.sharer {
+                    self.ledger.release(sharer);
+                }
                 Ok(())
             }
             None => {

@@ -49,6 +49,16 @@ pub(super) struct Budget {
 }
 
 impl Work {
+    /// More than any budget: nothing is tried any more.
+    pub const EXHAUSTED: Work = Work {
+        hashing: u64::MAX,
+        tails: u64::MAX,
+    };
+
+    pub fn is_exhausted(&self) -> bool {
+        self.hashing == u64::MAX
+    }
+
     /// Whether nothing was tried.
     pub fn is_none(&self) -> bool {
         self.hashing == 0

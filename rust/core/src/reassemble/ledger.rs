@@ -1,15 +1,28 @@
-//! What each sender holds: bytes for its own segments, sets for those it began.
+//! What each sender holds: the bytes of its segments, and shares of the sets that they are in.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// What an account takes beside its name. The first sender of a set has it in the set's share; for
-/// every segment that another sends to the set, the account is charged with the segment.
+/// What an account takes beside its name. The first sender of a set has it in what a set may take;
+/// for every segment that another sends to the set, the account is charged with the segment.
 pub(super) const ACCOUNT_BYTES: usize = 128;
 
-/// A sender's place in the ledger, valid while it holds anything.
+/// A sender's place in the ledger, valid while it holds anything. The lowest bit tells whether its
+/// identity is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct SenderId(u32);
+pub(super) struct SenderId(NonZeroU32);
+
+impl SenderId {
+    fn new(number: u32, authenticated: bool) -> Option<Self> {
+        NonZeroU32::new(number << 1)?;
+        NonZeroU32::new(number << 1 | u32::from(authenticated)).map(SenderId)
+    }
+
+    pub fn is_authenticated(self) -> bool {
+        self.0.get() & 1 == 1
+    }
+}
 
 /// An identity: a proven one and a claimed one of the same name are different senders.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,8 +35,8 @@ struct Identity {
 struct Account {
     identity: Identity,
     bytes: u64,
-    sets: u64,
-    /// Segments and sets that refer to the account, and receipts under way.
+    shares: u64,
+    /// Shares and segments that refer to the account, and receipts under way.
     references: u64,
 }
 
@@ -32,10 +45,15 @@ struct Account {
 pub(super) struct Ledger {
     /// A tree, which gives memory back though later accounts stay.
     accounts: BTreeMap<SenderId, Account>,
-    next: u32,
+    /// The number given last.
+    last: u32,
     index: BTreeMap<Identity, SenderId>,
-    /// Sets and bytes of claimed identities, then of proven ones.
-    pools: [(u64, u64); 2],
+    /// Accounts with a share.
+    holders: u64,
+    /// Bytes of claimed identities, then of proven ones.
+    pools: [u64; 2],
+    /// Sets with segments of claimed identities.
+    claimed_sets: u64,
 }
 
 impl Ledger {
@@ -56,17 +74,24 @@ impl Ledger {
         let account = Account {
             identity: identity.clone(),
             bytes: 0,
-            sets: 0,
+            shares: 0,
             references: 1,
         };
-        while self.accounts.contains_key(&SenderId(self.next)) {
-            self.next = self.next.wrapping_add(1);
-        }
-        let id = SenderId(self.next);
-        self.next = self.next.wrapping_add(1);
+        let id = loop {
+            self.last = self.last.wrapping_add(1);
+            let id = SenderId::new(self.last, authenticated);
+            if let Some(id) = id.filter(|id| !self.accounts.contains_key(id)) {
+                break id;
+            }
+        };
         self.accounts.insert(id, account);
         self.index.insert(identity, id);
         id
+    }
+
+    /// Keeps an account until it is given back with [`Ledger::release`].
+    pub fn keep(&mut self, id: SenderId) {
+        self.account_mut(id).references += 1;
     }
 
     /// Gives back what [`Ledger::open`] gave. The account is closed where nothing was charged to it.
@@ -97,69 +122,67 @@ impl Ledger {
     }
 
     /// The pool that an account's charges count in as well.
-    fn pool_of(&mut self, id: SenderId) -> &mut (u64, u64) {
-        &mut self.pools[usize::from(self.is_authenticated(id))]
+    fn pool_of(&mut self, id: SenderId) -> &mut u64 {
+        &mut self.pools[usize::from(id.is_authenticated())]
     }
 
     pub fn name(&self, id: SenderId) -> Option<&str> {
         self.account(id).identity.name.as_deref()
     }
 
-    pub fn is_authenticated(&self, id: SenderId) -> bool {
-        self.account(id).identity.authenticated
-    }
-
-    pub fn sets(&self, id: SenderId) -> u64 {
-        self.account(id).sets
+    /// Sets that hold segments of the sender.
+    pub fn shares(&self, id: SenderId) -> u64 {
+        self.account(id).shares
     }
 
     pub fn bytes(&self, id: SenderId) -> u64 {
         self.account(id).bytes
     }
 
-    /// Sets and bytes over all senders.
-    pub fn totals(&self) -> (u64, u64) {
-        let [claimed, proven] = self.pools;
-        (claimed.0 + proven.0, claimed.1 + proven.1)
+    /// Bytes over all senders.
+    pub fn total_bytes(&self) -> u64 {
+        self.pools.iter().sum()
     }
 
-    /// Sets and bytes of the senders whose identity is only claimed.
+    /// Sets with segments of the senders whose identity is only claimed, and those segments' bytes.
     pub fn claimed(&self) -> (u64, u64) {
-        self.pools[0]
+        (self.claimed_sets, self.pools[0])
+    }
+
+    /// A set had segments of claimed identities, or not, and now has some, or not.
+    pub fn count_claimed(&mut self, had: bool, has: bool) {
+        self.claimed_sets = self.claimed_sets + u64::from(has) - u64::from(had);
     }
 
     /// Number of senders that hold anything.
     pub fn senders(&self) -> u64 {
-        self.index.len() as u64
+        self.holders
     }
 
+    /// The sender has `bytes` more, in a share that is open.
     pub fn charge(&mut self, id: SenderId, bytes: u64) {
-        let account = self.account_mut(id);
-        account.bytes += bytes;
-        account.references += 1;
-        self.pool_of(id).1 += bytes;
+        self.account_mut(id).bytes += bytes;
+        *self.pool_of(id) += bytes;
     }
 
     pub fn refund(&mut self, id: SenderId, bytes: u64) {
-        let account = self.account_mut(id);
-        account.bytes -= bytes;
-        account.references -= 1;
-        self.pool_of(id).1 -= bytes;
-        self.close_if_unused(id);
+        self.account_mut(id).bytes -= bytes;
+        *self.pool_of(id) -= bytes;
     }
 
-    pub fn open_set(&mut self, id: SenderId) {
+    pub fn open_share(&mut self, id: SenderId) {
         let account = self.account_mut(id);
-        account.sets += 1;
+        account.shares += 1;
         account.references += 1;
-        self.pool_of(id).0 += 1;
+        self.holders += u64::from(self.account(id).shares == 1);
     }
 
-    pub fn close_set(&mut self, id: SenderId) {
+    /// Closes a share whose bytes were refunded.
+    pub fn close_share(&mut self, id: SenderId) {
         let account = self.account_mut(id);
-        account.sets -= 1;
+        account.shares -= 1;
         account.references -= 1;
-        self.pool_of(id).0 -= 1;
+        self.holders -= u64::from(self.account(id).shares == 0);
         self.close_if_unused(id);
     }
 }

@@ -12,9 +12,13 @@ const FAILURES_MAX: usize = 4;
 /// Offsets remembered, the latest.
 const SUSPECTS_MAX: usize = 32;
 
-/// Offsets where shards contradicted each other, and payloads that did not have the hash.
+/// Offsets where shards contradicted each other, and payloads that did not have the hash. Most sets
+/// have none: they must not cost them room.
 #[derive(Debug, Default)]
-pub(super) struct Lessons {
+pub(super) struct Lessons(Option<Box<Learnt>>);
+
+#[derive(Debug, Default)]
+struct Learnt {
     suspects: Vec<u32>,
     failures: Vec<Failure>,
 }
@@ -29,24 +33,28 @@ struct Failure {
 
 impl Lessons {
     pub fn suspects(&self) -> &[u32] {
-        &self.suspects
+        self.0.as_ref().map_or(&[], |learnt| &learnt.suspects)
     }
 
     pub fn suspect(&mut self, offsets: impl IntoIterator<Item = usize>) {
-        let offsets = offsets.into_iter().filter_map(|o| u32::try_from(o).ok());
-        self.suspects.extend(offsets);
-        let excess = self.suspects.len().saturating_sub(SUSPECTS_MAX);
-        self.suspects.drain(..excess);
-        self.suspects.shrink_to_fit();
+        let mut offsets = offsets.into_iter().filter_map(|o| u32::try_from(o).ok());
+        let Some(first) = offsets.next() else { return };
+        let suspects = &mut self.0.get_or_insert_default().suspects;
+        suspects.push(first);
+        suspects.extend(offsets);
+        let excess = suspects.len().saturating_sub(SUSPECTS_MAX);
+        suspects.drain(..excess);
+        suspects.shrink_to_fit();
     }
 
     /// `members` are sorted, agree with each other and fix a payload without the hash.
     pub fn failed(&mut self, code: Option<ErasureCode>, members: Vec<Name>) {
-        if self.failures.len() >= FAILURES_MAX {
-            self.failures.remove(0);
+        let failures = &mut self.0.get_or_insert_default().failures;
+        if failures.len() >= FAILURES_MAX {
+            failures.remove(0);
         }
         let members = members.into_boxed_slice();
-        self.failures.push(Failure { code, members });
+        failures.push(Failure { code, members });
     }
 
     /// Whether `members`, which agree with each other under `code`, fix a payload that failed.
@@ -60,7 +68,8 @@ impl Lessons {
         data_count: usize,
         last: Option<Name>,
     ) -> bool {
-        self.failures.iter().any(|failure| {
+        let mut failures = self.0.iter().flat_map(|learnt| &learnt.failures);
+        failures.any(|failure| {
             let held = |name: &Name| failure.members.binary_search(name).is_ok();
             failure.code.is_none_or(|failed| failed == code)
                 && last.as_ref().is_none_or(held)
@@ -70,7 +79,10 @@ impl Lessons {
 
     /// Another candidate may get this name.
     pub fn forget(&mut self, name: Name) {
-        self.failures
-            .retain(|failure| failure.members.binary_search(&name).is_err());
+        if let Some(learnt) = &mut self.0 {
+            learnt
+                .failures
+                .retain(|failure| failure.members.binary_search(&name).is_err());
+        }
     }
 }

@@ -45,7 +45,7 @@ use set::{Set, SetId};
 pub struct Limits {
     /// Incomplete sets, over all senders.
     pub sets_max: u64,
-    /// Incomplete sets of one sender.
+    /// Incomplete sets with segments of one sender.
     pub sets_per_sender_max: u64,
     /// Wire bytes in incomplete sets, over all senders.
     pub buffered_bytes_max: u64,
@@ -135,10 +135,9 @@ impl Reassembler {
 
     /// Counts of what was received and of what is held.
     pub fn stats(&self) -> Stats {
-        let (sets, bytes) = self.ledger.totals();
         Stats {
-            sets_held: sets,
-            bytes_held: bytes,
+            sets_held: self.sets.len() as u64,
+            bytes_held: self.ledger.total_bytes(),
             senders_held: self.ledger.senders(),
             completed_remembered: self.completed.len() as u64,
             ..self.stats
@@ -170,10 +169,14 @@ impl Reassembler {
         let set = self.sets.remove(&id)?;
         self.by_update.remove(&set.tick);
         self.unsaved.remove(&id);
-        for candidate in set.candidates() {
-            self.ledger.refund(candidate.sender, candidate.charge());
+        let sharers = set.candidates().iter().filter_map(|held| held.sharer);
+        sharers.for_each(|sharer| self.ledger.release(sharer));
+        self.ledger
+            .count_claimed(set.main_claimed().is_some(), false);
+        for share in set.shares() {
+            self.ledger.refund(share.sender, share.bytes);
+            self.ledger.close_share(share.sender);
         }
-        self.ledger.close_set(set.owner);
         if set.is_saved() {
             self.deleted.push(id);
         }
@@ -182,8 +185,9 @@ impl Reassembler {
 
     /// Removes a set that will not be completed, counted under `reason`.
     fn drop_set(&mut self, id: SetId, reason: Drop) -> Option<Dropped> {
-        let owner = self.sets.get(&id)?.owner;
-        let sender = self.ledger.name(owner).map(str::to_owned);
+        let sender = self.sets.get(&id)?.first_sender();
+        let sender = sender.and_then(|sender| self.ledger.name(sender));
+        let sender = sender.map(str::to_owned);
         let set = self.remove_set(id)?;
         self.stats.count_drop(reason);
         Some(Dropped {

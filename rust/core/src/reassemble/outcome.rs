@@ -104,7 +104,7 @@ pub struct Dropped {
     pub entire_message_hash: [u8; HASH_LENGTH],
     /// The key it was received under.
     pub message_key: Option<Vec<u8>>,
-    /// Who sent its first segment.
+    /// Who sent its first segment, of those that are held.
     pub sender: Option<String>,
     /// Why.
     pub reason: Drop,
@@ -150,6 +150,8 @@ pub struct Stats {
     pub bad_segments: u64,
     /// Attempts whose result did not have the hash.
     pub hash_mismatches: u64,
+    /// Segments that went for room while others' segments of their sets stayed.
+    pub displaced: u64,
     /// Records that `restore` could not read.
     pub restore_ignored: u64,
     /// Segments not kept, by [`Discard`].

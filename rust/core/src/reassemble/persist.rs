@@ -23,8 +23,8 @@ const HAS_MESSAGE_KEY: u8 = 4;
 const HAS_DATA_COUNT: u8 = 8;
 const HAS_PARITY_COUNT: u8 = 16;
 const HAS_PAYLOAD_LENGTH: u8 = 32;
-/// The set is charged to the sender of this segment.
-const OWNS_SET: u8 = 64;
+/// Its sender sent the first segment of the set.
+const IS_FIRST_SENDERS: u8 = 64;
 
 /// What a record does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -103,7 +103,7 @@ impl Reassembler {
                     continue;
                 }
                 let sender = ledger.name(candidate.sender);
-                let proven = ledger.is_authenticated(candidate.sender);
+                let proven = candidate.sender.is_authenticated();
                 let head = head_of(set, candidate, sender, proven);
                 let key = segment_key(id, candidate);
                 records.put(Change::PutSegment, &key, [&head, &candidate.payload]);
@@ -153,8 +153,8 @@ impl Reassembler {
             self.completed.restore(key, number);
         }
         // Sets return in the order of their updates, so that eviction and expiry go on as before,
-        // and to those who began them, or a restart would charge others and evict theirs.
-        segments.sort_by_key(|stored| (stored.receipt.now_ms, !stored.owns_set));
+        // and first of all what those sent who began them.
+        segments.sort_by_key(|stored| (stored.receipt.now_ms, !stored.is_first_senders));
         for stored in segments {
             let arrival = Arrival {
                 header: stored.header,
@@ -196,9 +196,8 @@ impl Reassembler {
         let fits = self.make_room(sender, charge, place).is_ok();
         if fits {
             if place.is_none() {
-                let set = Set::new(hash, receipt.message_key, sender, geometry);
+                let set = Set::new(hash, receipt.message_key, geometry);
                 self.sets.insert(id, Box::new(set));
-                self.ledger.open_set(sender);
             }
             self.insert(id, &arrival, frame_bytes, sender, receipt.now_ms);
         }
@@ -231,7 +230,10 @@ fn head_of(set: &Set, candidate: &Candidate, sender: Option<&str>, proven: bool)
         | flag(geometry.data.is_some(), HAS_DATA_COUNT)
         | flag(geometry.parity.is_some(), HAS_PARITY_COUNT)
         | flag(geometry.payload_length.is_some(), HAS_PAYLOAD_LENGTH)
-        | flag(candidate.sender == set.owner, OWNS_SET);
+        | flag(
+            set.first_sender() == Some(candidate.sender),
+            IS_FIRST_SENDERS,
+        );
     let sender = sender.unwrap_or_default().as_bytes();
     let message_key = set.message_key.as_deref().unwrap_or_default();
     let mut out = Vec::with_capacity(70 + sender.len() + message_key.len());
@@ -257,7 +259,7 @@ struct Stored<'a> {
     frame_bytes: usize,
     payload: &'a [u8],
     receipt: Receipt<'a>,
-    owns_set: bool,
+    is_first_senders: bool,
 }
 
 /// Takes fields off the front of a value.
@@ -333,6 +335,6 @@ fn decode<'a>(key: &[u8], value: &'a [u8]) -> Option<Stored<'a>> {
             authenticated: has(AUTHENTICATED),
             message_key: has(HAS_MESSAGE_KEY).then_some(message_key),
         },
-        owns_set: has(OWNS_SET),
+        is_first_senders: has(IS_FIRST_SENDERS),
     })
 }

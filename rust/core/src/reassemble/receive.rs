@@ -183,7 +183,7 @@ impl Reassembler {
         let name_bytes = receipt.sender.map_or(0, str::len);
         let mut frame_bytes = arrival.frame_bytes;
         frame_bytes += match place {
-            Some(id) if self.sets[&id].owner != sender => ACCOUNT_BYTES + name_bytes,
+            Some(id) if self.sets[&id].first_sender() != Some(sender) => ACCOUNT_BYTES + name_bytes,
             _ => name_bytes.saturating_sub(NAME_BYTES_FREE),
         };
         if place.is_none() {
@@ -194,7 +194,7 @@ impl Reassembler {
         let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
         self.make_room(sender, charge, place)
             .map_err(|detail| (Discard::QuotaExceeded, detail))?;
-        let id = place.unwrap_or_else(|| self.open_set(key, hash, receipt, sender, geometry));
+        let id = place.unwrap_or_else(|| self.open_set(key, hash, receipt, geometry));
         self.insert(id, &arrival, frame_bytes, sender, receipt.now_ms);
         let held = self.sets[&id].slots_held();
         let outnumbered = self
@@ -224,10 +224,17 @@ impl Reassembler {
             slot: arrival.header.slot,
             serial: set.serial_for(arrival.header.slot, arrival.saved),
             shared: false,
+            sharer: None,
             saved: arrival.saved.is_some(),
         };
+        if !set.is_shared_by(sender) {
+            self.ledger.open_share(sender);
+        }
         self.ledger.charge(sender, candidate.charge());
+        let had_claimed = set.main_claimed().is_some();
         set.insert(candidate);
+        self.ledger
+            .count_claimed(had_claimed, set.main_claimed().is_some());
         set.advance_prefix();
         if arrival.saved.is_none() {
             self.unsaved.insert(id);
@@ -256,17 +263,12 @@ fn single_payload<'a>(
     let may_be_padded = arrival.header.payload_length.is_none()
         && arrival.header.parity_segment_count == Some(0)
         && held.last() == Some(&0);
-    may_be_padded
-        .then(|| {
-            find_length(
-                &[held],
-                hash,
-                None,
-                &[End::Padded(tails_max)],
-                &mut Work::default(),
-            )
-        })?
-        .map(|length| &held[..length])
+    if !may_be_padded {
+        return None;
+    }
+    let ends = [End::Padded(tails_max)];
+    let length = find_length(&[held], hash, None, &ends, &mut Work::default())?;
+    Some(&held[..length])
 }
 
 fn counts_of(geometry: &Geometry) -> String {

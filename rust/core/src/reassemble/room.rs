@@ -1,7 +1,9 @@
-//! Who loses when room is needed: a sender its own sets, claimed identities each other's.
+//! Who loses when room is needed: a sender its own shares of sets, claimed identities each other's.
+
+use std::cmp::Reverse;
 
 use super::ledger::SenderId;
-use super::set::{Set, SetId};
+use super::set::{SetId, Share};
 use super::{Drop, Reassembler};
 
 /// What there is too much of.
@@ -11,9 +13,21 @@ enum Pressure {
     Bytes,
 }
 
+/// What a segment needs.
+#[derive(Clone, Copy)]
+struct Need {
+    /// A set that is not held yet.
+    sets: u64,
+    /// A share of a set that its sender does not have yet.
+    shares: u64,
+    /// A set that has no segment of a claimed identity yet, and gets one.
+    claimed_sets: u64,
+    bytes: u64,
+}
+
 impl Reassembler {
-    /// Evicts until `bytes` more, and a set more where `place` is `None`, fit every limit. The set
-    /// at `place` stays.
+    /// Gives shares up until `bytes` more in the set at `place`, or in a new one where that is `None`,
+    /// fit every limit. What is in the set at `place` stays.
     ///
     /// # Errors
     /// The limit that cannot be met.
@@ -23,22 +37,128 @@ impl Reassembler {
         bytes: u64,
         place: Option<SetId>,
     ) -> Result<(), String> {
-        let sets = u64::from(place.is_none());
-        while let Some((pressure, own, limit)) = self.exceeded(sender, sets, bytes) {
+        let need = self.need(sender, bytes, place);
+        while let Some((pressure, own, limit)) = self.exceeded(sender, need) {
             let victim = match own {
-                true => self.oldest_of(sender, place),
+                true => self.oldest_of(sender, place).map(|id| (id, sender)),
                 false => self.largest_claimed(pressure, place),
             };
             match victim {
-                Some(id) => self.evict(id),
+                Some((id, loser)) => self.displace(id, loser),
                 None => return Err(limit),
             }
         }
         Ok(())
     }
 
+    fn need(&self, sender: SenderId, bytes: u64, place: Option<SetId>) -> Need {
+        let set = place.map(|id| &self.sets[&id]);
+        let has_share = set.is_some_and(|set| set.is_shared_by(sender));
+        let is_claimed = set.is_some_and(|set| set.main_claimed().is_some());
+        Need {
+            sets: u64::from(set.is_none()),
+            shares: u64::from(!has_share),
+            claimed_sets: u64::from(!is_claimed && !sender.is_authenticated()),
+            bytes,
+        }
+    }
+
+    /// `sender` sent what another's candidate holds. A proven one gets it where that is possible
+    /// from a claimed one, who might displace it; from another proven one when that loses its
+    /// share. Claimed ones are not remembered: they are without number.
+    pub(super) fn share(&mut self, id: SetId, place: usize, sender: SenderId) {
+        if !sender.is_authenticated() {
+            return;
+        }
+        let candidate = &self.sets[&id].candidates()[place];
+        if !candidate.sender.is_authenticated() {
+            self.pass(id, place, sender);
+        } else if candidate.sharer.is_none() {
+            self.ledger.keep(sender);
+            let set = self.sets.get_mut(&id).expect("the set is held");
+            set.candidates_mut()[place].sharer = Some(sender);
+        }
+    }
+
+    /// Makes a candidate the segment of `heir`. False, and nothing done, where that may not hold more.
+    fn pass(&mut self, id: SetId, place: usize, heir: SenderId) -> bool {
+        let set = self.sets.get_mut(&id).expect("the set is held");
+        let candidate = &set.candidates()[place];
+        let (before, charge) = (candidate.sender, candidate.charge());
+        let opens = !set.is_shared_by(heir);
+        let shares = self.ledger.shares(heir) + u64::from(opens);
+        let bytes = self.ledger.bytes(heir) + charge;
+        if shares > self.limits.sets_per_sender_max
+            || bytes > self.limits.buffered_bytes_per_sender_max
+        {
+            return false;
+        }
+        let had_claimed = set.main_claimed().is_some();
+        set.pass(place, heir);
+        self.ledger
+            .count_claimed(had_claimed, set.main_claimed().is_some());
+        // Its record names its sender.
+        set.candidates_mut()[place].saved = false;
+        self.unsaved.insert(id);
+        if opens {
+            self.ledger.open_share(heir);
+        }
+        self.ledger.charge(heir, charge);
+        self.ledger.refund(before, charge);
+        if !set.is_shared_by(before) {
+            self.ledger.close_share(before);
+        }
+        true
+    }
+
+    /// Takes from a set what `loser` alone sent of it: what others sent stays, or else anybody could
+    /// have a set evicted by sending a segment of it first.
+    fn displace(&mut self, id: SetId, loser: SenderId) {
+        let set = &self.sets[&id];
+        let others_have_any =
+            set.shares().len() > 1 || set.candidates().iter().any(|held| held.sharer.is_some());
+        if !others_have_any {
+            return self.evict(id);
+        }
+        if set.is_saved() {
+            // What is stored of it would come back with what is taken out here.
+            self.deleted.push(id);
+            self.unsaved.insert(id);
+        }
+        for place in (0..self.sets[&id].candidates().len()).rev() {
+            let set = self.sets.get_mut(&id).expect("the set is held");
+            let candidate = &mut set.candidates_mut()[place];
+            candidate.saved = false;
+            if candidate.sender != loser {
+                continue;
+            }
+            if let Some(sharer) = candidate.sharer.take() {
+                let inherits = self.pass(id, place, sharer);
+                self.ledger.release(sharer);
+                if inherits {
+                    continue;
+                }
+            }
+            let set = self.sets.get_mut(&id).expect("the set is held");
+            let had_claimed = set.main_claimed().is_some();
+            let removed = set.remove(place);
+            self.ledger
+                .count_claimed(had_claimed, set.main_claimed().is_some());
+            self.ledger.refund(loser, removed.charge());
+            if !set.is_shared_by(loser) {
+                self.ledger.close_share(loser);
+            }
+            self.stats.displaced += 1;
+        }
+        let set = self.sets.get_mut(&id).expect("the set is held");
+        if set.candidates().is_empty() {
+            return self.evict(id);
+        }
+        set.advance_prefix();
+    }
+
     /// Gives a set up to make room.
-    pub(super) fn evict(&mut self, id: SetId) {
+    fn evict(&mut self, id: SetId) {
         if let Some(dropped) = self.drop_set(id, Drop::Evicted) {
             // Reports that nobody polls must not grow; `stats` keeps the count.
             if self.dropped.len() as u64 >= self.limits.sets_max {
@@ -48,24 +168,19 @@ impl Reassembler {
         }
     }
 
-    /// The first limit that would be exceeded, whether only the sender's own sets may go for it,
+    /// The first limit that would be exceeded, whether only the sender's own shares may go for it,
     /// and what it says.
-    fn exceeded(
-        &self,
-        sender: SenderId,
-        sets: u64,
-        bytes: u64,
-    ) -> Option<(Pressure, bool, String)> {
+    fn exceeded(&self, sender: SenderId, need: Need) -> Option<(Pressure, bool, String)> {
         let limits = &self.limits;
-        let proven = self.ledger.is_authenticated(sender);
-        let (total_sets, total_bytes) = self.ledger.totals();
-        let own = (self.ledger.sets(sender), self.ledger.bytes(sender));
+        let proven = sender.is_authenticated();
+        let total = (self.sets.len() as u64, self.ledger.total_bytes());
+        let own = (self.ledger.shares(sender), self.ledger.bytes(sender));
         let per_sender = (
             limits.sets_per_sender_max,
             limits.buffered_bytes_per_sender_max,
         );
         let whole = (limits.sets_max, limits.buffered_bytes_max);
-        let mut checks = vec![("_per_sender_max", true, own, per_sender)];
+        let mut checks = vec![("_per_sender_max", true, own, need.shares, per_sender)];
         if !proven {
             let share = |limit: u64| ((limit as f64 * limits.unauthenticated_share) as u64).max(1);
             let shared = (share(whole.0), share(whole.1));
@@ -73,67 +188,77 @@ impl Reassembler {
                 "_max x unauthenticated_share",
                 false,
                 self.ledger.claimed(),
+                need.claimed_sets,
                 shared,
             ));
         }
-        checks.push(("_max", proven, (total_sets, total_bytes), whole));
-        checks.into_iter().find_map(|(name, own, held, limit)| {
-            if sets > 0 && held.0 + sets > limit.0 {
-                let text = format!("{} sets are held: sets{name} is {}", held.0, limit.0);
-                Some((Pressure::Sets, own, text))
-            } else if held.1 + bytes > limit.1 {
-                let text = format!(
-                    "{} bytes are held and {bytes} came: buffered_bytes{name} is {}",
-                    held.1, limit.1
-                );
-                Some((Pressure::Bytes, own, text))
-            } else {
-                None
-            }
-        })
+        checks.push(("_max", proven, total, need.sets, whole));
+        let bytes = need.bytes;
+        checks
+            .into_iter()
+            .find_map(|(name, own, held, sets, limit)| {
+                if sets > 0 && held.0 + sets > limit.0 {
+                    let text = format!("{} sets are held: sets{name} is {}", held.0, limit.0);
+                    Some((Pressure::Sets, own, text))
+                } else if held.1 + bytes > limit.1 {
+                    let text = format!(
+                        "{} bytes are held and {bytes} came: buffered_bytes{name} is {}",
+                        held.1, limit.1
+                    );
+                    Some((Pressure::Bytes, own, text))
+                } else {
+                    None
+                }
+            })
     }
 
     fn oldest_of(&self, sender: SenderId, keep: Option<SetId>) -> Option<SetId> {
         self.by_update
             .values()
-            .find(|id| Some(**id) != keep && self.sets[id].owner == sender)
+            .find(|id| Some(**id) != keep && self.sets[id].is_shared_by(sender))
             .copied()
     }
 
-    /// The set to give up among claimed identities: of the largest holder, then the one with the
-    /// fewest segments, then the one longest without news. A flood of identities with one segment
-    /// each thus displaces itself, not a sender that is making progress.
+    /// The share to give up among claimed identities. A set is judged by the claimed sender of most
+    /// of it, and that one loses: of the largest holder, then in the set with the fewest segments,
+    /// then with the fewest bytes, then of the set longest without news. A flood of identities with
+    /// one segment each thus displaces itself, not a sender that is making progress.
     ///
     /// Of bytes, identities that hold about as much count as one holder, or a flood of small ones
     /// would make whoever is further than they are the largest.
-    fn largest_claimed(&self, pressure: Pressure, keep: Option<SetId>) -> Option<SetId> {
-        let claimed: Vec<(u64, SetId, &Set)> = self
-            .by_update
-            .iter()
-            .filter(|(_, id)| Some(**id) != keep)
-            .map(|(tick, id)| (*tick, *id, &*self.sets[id]))
-            .filter(|(_, _, set)| !self.ledger.is_authenticated(set.owner))
+    fn largest_claimed(
+        &self,
+        pressure: Pressure,
+        keep: Option<SetId>,
+    ) -> Option<(SetId, SenderId)> {
+        let others = self.by_update.iter().filter(|(_, id)| Some(**id) != keep);
+        let claimed: Vec<(u64, SetId, usize, &Share)> = others
+            .filter_map(|(tick, id)| {
+                let set = &self.sets[id];
+                Some((*tick, *id, set.slots_held(), set.main_claimed()?))
+            })
             .collect();
-        let size_of = |set: &Set| self.ledger.bytes(set.owner).max(1).ilog2() as usize;
+        let size_of = |share: &Share| self.ledger.bytes(share.sender).max(1).ilog2() as usize;
         let mut bytes_by_size = [0; u64::BITS as usize];
-        for (_, _, set) in &claimed {
-            // What an owner holds, spread over its sets.
-            bytes_by_size[size_of(set)] +=
-                self.ledger.bytes(set.owner) / self.ledger.sets(set.owner).max(1);
+        for (_, _, _, share) in &claimed {
+            // What a sender holds, spread over its sets.
+            bytes_by_size[size_of(share)] +=
+                self.ledger.bytes(share.sender) / self.ledger.shares(share.sender);
         }
         claimed
             .into_iter()
-            .max_by_key(|(tick, _, set)| {
+            .max_by_key(|(tick, _, slots_held, share)| {
                 let holding = match pressure {
-                    Pressure::Sets => self.ledger.sets(set.owner),
-                    Pressure::Bytes => bytes_by_size[size_of(set)],
+                    Pressure::Sets => self.ledger.shares(share.sender),
+                    Pressure::Bytes => bytes_by_size[size_of(share)],
                 };
-                let (few, old) = (
-                    std::cmp::Reverse(set.slots_held()),
-                    std::cmp::Reverse(*tick),
-                );
-                (holding, few, old)
+                (
+                    holding,
+                    Reverse(*slots_held),
+                    Reverse(share.bytes),
+                    Reverse(*tick),
+                )
             })
-            .map(|(_, id, _)| id)
+            .map(|(_, id, _, share)| (id, share.sender))
     }
 }

@@ -96,6 +96,8 @@ pub(super) struct Candidate {
     pub serial: u8,
     /// Other senders sent the same bytes.
     pub shared: bool,
+    /// A proven one among them, whose account it keeps: its own from when the sender loses its share.
+    pub sharer: Option<SenderId>,
     /// `poll_persist` has given it.
     pub saved: bool,
 }
@@ -111,13 +113,20 @@ impl Candidate {
     }
 }
 
+/// What one sender has in a set: it goes as one where room is needed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Share {
+    pub sender: SenderId,
+    pub segments: u32,
+    /// What its segments are charged with.
+    pub bytes: u64,
+}
+
 /// An incomplete payload.
 #[derive(Debug)]
 pub(super) struct Set {
     pub hash: [u8; HASH_LENGTH],
     pub message_key: Option<Box<[u8]>>,
-    /// Who sent the first segment.
-    pub owner: SenderId,
     pub geometry: Geometry,
     pub updated_ms: i64,
     /// Its place in the order of updates.
@@ -133,20 +142,18 @@ pub(super) struct Set {
     pub newest: usize,
     /// By slot; within a slot by arrival.
     candidates: Vec<Candidate>,
+    /// By the arrival of each one's first segment.
+    shares: Vec<Share>,
+    /// The place of the largest share of a claimed identity.
+    main_claimed: Option<u32>,
     slots_held: u16,
 }
 
 impl Set {
-    pub fn new(
-        hash: [u8; HASH_LENGTH],
-        message_key: Option<&[u8]>,
-        owner: SenderId,
-        geometry: Geometry,
-    ) -> Self {
+    pub fn new(hash: [u8; HASH_LENGTH], message_key: Option<&[u8]>, geometry: Geometry) -> Self {
         Set {
             hash,
             message_key: message_key.map(Box::from),
-            owner,
             geometry,
             updated_ms: 0,
             tick: u64::MAX,
@@ -156,6 +163,8 @@ impl Set {
             prefix: Prefix::default(),
             newest: 0,
             candidates: Vec::new(),
+            shares: Vec::new(),
+            main_claimed: None,
             slots_held: 0,
         }
     }
@@ -170,6 +179,26 @@ impl Set {
 
     pub fn into_candidates(self) -> Vec<Candidate> {
         self.candidates
+    }
+
+    /// What each sender has in it.
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// Whether `sender` has any segment in it.
+    pub fn is_shared_by(&self, sender: SenderId) -> bool {
+        self.shares.iter().any(|share| share.sender == sender)
+    }
+
+    /// Who sent the first segment, of those that have any in it.
+    pub fn first_sender(&self) -> Option<SenderId> {
+        self.shares.first().map(|share| share.sender)
+    }
+
+    /// The largest share of a claimed identity; of several the one that came first.
+    pub fn main_claimed(&self) -> Option<&Share> {
+        self.main_claimed.map(|place| &self.shares[place as usize])
     }
 
     /// Positions of the set that are filled.
@@ -204,6 +233,7 @@ impl Set {
 
     /// Adds a candidate behind those of its slot.
     pub fn insert(&mut self, candidate: Candidate) {
+        self.add_to_share(candidate.sender, candidate.charge());
         let range = self.range(candidate.slot);
         if range.is_empty() {
             self.slots_held += 1;
@@ -217,10 +247,11 @@ impl Set {
         self.candidates.insert(range.end, candidate);
     }
 
-    /// Takes one of several candidates of a slot out.
+    /// Takes a candidate out.
     pub fn remove(&mut self, index: usize) -> Candidate {
         let is_first = index == self.range(self.candidates[index].slot).start;
         let candidate = self.candidates.remove(index);
+        self.take_from_share(candidate.sender, candidate.charge());
         if let Slot::Data(slot) = candidate.slot
             && is_first
         {
@@ -231,6 +262,57 @@ impl Set {
             self.slots_held -= 1;
         }
         candidate
+    }
+
+    /// Makes a candidate another sender's.
+    pub fn pass(&mut self, index: usize, heir: SenderId) {
+        let candidate = &mut self.candidates[index];
+        let (before, charge) = (candidate.sender, candidate.charge());
+        candidate.sender = heir;
+        self.add_to_share(heir, charge);
+        self.take_from_share(before, charge);
+    }
+
+    fn add_to_share(&mut self, sender: SenderId, charge: u64) {
+        let place = self.shares.iter().position(|share| share.sender == sender);
+        let place = place.unwrap_or_else(|| {
+            // Most sets have one sender, and many senders' sets many: neither may cost room unused.
+            if self.shares.len() == self.shares.capacity() {
+                self.shares.reserve_exact(1 + self.shares.len() / 8);
+            }
+            self.shares.push(Share {
+                sender,
+                segments: 0,
+                bytes: 0,
+            });
+            self.shares.len() - 1
+        });
+        let share = &mut self.shares[place];
+        share.segments += 1;
+        share.bytes += charge;
+        let segments = share.segments;
+        let main = self.main_claimed().map_or(0, |main| main.segments);
+        if !sender.is_authenticated() && segments > main {
+            self.main_claimed = u32::try_from(place).ok();
+        }
+    }
+
+    fn take_from_share(&mut self, sender: SenderId, charge: u64) {
+        let place = self.shares.iter().position(|share| share.sender == sender);
+        let place = place.expect("every candidate is in its sender's share");
+        let share = &mut self.shares[place];
+        share.segments -= 1;
+        share.bytes -= charge;
+        if share.segments == 0 {
+            self.shares.remove(place);
+        }
+        self.main_claimed = None;
+        for (place, share) in (0..).zip(&self.shares) {
+            let main = self.main_claimed().map_or(0, |main| main.segments);
+            if !share.sender.is_authenticated() && share.segments > main {
+                self.main_claimed = Some(place);
+            }
+        }
     }
 
     /// Absorbs the data segments that now continue the hashed prefix. After a failed attempt some of

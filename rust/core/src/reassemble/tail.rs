@@ -10,7 +10,7 @@ use crate::wire::segment::{HASH_LENGTH, Slot};
 const PREFIX_BYTES_MIN: usize = 4096;
 
 /// So many bytes lie between two sponges that are kept: they stay a hundredth of the bytes held.
-const EARLIER_BYTES_MIN: usize = 64 << 10;
+const EARLIER_BYTES_MIN: u32 = 64 << 10;
 
 /// What testing one candidate end costs, in bytes of hashing: a permutation and a copied sponge.
 pub(super) const CANDIDATE_WORK: u64 = 200;
@@ -22,7 +22,7 @@ pub(super) struct Prefix {
     sponge: Option<Box<Keccak256>>,
     slots: u16,
     /// Bytes absorbed since the last of `earlier`.
-    bytes: usize,
+    bytes: u32,
     /// The sponge as it was after fewer data segments: where a wrong one was absorbed, what stood
     /// before it need not be hashed again.
     earlier: Vec<(u16, Keccak256)>,
@@ -66,7 +66,8 @@ impl Prefix {
         }
         sponge.update(payload);
         self.slots += 1;
-        self.bytes += payload.len();
+        let absorbed = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        self.bytes = self.bytes.saturating_add(absorbed);
     }
 
     /// Takes back what was absorbed from data segment `slot` on.
