@@ -159,6 +159,12 @@ impl Ledger {
         self.holders
     }
 
+    /// Accounts that anything refers to.
+    #[cfg(test)]
+    pub fn accounts_open(&self) -> usize {
+        self.accounts.len()
+    }
+
     /// The sender has `bytes` more, in a share that is open.
     pub fn charge(&mut self, id: SenderId, bytes: u64) {
         self.account_mut(id).bytes += bytes;

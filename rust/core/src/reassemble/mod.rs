@@ -177,7 +177,7 @@ impl Reassembler {
             self.ledger.refund(share.sender, share.bytes);
             self.ledger.close_share(share.sender);
         }
-        if set.is_saved() {
+        if set.is_stored {
             self.deleted.push(id);
         }
         Some(set)
@@ -203,5 +203,7 @@ impl Reassembler {
 mod budget_tests;
 #[cfg(test)]
 mod poison_tests;
+#[cfg(test)]
+mod room_tests;
 #[cfg(test)]
 mod tests;

@@ -108,6 +108,7 @@ impl Reassembler {
                 let key = segment_key(id, candidate);
                 records.put(Change::PutSegment, &key, [&head, &candidate.payload]);
                 set.candidates_mut()[place].saved = true;
+                set.is_stored = true;
             }
         }
     }

@@ -114,13 +114,13 @@ impl Reassembler {
     /// Takes from a set what `loser` alone sent of it: what others sent stays, or else anybody could
     /// have a set evicted by sending a segment of it first.
     fn displace(&mut self, id: SetId, loser: SenderId) {
-        let set = &self.sets[&id];
+        let set = self.sets.get_mut(&id).expect("the set is held");
         let others_have_any =
             set.shares().len() > 1 || set.candidates().iter().any(|held| held.sharer.is_some());
         if !others_have_any {
             return self.evict(id);
         }
-        if set.is_saved() {
+        if std::mem::take(&mut set.is_stored) {
             // What is stored of it would come back with what is taken out here.
             self.deleted.push(id);
             self.unsaved.insert(id);

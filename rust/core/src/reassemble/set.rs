@@ -98,7 +98,7 @@ pub(super) struct Candidate {
     pub shared: bool,
     /// A proven one among them, whose account it keeps: its own from when the sender loses its share.
     pub sharer: Option<SenderId>,
-    /// `poll_persist` has given it.
+    /// `poll_persist` has given it as it is.
     pub saved: bool,
 }
 
@@ -138,6 +138,8 @@ pub(super) struct Set {
     /// What those attempts found out.
     pub lessons: Lessons,
     pub prefix: Prefix,
+    /// `poll_persist` has given any of its segments.
+    pub is_stored: bool,
     /// Place of the candidate that came last.
     pub newest: usize,
     /// By slot; within a slot by arrival.
@@ -161,6 +163,7 @@ impl Set {
             work_across: Work::default(),
             lessons: Lessons::default(),
             prefix: Prefix::default(),
+            is_stored: false,
             newest: 0,
             candidates: Vec::new(),
             shares: Vec::new(),
@@ -206,11 +209,6 @@ impl Set {
         usize::from(self.slots_held)
     }
 
-    /// Whether any of its segments was given to `poll_persist`.
-    pub fn is_saved(&self) -> bool {
-        self.candidates.iter().any(|candidate| candidate.saved)
-    }
-
     /// The candidates of a slot, as a range of [`Set::candidates`].
     pub fn range(&self, slot: Slot) -> std::ops::Range<usize> {
         let start = self
@@ -234,6 +232,7 @@ impl Set {
     /// Adds a candidate behind those of its slot.
     pub fn insert(&mut self, candidate: Candidate) {
         self.add_to_share(candidate.sender, candidate.charge());
+        self.is_stored |= candidate.saved;
         let range = self.range(candidate.slot);
         if range.is_empty() {
             self.slots_held += 1;

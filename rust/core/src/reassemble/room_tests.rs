@@ -1,0 +1,194 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::ledger::SenderId;
+use super::tests::{limits, parameters_of};
+use super::*;
+use crate::erasure::ErasureCode;
+use crate::wire::segment::{Header, Slot, WireFormat};
+
+const SENDERS: [(Option<&str>, bool); 7] = [
+    (Some("alice"), true),
+    (Some("bob"), true),
+    (Some("mallory"), true),
+    (Some("mallory"), false),
+    (Some("one"), false),
+    (Some("two"), false),
+    (None, false),
+];
+
+/// More than any of these sets gets: nothing is tried, nothing completes.
+const DATA_COUNT: u16 = 10;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A segment of a payload, one of two that claim its place, of a sender.
+    Receive(u8, u8, bool, usize),
+    Persist,
+    Restart,
+    Expire,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (0..6u8, 0..6u8, any::<bool>(), 0..SENDERS.len())
+            .prop_map(|(payload, index, forged, sender)| Step::Receive(payload, index, forged, sender)),
+        1 => Just(Step::Persist),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Expire),
+    ]
+}
+
+fn receiver() -> Reassembler {
+    let limits = Limits {
+        sets_max: 5,
+        sets_per_sender_max: 3,
+        buffered_bytes_max: 3_000,
+        buffered_bytes_per_sender_max: 900,
+        unauthenticated_share: 0.5,
+        candidates_per_slot_max: 3,
+        timeout_ms: 40,
+        ..limits()
+    };
+    Reassembler::new(
+        parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.5),
+        limits,
+    )
+}
+
+/// What a sender has: payload, slot and content of its segments.
+type Held = BTreeSet<([u8; 32], Slot, Vec<u8>)>;
+
+fn held_by(reassembler: &Reassembler, name: &str) -> Held {
+    let mut held = Held::new();
+    for set in reassembler.sets.values() {
+        for candidate in set.candidates() {
+            let sender = candidate.sender;
+            if sender.is_authenticated() && reassembler.ledger.name(sender) == Some(name) {
+                held.insert((set.hash, candidate.slot, candidate.payload.to_vec()));
+            }
+        }
+    }
+    held
+}
+
+/// The ledger, the shares and the limits against what the sets hold.
+fn check(reassembler: &Reassembler) {
+    let (ledger, limits) = (&reassembler.ledger, &reassembler.limits);
+    let mut accounts: BTreeMap<SenderId, (u64, u64)> = BTreeMap::new();
+    let (mut claimed_sets, mut sharers) = (0, BTreeSet::new());
+    for set in reassembler.sets.values() {
+        let mut shares: BTreeMap<SenderId, (u32, u64)> = BTreeMap::new();
+        for candidate in set.candidates() {
+            let (segments, bytes) = shares.entry(candidate.sender).or_default();
+            *segments += 1;
+            *bytes += candidate.charge();
+            sharers.extend(candidate.sharer);
+        }
+        let told: BTreeMap<SenderId, (u32, u64)> = set
+            .shares()
+            .iter()
+            .map(|share| (share.sender, (share.segments, share.bytes)))
+            .collect();
+        assert_eq!(shares, told);
+        assert!(!shares.is_empty());
+        let claimed = shares
+            .iter()
+            .filter(|(sender, _)| !sender.is_authenticated());
+        let main = claimed.map(|(_, (segments, _))| *segments).max();
+        assert_eq!(set.main_claimed().map(|share| share.segments), main);
+        claimed_sets += u64::from(main.is_some());
+        for (sender, (_, bytes)) in shares {
+            let account = accounts.entry(sender).or_default();
+            *account = (account.0 + 1, account.1 + bytes);
+        }
+    }
+    for (sender, (shares, bytes)) in &accounts {
+        assert_eq!(
+            (ledger.shares(*sender), ledger.bytes(*sender)),
+            (*shares, *bytes)
+        );
+        assert!(*shares <= limits.sets_per_sender_max);
+        assert!(*bytes <= limits.buffered_bytes_per_sender_max);
+    }
+    let bytes_of = |is_counted: &dyn Fn(&SenderId) -> bool| -> u64 {
+        let counted = accounts.iter().filter(|(sender, _)| is_counted(sender));
+        counted.map(|(_, (_, bytes))| bytes).sum()
+    };
+    let claimed = (claimed_sets, bytes_of(&|sender| !sender.is_authenticated()));
+    assert_eq!(ledger.claimed(), claimed);
+    assert_eq!(ledger.total_bytes(), bytes_of(&|_| true));
+    assert_eq!(ledger.senders(), accounts.len() as u64);
+    sharers.extend(accounts.into_keys());
+    assert_eq!(ledger.accounts_open(), sharers.len());
+    assert!(claimed.0 <= limits.sets_max / 2 && claimed.1 <= limits.buffered_bytes_max / 2);
+    assert!(reassembler.sets.len() as u64 <= limits.sets_max);
+    assert!(ledger.total_bytes() <= limits.buffered_bytes_max);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_displaces_what_a_proven_sender_holds(steps in vec(step(), 1..120)) {
+        let mut reassembler = receiver();
+        let mut stored: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let mut at_persist = (Stats::default(), [Held::new(), Held::new()]);
+        let proven = |reassembler: &Reassembler| ["alice", "bob"].map(|name| held_by(reassembler, name));
+        for (now_ms, step) in (0..).zip(steps) {
+            let before = proven(&reassembler);
+            match step {
+                Step::Receive(payload, index, forged, sender) => {
+                    let header = Header {
+                        entire_message_hash: [payload; 32],
+                        slot: Slot::Data(index),
+                        data_segment_count: Some(DATA_COUNT),
+                        parity_segment_count: Some(0),
+                        payload_length: None,
+                    };
+                    let (name, authenticated) = SENDERS[sender];
+                    let receipt = Receipt { now_ms, sender: name, authenticated, message_key: None };
+                    // Who is honest sends no two segments for one place, of which one might go.
+                    let content = [u8::from(forged && sender > 1); 64];
+                    reassembler.receive(&header.encode(WireFormat::Raw, &content), &receipt);
+                    for (own, (before, after)) in before.iter().zip(proven(&reassembler)).enumerate() {
+                        prop_assert!(own == sender || before.is_subset(&after));
+                    }
+                }
+                Step::Expire => {
+                    reassembler.expire(now_ms);
+                }
+                Step::Persist => {
+                    for record in reassembler.poll_persist() {
+                        match record.change {
+                            Change::PutSegment => {
+                                stored.insert(record.key, record.value);
+                            }
+                            Change::DeleteSet => stored.retain(|key, _| !key.starts_with(&record.key)),
+                            other => panic!("{other:?} of a payload that cannot complete"),
+                        }
+                    }
+                    at_persist = (reassembler.stats(), proven(&reassembler));
+                }
+                Step::Restart => {
+                    reassembler = receiver();
+                    let records = stored.iter().map(|(key, value)| (Change::PutSegment, &key[..], &value[..]));
+                    reassembler.restore(records);
+                    let (was, is) = (at_persist.0, reassembler.stats());
+                    prop_assert_eq!((is.restore_ignored, is.dropped, is.displaced), (0, [0; 3], 0));
+                    prop_assert_eq!(
+                        (is.sets_held, is.bytes_held, is.senders_held),
+                        (was.sets_held, was.bytes_held, was.senders_held)
+                    );
+                    prop_assert_eq!(&proven(&reassembler), &at_persist.1);
+                }
+            }
+            check(&reassembler);
+        }
+        reassembler.expire(i64::MAX);
+        check(&reassembler);
+        prop_assert_eq!(reassembler.ledger.accounts_open(), 0);
+    }
+}
