@@ -168,7 +168,9 @@ except MemoryError as error:
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="/proc, which tells the size of a process, is Linux's alone")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="/proc, which tells the size of a process, is Linux's alone"
+)
 def test_an_iterable_without_an_end_is_a_memory_error() -> None:
     said = subprocess.run([sys.executable, "-c", _ENDLESS], capture_output=True, text=True, check=True).stdout
     assert said.startswith("buffers has more items than there is memory for")
