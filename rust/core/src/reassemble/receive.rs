@@ -231,11 +231,10 @@ impl Reassembler {
             self.ledger.open_share(sender);
         }
         self.ledger.charge(sender, candidate.charge());
-        let had_claimed = set.main_claimed().is_some();
-        set.insert(candidate);
-        self.ledger
-            .count_claimed(had_claimed, set.main_claimed().is_some());
-        set.advance_prefix();
+        self.change(id, |set| {
+            set.insert(candidate);
+            set.advance_prefix();
+        });
         if arrival.saved.is_none() {
             self.unsaved.insert(id);
         }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::ledger::SenderId;
-use super::set::{SetId, Share};
+use super::set::{Set, SetId, Share};
 use super::{Drop, Reassembler};
 
 /// What there is too much of.
@@ -93,22 +93,34 @@ impl Reassembler {
         {
             return false;
         }
-        let had_claimed = set.main_claimed().is_some();
-        set.pass(place, heir);
-        self.ledger
-            .count_claimed(had_claimed, set.main_claimed().is_some());
         // Its record names its sender.
         set.candidates_mut()[place].saved = false;
         self.unsaved.insert(id);
+        self.change(id, |set| set.pass(place, heir));
         if opens {
             self.ledger.open_share(heir);
         }
         self.ledger.charge(heir, charge);
-        self.ledger.refund(before, charge);
-        if !set.is_shared_by(before) {
-            self.ledger.close_share(before);
-        }
+        self.give_back(id, before, charge);
         true
+    }
+
+    /// Changes what a set holds, and counts whether claimed identities have any of it.
+    pub(super) fn change<T>(&mut self, id: SetId, change: impl FnOnce(&mut Set) -> T) -> T {
+        let set = self.sets.get_mut(&id).expect("the set is held");
+        let had_claimed = set.main_claimed().is_some();
+        let made = change(set);
+        self.ledger
+            .count_claimed(had_claimed, set.main_claimed().is_some());
+        made
+    }
+
+    /// A candidate of `sender` left a set, or went to another.
+    fn give_back(&mut self, id: SetId, sender: SenderId, charge: u64) {
+        self.ledger.refund(sender, charge);
+        if !self.sets[&id].is_shared_by(sender) {
+            self.ledger.close_share(sender);
+        }
     }
 
     /// Takes from a set what `loser` alone sent of it: what others sent stays, or else anybody could
@@ -139,15 +151,8 @@ impl Reassembler {
                     continue;
                 }
             }
-            let set = self.sets.get_mut(&id).expect("the set is held");
-            let had_claimed = set.main_claimed().is_some();
-            let removed = set.remove(place);
-            self.ledger
-                .count_claimed(had_claimed, set.main_claimed().is_some());
-            self.ledger.refund(loser, removed.charge());
-            if !set.is_shared_by(loser) {
-                self.ledger.close_share(loser);
-            }
+            let removed = self.change(id, |set| set.remove(place));
+            self.give_back(id, loser, removed.charge());
             self.stats.displaced += 1;
         }
         let set = self.sets.get_mut(&id).expect("the set is held");
