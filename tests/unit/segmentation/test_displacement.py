@@ -67,6 +67,18 @@ def test_what_was_replayed_before_its_sender_came_goes_on_as_the_senders() -> No
         assert isinstance(outcomes[-1], PayloadReconstructed)
 
 
+def test_claimed_names_that_fill_every_slot_do_not_shut_a_proven_sender_out() -> None:
+    payload = PAYLOAD[: 64 * 8]
+    wire = segment(payload, CONFIG)
+    reassembler = Reassembler(CONFIG)
+    for number in range(CONFIG.limits.candidates_per_slot_max):
+        for data in wire:
+            forged = data.replace(data[60:90], random.Random(repr((number, data))).randbytes(30))
+            reassembler.receive(forged, now_ms=0, sender=f"name {number}")
+    outcomes = [reassembler.receive(data, now_ms=1, sender="alice", authenticated=True) for data in wire]
+    assert [outcome.payload for outcome in outcomes if isinstance(outcome, PayloadReconstructed)] == [payload]
+
+
 @pytest.mark.parametrize("forged_segments", [2, 10])
 def test_a_flood_of_ids_with_empty_segments_leaves_a_sender_with_as_many_alone(forged_segments: int) -> None:
     wire = segment(PAYLOAD, CONFIG)

@@ -2,7 +2,7 @@
 
 use super::ledger::SenderId;
 use super::receive::{Arrival, Refusal};
-use super::set::{Geometry, Key, Set, SetId};
+use super::set::{Candidate, Geometry, Key, Set, SetId};
 use super::{Discard, Reassembler, Receipt};
 use crate::wire::segment::{HASH_LENGTH, Slot};
 
@@ -95,35 +95,37 @@ impl Reassembler {
         Err((Discard::Duplicate, format!("{slot} is held")))
     }
 
-    /// Bounds the candidates of a slot. A sender with several gives one up for a sender with none.
-    pub(super) fn admit_rival(
-        &mut self,
+    /// Bounds the candidates of a slot: which one is to go, where any is. A sender with several gives
+    /// one up for a sender with none; a claimed identity for a proven one, which names without
+    /// number must not shut out.
+    pub(super) fn rival_to_replace(
+        &self,
         id: SetId,
         arrival: &Arrival<'_>,
         sender: SenderId,
-    ) -> Result<(), Refusal> {
-        let set = self.sets.get_mut(&id).expect("the set was found");
+    ) -> Result<Option<usize>, Refusal> {
+        let set = &self.sets[&id];
         let range = set.range(arrival.header.slot);
         let limit = self.limits.candidates_per_slot_max;
         if range.len() < limit {
-            return Ok(());
+            return Ok(None);
         }
         let rivals = &set.candidates()[range.clone()];
         let count = |id: SenderId| rivals.iter().filter(|other| other.sender == id).count();
-        let surplus = rivals
-            .iter()
-            .rposition(|other| count(other.sender) > 1 && !other.shared);
-        match surplus.filter(|_| count(sender) == 0) {
-            Some(position) => {
-                // Its sender has another in the slot, and so a share still.
-                let removed = set.remove(range.start + position);
-                set.advance_prefix();
-                self.ledger.refund(removed.sender, removed.charge());
-                if let Some(sharer) = removed.sharer {
-                    self.ledger.release(sharer);
-                }
-                Ok(())
-            }
+        let surplus = || {
+            rivals
+                .iter()
+                .rposition(|other| count(other.sender) > 1 && !other.shared)
+        };
+        let claimed = || {
+            let is_claimed = |other: &Candidate| !other.sender.is_authenticated();
+            sender
+                .is_authenticated()
+                .then(|| rivals.iter().rposition(is_claimed))?
+        };
+        let has_none = count(sender) == 0;
+        match has_none.then(|| surplus().or_else(claimed)).flatten() {
+            Some(position) => Ok(Some(range.start + position)),
             None => {
                 let slot = slot_name(arrival.header.slot);
                 Err((

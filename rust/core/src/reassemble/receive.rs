@@ -176,9 +176,11 @@ impl Reassembler {
                 prefix_of(&hash)
             )
         });
+        let mut replaced = None;
         if let Some(id) = place {
             self.refuse_duplicate(id, &arrival, sender)?;
-            self.admit_rival(id, &arrival, sender)?;
+            let rival = self.rival_to_replace(id, &arrival, sender)?;
+            replaced = rival.map(|rival| (id, rival));
         }
         let name_bytes = receipt.sender.map_or(0, str::len);
         let mut frame_bytes = arrival.frame_bytes;
@@ -194,6 +196,9 @@ impl Reassembler {
         let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
         self.make_room(sender, charge, place)
             .map_err(|detail| (Discard::QuotaExceeded, detail))?;
+        if let Some((id, rival)) = replaced {
+            self.take_out(id, rival);
+        }
         let id = place.unwrap_or_else(|| self.open_set(key, hash, receipt, geometry));
         self.insert(id, &arrival, frame_bytes, sender, receipt.now_ms);
         let held = self.sets[&id].slots_held();

@@ -115,6 +115,15 @@ impl Reassembler {
         made
     }
 
+    /// Takes a candidate out of a set that holds others.
+    pub(super) fn take_out(&mut self, id: SetId, place: usize) {
+        let removed = self.change(id, |set| set.remove(place));
+        self.give_back(id, removed.sender, removed.charge());
+        if let Some(sharer) = removed.sharer {
+            self.ledger.release(sharer);
+        }
+    }
+
     /// A candidate of `sender` left a set, or went to another.
     fn give_back(&mut self, id: SetId, sender: SenderId, charge: u64) {
         self.ledger.refund(sender, charge);
@@ -151,8 +160,7 @@ impl Reassembler {
                     continue;
                 }
             }
-            let removed = self.change(id, |set| set.remove(place));
-            self.give_back(id, loser, removed.charge());
+            self.take_out(id, place);
             self.stats.displaced += 1;
         }
         let set = self.sets.get_mut(&id).expect("the set is held");

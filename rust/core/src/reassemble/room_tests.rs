@@ -48,7 +48,7 @@ fn receiver() -> Reassembler {
         buffered_bytes_max: 3_000,
         buffered_bytes_per_sender_max: 900,
         unauthenticated_share: 0.5,
-        candidates_per_slot_max: 3,
+        candidates_per_slot_max: 2,
         timeout_ms: 40,
         ..limits()
     };
@@ -151,7 +151,7 @@ proptest! {
                     let (name, authenticated) = SENDERS[sender];
                     let receipt = Receipt { now_ms, sender: name, authenticated, message_key: None };
                     // Who is honest sends no two segments for one place, of which one might go.
-                    let content = [u8::from(forged && sender > 1); 64];
+                    let content = [if forged && sender > 1 { sender as u8 } else { 0 }; 64];
                     reassembler.receive(&header.encode(WireFormat::Raw, &content), &receipt);
                     for (own, (before, after)) in before.iter().zip(proven(&reassembler)).enumerate() {
                         prop_assert!(own == sender || before.is_subset(&after));
