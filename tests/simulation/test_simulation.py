@@ -21,7 +21,7 @@ from tests.simulation.run import run_world
 from tests.simulation.runner import judge, judge_many, totals
 from tests.simulation.worlds import make_world
 
-# About half a second of processor time each, from a tenth for two participants to seven for fifty. More of them:
+# Three quarters of a second of processor time each: a tenth for two participants to twenty for fifty. More of them:
 # `python -m tests.simulation --from 1000 --to 20000 --state FILE`, which can be interrupted.
 WORLDS = int(os.environ.get("SHARDWIRE_WORLDS", "1000"))
 MUTATION_WORLDS_FIRST = 10
