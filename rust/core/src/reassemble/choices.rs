@@ -1,11 +1,10 @@
 //! Which candidate to believe in each slot: the choices that an attempt goes through.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use super::ledger::SenderId;
 use super::recover::{Attempt, Selection};
-use super::set::Candidate;
+use super::set::{Candidate, Share};
 use crate::wire::segment::Slot;
 
 /// Different shard lengths that one attempt looks at: forged segments may have any length.
@@ -113,6 +112,7 @@ impl Attempt<'_> {
 pub(super) struct Choices<'a> {
     pub selections: Vec<Selection>,
     candidates: &'a [Candidate],
+    shares: &'a [Share],
     data_count: usize,
     newest: usize,
     /// There was no attempt before this one.
@@ -124,6 +124,7 @@ impl<'a> Choices<'a> {
         Choices {
             selections: Vec::new(),
             candidates: attempt.set.candidates(),
+            shares: attempt.set.shares(),
             data_count: attempt.data_count,
             newest: attempt.newest,
             all_new: attempt.set.work.is_none(),
@@ -174,21 +175,20 @@ impl<'a> Choices<'a> {
 
     /// Senders in the order of the segments they sent, the newest segment's first.
     fn senders(&self) -> Vec<(SenderId, usize)> {
-        let mut held = BTreeMap::new();
-        for candidate in self.candidates {
-            *held.entry(candidate.sender).or_insert(0) += 1;
-        }
         let newest = self.candidates[self.newest].sender;
-        let mut senders: Vec<(SenderId, usize)> = held.into_iter().collect();
+        let held = self.shares.iter();
+        let mut senders: Vec<(SenderId, usize)> = held
+            .map(|share| (share.sender, share.segments as usize))
+            .collect();
         senders.sort_by_key(|(sender, held)| (*sender != newest, Reverse(*held)));
         senders
     }
 
     fn add_by_sender(&mut self, slots: &[Vec<usize>]) {
-        let senders = self.senders();
-        if senders.len() < 2 {
+        if self.shares.len() < 2 {
             return;
         }
+        let senders = self.senders();
         let data_count = self.data_count;
         for (sender, _) in senders.iter().filter(|(_, held)| *held >= data_count) {
             self.add(self.pick(slots, |candidate| candidate.sender == *sender));
@@ -196,12 +196,12 @@ impl<'a> Choices<'a> {
     }
 
     fn add_repeated(&mut self, slots: &[Vec<usize>]) {
-        let senders = self.senders();
         let (data_count, candidates) = (self.data_count, self.candidates);
         let shared = candidates.iter().filter(|held| held.shared).count();
-        if senders.len() < 2 || shared == 0 {
+        if self.shares.len() < 2 || shared == 0 {
             return;
         }
+        let senders = self.senders();
         let may_do = senders
             .iter()
             .filter(|(_, held)| held + shared >= data_count);
@@ -218,11 +218,10 @@ impl<'a> Choices<'a> {
     }
 
     fn add_without_sender(&mut self, slots: &[Vec<usize>]) {
-        let senders = self.senders();
-        if senders.len() < 2 {
+        if self.shares.len() < 2 {
             return;
         }
-        for (sender, _) in senders.iter().take(SENDERS_MAX) {
+        for (sender, _) in self.senders().iter().take(SENDERS_MAX) {
             self.add(self.pick(slots, |candidate| candidate.sender != *sender));
         }
     }

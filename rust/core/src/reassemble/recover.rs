@@ -153,10 +153,8 @@ impl<'a> Attempt<'a> {
             .collect();
         // Another sender may still be right all by itself, and open slots may be filled.
         let is_full = self.set.slots_held() == self.data_count + self.parity_count;
-        let candidates = self.set.candidates();
-        let is_one_sender = candidates.iter().all(|c| c.sender == candidates[0].sender);
         self.is_last_resort = is_full
-            && is_one_sender
+            && self.set.shares().len() == 1
             && plans
                 .iter()
                 .all(|plan| plan.slots_alone() < self.data_count);

@@ -193,22 +193,26 @@ impl Reassembler {
             limits.buffered_bytes_per_sender_max,
         );
         let whole = (limits.sets_max, limits.buffered_bytes_max);
-        let mut checks = vec![("_per_sender_max", true, own, need.shares, per_sender)];
-        if !proven {
+        let claimed = (!proven).then(|| {
             let share = |limit: u64| ((limit as f64 * limits.unauthenticated_share) as u64).max(1);
             let shared = (share(whole.0), share(whole.1));
-            checks.push((
+            (
                 "_max x unauthenticated_share",
                 false,
                 self.ledger.claimed(),
                 need.claimed_sets,
                 shared,
-            ));
-        }
-        checks.push(("_max", proven, total, need.sets, whole));
+            )
+        });
+        let checks = [
+            Some(("_per_sender_max", true, own, need.shares, per_sender)),
+            claimed,
+            Some(("_max", proven, total, need.sets, whole)),
+        ];
         let bytes = need.bytes;
         checks
             .into_iter()
+            .flatten()
             .find_map(|(name, own, held, sets, limit)| {
                 if sets > 0 && held.0 + sets > limit.0 {
                     let text = format!("{} sets are held: sets{name} is {}", held.0, limit.0);
