@@ -309,16 +309,10 @@ impl Waiting {
             return Ok(None);
         }
         let key = held.key.bind(py).clone();
-        let missing = held.missing.as_ref().map(|ids| ids.bind(py).clone());
         drop(held);
         // Others of its contents that somebody named are asked for when their time comes.
         let message_id = entry.borrow().message_id.bind(py).clone();
-        if let Some(ids) = missing
-            && ids.contains(&message_id)?
-        {
-            ids.del_item(&message_id)?;
-            self.untrack(&message_id)?;
-        }
+        self.untrack(&message_id)?;
         let named = self.named.bind(py);
         if named.contains(&key)? {
             named.as_any().del_item(&key)?;
@@ -356,12 +350,18 @@ impl Waiting {
         let Some(message) = missing.get_item(message_id)? else {
             return Ok(());
         };
-        let named_by = message
-            .cast::<MissingMessage>()?
-            .borrow()
-            .named_by
-            .bind(py)
-            .clone();
+        let message = message.cast_into::<MissingMessage>()?;
+        let named_by = message.borrow().named_by.bind(py).clone();
+        let of_send = {
+            let message = message.borrow();
+            let send = message.send.borrow(py);
+            send.missing.as_ref().map(|ids| ids.bind(py).clone())
+        };
+        if let Some(ids) = of_send
+            && ids.contains(message_id)?
+        {
+            ids.del_item(message_id)?;
+        }
         missing.as_any().del_item(message_id)?;
         let shares = self.shares.bind(py);
         if let Some(share) = shares.get_item(&named_by)? {
