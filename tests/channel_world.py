@@ -14,6 +14,7 @@ from shardwire.encryption.protocol import Encryption
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent, MessageReceivedEvent
 from shardwire.node import MemoryNetwork, MemoryNode, MessageEnvelope, NetworkConditions, NodeConfig, run_virtual
+from shardwire.node.clock import Clock
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 
 TOPIC = "/shardwire/1/test/proto"
@@ -101,6 +102,7 @@ class World:
         listen: bool = True,
         node_config: NodeConfig | None = None,
         on_disk: bool = False,
+        clock: Clock | None = None,
     ) -> ReliableChannel:
         """A channel of `name`, which records its received messages and its events; on its disk where asked to."""
         config = config or ChannelConfig.logos()
@@ -110,7 +112,9 @@ class World:
         memory_node = await self.node(node or name, node_config)
         self._lives += 1
         rng = random.Random(f"{self._seed} {name} {self._lives}")
-        channel = await create_reliable_channel(memory_node, channel_id, TOPIC, name, encryption, config, rng=rng)
+        channel = await create_reliable_channel(
+            memory_node, channel_id, TOPIC, name, encryption, config, rng=rng, clock=clock
+        )
         self.channels[name if channel_id == CHANNEL else f"{name}/{channel_id}"] = channel
         if listen:
             self.listen(name, channel)

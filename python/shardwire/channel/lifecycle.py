@@ -274,8 +274,8 @@ def _assemble(
             timeline,
             writer,
             own_persistence,
-            # An earlier release may have believed a time of the future.
-            min(stored.last_seen_ns, now.epoch_ms * NANOSECONDS_PER_MS),
+            # A time that has not come says nothing: the clock was ahead when it was stored.
+            stored.last_seen_ns if stored.last_seen_ns <= now.epoch_ms * NANOSECONDS_PER_MS else 0,
         )
     )
     engine.may_hand_over = session.may_hand_over

@@ -39,6 +39,8 @@ FIRST_QUERY_RANGE_MS = 30 * 24 * 3_600_000
 QUERY_MARGIN_MS = 30_000
 # How soon to look again whether the application has made room.
 ROOM_RECHECK_MS = 1_000
+# A node whose `query_store` never returns does not end retrieval.
+QUERY_TIMEOUT_MS = 60_000
 _MINUTE_MS = 60_000
 
 
@@ -106,6 +108,8 @@ class Retrieval:
         self._on_caught_up = on_caught_up
         self._on_irretrievable = on_irretrievable
         self._last_seen_ns = last_seen_ns
+        # When that was found, by the clock that nobody sets; None where it comes from an earlier life.
+        self._seen_at_ms: int | None = None
         self._wake = Wake()
         self._online = True
         self._catch_up = sync.query_on_connect
@@ -133,6 +137,8 @@ class Retrieval:
 
     async def run(self) -> None:
         """Asks whenever something is due, until cancelled."""
+        # Nobody says how the connection is when this starts: a store that is out of reach is asked in vain.
+        self.on_connection(ConnectionState.CONNECTED)
         while True:
             self._wake.clear()
             if self._online:
@@ -214,15 +220,14 @@ class Retrieval:
             self._on_irretrievable(absent)
 
     async def _query_window(self, entries: Sequence[HistoryEntry]) -> None:
-        """Without a hint a message can only be found by topic and time: the window ends now.
+        """Without a hint a message can only be found by topic and time: the window reaches to the newest.
 
         What the store answers is taken in later, so only the next attempt can tell what it does not have.
         """
         absent = {entry.message_id for entry in entries if entry.message_id in self._asked}
         self._note_asked(entries)
-        end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
-        start_ms = end_ms - 2 * QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
-        walk = _Walk(self._topic_query(start_ms, end_ms, forward=True))
+        start_ms = self._clock.epoch_ms() - QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
+        walk = _Walk(self._topic_query(start_ms, forward=True))
         while (page := await self._next_page(walk)) is not None:
             _, taken = await self._fetch(self._unknown(page))
             absent -= {message.message_id for data in taken if (message := self._decode(data)) is not None}
@@ -236,11 +241,8 @@ class Retrieval:
 
         What came before that one is then found through the history. A page of which everything is known ends it too.
         """
-        end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
-        start_ms = end_ms - FIRST_QUERY_RANGE_MS
-        if self._last_seen_ns:
-            start_ms = self._last_seen_ns // NANOSECONDS_PER_MS - QUERY_MARGIN_MS
-        walk = _Walk(self._topic_query(start_ms, end_ms, forward=False))
+        epoch_ms, monotonic_ms = self._clock.epoch_ms(), self._clock.monotonic_ms()
+        walk = _Walk(self._topic_query(self._passed_since_ms(epoch_ms, monotonic_ms), forward=False))
         while (page := await self._next_page(walk)) is not None:
             unknown = self._unknown(page)
             _, taken = await self._fetch(unknown)
@@ -248,13 +250,24 @@ class Retrieval:
                 break
         if self._has_room():
             await self._on_caught_up()
-            self._last_seen_ns = max(self._last_seen_ns, (end_ms - 2 * QUERY_MARGIN_MS) * NANOSECONDS_PER_MS)
+            self._last_seen_ns = (epoch_ms - QUERY_MARGIN_MS) * NANOSECONDS_PER_MS
+            self._seen_at_ms = monotonic_ms
 
-    def _topic_query(self, start_ms: int, end_ms: int, *, forward: bool) -> StoreQuery:
+    def _passed_since_ms(self, epoch_ms: int, monotonic_ms: int) -> int:
+        """The transport time from which on messages may have passed by."""
+        if not self._last_seen_ns:
+            return epoch_ms - FIRST_QUERY_RANGE_MS
+        since_ms = self._last_seen_ns // NANOSECONDS_PER_MS
+        if self._seen_at_ms is not None:
+            # Where the clock was set back meanwhile, by that it is as long ago as it really is.
+            since_ms = min(since_ms, epoch_ms - (monotonic_ms - self._seen_at_ms))
+        return since_ms - QUERY_MARGIN_MS
+
+    def _topic_query(self, start_ms: int, *, forward: bool) -> StoreQuery:
+        # Without an end: where our clock is behind, what others sent lately lies in its future.
         return StoreQuery(
             content_topics=(self._content_topic,),
             start_time_ns=max(0, start_ms) * NANOSECONDS_PER_MS,
-            end_time_ns=end_ms * NANOSECONDS_PER_MS,
             page_size=HASHES_PER_PAGE,
             forward=forward,
             include_data=False,
@@ -308,7 +321,7 @@ class Retrieval:
             await asyncio.sleep(wait_ms / 1000)
             wait_ms = self._quota_wait_ms()
         query, cursor = walk.query, walk.cursor
-        page = await self._node.query_store(query if cursor is None else replace(query, cursor=cursor))
+        page = await self._ask(query if cursor is None else replace(query, cursor=cursor))
         known = len(walk.seen)
         walk.seen.update([message.message_hash for message in page.messages])
         walk.without_news = 0 if len(walk.seen) > known else walk.without_news + 1
@@ -319,6 +332,20 @@ class Retrieval:
             walk.cursor = page.cursor
             walk.pages_left -= 1
         return page
+
+    async def _ask(self, query: StoreQuery) -> StorePage:
+        """Raises:
+        NodeError: The node did not answer in time, or as it raised.
+        """
+        limit = asyncio.timeout(QUERY_TIMEOUT_MS / 1000)
+        try:
+            async with limit:
+                return await self._node.query_store(query)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            logger.warning("query_store of the node did not return within %d ms", QUERY_TIMEOUT_MS)
+            raise NodeError(f"query_store of the node did not return within {QUERY_TIMEOUT_MS} ms") from None
 
     def _quota_wait_ms(self) -> int:
         """How long until one more query fits the minute; where that is 0 it counts as made."""

@@ -357,7 +357,7 @@ class Session:
 
     def _receive(self, arrival: Arrival, now: Now) -> None:
         newest_ns = self._reception.newest_until_ns(now.epoch_ms)
-        if newest_ns > self._stored_last_seen_ns + LAST_SEEN_STEP_NS:
+        if not 0 <= newest_ns - self._stored_last_seen_ns <= LAST_SEEN_STEP_NS:
             self._stored_last_seen_ns = newest_ns
             self.engine.keep({(LAST_SEEN, b""): LastSeenRecord(newest_ns).encode()})
         try:
