@@ -41,6 +41,8 @@ QUERY_MARGIN_MS = 30_000
 ROOM_RECHECK_MS = 1_000
 # A node whose `query_store` never returns does not end retrieval.
 QUERY_TIMEOUT_MS = 60_000
+# Going through what is missing takes time: so many a second of it, and what is detected meanwhile is gathered.
+MISSING_PER_S_MAX = 10_000
 _MINUTE_MS = 60_000
 
 
@@ -154,6 +156,7 @@ class Retrieval:
                         raise
                     logger.exception("the node raised %s for a store query", type(error).__name__)
             heed_cancellation()
+            await asyncio.sleep(len(self._missing) / MISSING_PER_S_MAX)
             await self._sleep()
 
     async def _query_what_is_due(self) -> None:

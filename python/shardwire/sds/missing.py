@@ -71,8 +71,8 @@ class MissingMessages:
 
     def _first_to_go(self, ids: Iterable[str]) -> str:
         oldest = list(islice(ids, OLDEST_MAX))
-        sends = [self.by_id[message_id].send for message_id in oldest]
-        for may_go in ([not send.dependents for send in sends], [bool(send.contents) for send in sends]):
-            if True in may_go:
-                return oldest[may_go.index(True)]
-        return oldest[0]
+        by_id = self.by_id
+        free = (message_id for message_id in oldest if not by_id[message_id].send.dependents)
+        partial = (message_id for message_id in oldest if by_id[message_id].send.contents)
+        # Looked for no further than to the first: a flood has this called for each of what it names.
+        return next(free, None) or next(partial, None) or oldest[0]
