@@ -180,6 +180,17 @@ class Gaps:
         self._unname(send)
         send.deadline_ms = None
 
+    def on_own(self, message_id: str) -> None:
+        """A content came under our own name that this life has not sent: it is never taken in, so nothing waits for
+        it, though others name it."""
+        place = self._buffer.place_of(message_id)
+        key = place[0] if place else message_id
+        send = self._buffer.sends.get(key)
+        if send is None:
+            self.remember_lost(key, False)
+        elif not send.contents:
+            self._buffer.drop(send)
+
     def _unname(self, send: IncomingSend) -> None:
         if self.named.pop(send.key, None) is None:
             self._named_before.pop(send.key, None)

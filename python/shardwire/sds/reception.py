@@ -114,7 +114,7 @@ class Reception:
         if sender_id == self._sender_id:
             if self._answers and not from_store:
                 self._repair.on_message(message_id)
-            return self._on_own(message_id, lamport, from_store)
+            return self._on_own(message_id, lamport, bool(content), from_store)
         if lamport is None:
             return self._on_ephemeral(message_id, sender_id, content)
         if content:
@@ -338,20 +338,21 @@ class Reception:
         if len(self._ephemeral_order) > self._recent_max:
             self._recent_ephemerals.pop(self._ephemeral_order.popleft(), None)
 
-    def _on_own(self, message_id: str, lamport: int | None, from_store: bool) -> None:
+    def _on_own(self, message_id: str, lamport: int | None, is_content: bool, from_store: bool) -> None:
         """SDS: own messages are ignored, except that one we never sent shows a second user of our id.
 
         What a store has, or others repeat, of the time before this life began is our past: its state was not kept.
         """
-        ours = (
-            from_store
-            or (lamport is not None and lamport < self._begun)
-            or message_id in self._outgoing.by_id
+        if (
+            message_id in self._outgoing.by_id
             or message_id in self._entries
             or message_id in self._recent_ephemerals
             or self._machine.transmission.is_own_sync(message_id)
-        )
-        if ours:
+        ):
+            return self._drop("own")
+        if is_content:
+            self._incoming.gaps.on_own(message_id)
+        if from_store or (lamport is not None and lamport < self._begun):
             return self._drop("own")
         self._emit(SenderIdConflict(message_id))
         return None

@@ -382,3 +382,17 @@ def test_mistakes_of_the_user_are_refused_at_once() -> None:
         with pytest.raises(ConfigError, match="sender_id"):
             Party(name)
     assert hint_of(b"")
+
+
+@pytest.mark.parametrize("named_first", [True, False])
+@pytest.mark.parametrize("from_store", [True, False])
+def test_nothing_waits_for_what_came_under_our_own_name(named_first: bool, from_store: bool) -> None:
+    """Of a life whose state was lost, or made up: it is never taken in, whoever names it."""
+    alice = Party("alice")
+    own = message(1, sender="alice")
+    honest = message(2, sender="bob", history=[HistoryEntry(f"{1:032x}.0")], content=b"0/1/1|honest")
+    for data in (honest, own) if named_first else (own, honest):
+        alice.machine.handle_message(data, at(0), from_store=from_store)
+        alice.drain(at(0))
+    assert alice.delivered == ["honest"]
+    assert alice.machine.missing() == ()
