@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardwire.channel.hooks import heed_cancellation, is_ours
+from shardwire.channel.hooks import await_cipher, heed_cancellation, is_ours
 from shardwire.channel.segment_size import payload_bytes_max
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
@@ -215,6 +215,6 @@ class Dispatcher:
             return content
         ciphertext = self._encryption.encrypt(content)
         if inspect.isawaitable(ciphertext):
-            ciphertext = await ciphertext
+            ciphertext = await await_cipher(ciphertext)
         # Checked by `memoryview`: `bytes` would make some of a list or a number.
         return ciphertext if type(ciphertext) is bytes else bytes(memoryview(ciphertext))

@@ -10,6 +10,8 @@ from shardwire.errors import ShardwireError
 
 logger = logging.getLogger(__name__)
 
+# What a cipher may take for one message.
+CIPHER_TIMEOUT_MS = 60_000
 # What a node or a callback may take when a channel stops or closes.
 CLOSING_CALL_S = 5.0
 CANCEL_AGAIN_S = 2.0
@@ -32,6 +34,16 @@ def heed_cancellation() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+async def await_cipher(result: Awaitable[bytes]) -> bytes:
+    """What an asynchronous cipher gives.
+
+    Raises:
+        TimeoutError: It took longer than `CIPHER_TIMEOUT_MS`: the messages behind this one wait for it.
+    """
+    async with asyncio.timeout(CIPHER_TIMEOUT_MS / 1000):
+        return await result
 
 
 def ends_process(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from shardwire.channel.dispatch import Dispatcher
-from shardwire.channel.hooks import ends_process, heed_cancellation, is_ours
+from shardwire.channel.hooks import await_cipher, ends_process, heed_cancellation, is_ours
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.node.protocol import (
@@ -184,7 +184,7 @@ class Reception:
             if type(data) is bytes:
                 return data
             if inspect.isawaitable(data):
-                data = await data
+                data = await await_cipher(data)
                 heed_cancellation()
             # Not `bytes` alone: that makes some of a list, and any amount of a number.
             return data if type(data) is bytes else bytes(memoryview(data))

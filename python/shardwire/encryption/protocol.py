@@ -9,6 +9,8 @@ from typing import Protocol, runtime_checkable
 @runtime_checkable
 class Encryption(Protocol):
     """Turns every message of a channel into ciphertext and back; both methods may be plain or `async`.
+    Messages keep their order, so each waits for those before it: an `async` method that has not returned within 60 s
+    counts as failed.
 
     Optional members, used where present: `overhead_bytes: int`, what `encrypt` adds (measured once where absent);
     `bind(channel_id) -> Encryption`, called once by `create_reliable_channel`, whose result is used instead;

@@ -43,6 +43,27 @@ class Failing:
         return payload
 
 
+class Hanging:
+    """A key server that does not answer the first calls."""
+
+    def __init__(self, encryptions: int = 0, decryptions: int = 0) -> None:
+        self.encryptions, self.decryptions = encryptions, decryptions
+
+    overhead_bytes = 0
+
+    async def encrypt(self, content: bytes) -> bytes:
+        self.encryptions -= 1
+        if self.encryptions >= 0:
+            await asyncio.Event().wait()
+        return content
+
+    async def decrypt(self, payload: bytes) -> bytes:
+        self.decryptions -= 1
+        if self.decryptions >= 0:
+            await asyncio.Event().wait()
+        return payload
+
+
 class Understating:
     """Adds a little less, then a little more than it says."""
 
@@ -140,6 +161,32 @@ def test_a_failing_encrypt_is_a_send_error_and_nothing_leaves(caplog: pytest.Log
     assert error.stage == "dispatch"
     assert len(world.of("alice", ChunkErrorEvent)) == 1
     assert b"secret".hex() not in caplog.text
+
+
+def test_an_encrypt_that_never_returns_holds_up_nothing_for_ever() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", encryption=Hanging(encryptions=1))
+        await world.join("bob", encryption=Hanging())
+        lost = await alice.send(b"lost")
+        kept = await alice.send(b"kept")
+        with pytest.raises(NodeError, match="encryption failed: TimeoutError"):
+            await alice.delivered(lost, timeout_ms=61_000)
+        assert await alice.delivered(kept) == {"bob"}
+        # It names the lost one, for which bob waits first.
+        await asyncio.sleep(400)
+
+    assert run_world(scenario).messages("bob") == [b"kept"]
+
+
+def test_a_decrypt_that_never_returns_holds_up_nothing_for_ever() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", encryption=Hanging())
+        bob = await world.join("bob", encryption=Hanging(decryptions=1))
+        await alice.send(b"message")
+        await asyncio.sleep(100)
+        assert bob.stats()["dropped_undecryptable"] == 1
+
+    assert run_world(scenario).messages("bob") == [b"message"]
 
 
 def test_what_cannot_be_decrypted_is_dropped_and_counted() -> None:
