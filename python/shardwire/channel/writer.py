@@ -16,6 +16,10 @@ logger = logging.getLogger(__name__)
 # Whose state is in use: by identity of the persistence and id of the channel. A loop that has ended uses nothing.
 _IN_USE: dict[tuple[int, str], tuple[Persistence, asyncio.AbstractEventLoop]] = {}
 
+# No future holds a `StopIteration`: who awaits it would wait for ever. A `GeneratorExit` would pass for the end of the
+# coroutine that awaits it.
+_UNCARRIED = (StopIteration, GeneratorExit)
+
 
 class Writer:
     """Runs the calls of one persistence, in a thread of its own where they may wait for a disk."""
@@ -40,11 +44,13 @@ class Writer:
         return await loop.run_in_executor(self._executor, self._load)
 
     async def commit(self, changes: Changes) -> None:
+        """Raises:
+        PersistenceError: As `Persistence.commit`; what else a persistence raises goes through.
+        """
         if self._executor is None:
-            self._persistence.commit(self._channel_id, changes)
+            self._commit(changes)
             return
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._executor, self._persistence.commit, self._channel_id, changes)
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._commit, changes)
 
     async def close(self, own_persistence: Persistence | None) -> None:
         """Gives the channel's state free, closes a persistence that is the channel's own, and ends the thread.
@@ -61,9 +67,18 @@ class Writer:
         await asyncio.wait({releasing}, timeout=CLOSING_CALL_S)
 
     def _load(self) -> ChannelState | None:
-        state = self._persistence.load(self._channel_id)
+        try:
+            state = self._persistence.load(self._channel_id)
+        except _UNCARRIED as error:
+            raise _carried("load", error) from error
         self._loaded = True
         return state
+
+    def _commit(self, changes: Changes) -> None:
+        try:
+            self._persistence.commit(self._channel_id, changes)
+        except _UNCARRIED as error:
+            raise _carried("commit", error) from error
 
     def _claim(self, loop: asyncio.AbstractEventLoop) -> None:
         for name in [name for name, (_, user) in _IN_USE.items() if user.is_closed()]:
@@ -91,3 +106,7 @@ class Writer:
             if self._claimed:
                 self._claimed = False
                 _IN_USE.pop((id(self._persistence), self._channel_id), None)
+
+
+def _carried(call: str, error: BaseException) -> PersistenceError:
+    return PersistenceError(f"{call} of the persistence raised {type(error).__name__}")

@@ -7,10 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from channel_world import TOPIC, World, run_world
+from channel_world import CHANNEL, TOPIC, Disk, Mount, World, run_world
 
+from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.config import ChannelConfig, SdsConfig
+from shardwire.errors import PersistenceError
 from shardwire.events import CallbackErrorEvent
-from shardwire.node import MessageEnvelope, StorePage, StoreQuery
+from shardwire.node import MemoryNetwork, MessageEnvelope, StorePage, StoreQuery
+from shardwire.persistence.protocol import Changes, ChannelState
 
 
 class Odd(BaseException):
@@ -161,3 +165,55 @@ def test_whatever_a_callback_or_an_observer_raises_ends_nothing(error: type[Base
     world = run_world(scenario)
     assert world.messages("bob") == [b"one", b"two"]
     assert [type(event.error) for event in world.of("bob", CallbackErrorEvent)] == [error, error]
+
+
+class Stopping(Mount):
+    """Raises, out of the calls it is told to, what a thread cannot hand to the event loop."""
+
+    stop: type[BaseException] = StopIteration
+    stops_in = ""
+    released = False
+
+    def load(self, channel_id: str) -> ChannelState | None:
+        self._maybe_stop("load")
+        return super().load(channel_id)
+
+    def commit(self, channel_id: str, changes: Changes) -> None:
+        self._maybe_stop("commit")
+        super().commit(channel_id, changes)
+
+    def release(self, channel_id: str) -> None:
+        self.released = True
+        self._maybe_stop("release")
+
+    def _maybe_stop(self, call: str) -> None:
+        if self.stops_in == call:
+            raise self.stop
+
+
+@pytest.mark.parametrize("error", [StopIteration, GeneratorExit])
+def test_a_persistence_that_stops_in_its_thread_leaves_nobody_waiting(error: type[BaseException]) -> None:
+    async def main() -> None:
+        persistence = Stopping(Disk())
+        persistence.stop = error
+        node = MemoryNetwork(seed=1).create_node("alice")
+        await node.start()
+        config = ChannelConfig.logos(sds=SdsConfig(persistence=persistence))
+        for call in ("load", "commit"):
+            persistence.stops_in = call
+            with pytest.raises(PersistenceError, match=f"{call} of the persistence raised {error.__name__}"):
+                await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config)
+        persistence.stops_in = ""
+        channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config)
+        persistence.stops_in = "commit"
+        with pytest.raises(PersistenceError, match=f"commit of the persistence raised {error.__name__}"):
+            await channel.send(b"refused")
+        persistence.stops_in = ""
+        await channel.send(b"stored")
+        persistence.stops_in, persistence.released = "release", False
+        await close_channel(channel)
+        assert persistence.released
+        await node.stop()
+
+    # In real time, in which commits have a thread.
+    asyncio.run(asyncio.wait_for(main(), 30))
