@@ -278,7 +278,7 @@ class Engine:
 
     def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:
         """Takes back what a commit that failed was to make true: new sends are refused, transmits wait."""
-        self.transmissions.take_back(collected.transmits, now)
+        self.transmissions.on_commit_failed(collected.transmits, str(error), now)
         for submission in collected.submissions:
             self.cancel(submission.request_id, now)
             submission.settled(error)

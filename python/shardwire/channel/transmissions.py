@@ -262,7 +262,8 @@ class Transmissions:
 
     def _give_up(self, send_id: str, ordinal: int, error: str, irrecoverable: bool, now: Now) -> None:
         self._failures_by_send.pop(send_id, None)
-        self.take_back([entry.transmit for entry in self._in_flight.values() if entry.transmit.send_id == send_id], now)
+        in_flight = [flight.transmit for flight in self._in_flight.values() if flight.transmit.send_id == send_id]
+        self.take_back(in_flight, error, now)
         left = not self._machine.cancel(send_id, now)
         if left:
             # SDS says so in its turn: what is in the network may yet be acknowledged.
@@ -294,18 +295,24 @@ class Transmissions:
             since_ms = max(since_ms, self._answered_ms)
         return since_ms + PROPAGATION_TIMEOUT_MS
 
-    def take_back(self, transmits: list[Transmit], now: Now) -> None:
-        """These never reached the node."""
+    def take_back(self, transmits: list[Transmit], error: str, now: Now) -> None:
+        """These never reached the node, or will not be answered for: they wait, and ephemeral ones end with `error`."""
         for transmit in transmits:
             if self._in_flight.pop(transmit.transmit_id, None) is not None:
                 self._machine.handle_transmit_failed(transmit.transmit_id, now)
+                if transmit.kind is TransmitKind.EPHEMERAL and transmit.send_id is not None:
+                    self._ephemerals.on_failed(transmit.send_id, error)
+
+    def on_commit_failed(self, transmits: list[Transmit], error: str, now: Now) -> None:
+        """What these speak of is not stored: they leave after a commit that succeeds, and nothing ephemeral does."""
+        self.take_back(transmits, error, now)
+        self._fail_ephemerals(error, now)
 
     def on_stopped(self, now: Now) -> None:
         """The channel stops: what the node did not answer for is tried again after the next start."""
-        self.take_back([flight.transmit for flight in self._in_flight.values()], now)
+        in_flight = [flight.transmit for flight in self._in_flight.values()]
+        self.take_back(in_flight, "the channel was stopped before the node answered", now)
         self._fail_ephemerals("the channel was stopped", now)
-        for send_id in self._ephemerals.waiting():
-            self._ephemerals.on_failed(send_id, "the channel was stopped before the node answered")
         while self._late:
             self._machine.handle_transmit_failed(self._late.popleft().transmit_id, now)
 

@@ -7,6 +7,7 @@ import asyncio
 from channel_world import World, run_world
 
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
+from shardwire.errors import PersistenceError
 from shardwire.events import ChunkErrorEvent, ChunkSentEvent, EphemeralDroppedEvent, MessageReceivedEvent
 
 
@@ -67,3 +68,30 @@ def test_ephemeral_messages_that_a_node_holds_are_bounded() -> None:
     errors = [(event.request_id, event.error) for event in world.of("alice", ChunkErrorEvent)]
     assert sorted(request_id for request_id, _ in errors) == sorted(requests)
     assert [request_id for request_id, error in errors if "3 ephemeral messages wait" in error] == requests[3:]
+
+
+def test_nothing_waits_for_a_persistence_that_fails() -> None:
+    # The count against the limit must be stored before anything leaves.
+    limit = RateLimitConfig(enabled=True, epoch_size_ms=60_000, messages_per_epoch=100)
+    requests: list[str] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", ChannelConfig.logos(rate_limit=limit), on_disk=True)
+        await world.join("bob")
+        world.disks["alice"].fails_with = PersistenceError("the disk is full")
+        # The first is on its way when the commit fails, the second comes while commits are held back.
+        for _ in range(2):
+            requests.append(await alice.send_ephemeral(b"lost"))
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(5)
+        world.disks["alice"].fails_with = None
+        await asyncio.sleep(30)
+        requests.append(await alice.send_ephemeral(b"kept"))
+        await asyncio.sleep(1)
+        assert alice.stats()["dispatches_in_flight"] == 0
+
+    world = run_world(scenario)
+    errors = [(event.request_id, event.error) for event in world.of("alice", ChunkErrorEvent)]
+    assert errors == [(request_id, "the disk is full") for request_id in requests[:2]]
+    assert [event.request_id for event in world.of("alice", ChunkSentEvent)] == requests[2:]
+    assert world.messages("bob") == [b"kept"]
