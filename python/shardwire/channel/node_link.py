@@ -62,6 +62,8 @@ class NodeLink:
         self._events: AsyncIterator[NodeEvent] | None = None
         self._giving_up: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        # Whoever waits for them may be cancelled: the event loop itself refers to a task weakly.
+        self._releasing: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Subscribes, then sends, receives and retrieves.
@@ -98,26 +100,42 @@ class NodeLink:
         await end_tasks(tasks)
         self._dispatcher.clear()
         await self._close_events()
-        node, topic = self._node, self._content_topic
-        await finish_call("unsubscribe of the node", lambda: release_topic(node, topic))
+        await self._release_topic()
 
     async def _subscribe(self) -> None:
         self._giving_up = giving_up = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(acquire_topic(self._node, self._content_topic))
+        acquiring = asyncio.create_task(acquire_topic(self._node, self._content_topic))
         try:
-            await asyncio.wait({task, giving_up}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
+            await asyncio.wait({acquiring, giving_up}, return_when=asyncio.FIRST_COMPLETED)
+            if not acquiring.done():
                 raise NodeError("subscribe of the node had not returned when the channel was closed")
-            await task
-        except ShardwireError:
-            raise
+            await acquiring
         except BaseException as error:
-            if is_ours(error):
+            await self._abandon(acquiring)
+            if isinstance(error, ShardwireError) or is_ours(error):
                 raise
             raise NodeError(f"subscribe of the node raised {type(error).__name__}: {error}") from error
         finally:
             self._giving_up = None
-            task.cancel()
+
+    async def _abandon(self, acquiring: asyncio.Task[None]) -> None:
+        """Gives back the topic that nobody wants any longer, where the node has answered and if it does so yet."""
+        answered = acquiring.done()
+        acquiring.cancel()
+        releasing = asyncio.create_task(self._release_acquired(acquiring))
+        self._releasing.add(releasing)
+        releasing.add_done_callback(self._releasing.discard)
+        if answered:
+            await asyncio.wait({releasing})
+
+    async def _release_acquired(self, acquiring: asyncio.Task[None]) -> None:
+        await asyncio.wait({acquiring})
+        if not acquiring.cancelled() and acquiring.exception() is None:
+            await self._release_topic()
+
+    async def _release_topic(self) -> None:
+        node, topic = self._node, self._content_topic
+        await finish_call("unsubscribe of the node", lambda: release_topic(node, topic))
 
     def _open_events(self) -> AsyncIterator[NodeEvent]:
         events: Any = self._node.events()

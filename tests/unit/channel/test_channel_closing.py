@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
-from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
+from shardwire.channel.topics import _BY_NODE
 from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import ChannelClosedError, ConfigError, NodeError, PersistenceError
 from shardwire.node import NetworkConditions
@@ -189,6 +190,59 @@ def test_closing_ends_a_start_that_waits_for_the_node(wait: Callable[[], Awaitab
         await asyncio.wait_for(close_channel(channel), 60)
         with pytest.raises(ChannelClosedError):
             await starting
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("answer_ms", [0, 10])
+@pytest.mark.parametrize("steps", range(1, 8))
+@pytest.mark.parametrize("call", ["start", "create"])
+def test_a_start_that_is_cancelled_leaves_no_subscription_behind(call: str, steps: int, answer_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node("alice")
+        subscribe = node.subscribe
+
+        async def answer_late(topics: Any) -> None:
+            await asyncio.sleep(answer_ms / 1000)
+            await subscribe(topics)
+
+        node.subscribe = answer_late  # type: ignore[method-assign]
+        config = ChannelConfig.logos(auto_start=call == "create")
+        creating = create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config)
+        channel = await creating if call == "start" else None
+        starting: asyncio.Task[Any] = asyncio.create_task(creating if channel is None else channel.start())
+        await asyncio.sleep(answer_ms / 1000)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        starting.cancel()
+        (result,) = await asyncio.gather(starting, return_exceptions=True)
+        # A call that had ended by then is as good as any.
+        channel = result if isinstance(result, ReliableChannel) else channel
+        if channel is not None:
+            await close_channel(channel)
+        assert node.subscriptions == ()
+        assert id(node) not in _BY_NODE
+
+    run_world(scenario)
+
+
+def test_a_subscription_that_a_node_makes_though_it_is_cancelled_is_given_back() -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node("alice")
+        subscribe = node.subscribe
+
+        async def stubborn(topics: Any) -> None:
+            await swallow_cancellations()
+            await subscribe(topics)
+
+        node.subscribe = stubborn  # type: ignore[method-assign]
+        config = ChannelConfig.logos(auto_start=False)
+        channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(channel.start(), 1)
+        await close_channel(channel)
+        await asyncio.sleep(1_000)
+        assert node.subscriptions == ()
 
     run_world(scenario)
 
