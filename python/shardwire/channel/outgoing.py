@@ -43,7 +43,7 @@ class PendingSend:
         segments_total: Data and parity segments.
         segments_propagated: How many of them the network took.
         delivered_to: Participants that can reconstruct it.
-        sent: Whether all of them were propagated.
+        sent: Whether all of them were propagated, but for parity that can never be.
     """
 
     request_id: str
@@ -92,6 +92,10 @@ class OutgoingSends:
 
     def record(self, send_id: str) -> SendRecord | None:
         return self._sends.get(send_id)
+
+    def is_parity(self, send_id: str, ordinal: int) -> bool:
+        record = self._sends.get(send_id)
+        return record is not None and ordinal >= record.data_count
 
     def pending(self) -> tuple[PendingSend, ...]:
         return tuple(
@@ -162,6 +166,14 @@ class OutgoingSends:
             self._chunk_event(ChunkSentEvent, record, record.propagated)
         self._review_sent(send_id, record)
 
+    def on_left_out(self, send_id: str, ordinal: int) -> None:
+        """A parity segment can never be sent: the message does without it, and no event speaks of it."""
+        record = self._sends.get(send_id)
+        if record is not None:
+            record.left_out |= 1 << ordinal
+            self._changed.add(send_id)
+            self._review_sent(send_id, record)
+
     def on_all_left(self, send_id: str) -> None:
         """Every segment was handed to a node, and no answer is awaited any more: an earlier life took it along."""
         record = self._sends.get(send_id)
@@ -222,16 +234,24 @@ class OutgoingSends:
         self._fail(send_id, record, error, stage)
 
     def on_irrecoverable(self, send_id: str, ordinal: int, error: str) -> None:
-        """One segment can never be sent (004, Irrecoverable errors): neither can the message."""
+        """A data segment can never be sent, or not once more (004, Irrecoverable errors): nor can the message."""
+        self._fail_chunks(send_id, 1 << ordinal, error)
+
+    def on_undispatched(self, send_id: str, error: str) -> None:
+        """What the network did not take of a message will not be tried again."""
         record = self._sends.get(send_id)
-        if record is None:
+        if record is not None:
+            self._fail_chunks(send_id, ((1 << record.data_count) - 1) & ~record.propagated, error)
+
+    def _fail_chunks(self, send_id: str, failed: int, error: str) -> None:
+        record = self._sends.get(send_id)
+        if record is None or record.delivered or record.error_stage:
             return
-        if self._wants(ChunkErrorEvent) and ordinal < record.data_count:
-            info = ChunkInfo((ordinal,), record.data_count)
+        if failed and self._wants(ChunkErrorEvent):
+            info = ChunkInfo(bits(failed), record.data_count)
             for request_id in record.request_ids:
                 self._events.append((ChunkErrorEvent(record.message_id, request_id, info, error), None))
-        if not record.delivered and not record.error_stage:
-            self._fail(send_id, record, error, "dispatch")
+        self._fail(send_id, record, error, "delivery" if record.sent else "dispatch")
 
     def on_announced(self, send_id: str, outcome: str) -> None:
         """The application was told an outcome."""
@@ -272,7 +292,7 @@ class OutgoingSends:
                 self._append_outcome(send_id, record, outcome, record.request_ids)
 
     def _review_sent(self, send_id: str, record: SendRecord) -> None:
-        if not record.sent and record.propagated.bit_count() == record.content_count:
+        if not record.sent and (record.propagated | record.left_out).bit_count() == record.content_count:
             record.sent = True
             self._unsent.pop(send_id, None)
             self._outcome(send_id, "sent", record.request_ids)

@@ -104,6 +104,7 @@ class SendRecord(_JsonRecord):
         content_count: Data and parity segments.
         sending: Ordinals handed to the node.
         propagated: Ordinals the network took.
+        left_out: Ordinals of parity that can never be sent.
         acknowledged: Ordinals that some participant holds.
         possibly_acknowledged: Ordinals that some participant's bloom filter holds.
         delivered_to: Participants that can reconstruct it.
@@ -120,6 +121,7 @@ class SendRecord(_JsonRecord):
     content_count: int
     sending: int = 0
     propagated: int = 0
+    left_out: int = 0
     acknowledged: int = 0
     possibly_acknowledged: int = 0
     delivered_to: list[str] = field(default_factory=list)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from shardwire.channel.hooks import ends_process
 from shardwire.channel.records import SendRecord
-from shardwire.sds.outputs import ContentAcknowledged
+from shardwire.sds.outputs import ContentAcknowledged, Transmit
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +70,15 @@ class Timeline:
         """A participant acknowledged a segment of ours."""
         counts = (record.data_count, record.content_count) if record else (None, None)
         self.note(SegmentObservation("acknowledged", event.send_id, event.ordinal, event.by, at_ms, 0, *counts))
+
+    def note_transmit(
+        self, stage: SegmentStage, transmit: Transmit, record: SendRecord | None, sender_id: str, at_ms: int
+    ) -> None:
+        """A segment of ours leaves, or has left."""
+        send_id, ordinal = transmit.send_id, transmit.ordinal
+        if send_id is not None and ordinal is not None:
+            counts = (record.data_count, record.content_count) if record else (None, None)
+            self.note(SegmentObservation(stage, send_id, ordinal, sender_id, at_ms, transmit.attempt, *counts))
 
     def note(self, observation: SegmentObservation) -> None:
         for observer in list(self._observers):

@@ -17,7 +17,7 @@ from shardwire.channel.dispatch import (
 from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter
-from shardwire.channel.timeline import SegmentObservation, SegmentStage, Timeline
+from shardwire.channel.timeline import SegmentStage, Timeline
 from shardwire.events import RateLimitEvent
 from shardwire.sds import MessageChannel, Now
 from shardwire.sds.outputs import Transmit, TransmitKind
@@ -29,8 +29,6 @@ DISPATCH_PAUSE_MS_MIN = 500
 DISPATCH_PAUSE_MS_MAX = 30_000
 # How soon to look again at what is overdue but held back by something that sends no signal.
 OVERDUE_RECHECK_MS = 1_000
-
-
 # Kinds that carry a content of a send.
 _CONTENTS = (TransmitKind.FIRST, TransmitKind.FURTHER, TransmitKind.RETRANSMISSION)
 
@@ -235,12 +233,15 @@ class Transmissions:
         transmit = outcome.transmit
         self._count("dispatch_failures")
         logger.warning("message %s was not sent: %s", transmit.message_id, outcome.error)
+        send_id, ordinal = transmit.send_id, transmit.ordinal or 0
+        if outcome.irrecoverable and send_id is not None and self._outgoing.is_parity(send_id, ordinal):
+            self._leave_out(send_id, ordinal, transmit, now)
+            return
         self._machine.handle_transmit_failed(transmit.transmit_id, now)
-        send_id = transmit.send_id
         if transmit.kind is TransmitKind.EPHEMERAL and send_id is not None:
             self._ephemerals.on_failed(send_id, outcome.error)
         elif outcome.irrecoverable and send_id is not None:
-            self._give_up(send_id, transmit.ordinal or 0, outcome.error, True, now)
+            self._give_up(send_id, outcome.error, now, irrecoverable=ordinal)
         elif not known:
             self._pause(now)
             if send_id is not None:
@@ -256,11 +257,18 @@ class Transmissions:
             if failures and now.monotonic_ms - counted_ms < self._failure_interval_ms:
                 continue
             if failures >= self._failures_max:
-                self._give_up(hit, 0, error, False, now)
+                self._give_up(hit, error, now)
             else:
                 self._failures_by_send[hit] = (failures + 1, now.monotonic_ms)
 
-    def _give_up(self, send_id: str, ordinal: int, error: str, irrecoverable: bool, now: Now) -> None:
+    def _leave_out(self, send_id: str, ordinal: int, transmit: Transmit, now: Now) -> None:
+        self._count("parity_left_out")
+        self._machine.handle_transmitted(transmit.transmit_id, None, now)
+        self._machine.outgoing.leave_out(transmit.message_id)
+        self._outgoing.on_left_out(send_id, ordinal)
+
+    def _give_up(self, send_id: str, error: str, now: Now, irrecoverable: int | None = None) -> None:
+        """Ends a send; `irrecoverable` is the ordinal of the segment that can never be sent, if it is one."""
         self._failures_by_send.pop(send_id, None)
         in_flight = [flight.transmit for flight in self._in_flight.values() if flight.transmit.send_id == send_id]
         self.take_back(in_flight, error, now)
@@ -268,8 +276,10 @@ class Transmissions:
         if left:
             # SDS says so in its turn: what is in the network may yet be acknowledged.
             self._machine.outgoing.stop(send_id)
-        if irrecoverable or not left:
-            self._outgoing.on_irrecoverable(send_id, ordinal, error)
+        if irrecoverable is not None:
+            self._outgoing.on_irrecoverable(send_id, irrecoverable, error)
+        elif not left:
+            self._outgoing.on_undispatched(send_id, error)
 
     def _pause(self, now: Now) -> None:
         pause_ms = min(DISPATCH_PAUSE_MS_MAX, DISPATCH_PAUSE_MS_MIN << min(self._failures_in_row, 16))
@@ -371,21 +381,10 @@ class Transmissions:
 
     def note(self, stage: SegmentStage, transmit: Transmit, now: Now) -> None:
         """Tells observers about one of our segments."""
-        if not self._timeline or transmit.send_id is None or transmit.ordinal is None:
+        if not self._timeline or transmit.send_id is None:
             return
         record = self._outgoing.record(transmit.send_id)
-        self._timeline.note(
-            SegmentObservation(
-                stage,
-                transmit.send_id,
-                transmit.ordinal,
-                self._sender_id,
-                now.epoch_ms,
-                transmit.attempt,
-                record.data_count if record else None,
-                record.content_count if record else None,
-            )
-        )
+        self._timeline.note_transmit(stage, transmit, record, self._sender_id, now.epoch_ms)
 
     def _count(self, name: str) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1

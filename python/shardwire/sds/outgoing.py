@@ -169,6 +169,12 @@ class OutgoingBuffer:
             self.due.append(content)
             self.changed_contents[content.message_id] = None
 
+    def leave_out(self, message_id: str) -> None:
+        """Sends a content that its send can do without no more."""
+        content = self.by_id.get(message_id)
+        if content is not None:
+            self._untrack(content)
+
     def stop(self, send_id: str) -> None:
         """Gives up a send all of which has left, as after the last retransmission."""
         send = self.sends.get(send_id)

@@ -158,6 +158,45 @@ def test_an_irrecoverable_segment_fails_the_message() -> None:
     assert message.stage == "dispatch"
 
 
+def test_a_retransmission_that_can_never_be_sent_fails_the_delivery() -> None:
+    sends = make()
+    propagate(sends)
+    events(sends)
+    sends.on_irrecoverable("s", 1, "no proof")
+    chunk, message = events(sends)
+    assert isinstance(chunk, ChunkErrorEvent)
+    assert chunk.chunk_info.chunks == (1,)
+    assert isinstance(message, MessageSendErrorEvent)
+    assert message.stage == "delivery"
+    sends.on_irrecoverable("s", 2, "no proof")
+    assert events(sends) == []
+
+
+def test_what_the_network_did_not_take_is_named_when_a_message_is_given_up() -> None:
+    sends = make()
+    propagate(sends, 1)
+    events(sends)
+    sends.on_undispatched("s", "busy")
+    chunk, message = events(sends)
+    assert isinstance(chunk, ChunkErrorEvent)
+    assert chunk.chunk_info.chunks == (1, 2)
+    assert isinstance(message, MessageSendErrorEvent)
+    assert message.stage == "dispatch"
+
+
+def test_a_message_is_sent_without_the_parity_that_can_never_be_and_a_restart_knows_it() -> None:
+    sends = make(content_count=5)
+    assert [sends.is_parity("s", ordinal) for ordinal in (2, 3)] == [False, True]
+    sends.on_left_out("s", 3)
+    propagate(sends, 3)
+    assert not any(isinstance(event, MessageSentEvent) for event in events(sends))
+    stored = {key: value for (kind, key), value in sends.poll_persist().items() if kind == SEND and value is not None}
+    resumed = OutgoingSends("any", lambda kind: True)
+    resumed.restore(stored)
+    resumed.on_propagated("s", 4)
+    assert [type(event) for event in events(resumed)] == [MessageSentEvent]
+
+
 def test_a_restart_keeps_progress_and_repeats_what_was_not_announced() -> None:
     sends = make()
     propagate(sends)
