@@ -58,6 +58,17 @@ class EventsError(Exception):
         self.events_read = events_read
 
 
+def _is_well_formed(event: MessageReceived) -> bool:
+    """Whether the fields are of their types; by far the most events come here, and patterns take thrice as long."""
+    envelope = event.envelope
+    return (
+        isinstance(envelope, MessageEnvelope)
+        and isinstance(envelope.payload, bytes)
+        and isinstance(event.message_hash, bytes)
+        and isinstance(event.timestamp_ns, int)
+    )
+
+
 class Reception:
     """Reads the events of a node for one channel.
 
@@ -93,7 +104,7 @@ class Reception:
         self._newest_timestamp_ns = 0
 
     async def run(self, events: AsyncIterator[NodeEvent]) -> None:
-        """Reads until the node stops.
+        """Reads until the node stops; drops events whose fields are not of the types that the protocol says.
 
         Raises:
             EventsError: The iterator raised.
@@ -111,7 +122,7 @@ class Reception:
                 raise EventsError(read) from error
             read += 1
             match event:
-                case MessageReceived():
+                case MessageReceived() if _is_well_formed(event):
                     envelope, message_hash = event.envelope, event.message_hash
                     if self._encryption is not None:
                         if message_hash not in self._known_hashes:
@@ -122,12 +133,16 @@ class Reception:
                         waiting = self._hand_on(payload, payload, message_hash, event.timestamp_ns, False)
                         if waiting is not None:
                             await waiting
-                case MessagePropagated():
+                case MessagePropagated(request_id=str(), message_hash=bytes()):
                     self._dispatcher.on_propagated(event.request_id, event.message_hash)
-                case MessageSendError():
+                case MessageSendError(request_id=str(), error=str()):
                     self._dispatcher.on_send_error(event.request_id, event.error)
-                case ConnectionStatus():
+                case ConnectionStatus(state=ConnectionState()):
                     self._on_connection(event.state)
+                case MessageReceived() | MessagePropagated() | MessageSendError() | ConnectionStatus():
+                    # As if it had not come: what it was about is fetched, or sent again.
+                    self._count("node_events_malformed")
+                    logger.error("the node gave a malformed %s: it is dropped", type(event).__name__)
         self._on_connection(ConnectionState.DISCONNECTED)
 
     @property

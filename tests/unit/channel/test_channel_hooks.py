@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,17 @@ from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import PersistenceError
 from shardwire.events import CallbackErrorEvent
-from shardwire.node import MemoryNetwork, MessageEnvelope, StorePage, StoreQuery
+from shardwire.node import (
+    ConnectionStatus,
+    MemoryNetwork,
+    MessageEnvelope,
+    MessagePropagated,
+    MessageReceived,
+    MessageSendError,
+    NodeEvent,
+    StorePage,
+    StoreQuery,
+)
 from shardwire.persistence.protocol import Changes, ChannelState
 
 
@@ -165,6 +176,56 @@ def test_whatever_a_callback_or_an_observer_raises_ends_nothing(error: type[Base
     world = run_world(scenario)
     assert world.messages("bob") == [b"one", b"two"]
     assert [type(event.error) for event in world.of("bob", CallbackErrorEvent)] == [error, error]
+
+
+def with_fields(kind: type[NodeEvent], **fields: object) -> Callable[[NodeEvent], NodeEvent]:
+    return lambda event: replace(event, **fields) if isinstance(event, kind) else event
+
+
+def as_error(error: object) -> Callable[[NodeEvent], NodeEvent]:
+    def change(event: NodeEvent) -> NodeEvent:
+        return MessageSendError(event.request_id, error) if isinstance(event, MessagePropagated) else event  # type: ignore[arg-type]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        with_fields(MessagePropagated, message_hash="0x1234"),
+        with_fields(MessagePropagated, message_hash=bytearray(32)),
+        with_fields(MessagePropagated, request_id=[]),
+        with_fields(MessageReceived, message_hash="0x1234"),
+        with_fields(MessageReceived, timestamp_ns=None),
+        with_fields(MessageReceived, envelope=None),
+        with_fields(MessageReceived, envelope=MessageEnvelope(TOPIC, bytearray(8))),  # type: ignore[arg-type]
+        as_error(None),
+        as_error(ValueError("x")),
+        lambda event: ConnectionStatus("Disconnected") if isinstance(event, MessageReceived) else event,
+    ],
+)
+def test_a_malformed_event_of_the_node_is_dropped_and_counted(change: Callable[[NodeEvent], NodeEvent]) -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node("alice")
+        open_events, malformed = node.events, True
+
+        async def events() -> AsyncIterator[NodeEvent]:
+            async for event in open_events():
+                yield change(event) if malformed else event
+
+        node.events = events  # type: ignore[method-assign]
+        alice = await world.join("alice")
+        bob = await world.join("bob")
+        await alice.send(b"one")
+        await bob.send(b"two")
+        await asyncio.sleep(200)
+        assert alice.stats()["node_events_malformed"] > 0
+        malformed = False
+        assert await alice.delivered(await alice.send(b"three"), timeout_ms=200_000) == {"bob"}
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [b"one", b"three"]
+    assert world.messages("alice") == [b"two"]
 
 
 class Stopping(Mount):
