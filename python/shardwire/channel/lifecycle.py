@@ -12,6 +12,7 @@ from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.engine import Engine
 from shardwire.channel.incoming import Incoming
 from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.parts import Parts
 from shardwire.channel.rate_limit import RateLimiter
 from shardwire.channel.records import (
     DELIVERY,
@@ -32,7 +33,7 @@ from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.restored_bytes import StoredSegment, expand
 from shardwire.channel.segment_size import MessageBudget, cipher_overhead_bytes, divide_message, payload_bytes_max
 from shardwire.channel.segmenter import ChannelSegmenter
-from shardwire.channel.session import Parts, Session
+from shardwire.channel.session import Session
 from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from shardwire.channel.deliveries import Delivery
 from shardwire.channel.dispatch import Dispatcher, DispatchOutcome, Propagated
 from shardwire.channel.driver import Driver
-from shardwire.channel.engine import Collected, Engine
+from shardwire.channel.engine import Collected
 from shardwire.channel.hooks import end_tasks
 from shardwire.channel.node_link import NodeLink
 from shardwire.channel.outgoing import Outcome
+from shardwire.channel.parts import Parts
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.reception import Arrival, Reception
 from shardwire.channel.records import LAST_SEEN, LastSeenRecord
 from shardwire.channel.retrieval import Retrieval
-from shardwire.channel.segmenter import ChannelSegmenter
-from shardwire.channel.subscriptions import Subscriptions
-from shardwire.channel.timeline import Timeline
 from shardwire.channel.waiters import Callers, DeliveryWaiters
-from shardwire.channel.writer import Writer
-from shardwire.config import ChannelConfig
-from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ChannelClosedError, NodeError
 from shardwire.events import ChannelEvent, MessageReceivedEvent
-from shardwire.node.clock import Clock
-from shardwire.node.protocol import ConnectionState, Node
-from shardwire.persistence.protocol import Persistence
+from shardwire.node.protocol import ConnectionState
 from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit
 
@@ -42,28 +33,6 @@ logger = logging.getLogger(__name__)
 LAST_SEEN_STEP_NS = 10_000_000_000
 # On closing, callbacks that are being told outcomes get this long.
 CLOSING_ANNOUNCEMENTS_S = 1.0
-
-
-@dataclass(slots=True)
-class Parts:
-    """What a session is made of."""
-
-    node: Node
-    channel_id: str
-    content_topic: str
-    sender_id: str
-    encryption: Encryption | None
-    config: ChannelConfig
-    clock: Clock
-    rng: random.Random
-    engine: Engine
-    segmenter: ChannelSegmenter
-    subscriptions: Subscriptions
-    timeline: Timeline
-    writer: Writer
-    # Closed with the channel; None where the persistence is the application's.
-    own_persistence: Persistence | None
-    last_seen_ns: int
 
 
 class Session:

@@ -1,0 +1,39 @@
+"""What a session is made of."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from shardwire.channel.engine import Engine
+from shardwire.channel.segmenter import ChannelSegmenter
+from shardwire.channel.subscriptions import Subscriptions
+from shardwire.channel.timeline import Timeline
+from shardwire.channel.writer import Writer
+from shardwire.config import ChannelConfig
+from shardwire.encryption.protocol import Encryption
+from shardwire.node.clock import Clock
+from shardwire.node.protocol import Node
+from shardwire.persistence.protocol import Persistence
+
+
+@dataclass(slots=True)
+class Parts:
+    """Put together when a channel is created, for its `Session`."""
+
+    node: Node
+    channel_id: str
+    content_topic: str
+    sender_id: str
+    encryption: Encryption | None
+    config: ChannelConfig
+    clock: Clock
+    rng: random.Random
+    engine: Engine
+    segmenter: ChannelSegmenter
+    subscriptions: Subscriptions
+    timeline: Timeline
+    writer: Writer
+    # Closed with the channel; None where the persistence is the application's.
+    own_persistence: Persistence | None
+    last_seen_ns: int
