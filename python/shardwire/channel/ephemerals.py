@@ -36,6 +36,10 @@ class Ephemerals:
     def register(self, send_id: str, request_id: str, message_id: str) -> None:
         self._waiting[send_id] = _Ephemeral(request_id, message_id)
 
+    def refuse(self, request_id: str, message_id: str, error: str) -> None:
+        """One that can never be sent (004, Irrecoverable errors) ends before it was registered."""
+        self._events.append(ChunkErrorEvent(message_id, request_id, _ONE_CHUNK, error))
+
     def waiting(self) -> tuple[str, ...]:
         return tuple(self._waiting)
 

@@ -123,6 +123,7 @@ class ReliableChannel:
         Raises:
             ChannelClosedError: The channel is closed or not started.
             PayloadTooLargeError: The message does not fit one segment; `ChunkErrorEvent` says it too.
+            TypeError: The message is no buffer.
         """
         payload = _payload_of(message)
         session = self._session
@@ -131,11 +132,11 @@ class ReliableChannel:
         try:
             content = session.segmenter.prepare_ephemeral(payload)
         except PayloadTooLargeError as error:
-            session.refuse(request_id, await session.segmenter.message_id_of(payload), str(error))
+            session.refuse_ephemeral(request_id, await session.segmenter.message_id_of(payload), str(error))
             raise
         message_id = await session.segmenter.message_id_of(payload)
         if content is None:
-            session.refuse(request_id, message_id, EMPTY_REFUSED)
+            session.refuse_ephemeral(request_id, message_id, EMPTY_REFUSED)
             return request_id
         session.require_started()
         session.driver.post(lambda now: session.engine.send_ephemeral(request_id, request_id, message_id, content, now))

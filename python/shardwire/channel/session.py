@@ -134,6 +134,10 @@ class Session:
         self.waiters.give_up(request_id, f"message {request_id} was not sent: {error}")
         self.driver.post(lambda now: self.engine.refuse(request_id, message_id, error))
 
+    def refuse_ephemeral(self, request_id: str, message_id: str, error: str) -> None:
+        self.waiters.give_up(request_id, f"message {request_id} was not sent: {error}")
+        self.driver.post(lambda now: self.engine.ephemerals.refuse(request_id, message_id, error))
+
     def rate_limit_status(self) -> RateLimitStatus:
         engine = self.engine
         return engine.limiter.status(

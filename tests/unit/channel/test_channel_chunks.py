@@ -139,7 +139,7 @@ def test_a_large_ephemeral_message_is_refused(config: ChannelConfig) -> None:
         await asyncio.sleep(1)
 
     world = run_world(scenario)
-    assert len(world.of("alice", ChunkErrorEvent)) == 1
+    assert [type(event) for event in world.events["alice"]] == [ChunkErrorEvent]
     assert world.sent_by("alice") == 0
 
 
@@ -156,6 +156,7 @@ def test_an_empty_message_is_irrecoverable_in_waku_and_legal_in_logos(ephemeral:
     world = run_world(scenario)
     (error,) = world.of("alice", ChunkErrorEvent)
     assert "empty" in error.error
+    assert len(world.of("alice", MessageSendErrorEvent)) == (0 if ephemeral else 1)
     assert world.messages("carol") == [b""]
 
 
