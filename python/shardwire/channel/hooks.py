@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -44,6 +45,23 @@ async def await_cipher(result: Awaitable[bytes]) -> bytes:
     """
     async with asyncio.timeout(CIPHER_TIMEOUT_MS / 1000):
         return await result
+
+
+async def outlive_cancellation() -> None:
+    """Goes on though our task was cancelled, by what it called and not by who owns it.
+
+    Raises:
+        CancelledError: It was cancelled again meanwhile.
+    """
+    task = asyncio.current_task()
+    if task is None or not task.cancelling():
+        return
+    while task.uncancel():
+        pass
+    # One that was not raised yet would be by whatever the task awaits next.
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    heed_cancellation()
 
 
 def ends_process(error: BaseException) -> bool:

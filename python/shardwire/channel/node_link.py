@@ -89,6 +89,10 @@ class NodeLink:
         for task in self._tasks:
             task.add_done_callback(self._on_task_done)
 
+    def runs(self, task: asyncio.Task[None]) -> bool:
+        """Whether a task is one of those that send, receive and retrieve, and was not told to end."""
+        return task in self._tasks
+
     def give_up_starting(self) -> None:
         """Ends a `start` that waits for the node."""
         if self._giving_up is not None and not self._giving_up.done():

@@ -92,6 +92,7 @@ class Session:
         self._draining = False
         self._close_task: asyncio.Task[None] | None = None
         self._life_lock = asyncio.Lock()
+        self.subscriptions.is_ending = self._is_ending
         self._link = NodeLink(
             parts.node,
             parts.channel_id,
@@ -257,11 +258,22 @@ class Session:
         if self._life_tasks["driver"].done():
             self.callers.fail_all(error)
 
+    def _is_ending(self) -> bool:
+        """Whether cancellations are meant: the channel closes, or the event loop ends, which cancels every task."""
+        return self.is_closed or all(task.done() or task.cancelling() for task in self._life_tasks.values())
+
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or task.exception() is None:
+        if task.cancelled():
+            wanted = task in self._life_tasks.values() or self._link.runs(task)
+            if not wanted or self._is_ending():
+                return
+            # By what it called: a node, a cipher or a callback that cancels the task it runs in, or has it cancelled.
+            logger.critical("%s was cancelled from outside, the channel closes", task.get_name())
+        elif (error := task.exception()) is not None:
+            # A broken invariant: going on would risk what the channel promises.
+            logger.critical("%s failed, the channel closes", task.get_name(), exc_info=error)
+        else:
             return
-        # A broken invariant: going on would risk what the channel promises.
-        logger.critical("%s failed, the channel closes", task.get_name(), exc_info=task.exception())
         self.engine.active = False
         self._begin_closing(None)
         self._refuse_callers()

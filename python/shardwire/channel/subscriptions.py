@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from shardwire.channel.hooks import heed_cancellation, is_ours
+from shardwire.channel.hooks import heed_cancellation, is_ours, outlive_cancellation
 from shardwire.errors import ConfigError
 from shardwire.events import (
     EVENT_TYPES,
@@ -149,10 +149,13 @@ class Subscriptions:
 
     Attributes:
         on_change: Called whenever somebody begins to listen.
+        is_ending: Whether who owns the two lanes is cancelling them. While it is not, a callback did that to the task
+            it runs in, and is reported like one that raises.
     """
 
     def __init__(self) -> None:
         self.on_change: Callable[[], None] = lambda: None
+        self.is_ending: Callable[[], bool] = lambda: True
         self._subscriptions: list[_Subscription] = []
         self._iterators: list[weakref.ref[EventIterator]] = []
         self._announcements: _Announcements = deque()
@@ -292,10 +295,11 @@ class Subscriptions:
                 result = subscription.callback(event)
                 if inspect.isawaitable(result):
                     await result
-                    heed_cancellation()
+                heed_cancellation()
             except BaseException as error:
-                if is_ours(error):
+                if is_ours(error) and (self.is_ending() or not isinstance(error, asyncio.CancelledError)):
                     raise
+                await outlive_cancellation()
                 self._report(event, subscription, error)
 
     def _report(self, event: ChannelEvent, subscription: _Subscription, error: BaseException) -> None:
