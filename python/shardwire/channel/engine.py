@@ -159,10 +159,9 @@ class Engine:
         submission.submitted_ms = now.monotonic_ms
         self.submissions.submit(submission, now)
 
-    def withdraw(self, submission: Submission, now: Now) -> None:
+    def withdraw(self, request_id: str, now: Now) -> None:
         """The caller of `send` was cancelled: nothing more of the message leaves."""
-        self.submissions.withdraw(submission, now)
-        self._settle(now)
+        self.cancel(request_id, now)
 
     def cancel(self, request_id: str, now: Now) -> bool:
         """Drops what of a send was not dispatched; False where all of it had left or it is not known."""

@@ -111,7 +111,7 @@ class ReliableChannel:
         try:
             await future
         except asyncio.CancelledError:
-            session.driver.post(lambda now: session.engine.withdraw(submission, now))
+            session.driver.post(lambda now: session.engine.withdraw(request_id, now))
             raise
         return request_id
 

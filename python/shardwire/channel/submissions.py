@@ -25,7 +25,6 @@ class Submission:
         contents: The segments.
         data_count: How many of them hold data.
         settled: Called once: with None when the message is durable, with an error where it is refused.
-        withdrawn: Set when the caller no longer wants it.
         submitted_ms: Monotonic time at which it came.
     """
 
@@ -35,7 +34,6 @@ class Submission:
     contents: list[bytes] = field(repr=False)
     data_count: int
     settled: Settled
-    withdrawn: bool = False
     submitted_ms: int = 0
 
     @property
@@ -76,8 +74,6 @@ class Submissions:
 
     def submit(self, submission: Submission, now: Now) -> None:
         """Registers a message, now or when the outgoing buffer has room."""
-        if submission.withdrawn:
-            return
         queued_bytes = self.queued_bytes + submission.size_bytes
         if queued_bytes > self._queue_bytes_max:
             submission.settled(
@@ -93,9 +89,7 @@ class Submissions:
     def register_waiting(self, now: Now) -> None:
         """Registers what waits, for as long as there is room."""
         while self._waiting and self._machine.has_room():
-            submission = self._waiting.popleft()
-            if not submission.withdrawn:
-                self._register(submission, now)
+            self._register(self._waiting.popleft(), now)
 
     def _register(self, submission: Submission, now: Now) -> None:
         send_id = submission.send_id
@@ -122,16 +116,12 @@ class Submissions:
             "SdsConfig.message_id='content-sha256' that is a duplicate: change the payload, or use message_id='send'"
         )
 
-    def withdraw(self, submission: Submission, now: Now) -> None:
-        """The caller of `send` was cancelled: nothing more of the message leaves."""
-        submission.withdrawn = True
-        self.cancel(submission.request_id, now)
-
     def cancel(self, request_id: str, now: Now) -> bool:
         """Drops what of a send was not dispatched; False where all of it had left or it is not known."""
-        for submission in self._waiting:
-            if submission.request_id == request_id and not submission.withdrawn:
-                submission.withdrawn = True
+        for position, submission in enumerate(self._waiting):
+            if submission.request_id == request_id:
+                # Its room in the queue is free from here on.
+                del self._waiting[position]
                 return True
         send_id = self._outgoing.send_id_of(request_id)
         record = self._outgoing.record(send_id) if send_id is not None else None

@@ -61,6 +61,32 @@ def test_a_cancelled_send_sends_nothing_more() -> None:
     assert run_world(scenario).messages("bob") == [b"fills the buffer", b"later"]
 
 
+def test_a_cancelled_send_gives_its_room_in_the_queue_back_at_once() -> None:
+    config = ChannelConfig.logos(
+        sds=SdsConfig(outgoing_buffer_messages_max=1), rate_limit=RateLimitConfig(queue_bytes_max=10_000)
+    )
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        await world.node("bob")
+        await alice.send(b"fills the buffer")
+        await asyncio.sleep(1)
+        waiting = [asyncio.create_task(alice.send(bytes(3_000))) for _ in range(3)]
+        await asyncio.sleep(1)
+        assert alice.rate_limit_status().queued == 3
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.sleep(1)
+        status = alice.rate_limit_status()
+        assert (status.queued, status.queued_bytes) == (0, 0)
+        later = asyncio.create_task(alice.send(bytes(3_000)))
+        await world.join("bob")
+        assert await alice.delivered(await later, timeout_ms=120_000) == {"bob"}
+
+    assert run_world(scenario).messages("bob") == [b"fills the buffer", bytes(3_000)]
+
+
 def test_send_waits_for_room_in_the_outgoing_buffer() -> None:
     config = ChannelConfig.logos(sds=SdsConfig(outgoing_buffer_messages_max=2))
 
