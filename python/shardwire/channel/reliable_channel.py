@@ -12,7 +12,7 @@ from shardwire.channel.metrics import MeasurementObserver
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.submissions import Submission
-from shardwire.channel.subscriptions import Callback, EventIterator, Unsubscribe
+from shardwire.channel.subscriptions import Callback, EventIterator, Unsubscribe, check_callable
 from shardwire.channel.timeline import Observer
 from shardwire.config import ChannelConfig
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
@@ -161,7 +161,7 @@ class ReliableChannel:
         if record is None:
             if isinstance(request_id, str) and (failure := session.waiters.failure_of(request_id)) is not None:
                 raise failure
-            raise ConfigError(f"request_id is {request_id!r}: it must be what send() of this channel returned")
+            raise _unknown_request(request_id)
         if record.delivered:
             return frozenset(record.delivered_to)
         if record.error_stage == "dispatch":
@@ -180,7 +180,13 @@ class ReliableChannel:
 
         Returns:
             False where nothing was left to drop, or the request is not known.
+
+        Raises:
+            ConfigError: `request_id` is no string.
+            ChannelClosedError: The channel is closed or not started, or closes meanwhile.
         """
+        if not isinstance(request_id, str):
+            raise _unknown_request(request_id)
         session = self._session
         session.require_started()
         future: asyncio.Future[bool] = session.callers.wait()
@@ -241,7 +247,11 @@ class ReliableChannel:
 
         Returns:
             A function that ends it.
+
+        Raises:
+            ConfigError: `observer` cannot be called.
         """
+        check_callable("observer", observer)
         return self._session.timeline.observe(observer)
 
     def measure(self, observer: MeasurementObserver) -> Unsubscribe:
@@ -252,7 +262,11 @@ class ReliableChannel:
 
         Returns:
             A function that ends it.
+
+        Raises:
+            ConfigError: `observer` cannot be called.
         """
+        check_callable("observer", observer)
         return self._session.engine.meter.observe(observer)
 
     # --- life ---
@@ -313,6 +327,10 @@ async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> 
 def _check_timeout(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ConfigError(f"{name} is {value!r}: it must be an integer of at least 0")
+
+
+def _unknown_request(request_id: object) -> ConfigError:
+    return ConfigError(f"request_id is {request_id!r}: it must be what send() of this channel returned")
 
 
 def _settler(future: asyncio.Future[None]) -> Callable[[Exception | None], None]:

@@ -65,6 +65,14 @@ def _make_room(waiting: _Announcements) -> _Announcements:
     return kept
 
 
+def check_callable(name: str, value: object) -> None:
+    """Raises:
+    ConfigError: `value` cannot be called.
+    """
+    if not callable(value):
+        raise ConfigError(f"{name} is a {type(value).__name__}: it must be callable")
+
+
 class _Subscription:
     __slots__ = ("callback", "kind", "stage")
 
@@ -173,8 +181,7 @@ class Subscriptions:
         Raises:
             ConfigError: There is no such event, or the callback cannot be called.
         """
-        if not callable(callback):
-            raise ConfigError(f"callback is a {type(callback).__name__}: it must be callable")
+        check_callable("callback", callback)
         kind = EVENT_TYPES_BY_NAME.get(event) if isinstance(event, str) else event
         if kind is not ChannelEvent and kind not in EVENT_TYPES:
             names = ", ".join(sorted(EVENT_TYPES_BY_NAME))

@@ -80,6 +80,30 @@ def test_a_timeout_must_be_a_count_of_milliseconds(timeout: Any) -> None:
     run_world(scenario)
 
 
+@pytest.mark.parametrize("request_id", [5, None, b"x", ["x"], {}])
+def test_a_request_must_be_named_by_its_id(request_id: Any) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        for ask in (alice.cancel, alice.delivered):
+            with pytest.raises(ConfigError, match=r"request_id is .*: it must be what send"):
+                await ask(request_id)
+        await asyncio.sleep(1)
+        assert not alice.is_closed()
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("observer", [5, None, "print"])
+def test_an_observer_must_be_callable(observer: Any) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        for observe in (alice.observe, alice.measure):
+            with pytest.raises(ConfigError, match=f"observer is a {type(observer).__name__}: it must be callable"):
+                observe(observer)
+
+    run_world(scenario)
+
+
 def test_a_cancelled_or_refused_send_can_never_be_delivered() -> None:
     async def scenario(world: World) -> None:
         limit = RateLimitConfig(enabled=True, messages_per_epoch=1, epoch_size_ms=3_600_000)
