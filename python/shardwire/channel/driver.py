@@ -12,7 +12,8 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from shardwire.channel.engine import Collected, Engine
+from shardwire.channel.collected import Collected
+from shardwire.channel.engine import Engine
 from shardwire.channel.hooks import is_ours
 from shardwire.channel.writer import Writer
 from shardwire.errors import PersistenceError

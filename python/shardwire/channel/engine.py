@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from shardwire._native import HistoryEntry
-from shardwire.channel.deliveries import Deliveries, Delivery
+from shardwire.channel.collected import Collected
+from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.dispatch import DispatchOutcome
 from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.incoming import Incoming
@@ -50,25 +50,12 @@ from shardwire.sds.outputs import (
     SendGivenUp,
     SendReleased,
     SyncReceived,
-    Transmit,
 )
 
 logger = logging.getLogger(__name__)
 
 # Another participant with our id is reported once in this time.
 CONFLICT_INTERVAL_MS = 60_000
-
-
-@dataclass(slots=True)
-class Collected:
-    """What a cycle gives: commit `changes`, then carry out the rest, in this order."""
-
-    changes: Changes
-    submissions: list[Submission] = field(default_factory=list)
-    events: list[tuple[ChannelEvent, Outcome | None]] = field(default_factory=list)
-    transmits: list[Transmit] = field(default_factory=list)
-    missing: list[HistoryEntry] = field(default_factory=list)
-    delivery: Delivery | None = None
 
 
 class Engine:

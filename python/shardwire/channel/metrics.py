@@ -19,7 +19,7 @@ from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 if TYPE_CHECKING:
-    from shardwire.channel.engine import Collected
+    from shardwire.channel.collected import Collected
 
 logger = logging.getLogger(__name__)
 

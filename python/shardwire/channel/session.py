@@ -8,10 +8,10 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
+from shardwire.channel.collected import Collected
 from shardwire.channel.deliveries import Delivery
 from shardwire.channel.dispatch import Dispatcher, DispatchOutcome, Propagated
 from shardwire.channel.driver import Driver
-from shardwire.channel.engine import Collected
 from shardwire.channel.hooks import end_tasks
 from shardwire.channel.node_link import NodeLink
 from shardwire.channel.outgoing import Outcome
@@ -146,11 +146,7 @@ class Session:
         )
 
     def stats(self) -> dict[str, int]:
-        engine = self.engine
-        return {
-            **engine.stats(),
-            "store_queries": self._retrieval.queries,
-        }
+        return {**self.engine.stats(), "store_queries": self._retrieval.queries}
 
     # --- life ---
 

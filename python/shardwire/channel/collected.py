@@ -1,0 +1,25 @@
+"""What one cycle of a channel gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shardwire._native import HistoryEntry
+from shardwire.channel.deliveries import Delivery
+from shardwire.channel.outgoing import Outcome
+from shardwire.channel.submissions import Submission
+from shardwire.events import ChannelEvent
+from shardwire.persistence.protocol import Changes
+from shardwire.sds.outputs import Transmit
+
+
+@dataclass(slots=True)
+class Collected:
+    """What a cycle gives: commit `changes`, then carry out the rest, in this order."""
+
+    changes: Changes
+    submissions: list[Submission] = field(default_factory=list)
+    events: list[tuple[ChannelEvent, Outcome | None]] = field(default_factory=list)
+    transmits: list[Transmit] = field(default_factory=list)
+    missing: list[HistoryEntry] = field(default_factory=list)
+    delivery: Delivery | None = None
