@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from shardwire._native import HistoryEntry
 from shardwire.channel.deliveries import Delivery
 from shardwire.channel.outgoing import Outcome
-from shardwire.channel.submissions import Submission
+from shardwire.channel.submissions import Settled, Submission
 from shardwire.events import ChannelEvent
 from shardwire.persistence.protocol import Changes
 from shardwire.sds.outputs import Transmit
@@ -20,6 +20,7 @@ class Collected:
     changes: Changes
     submissions: list[Submission] = field(default_factory=list)
     events: list[tuple[ChannelEvent, Outcome | None]] = field(default_factory=list)
+    cancellations: list[Settled] = field(default_factory=list)
     transmits: list[Transmit] = field(default_factory=list)
     missing: list[HistoryEntry] = field(default_factory=list)
     delivery: Delivery | None = None

@@ -21,7 +21,7 @@ from shardwire.channel.rate_limit import RateLimiter
 from shardwire.channel.reception import Arrival
 from shardwire.channel.records import Records
 from shardwire.channel.shared_bytes import SharedBytes
-from shardwire.channel.submissions import Submission, Submissions
+from shardwire.channel.submissions import Settled, Submission, Submissions
 from shardwire.channel.timeline import Timeline
 from shardwire.channel.transmissions import Transmissions
 from shardwire.config import ChannelConfig
@@ -129,6 +129,7 @@ class Engine:
         # When what is due was last looked at.
         self._looked_ms = now.monotonic_ms
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
+        self._cancellations: list[Settled] = []
         self._missing: list[HistoryEntry] = []
         self._changes: Records = {}
         self.counts: dict[str, int] = {}
@@ -148,12 +149,18 @@ class Engine:
 
     def withdraw(self, request_id: str, now: Now) -> None:
         """The caller of `send` was cancelled: nothing more of the message leaves."""
-        self.cancel(request_id, now)
+        self.submissions.cancel(request_id, now)
+        self._settle(now)
 
-    def cancel(self, request_id: str, now: Now) -> bool:
-        """Drops what of a send was not dispatched; False where all of it had left or it is not known."""
+    def cancel(self, request_id: str, settled: Settled, now: Now) -> bool:
+        """Drops what of a send was not dispatched; False where all of it had left or it is not known.
+
+        Otherwise `settled` is called when that is durable, and whenever it could not be stored.
+        """
         cancelled = self.submissions.cancel(request_id, now)
         self._settle(now)
+        if cancelled:
+            self._cancellations.append(settled)
         return cancelled
 
     def send_ephemeral(self, send_id: str, request_id: str, message_id: str, content: bytes, now: Now) -> None:
@@ -231,8 +238,10 @@ class Engine:
         if transmits or accepted:
             self._machine_due = None
         self._gather_events()
-        collected = Collected(self.collect_changes(), accepted, self._events, transmits, self._missing, delivery)
-        self._events, self._missing = [], []
+        collected = Collected(
+            self.collect_changes(), accepted, self._events, self._cancellations, transmits, self._missing, delivery
+        )
+        self._events, self._cancellations, self._missing = [], [], []
         if self.meter:
             self.meter.on_collected(collected, now)
         return collected
@@ -263,11 +272,16 @@ class Engine:
         return Changes(records)
 
     def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:
-        """Takes back what a commit that failed was to make true: new sends are refused, transmits wait."""
+        """Takes back what a commit that failed was to make true: new sends are refused, transmits wait.
+
+        A cancellation stays, and is settled once more by the commit that stores it.
+        """
         self.transmissions.on_commit_failed(collected.transmits, str(error), now)
         for submission in collected.submissions:
-            self.cancel(submission.request_id, now)
+            self.withdraw(submission.request_id, now)
             submission.settled(error)
+        for settled in collected.cancellations:
+            settled(error)
         collected.transmits, collected.submissions = [], []
 
     def on_stopped(self, now: Now) -> None:

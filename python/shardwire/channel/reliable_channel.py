@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from shardwire.channel.metrics import MeasurementObserver
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
-from shardwire.channel.submissions import Submission
+from shardwire.channel.submissions import Settled, Submission
 from shardwire.channel.subscriptions import Callback, EventIterator, Unsubscribe, check_callable
 from shardwire.channel.timeline import Observer
 from shardwire.config import ChannelConfig
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from shardwire.channel.session import Session
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 # What `async with` allows on leaving.
 LEAVING_DRAIN_TIMEOUT_MS = 30_000
@@ -105,7 +107,7 @@ class ReliableChannel:
         future: asyncio.Future[None] = session.callers.wait()
         send_id = session.send_id_for(request_id, prepared.message_id)
         submission = Submission(
-            send_id, request_id, prepared.message_id, prepared.contents, prepared.data_count, _settler(future)
+            send_id, request_id, prepared.message_id, prepared.contents, prepared.data_count, _settler(future, None)
         )
         session.driver.post(lambda now: session.engine.submit(submission, now))
         try:
@@ -176,13 +178,18 @@ class ReliableChannel:
             raise TimeoutError(f"message {request_id} was not delivered within {timeout_ms} ms{given_up}") from None
 
     async def cancel(self, request_id: str) -> bool:
-        """Drops what of a message was not dispatched; no further event of it follows.
+        """Drops what of a message was not dispatched, and returns when that is durable.
+
+        After it has returned True no further event of the message is announced, not even one that happened before; a
+        callback that is being told one finishes, and segments that had left may still arrive.
 
         Returns:
             False where nothing was left to drop, or the request is not known.
 
         Raises:
             ConfigError: `request_id` is no string.
+            PersistenceError: The cancellation could not be stored. Nothing more of the message leaves and no event of
+                it follows, but if the process ends before the channel can store again, the next life sends the message.
             ChannelClosedError: The channel is closed or not started, or closes meanwhile.
         """
         if not isinstance(request_id, str):
@@ -191,12 +198,16 @@ class ReliableChannel:
         session.require_started()
         future: asyncio.Future[bool] = session.callers.wait()
 
+        settle = _settler(future, True)
+
+        def on_settled(error: Exception | None) -> None:
+            session.subscriptions.drop(request_id)
+            session.waiters.give_up(request_id, f"message {request_id} was cancelled")
+            settle(error)
+
         def cancel(now: Now) -> None:
-            cancelled = session.engine.cancel(request_id, now)
-            if cancelled:
-                session.waiters.give_up(request_id, f"message {request_id} was cancelled")
-            if not future.done():
-                future.set_result(cancelled)
+            if not session.engine.cancel(request_id, on_settled, now) and not future.done():
+                future.set_result(False)
 
         session.driver.post(cancel)
         return await future
@@ -333,12 +344,12 @@ def _unknown_request(request_id: object) -> ConfigError:
     return ConfigError(f"request_id is {request_id!r}: it must be what send() of this channel returned")
 
 
-def _settler(future: asyncio.Future[None]) -> Callable[[Exception | None], None]:
+def _settler(future: asyncio.Future[_T], result: _T) -> Settled:
     def settle(error: Exception | None) -> None:
         if future.done():
             return
         if error is None:
-            future.set_result(None)
+            future.set_result(result)
         else:
             future.set_exception(error)
 

@@ -281,6 +281,8 @@ class Session:
             submission.settled(None)
         for event, outcome in collected.events:
             self._announce(event, outcome)
+        for settled in collected.cancellations:
+            settled(None)
         if collected.transmits:
             now = self.driver.now()
             for transmit in collected.transmits:

@@ -73,6 +73,14 @@ def check_callable(name: str, value: object) -> None:
         raise ConfigError(f"{name} is a {type(value).__name__}: it must be callable")
 
 
+def _concerns(event: ChannelEvent | None, request_id: str) -> bool:
+    return getattr(event, "request_id", None) == request_id
+
+
+def _without(waiting: _Announcements, request_id: str) -> _Announcements:
+    return deque(entry for entry in waiting if not _concerns(entry[0], request_id))
+
+
 class _Subscription:
     __slots__ = ("callback", "kind", "stage")
 
@@ -110,6 +118,10 @@ class EventIterator:
             self._queue = _make_room(self._queue)
         self._queue.append((event, done))
         self._wake.set()
+
+    def drop(self, request_id: str) -> None:
+        """Takes back the events of a request that the reader has not taken."""
+        self._queue = _without(self._queue, request_id)
 
     def end(self) -> None:
         """Lets the reader take what is queued, then stops the iteration."""
@@ -167,6 +179,9 @@ class Subscriptions:
         self._subscriptions: list[_Subscription] = []
         self._iterators: list[weakref.ref[EventIterator]] = []
         self._announcements: _Announcements = deque()
+        # What the callbacks are being told, and what of that was dropped before all of them were.
+        self._announced: ChannelEvent | None = None
+        self._dropped: ChannelEvent | None = None
         self._wake = Wake()
         self._idle = asyncio.Event()
         self._somebody = asyncio.Event()
@@ -232,13 +247,23 @@ class Subscriptions:
         self._announcements.append((event, done))
         self._wake.set()
 
+    def drop(self, request_id: str) -> None:
+        """Takes back the events of a request that were not announced yet; a callback that runs finishes."""
+        self._announcements = _without(self._announcements, request_id)
+        for iterator in self._living_iterators():
+            iterator.drop(request_id)
+        if _concerns(self._announced, request_id):
+            self._dropped = self._announced
+
     async def run_announcements(self) -> None:
         """Announces what is queued, for as long as the channel lives."""
         while True:
             while self._announcements:
                 event, done = self._announcements.popleft()
+                self._announced = event
                 self._put_to_iterators(event, None)
                 await self._call_back(event)
+                self._announced = self._dropped = None
                 if done is not None:
                     done()
             self._wake.clear()
@@ -296,6 +321,8 @@ class Subscriptions:
 
     async def _call_back(self, event: ChannelEvent) -> None:
         for subscription in list(self._subscriptions):
+            if event is self._dropped:
+                return
             if not subscription.concerns(event):
                 continue
             try:

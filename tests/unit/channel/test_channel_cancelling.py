@@ -1,0 +1,137 @@
+"""What `cancel` promises when it returns: it is durable, and nothing of the message follows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from channel_world import World, run_world
+
+from shardwire.channel import ReliableChannel
+from shardwire.config import ChannelConfig, RateLimitConfig, SegmentationConfig
+from shardwire.errors import ChannelClosedError, NodeError, PersistenceError
+from shardwire.events import ChannelEvent, ChunkSentEvent
+
+# Of a message of eight segments four leave at once, the others an hour later.
+HALVES = ChannelConfig.logos(
+    segmentation=SegmentationConfig(segment_size_bytes=1_024),
+    rate_limit=RateLimitConfig(
+        enabled=True, epoch_size_ms=3_600_000, messages_per_epoch=4, counts="segment", ack_reserve=0.0
+    ),
+)
+PAYLOAD = bytes(6_000)
+
+
+async def send_half(channel: ReliableChannel) -> str:
+    request_id = await channel.send(PAYLOAD)
+    await asyncio.sleep(5)
+    return request_id
+
+
+def of_request(events: list[ChannelEvent], request_id: str) -> list[ChannelEvent]:
+    return [event for event in events if getattr(event, "request_id", None) == request_id]
+
+
+def test_a_cancelled_message_stays_cancelled_after_a_crash() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        alice = await world.join("alice", HALVES, on_disk=True)
+        request_id = await send_half(alice)
+        assert await alice.cancel(request_id)
+        await world.crash("alice")
+        alice = await world.join("alice", on_disk=True)
+        assert alice.pending() == ()
+        await asyncio.sleep(600)
+
+    assert run_world(scenario, commit_ms=400).messages("bob") == []
+
+
+def test_a_callback_that_takes_its_time_is_told_nothing_more_once_cancel_has_returned() -> None:
+    told: list[Any] = []
+    further: list[Any] = []
+
+    async def take_time(event: ChunkSentEvent) -> None:
+        told.append(event)
+        await asyncio.sleep(1)
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", HALVES)
+        await world.join("bob")
+        alice.on(ChunkSentEvent, take_time)
+        alice.on(ChunkSentEvent, further.append)
+        reader = alice.events()
+        request_id = await alice.send(PAYLOAD)
+        await asyncio.sleep(0.5)
+        assert await alice.cancel(request_id)
+        before = len(of_request(world.events["alice"], request_id)), len(told), len(further)
+        await asyncio.sleep(20)
+        assert (len(of_request(world.events["alice"], request_id)), len(told), len(further)) == before
+        assert before[1:] == (1, 0)
+        read: list[ChannelEvent] = []
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                async for event in reader:
+                    read.append(event)
+        assert of_request(read, request_id) == []
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("callback_ms", [0, 30])
+def test_no_event_follows_a_cancellation_whenever_it_comes(callback_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        for step in range(20):
+            alice = await world.join(f"alice {step}", HALVES, on_disk=True)
+            alice.on(ChunkSentEvent, lambda event: asyncio.sleep(callback_ms / 1_000))
+            request_id = await alice.send(PAYLOAD)
+            await asyncio.sleep(step * 0.01)
+            assert await alice.cancel(request_id)
+            before = len(world.events[f"alice {step}"])
+            await asyncio.sleep(5)
+            assert of_request(world.events[f"alice {step}"][before:], request_id) == []
+
+    run_world(scenario, commit_ms=50)
+
+
+@pytest.mark.parametrize("heals", [True, False])
+def test_a_cancellation_that_cannot_be_stored_holds_for_as_long_as_the_process_lives(heals: bool) -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        alice = await world.join("alice", HALVES, on_disk=True)
+        request_id = await send_half(alice)
+        disk = world.disks["alice"]
+        disk.fails_with = PersistenceError("disk full")
+        with pytest.raises(PersistenceError, match="disk full"):
+            await alice.cancel(request_id)
+        before = len(world.events["alice"])
+        assert alice.pending() == ()
+        with pytest.raises(NodeError, match="cancelled"):
+            await alice.delivered(request_id)
+        if heals:
+            disk.fails_with = None
+        await asyncio.sleep(7_200)
+        assert of_request(world.events["alice"][before:], request_id) == []
+        assert world.messages("bob") == []
+        await world.crash("alice")
+        disk.fails_with = None
+        alice = await world.join("alice", on_disk=True)
+        assert [entry.request_id for entry in alice.pending()] == ([] if heals else [request_id])
+        await asyncio.sleep(600)
+
+    assert run_world(scenario, limit_ms=36_000_000).messages("bob") == ([] if heals else [PAYLOAD])
+
+
+def test_cancel_ends_with_the_channel() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", HALVES, on_disk=True)
+        request_id = await send_half(alice)
+        cancelling = asyncio.create_task(alice.cancel(request_id))
+        await asyncio.sleep(0)
+        await world.close()
+        assert await cancelling
+        with pytest.raises(ChannelClosedError):
+            await alice.cancel(request_id)
+
+    run_world(scenario, commit_ms=400)
