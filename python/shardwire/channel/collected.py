@@ -8,6 +8,7 @@ from shardwire._native import HistoryEntry
 from shardwire.channel.deliveries import Delivery
 from shardwire.channel.outgoing import Outcome
 from shardwire.channel.submissions import Settled, Submission
+from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent
 from shardwire.persistence.protocol import Changes
 from shardwire.sds.outputs import Transmit
@@ -24,3 +25,14 @@ class Collected:
     transmits: list[Transmit] = field(default_factory=list)
     missing: list[HistoryEntry] = field(default_factory=list)
     delivery: Delivery | None = None
+
+    def on_commit_failed(self, error: PersistenceError) -> None:
+        """Tells everybody who waits, and keeps what the commit that stores the changes makes true all the same.
+
+        A cancellation is kept: it is settled once more, behind events that are told of only then.
+        """
+        for settled in (*(submission.settled for submission in self.submissions), *self.cancellations):
+            settled(error)
+        refused = {submission.request_id for submission in self.submissions}
+        self.events = [entry for entry in self.events if getattr(entry[0], "request_id", None) not in refused]
+        self.submissions, self.transmits = [], []

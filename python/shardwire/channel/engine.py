@@ -148,8 +148,8 @@ class Engine:
         self.submissions.submit(submission, now)
 
     def withdraw(self, request_id: str, now: Now) -> None:
-        """The caller of `send` was cancelled: nothing more of the message leaves."""
-        self.submissions.cancel(request_id, now)
+        """The caller of `send` was cancelled, or hears that it failed: nothing more of the message leaves."""
+        self.submissions.withdraw(request_id, now)
         self._settle(now)
 
     def cancel(self, request_id: str, settled: Settled, now: Now) -> bool:
@@ -272,17 +272,11 @@ class Engine:
         return Changes(records)
 
     def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:
-        """Takes back what a commit that failed was to make true: new sends are refused, transmits wait.
-
-        A cancellation stays, and is settled once more by the commit that stores it.
-        """
+        """Takes back what a commit that failed was to make true: new sends are refused, transmits wait."""
         self.transmissions.on_commit_failed(collected.transmits, str(error), now)
         for submission in collected.submissions:
             self.withdraw(submission.request_id, now)
-            submission.settled(error)
-        for settled in collected.cancellations:
-            settled(error)
-        collected.transmits, collected.submissions = [], []
+        collected.on_commit_failed(error)
 
     def on_stopped(self, now: Now) -> None:
         """The channel stops."""

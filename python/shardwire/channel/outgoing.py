@@ -137,8 +137,21 @@ class OutgoingSends:
             # Under its id the network may hold parts of it, and receivers wait for the rest: it is not begun anew.
             self._outcome(send_id, "error", (request_id,))
 
-    def withdraw(self, send_id: str) -> None:
-        """Forgets a send that was cancelled: no event follows."""
+    def is_shared(self, request_id: str) -> bool:
+        """Whether other requests have the same send."""
+        record = self.of_request(request_id)
+        return record is not None and len(record.request_ids) > 1
+
+    def withdraw(self, request_id: str) -> None:
+        """Forgets a request, and with the last one its send: no event follows."""
+        send_id = self._send_ids.pop(request_id)
+        record = self._sends[send_id]
+        record.request_ids.remove(request_id)
+        self._changed.add(send_id)
+        if not record.request_ids:
+            self._forget(send_id)
+
+    def _forget(self, send_id: str) -> None:
         record = self._sends.pop(send_id, None)
         if record is None:
             return
@@ -322,7 +335,7 @@ class OutgoingSends:
         self._settled.move_to_end(send_id)
         self._unsent.pop(send_id, None)
         while len(self._settled) > SETTLED_REMEMBERED_MAX:
-            self.withdraw(next(iter(self._settled)))
+            self._forget(next(iter(self._settled)))
 
     def _outcome(self, send_id: str, outcome: str, request_ids: list[str] | tuple[str, ...]) -> None:
         record = self._sends[send_id]

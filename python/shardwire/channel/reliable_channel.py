@@ -181,7 +181,8 @@ class ReliableChannel:
         """Drops what of a message was not dispatched, and returns when that is durable.
 
         After it has returned True no further event of the message is announced, not even one that happened before; a
-        callback that is being told one finishes, and segments that had left may still arrive.
+        callback that is being told one finishes, and segments that had left may still arrive. Where another request
+        shares the send, as equal messages do whose ids are made of contents, the message leaves for that one alone.
 
         Returns:
             False where nothing was left to drop, or the request is not known.

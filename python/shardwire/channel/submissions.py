@@ -124,14 +124,22 @@ class Submissions:
                 del self._waiting[position]
                 return True
         send_id = self._outgoing.send_id_of(request_id)
-        record = self._outgoing.record(send_id) if send_id is not None else None
-        if send_id is None or record is None:
+        if send_id is None or not self._may_drop(send_id, request_id, now):
             return False
-        # A send that another request shares goes on for that one.
-        if len(record.request_ids) > 1 or not self._machine.cancel(send_id, now):
-            return False
-        self._outgoing.withdraw(send_id)
+        self._outgoing.withdraw(request_id)
         return True
+
+    def _may_drop(self, send_id: str, request_id: str, now: Now) -> bool:
+        """Whether something of a send was not dispatched; it is dropped unless the send goes on for another request."""
+        if not self._outgoing.is_shared(request_id):
+            return self._machine.cancel(send_id, now)
+        send = self._machine.outgoing.sends.get(send_id)
+        return send is not None and bool(send.queue)
+
+    def withdraw(self, request_id: str, now: Now) -> None:
+        """Forgets a request whose id the caller of `send` never learns; nothing more leaves for it."""
+        if not self.cancel(request_id, now) and self._outgoing.is_shared(request_id):
+            self._outgoing.withdraw(request_id)
 
     def refuse_waiting(self, error: Exception) -> None:
         """Refuses what still waits for room."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from channel_world import World, run_world
 
-from shardwire.config import ChannelConfig
-from shardwire.errors import ConfigError
+from shardwire.config import ChannelConfig, RateLimitConfig
+from shardwire.errors import ConfigError, NodeError, PersistenceError
 from shardwire.events import MessageDeliveredEvent, MessageSentEvent
 
 WAKU = ChannelConfig.waku()
@@ -30,6 +30,88 @@ def test_our_own_payload_again_shares_the_outcome_of_the_first_under_content_ids
             assert [event.request_id for event in world.of("alice", kind)] == [first, second]
 
     assert run_world(scenario).messages("bob") == [payload]
+
+
+def requests_told(world: World, name: str) -> list[str]:
+    """The requests that events were about, in the order of their first."""
+    return list(dict.fromkeys(event.request_id for event in world.events[name] if hasattr(event, "request_id")))
+
+
+def test_requests_that_share_a_send_are_all_refused_by_a_full_disk_and_nothing_leaves() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", WAKU, on_disk=True)
+        await world.join("bob", WAKU)
+        world.disks["alice"].fails_with = PersistenceError("disk full")
+        sends = await asyncio.gather(*(alice.send(b"same") for _ in range(3)), return_exceptions=True)
+        assert [str(error) for error in sends] == ["disk full"] * 3
+        assert alice.pending() == ()
+        world.disks["alice"].fails_with = None
+        await asyncio.sleep(120)
+        assert world.messages("bob") == []
+        assert requests_told(world, "alice") == []
+        request_id = await alice.send(b"same")
+        assert await alice.delivered(request_id, timeout_ms=120_000) == {"bob"}
+        assert requests_told(world, "alice") == [request_id]
+
+    assert run_world(scenario).messages("bob") == [b"same"]
+
+
+@pytest.mark.parametrize("pause_s", [0.1, 100])
+def test_a_request_that_a_full_disk_refuses_leaves_the_send_that_it_would_share_to_the_others(pause_s: float) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", WAKU, on_disk=True)
+        await world.join("bob", WAKU)
+        first = await alice.send(b"same")
+        await asyncio.sleep(pause_s)
+        world.disks["alice"].fails_with = PersistenceError("disk full")
+        with pytest.raises(PersistenceError, match="disk full"):
+            await alice.send(b"same")
+        world.disks["alice"].fails_with = None
+        assert await alice.delivered(first, timeout_ms=120_000) == {"bob"}
+        await asyncio.sleep(60)
+        assert requests_told(world, "alice") == [first]
+        for kind in (MessageSentEvent, MessageDeliveredEvent):
+            assert [event.request_id for event in world.of("alice", kind)] == [first]
+
+    assert run_world(scenario).messages("bob") == [b"same"]
+
+
+@pytest.mark.parametrize("cancelled", [[0], [1], [0, 1], [1, 0]])
+def test_a_send_that_requests_share_leaves_for_those_that_were_not_cancelled(cancelled: list[int]) -> None:
+    limit = RateLimitConfig(enabled=True, epoch_size_ms=60_000, messages_per_epoch=1, counts="segment", ack_reserve=0.0)
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", replace(WAKU, rate_limit=limit))
+        await world.join("bob", WAKU)
+        first = await alice.send(b"takes the epoch")
+        await asyncio.sleep(1)
+        requests = [await alice.send(b"same") for _ in range(2)]
+        for number in cancelled:
+            assert await alice.cancel(requests[number])
+            assert not await alice.cancel(requests[number])
+            with pytest.raises(NodeError, match="cancelled"):
+                await alice.delivered(requests[number])
+        left = [requests[number] for number in range(2) if number not in cancelled]
+        assert [entry.request_id for entry in alice.pending() if entry.request_id != first] == left
+        await asyncio.sleep(600)
+        assert requests_told(world, "alice") == [first, *left]
+        assert world.messages("bob") == [b"takes the epoch", *(b"same" for _ in left)]
+        assert not await alice.cancel(first)
+
+    run_world(scenario)
+
+
+def test_a_request_whose_send_has_left_cannot_be_cancelled_for_sharing_it() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", WAKU)
+        await world.join("bob", WAKU)
+        requests = [await alice.send(b"same") for _ in range(2)]
+        await asyncio.sleep(1)
+        assert [await alice.cancel(request_id) for request_id in requests] == [False, False]
+        await asyncio.sleep(60)
+        assert requests_told(world, "alice") == requests
+
+    run_world(scenario)
 
 
 def test_what_somebody_else_sent_is_refused_with_both_remedies_under_content_ids() -> None:
