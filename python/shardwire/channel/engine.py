@@ -276,7 +276,8 @@ class Engine:
         self.transmissions.on_commit_failed(collected.transmits, str(error), now)
         for submission in collected.submissions:
             self.withdraw(submission.request_id, now)
-        collected.on_commit_failed(error)
+        for outcome in collected.on_commit_failed(error):
+            self.outgoing.on_announced(*outcome)
 
     def on_stopped(self, now: Now) -> None:
         """The channel stops."""

@@ -76,6 +76,8 @@ class OutgoingSends:
         # Neither sent nor failed, oldest first.
         self._unsent: dict[str, None] = {}
         self._changed: set[str] = set()
+        # How many events of an outcome the application was not told yet: one for each request of the send.
+        self._untold: dict[Outcome, int] = {}
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
 
     # --- what is known ---
@@ -157,6 +159,8 @@ class OutgoingSends:
             return
         self._settled.pop(send_id, None)
         self._unsent.pop(send_id, None)
+        for outcome in record.unannounced:
+            self._untold.pop((send_id, outcome), None)
         for request_id in record.request_ids:
             self._send_ids.pop(request_id, None)
         self._changed.add(send_id)
@@ -267,7 +271,11 @@ class OutgoingSends:
         self._fail(send_id, record, error, "delivery" if record.sent else "dispatch")
 
     def on_announced(self, send_id: str, outcome: str) -> None:
-        """The application was told an outcome."""
+        """The application was told one event of an outcome, or nobody is left to be told it."""
+        untold = self._untold.pop((send_id, outcome), 1) - 1
+        if untold:
+            self._untold[send_id, outcome] = untold
+            return
         record = self._sends.get(send_id)
         if record is not None and outcome in record.unannounced:
             record.unannounced.remove(outcome)
@@ -357,6 +365,7 @@ class OutgoingSends:
                 stage: SendErrorStage = "delivery" if record.error_stage == "delivery" else "dispatch"
                 event = MessageSendErrorEvent(request_id, record.message_id, record.error, stage)
             self._events.append((event, (send_id, outcome)))
+            self._untold[send_id, outcome] = self._untold.get((send_id, outcome), 0) + 1
 
     def _acknowledged_event(self, record: SendRecord, by: str) -> None:
         if not self._wants(ChunkAcknowledgedEvent):

@@ -245,6 +245,18 @@ def test_equal_content_shares_the_error_of_a_send_that_failed() -> None:
     assert (error.request_id, error.error, error.stage) == ("r2", "no proof", "dispatch")
 
 
+def test_an_outcome_counts_as_told_when_every_request_of_its_send_was_told() -> None:
+    sends = make(data_count=1, content_count=1)
+    sends.attach("s", "r2")
+    propagate(sends, 1)
+    assert [outcome for _, outcome in sends.poll_events() if outcome] == [("s", "sent")] * 2
+    record = sends.record("s")
+    assert record is not None
+    for unannounced in (["sent"], [], []):
+        sends.on_announced("s", "sent")
+        assert record.unannounced == unannounced
+
+
 def test_bits() -> None:
     assert bits(0) == ()
     assert bits(0b1011) == (0, 1, 3)

@@ -72,6 +72,11 @@ def test_a_request_that_a_full_disk_refuses_leaves_the_send_that_it_would_share_
         assert requests_told(world, "alice") == [first]
         for kind in (MessageSentEvent, MessageDeliveredEvent):
             assert [event.request_id for event in world.of("alice", kind)] == [first]
+        await world.crash("alice")
+        await world.join("alice", WAKU, on_disk=True)
+        await asyncio.sleep(60)
+        for kind in (MessageSentEvent, MessageDeliveredEvent):
+            assert [event.request_id for event in world.of("alice", kind)] == [first]
 
     assert run_world(scenario).messages("bob") == [b"same"]
 
