@@ -40,17 +40,19 @@ class Propagated:
 
 @dataclass(frozen=True, slots=True)
 class DispatchFailed:
-    """A transmit did not leave.
+    """A transmit did not leave, as far as anybody knows.
 
     Attributes:
         transmit: The transmit.
         error: What happened.
         irrecoverable: Whether trying again cannot help (004, Irrecoverable errors).
+        unanswered: Whether the node took it and did not say what became of it, so that it may have left after all.
     """
 
     transmit: Transmit
     error: str
     irrecoverable: bool
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ class Dispatcher:
             else:
                 text = f"the node raised {type(error).__name__}"
                 logger.exception("%s for a message", text)
-            self._report(DispatchFailed(transmit, text, False))
+            self._report(DispatchFailed(transmit, text, False, unanswered=True))
         else:
             if len(self._by_request) > DISPATCHES_MAX:
                 # No more are awaited at once, and those that are given up are older than those that are awaited.

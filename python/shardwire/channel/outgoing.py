@@ -120,10 +120,19 @@ class OutgoingSends:
     # --- what happens ---
 
     def register(self, send_id: str, request_id: str, message_id: str, data_count: int, content_count: int) -> None:
-        self._sends[send_id] = SendRecord([request_id], message_id, data_count, content_count)
+        # One that failed before anything of it left is begun anew.
+        self._forget(send_id)
+        self._sends[send_id] = SendRecord([request_id], message_id, data_count, content_count, unanswered=0)
         self._send_ids[request_id] = send_id
         self._unsent[send_id] = None
         self._changed.add(send_id)
+
+    def never_left(self, send_id: str) -> bool:
+        """Whether a send failed and nothing of it can have reached the network."""
+        record = self._sends.get(send_id)
+        return (
+            record is not None and record.error_stage == "dispatch" and not record.propagated and not record.unanswered
+        )
 
     def attach(self, send_id: str, request_id: str) -> None:
         """Gives a remembered send another request id, and that request the outcomes the send already has."""
@@ -172,6 +181,20 @@ class OutgoingSends:
         record.sending |= 1 << ordinal
         if ordinal < record.data_count:
             self._chunk_event(ChunkSendingEvent, record, record.sending)
+
+    def on_unanswered(self, send_id: str) -> None:
+        """A segment was handed to the node, which may never say what became of it."""
+        record = self._sends.get(send_id)
+        if record is not None:
+            record.unanswered += 1
+            self._changed.add(send_id)
+
+    def on_answered(self, send_id: str) -> None:
+        """One of those did not leave, says the node after all."""
+        record = self._sends.get(send_id)
+        if record is not None:
+            record.unanswered -= 1
+            self._changed.add(send_id)
 
     def on_propagated(self, send_id: str, ordinal: int) -> None:
         record = self._sends.get(send_id)
@@ -309,6 +332,8 @@ class OutgoingSends:
                 self._settled[send_id] = None
             elif not record.sent:
                 self._unsent[send_id] = None
+                # Its node may have taken something just before the end of the earlier life.
+                record.unanswered += 1
             for outcome in list(record.unannounced):
                 self._append_outcome(send_id, record, outcome, record.request_ids)
 

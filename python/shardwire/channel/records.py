@@ -113,6 +113,8 @@ class SendRecord(_JsonRecord):
         error: Why it failed; empty where it did not.
         error_stage: "dispatch" or "delivery" where it failed.
         unannounced: Names of the outcomes ("sent", "delivered", "error") the application was not told yet.
+        unanswered: How many of its segments a node may have taken of which it never said what became of them; what an
+            earlier release stored does not tell.
     """
 
     request_ids: list[str]
@@ -130,6 +132,7 @@ class SendRecord(_JsonRecord):
     error: str = ""
     error_stage: str = ""
     unannounced: list[str] = field(default_factory=list)
+    unanswered: int = 1
 
 
 @dataclass(slots=True)

@@ -93,7 +93,7 @@ class Submissions:
 
     def _register(self, submission: Submission, now: Now) -> None:
         send_id = submission.send_id
-        if send_id in self._outgoing:
+        if send_id in self._outgoing and not self._outgoing.never_left(send_id):
             # The id rule cannot tell this message from one that is remembered: it shares that one's fate.
             self._outgoing.attach(send_id, submission.request_id)
         else:

@@ -18,6 +18,7 @@ from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter
 from shardwire.channel.timeline import SegmentStage, Timeline
+from shardwire.channel.unanswered import Unanswered
 from shardwire.events import RateLimitEvent
 from shardwire.sds import MessageChannel, Now
 from shardwire.sds.outputs import Transmit, TransmitKind
@@ -91,6 +92,7 @@ class Transmissions:
         # Transmit id -> what was handed out, oldest first.
         self._in_flight: OrderedDict[int, _Flight] = OrderedDict()
         limiter.in_flight = self._counted_in_flight
+        self._unanswered = Unanswered(outgoing)
         # Counted in an epoch that was over before they left: first in the next.
         self._late: deque[Transmit] = deque()
         # When to look next for what the node has not answered for; None while nothing is in flight.
@@ -194,6 +196,7 @@ class Transmissions:
     def _apply(self, outcome: DispatchOutcome, now: Now) -> None:
         flight = self._in_flight.pop(outcome.transmit.transmit_id, None)
         if flight is None:
+            self._unanswered.on_outcome(outcome)
             return
         if isinstance(outcome, Propagated):
             self._answered_ms = now.monotonic_ms
@@ -234,6 +237,8 @@ class Transmissions:
         self._count("dispatch_failures")
         logger.warning("message %s was not sent: %s", transmit.message_id, outcome.error)
         send_id, ordinal = transmit.send_id, transmit.ordinal or 0
+        if outcome.unanswered:
+            self._unanswered.add(transmit)
         if outcome.irrecoverable and send_id is not None and self._outgoing.is_parity(send_id, ordinal):
             self._leave_out(send_id, ordinal, transmit, now)
             return
@@ -272,6 +277,9 @@ class Transmissions:
         self._failures_by_send.pop(send_id, None)
         in_flight = [flight.transmit for flight in self._in_flight.values() if flight.transmit.send_id == send_id]
         self.take_back(in_flight, error, now)
+        if self.holds(send_id):
+            # It was counted in an epoch that was over, and leaves all the same.
+            self._outgoing.on_unanswered(send_id)
         left = not self._machine.cancel(send_id, now)
         if left:
             # SDS says so in its turn: what is in the network may yet be acknowledged.
@@ -294,7 +302,7 @@ class Transmissions:
         error = f"the node said nothing of it for {PROPAGATION_TIMEOUT_MS} ms"
         for flight in list(self._in_flight.values()):
             if self._overdue_ms(flight, now) <= now.monotonic_ms:
-                self._apply(DispatchFailed(flight.transmit, error, False), now)
+                self._apply(DispatchFailed(flight.transmit, error, False, unanswered=True), now)
         self._look_ms = min((self._overdue_ms(flight, now) for flight in self._in_flight.values()), default=None)
 
     def _overdue_ms(self, flight: _Flight, now: Now) -> int:
@@ -308,7 +316,10 @@ class Transmissions:
     def take_back(self, transmits: list[Transmit], error: str, now: Now) -> None:
         """These never reached the node, or will not be answered for: they wait, and ephemeral ones end with `error`."""
         for transmit in transmits:
-            if self._in_flight.pop(transmit.transmit_id, None) is not None:
+            flight = self._in_flight.pop(transmit.transmit_id, None)
+            if flight is not None:
+                if flight.left_ms is not None:
+                    self._unanswered.add(transmit)
                 self._machine.handle_transmit_failed(transmit.transmit_id, now)
                 if transmit.kind is TransmitKind.EPHEMERAL and transmit.send_id is not None:
                     self._ephemerals.on_failed(transmit.send_id, error)
@@ -381,10 +392,9 @@ class Transmissions:
 
     def note(self, stage: SegmentStage, transmit: Transmit, now: Now) -> None:
         """Tells observers about one of our segments."""
-        if not self._timeline or transmit.send_id is None:
-            return
-        record = self._outgoing.record(transmit.send_id)
-        self._timeline.note_transmit(stage, transmit, record, self._sender_id, now.epoch_ms)
+        if self._timeline and transmit.send_id is not None:
+            record = self._outgoing.record(transmit.send_id)
+            self._timeline.note_transmit(stage, transmit, record, self._sender_id, now.epoch_ms)
 
     def _count(self, name: str) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1

@@ -10,7 +10,9 @@ from channel_world import World, run_world
 
 from shardwire.config import ChannelConfig, RateLimitConfig
 from shardwire.errors import ConfigError, NodeError, PersistenceError
-from shardwire.events import MessageDeliveredEvent, MessageSentEvent
+from shardwire.events import MessageDeliveredEvent, MessageSendErrorEvent, MessageSentEvent
+from shardwire.node import MessageEnvelope
+from shardwire.node.protocol import RequestId
 
 WAKU = ChannelConfig.waku()
 
@@ -117,6 +119,61 @@ def test_a_request_whose_send_has_left_cannot_be_cancelled_for_sharing_it() -> N
         assert requests_told(world, "alice") == requests
 
     run_world(scenario)
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize("error", ["RLN proof generation failed", "busy"])
+@pytest.mark.parametrize("payload", [b"again", bytes(600_000)])
+def test_a_payload_of_which_nothing_left_is_sent_anew(payload: bytes, error: str, crashes: bool) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", WAKU, on_disk=True)
+        await world.join("bob", WAKU)
+        (await world.node("alice")).send_fault = lambda envelope: error
+        failed = await alice.send(payload)
+        with pytest.raises(NodeError, match=error):
+            await alice.delivered(failed, timeout_ms=1_200_000)
+        await asyncio.sleep(100)
+        assert world.sent_by("alice") == 0
+        if crashes:
+            await world.crash("alice")
+            alice = await world.join("alice", WAKU, on_disk=True)
+        (await world.node("alice")).send_fault = None
+        again = await alice.send(payload)
+        assert await alice.delivered(again, timeout_ms=120_000) == {"bob"}
+        assert [entry.request_id for entry in alice.pending()] == []
+        assert [event.request_id for event in world.of("alice", MessageSendErrorEvent)] == [failed]
+        for kind in (MessageSentEvent, MessageDeliveredEvent):
+            assert [event.request_id for event in world.of("alice", kind)] == [again]
+
+    assert run_world(scenario).messages("bob") == [payload]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_payload_of_which_something_may_have_left_is_not_begun_anew(is_answered: bool) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", WAKU)
+        await world.join("bob", WAKU)
+        node = await world.node("alice")
+        take = node.send
+        taken: list[MessageEnvelope] = []
+
+        async def take_the_first(envelope: MessageEnvelope) -> RequestId:
+            taken.append(envelope)
+            if len(taken) > 1:
+                node.send_fault = lambda envelope: "RLN proof generation failed"
+            elif not is_answered:
+                return RequestId("of which nothing is heard again")
+            return await take(envelope)
+
+        node.send = take_the_first  # type: ignore[method-assign]
+        requests = [await alice.send(bytes(600_000))]
+        await asyncio.sleep(100)
+        node.send, node.send_fault = take, None  # type: ignore[method-assign]
+        requests.append(await alice.send(bytes(600_000)))
+        await asyncio.sleep(100)
+        assert [event.request_id for event in world.of("alice", MessageSendErrorEvent)] == requests
+
+    assert run_world(scenario).messages("bob") == []
 
 
 def test_what_somebody_else_sent_is_refused_with_both_remedies_under_content_ids() -> None:

@@ -1,0 +1,54 @@
+"""What a node was handed and has not answered for: whether any of a failed send may have left."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardwire.channel.dispatch import DispatchFailed, DispatchOutcome, Late, Propagated
+from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.unanswered import Unanswered
+from shardwire.sds.outputs import Transmit, TransmitKind
+
+FIRST = Transmit(1, TransmitKind.FIRST, "m", b"wire", "s", 0)
+SECOND = Transmit(2, TransmitKind.FIRST, "m", b"wire", "s", 1)
+REFUSED = "no proof"
+
+
+def make() -> tuple[OutgoingSends, Unanswered]:
+    sends = OutgoingSends("any", lambda kind: True)
+    sends.register("s", "r", "m", 3, 3)
+    return sends, Unanswered(sends)
+
+
+def test_nothing_of_a_send_left_once_the_node_has_refused_all_that_it_was_handed() -> None:
+    sends, unanswered = make()
+    assert not sends.never_left("s")
+    unanswered.add(FIRST)
+    unanswered.add(SECOND)
+    sends.on_irrecoverable("s", 2, REFUSED)
+    for transmit in (FIRST, FIRST, SECOND):
+        assert not sends.never_left("s")
+        unanswered.on_outcome(DispatchFailed(transmit, REFUSED, True))
+    assert sends.never_left("s")
+
+
+@pytest.mark.parametrize(
+    "outcome", [Propagated(FIRST, b"hash"), DispatchFailed(FIRST, "no answer", False, unanswered=True), Late(SECOND)]
+)
+def test_something_may_have_left_where_the_node_says_anything_else(outcome: DispatchOutcome) -> None:
+    sends, unanswered = make()
+    unanswered.add(FIRST)
+    sends.on_irrecoverable("s", 2, REFUSED)
+    unanswered.on_outcome(outcome)
+    assert not sends.never_left("s")
+
+
+def test_what_an_earlier_life_did_not_finish_may_have_left() -> None:
+    sends, _ = make()
+    stored = {key: value for (_, key), value in sends.poll_persist().items() if value is not None}
+    resumed = OutgoingSends("any", lambda kind: True)
+    resumed.restore(stored)
+    resumed.on_irrecoverable("s", 0, REFUSED)
+    assert not resumed.never_left("s")
+    sends.on_irrecoverable("s", 0, REFUSED)
+    assert sends.never_left("s")
