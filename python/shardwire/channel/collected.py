@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from shardwire._native import HistoryEntry
 from shardwire.channel.deliveries import Delivery
-from shardwire.channel.outgoing import Outcome
+from shardwire.channel.send_events import Outcome
 from shardwire.channel.submissions import Settled, Submission
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent

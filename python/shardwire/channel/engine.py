@@ -16,10 +16,11 @@ from shardwire.channel.dispatch import DispatchOutcome
 from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.incoming import Incoming
 from shardwire.channel.metrics import Meter
-from shardwire.channel.outgoing import Outcome, OutgoingSends
+from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.rate_limit import RateLimiter
 from shardwire.channel.reception import Arrival
 from shardwire.channel.records import Records
+from shardwire.channel.send_events import Outcome
 from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.submissions import Settled, Submission, Submissions
 from shardwire.channel.timeline import Timeline

@@ -11,26 +11,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from shardwire.channel.records import SEND, Records, SendRecord
+from shardwire.channel.send_events import Outcome, SendEvents
 from shardwire.config import DeliveredWhen
 from shardwire.events import (
     ChannelEvent,
-    ChunkAcknowledgedEvent,
-    ChunkErrorEvent,
-    ChunkInfo,
     ChunkPossiblyAcknowledgedEvent,
     ChunkSendingEvent,
     ChunkSentEvent,
-    MessageDeliveredEvent,
-    MessageSendErrorEvent,
-    MessageSentEvent,
     SendErrorStage,
 )
 
 # Settled sends remembered, so that `delivered` can answer for one and a late acknowledgement finds it.
 SETTLED_REMEMBERED_MAX = 10_000
-
-# A send and one of its outcomes, "sent", "delivered" or "error": unannounced until the application was told.
-Outcome = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +46,6 @@ class PendingSend:
     sent: bool
 
 
-def bits(mask: int) -> tuple[int, ...]:
-    """Positions of the set bits, ascending."""
-    return tuple(position for position in range(mask.bit_length()) if mask >> position & 1)
-
-
 class OutgoingSends:
     """The table of sends.
 
@@ -69,16 +56,13 @@ class OutgoingSends:
 
     def __init__(self, delivered_when: DeliveredWhen, wants: Callable[[type[ChannelEvent]], bool]) -> None:
         self._delivered_when = delivered_when
-        self._wants = wants
+        self._events = SendEvents(wants)
         self._sends: dict[str, SendRecord] = {}
         self._settled: OrderedDict[str, None] = OrderedDict()
         self._send_ids: dict[str, str] = {}
         # Neither sent nor failed, oldest first.
         self._unsent: dict[str, None] = {}
         self._changed: set[str] = set()
-        # How many events of an outcome the application was not told yet: one for each request of the send.
-        self._untold: dict[Outcome, int] = {}
-        self._events: list[tuple[ChannelEvent, Outcome | None]] = []
 
     # --- what is known ---
 
@@ -168,8 +152,7 @@ class OutgoingSends:
             return
         self._settled.pop(send_id, None)
         self._unsent.pop(send_id, None)
-        for outcome in record.unannounced:
-            self._untold.pop((send_id, outcome), None)
+        self._events.forget(send_id, record.unannounced)
         for request_id in record.request_ids:
             self._send_ids.pop(request_id, None)
         self._changed.add(send_id)
@@ -180,7 +163,7 @@ class OutgoingSends:
             return
         record.sending |= 1 << ordinal
         if ordinal < record.data_count:
-            self._chunk_event(ChunkSendingEvent, record, record.sending)
+            self._events.add_chunks(ChunkSendingEvent, record, record.sending)
 
     def on_unanswered(self, send_id: str) -> None:
         """A segment was handed to the node, which may never say what became of it."""
@@ -203,7 +186,7 @@ class OutgoingSends:
         record.propagated |= 1 << ordinal
         self._changed.add(send_id)
         if ordinal < record.data_count:
-            self._chunk_event(ChunkSentEvent, record, record.propagated)
+            self._events.add_chunks(ChunkSentEvent, record, record.propagated)
         self._review_sent(send_id, record)
 
     def on_left_out(self, send_id: str, ordinal: int) -> None:
@@ -237,7 +220,7 @@ class OutgoingSends:
         self._review_sent(send_id, record)
         if ordinal < record.data_count:
             record.acknowledged |= 1 << ordinal
-            self._acknowledged_event(record, by)
+            self._events.add_acknowledged(record, by)
 
     def on_possibly_acknowledged(self, send_id: str, ordinal: int) -> None:
         record = self._sends.get(send_id)
@@ -245,7 +228,7 @@ class OutgoingSends:
             return
         record.possibly_acknowledged |= 1 << ordinal
         self._changed.add(send_id)
-        self._chunk_event(ChunkPossiblyAcknowledgedEvent, record, record.possibly_acknowledged)
+        self._events.add_chunks(ChunkPossiblyAcknowledgedEvent, record, record.possibly_acknowledged)
 
     def on_reconstructible(self, send_id: str, by: str) -> None:
         """`by` can reconstruct the message, so it holds every chunk, by parity those that never reached it."""
@@ -257,7 +240,7 @@ class OutgoingSends:
         every_chunk = (1 << record.data_count) - 1
         if record.acknowledged != every_chunk:
             record.acknowledged |= every_chunk
-            self._acknowledged_event(record, by)
+            self._events.add_acknowledged(record, by)
         self._review_delivered(send_id, record)
 
     def on_given_up(self, send_id: str, unacknowledged: int) -> None:
@@ -287,17 +270,12 @@ class OutgoingSends:
         record = self._sends.get(send_id)
         if record is None or record.delivered or record.error_stage:
             return
-        if failed and self._wants(ChunkErrorEvent):
-            info = ChunkInfo(bits(failed), record.data_count)
-            for request_id in record.request_ids:
-                self._events.append((ChunkErrorEvent(record.message_id, request_id, info, error), None))
+        self._events.add_chunk_error(record, failed, error)
         self._fail(send_id, record, error, "delivery" if record.sent else "dispatch")
 
     def on_announced(self, send_id: str, outcome: str) -> None:
         """The application was told one event of an outcome, or nobody is left to be told it."""
-        untold = self._untold.pop((send_id, outcome), 1) - 1
-        if untold:
-            self._untold[send_id, outcome] = untold
+        if not self._events.on_told((send_id, outcome)):
             return
         record = self._sends.get(send_id)
         if record is not None and outcome in record.unannounced:
@@ -308,8 +286,7 @@ class OutgoingSends:
 
     def poll_events(self) -> list[tuple[ChannelEvent, Outcome | None]]:
         """Events since the last call; with the outcome where it stays unannounced until told."""
-        events, self._events = self._events, []
-        return events
+        return self._events.poll()
 
     def poll_persist(self) -> Records:
         if not self._changed:
@@ -335,7 +312,7 @@ class OutgoingSends:
                 # Its node may have taken something just before the end of the earlier life.
                 record.unanswered += 1
             for outcome in list(record.unannounced):
-                self._append_outcome(send_id, record, outcome, record.request_ids)
+                self._events.add_outcome(send_id, record, outcome, record.request_ids)
 
     def _review_sent(self, send_id: str, record: SendRecord) -> None:
         if not record.sent and (record.propagated | record.left_out).bit_count() == record.content_count:
@@ -375,41 +352,7 @@ class OutgoingSends:
         if outcome not in record.unannounced:
             record.unannounced.append(outcome)
         self._changed.add(send_id)
-        self._append_outcome(send_id, record, outcome, request_ids)
-
-    def _append_outcome(
-        self, send_id: str, record: SendRecord, outcome: str, request_ids: list[str] | tuple[str, ...]
-    ) -> None:
-        for request_id in request_ids:
-            event: ChannelEvent
-            if outcome == "sent":
-                event = MessageSentEvent(request_id, record.message_id)
-            elif outcome == "delivered":
-                event = MessageDeliveredEvent(request_id, record.message_id, frozenset(record.delivered_to))
-            else:
-                stage: SendErrorStage = "delivery" if record.error_stage == "delivery" else "dispatch"
-                event = MessageSendErrorEvent(request_id, record.message_id, record.error, stage)
-            self._events.append((event, (send_id, outcome)))
-            self._untold[send_id, outcome] = self._untold.get((send_id, outcome), 0) + 1
-
-    def _acknowledged_event(self, record: SendRecord, by: str) -> None:
-        if not self._wants(ChunkAcknowledgedEvent):
-            return
-        info = ChunkInfo(bits(record.acknowledged), record.data_count)
-        for request_id in record.request_ids:
-            self._events.append((ChunkAcknowledgedEvent(record.message_id, request_id, info, by), None))
-
-    def _chunk_event(
-        self,
-        kind: type[ChunkSendingEvent] | type[ChunkSentEvent] | type[ChunkPossiblyAcknowledgedEvent],
-        record: SendRecord,
-        mask: int,
-    ) -> None:
-        if not self._wants(kind):
-            return
-        info = ChunkInfo(bits(mask & ((1 << record.data_count) - 1)), record.data_count)
-        for request_id in record.request_ids:
-            self._events.append((kind(record.message_id, request_id, info), None))
+        self._events.add_outcome(send_id, record, outcome, request_ids)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sends)

@@ -14,12 +14,12 @@ from shardwire.channel.dispatch import Dispatcher, DispatchOutcome, Propagated
 from shardwire.channel.driver import Driver
 from shardwire.channel.hooks import end_tasks
 from shardwire.channel.node_link import NodeLink
-from shardwire.channel.outgoing import Outcome
 from shardwire.channel.parts import Parts
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.reception import Arrival, Reception
 from shardwire.channel.records import LAST_SEEN, LastSeenRecord
 from shardwire.channel.retrieval import Retrieval
+from shardwire.channel.send_events import Outcome
 from shardwire.channel.waiters import Callers, DeliveryWaiters
 from shardwire.errors import ChannelClosedError, NodeError
 from shardwire.events import ChannelEvent, MessageReceivedEvent

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from shardwire.channel.outgoing import OutgoingSends, bits
+from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.records import SEND
+from shardwire.channel.send_events import bits
 from shardwire.config import DeliveredWhen
 from shardwire.events import (
     ChannelEvent,
