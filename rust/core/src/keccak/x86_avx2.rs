@@ -98,7 +98,11 @@ pub(super) unsafe fn absorb(lanes: &mut Lanes<4>, blocks: [*const u8; 4], count:
 unsafe fn transpose(rows: [*const u8; 4]) -> [__m256i; 4] {
     // SAFETY: the caller vouches for the bytes and AVX2; the loads need no alignment.
     unsafe {
-        let [a, b, c, d] = rows.map(|row| _mm256_loadu_si256(row.cast()));
+        // No closure that uses the instruction set: one that is not inlined lacks it.
+        let a = _mm256_loadu_si256(rows[0].cast());
+        let b = _mm256_loadu_si256(rows[1].cast());
+        let c = _mm256_loadu_si256(rows[2].cast());
+        let d = _mm256_loadu_si256(rows[3].cast());
         let ab_even = _mm256_unpacklo_epi64(a, b);
         let ab_odd = _mm256_unpackhi_epi64(a, b);
         let cd_even = _mm256_unpacklo_epi64(c, d);

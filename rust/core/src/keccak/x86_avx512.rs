@@ -88,14 +88,20 @@ pub(super) unsafe fn absorb_one(state: &mut [u64; 25], blocks: &[u8]) {
     // SAFETY: each load reads eight bytes of the state or of a block; the caller vouches for the
     // instruction sets.
     unsafe {
-        let mut lanes = state.map(|lane| _mm_cvtsi64_si128(lane as i64));
+        // No closure that uses the instruction set: one that is not inlined lacks it.
+        let mut lanes = [_mm_setzero_si128(); 25];
+        for (lane, word) in lanes.iter_mut().zip(&*state) {
+            *lane = _mm_cvtsi64_si128(*word as i64);
+        }
         for block in blocks.chunks_exact(RATE) {
             for (lane, bytes) in lanes.iter_mut().zip(block.as_chunks::<8>().0) {
                 *lane = lane.xor(_mm_loadl_epi64(bytes.as_ptr().cast()));
             }
             permutation::permute(&mut lanes);
         }
-        *state = lanes.map(|lane| _mm_cvtsi128_si64(lane) as u64);
+        for (word, lane) in state.iter_mut().zip(lanes) {
+            *word = _mm_cvtsi128_si64(lane) as u64;
+        }
     }
 }
 
@@ -134,10 +140,14 @@ pub(super) unsafe fn absorb_eight(lanes: &mut Lanes<8>, blocks: [*const u8; 8], 
 unsafe fn transpose(rows: [*const u8; 8]) -> [__m512i; 8] {
     // SAFETY: the caller vouches for the bytes and AVX-512F; the loads need no alignment.
     unsafe {
-        let r = rows.map(|row| _mm512_loadu_si512(row.cast()));
         // Pairs of messages: even words, then odd words, of each 128-bit quarter.
-        let even = [0, 2, 4, 6].map(|row| _mm512_unpacklo_epi64(r[row], r[row + 1]));
-        let odd = [0, 2, 4, 6].map(|row| _mm512_unpackhi_epi64(r[row], r[row + 1]));
+        let (mut even, mut odd) = ([_mm512_setzero_si512(); 4], [_mm512_setzero_si512(); 4]);
+        for pair in 0..4 {
+            let first = _mm512_loadu_si512(rows[2 * pair].cast());
+            let second = _mm512_loadu_si512(rows[2 * pair + 1].cast());
+            even[pair] = _mm512_unpacklo_epi64(first, second);
+            odd[pair] = _mm512_unpackhi_epi64(first, second);
+        }
         let [w0, w2, w4, w6] = transpose_quarters(even);
         let [w1, w3, w5, w7] = transpose_quarters(odd);
         [w0, w1, w2, w3, w4, w5, w6, w7]

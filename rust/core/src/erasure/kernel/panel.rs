@@ -193,9 +193,11 @@ unsafe fn step<P: Product, const ROWS: usize, const WIDTH: usize>(
                 }
                 continue;
             }
-            let factors: [P::Factor; WIDTH] = std::array::from_fn(|index| {
-                P::factor(P::Register::load(source.bytes.add(place(index))))
-            });
+            // No closure that uses the instruction set: one that is not inlined lacks it.
+            let mut factors = [P::factor(P::Register::zero()); WIDTH];
+            for (index, factor) in factors.iter_mut().enumerate() {
+                *factor = P::factor(P::Register::load(source.bytes.add(place(index))));
+            }
             for (sums, constant) in sums.iter_mut().zip(constants) {
                 for (sum, factor) in sums.iter_mut().zip(factors) {
                     *sum = P::add_to(*sum, factor, constant);
