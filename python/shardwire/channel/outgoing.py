@@ -112,11 +112,11 @@ class OutgoingSends:
         self._changed.add(send_id)
 
     def never_left(self, send_id: str) -> bool:
-        """Whether a send failed and nothing of it can have reached the network."""
+        """Whether a send failed, was told so, and nothing of it can have reached the network."""
         record = self._sends.get(send_id)
-        return (
-            record is not None and record.error_stage == "dispatch" and not record.propagated and not record.unanswered
-        )
+        if record is None or record.unannounced:
+            return False
+        return record.error_stage == "dispatch" and not record.propagated and not record.unanswered
 
     def attach(self, send_id: str, request_id: str) -> None:
         """Gives a remembered send another request id, and that request the outcomes the send already has."""
@@ -129,7 +129,8 @@ class OutgoingSends:
         if record.delivered:
             self._outcome(send_id, "delivered", (request_id,))
         elif record.error_stage:
-            # Under its id the network may hold parts of it, and receivers wait for the rest: it is not begun anew.
+            # Under its id the network may hold parts of it, and receivers wait for the rest, or the first request was
+            # not told its error yet: it is not begun anew.
             self._outcome(send_id, "error", (request_id,))
 
     def is_shared(self, request_id: str) -> bool:

@@ -139,8 +139,6 @@ class Retrieval:
 
     async def run(self) -> None:
         """Asks whenever something is due, until cancelled."""
-        # Nobody says how the connection is when this starts: a store that is out of reach is asked in vain.
-        self.on_connection(ConnectionState.CONNECTED)
         while True:
             self._wake.clear()
             if self._online:
@@ -223,14 +221,15 @@ class Retrieval:
             self._on_irretrievable(absent)
 
     async def _query_window(self, entries: Sequence[HistoryEntry]) -> None:
-        """Without a hint a message can only be found by topic and time: the window reaches to the newest.
+        """Without a hint a message can only be found by topic and time: the window ends now.
 
         What the store answers is taken in later, so only the next attempt can tell what it does not have.
         """
         absent = {entry.message_id for entry in entries if entry.message_id in self._asked}
         self._note_asked(entries)
-        start_ms = self._clock.epoch_ms() - QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
-        walk = _Walk(self._topic_query(start_ms, forward=True))
+        end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
+        start_ms = end_ms - 2 * QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
+        walk = _Walk(replace(self._topic_query(start_ms, forward=True), end_time_ns=end_ms * NANOSECONDS_PER_MS))
         while (page := await self._next_page(walk)) is not None:
             _, taken = await self._fetch(self._unknown(page))
             absent -= {message.message_id for data in taken if (message := self._decode(data)) is not None}
@@ -245,6 +244,7 @@ class Retrieval:
         What came before that one is then found through the history. A page of which everything is known ends it too.
         """
         epoch_ms, monotonic_ms = self._clock.epoch_ms(), self._clock.monotonic_ms()
+        # Without an end: where our clock is behind, what others sent lately lies in its future.
         walk = _Walk(self._topic_query(self._passed_since_ms(epoch_ms, monotonic_ms), forward=False))
         while (page := await self._next_page(walk)) is not None:
             unknown = self._unknown(page)
@@ -267,7 +267,6 @@ class Retrieval:
         return since_ms - QUERY_MARGIN_MS
 
     def _topic_query(self, start_ms: int, *, forward: bool) -> StoreQuery:
-        # Without an end: where our clock is behind, what others sent lately lies in its future.
         return StoreQuery(
             content_topics=(self._content_topic,),
             start_time_ns=max(0, start_ms) * NANOSECONDS_PER_MS,

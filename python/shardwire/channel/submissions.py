@@ -131,6 +131,10 @@ class Submissions:
 
     def _may_drop(self, send_id: str, request_id: str, now: Now) -> bool:
         """Whether something of a send was not dispatched; it is dropped unless the send goes on for another request."""
+        record = self._outgoing.record(send_id)
+        if record is None or record.sent or record.error_stage:
+            # What may still be queued is parity that nobody needs.
+            return False
         if not self._outgoing.is_shared(request_id):
             return self._machine.cancel(send_id, now)
         send = self._machine.outgoing.sends.get(send_id)

@@ -6,6 +6,7 @@ from collections import OrderedDict
 
 from shardwire.channel.dispatch import DISPATCHES_MAX, DispatchFailed, DispatchOutcome
 from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.records import SendRecord
 from shardwire.sds.outputs import Transmit
 
 
@@ -18,20 +19,22 @@ class Unanswered:
 
     def __init__(self, outgoing: OutgoingSends) -> None:
         self._outgoing = outgoing
-        self._send_ids: OrderedDict[int, str] = OrderedDict()
+        # The record tells a send from another under the same id, begun after it was cancelled.
+        self._sends: OrderedDict[int, tuple[str, SendRecord | None]] = OrderedDict()
 
     def add(self, transmit: Transmit) -> None:
         """It was handed to the node."""
         if transmit.send_id is None:
             return
         self._outgoing.on_unanswered(transmit.send_id)
-        self._send_ids[transmit.transmit_id] = transmit.send_id
-        if len(self._send_ids) > DISPATCHES_MAX:
+        self._sends[transmit.transmit_id] = (transmit.send_id, self._outgoing.record(transmit.send_id))
+        if len(self._sends) > DISPATCHES_MAX:
             # The oldest counts as unanswered for good.
-            self._send_ids.popitem(last=False)
+            self._sends.popitem(last=False)
 
     def on_outcome(self, outcome: DispatchOutcome) -> None:
         """What the node says late."""
-        send_id = self._send_ids.pop(outcome.transmit.transmit_id, None)
-        if send_id is not None and isinstance(outcome, DispatchFailed) and not outcome.unanswered:
+        send_id, record = self._sends.pop(outcome.transmit.transmit_id, ("", None))
+        did_not_leave = isinstance(outcome, DispatchFailed) and not outcome.unanswered
+        if record is not None and did_not_leave and self._outgoing.record(send_id) is record:
             self._outgoing.on_answered(send_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,3 +136,17 @@ def test_cancel_ends_with_the_channel() -> None:
             await alice.cancel(request_id)
 
     run_world(scenario, commit_ms=400)
+
+
+def test_a_delivered_message_is_not_cancelled_though_parity_of_it_waits_for_the_next_epoch() -> None:
+    config = replace(HALVES, segmentation=replace(HALVES.segmentation, enable_reed_solomon=True, parity_rate=0.5))
+
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        alice = await world.join("alice", config)
+        request_id = await alice.send(bytes(3_500))
+        assert await alice.delivered(request_id) == {"bob"}
+        assert not await alice.cancel(request_id)
+        assert await alice.delivered(request_id) == {"bob"}
+
+    run_world(scenario)
