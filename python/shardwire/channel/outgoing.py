@@ -153,7 +153,6 @@ class OutgoingSends:
             return
         self._settled.pop(send_id, None)
         self._unsent.pop(send_id, None)
-        self._events.forget(send_id, record.unannounced)
         for request_id in record.request_ids:
             self._send_ids.pop(request_id, None)
         self._changed.add(send_id)
@@ -276,8 +275,6 @@ class OutgoingSends:
 
     def on_announced(self, send_id: str, outcome: str) -> None:
         """The application was told one event of an outcome, or nobody is left to be told it."""
-        if not self._events.on_told((send_id, outcome)):
-            return
         record = self._sends.get(send_id)
         if record is not None and outcome in record.unannounced:
             record.unannounced.remove(outcome)
@@ -312,7 +309,9 @@ class OutgoingSends:
                 self._unsent[send_id] = None
                 # Its node may have taken something just before the end of the earlier life.
                 record.unanswered += 1
-            for outcome in list(record.unannounced):
+            # Each of its requests is told again, also those that were told before the others.
+            unannounced, record.unannounced = dict.fromkeys(record.unannounced), []
+            for outcome in unannounced:
                 self._events.add_outcome(send_id, record, outcome, record.request_ids)
 
     def _review_sent(self, send_id: str, record: SendRecord) -> None:
@@ -349,11 +348,8 @@ class OutgoingSends:
             self._forget(next(iter(self._settled)))
 
     def _outcome(self, send_id: str, outcome: str, request_ids: list[str] | tuple[str, ...]) -> None:
-        record = self._sends[send_id]
-        if outcome not in record.unannounced:
-            record.unannounced.append(outcome)
         self._changed.add(send_id)
-        self._events.add_outcome(send_id, record, outcome, request_ids)
+        self._events.add_outcome(send_id, self._sends[send_id], outcome, request_ids)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sends)

@@ -1,4 +1,4 @@
-"""The events of our own sends: made for each request of a send, and counted until the application was told."""
+"""The events of our own sends: one for each request of a send."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ class SendEvents:
 
     def __init__(self, wants: Callable[[type[ChannelEvent]], bool]) -> None:
         self._wants = wants
-        # How many events of an outcome the application was not told yet: one for each request of the send.
-        self._untold: dict[Outcome, int] = {}
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
 
     def poll(self) -> list[tuple[ChannelEvent, Outcome | None]]:
@@ -47,6 +45,7 @@ class SendEvents:
         return events
 
     def add_outcome(self, send_id: str, record: SendRecord, outcome: str, request_ids: Iterable[str]) -> None:
+        """Each of the events is unannounced until the application was told it."""
         for request_id in request_ids:
             event: ChannelEvent
             if outcome == "sent":
@@ -57,19 +56,7 @@ class SendEvents:
                 stage: SendErrorStage = "delivery" if record.error_stage == "delivery" else "dispatch"
                 event = MessageSendErrorEvent(request_id, record.message_id, record.error, stage)
             self._events.append((event, (send_id, outcome)))
-            self._untold[send_id, outcome] = self._untold.get((send_id, outcome), 0) + 1
-
-    def on_told(self, outcome: Outcome) -> bool:
-        """One event of an outcome was told, or nobody is left to be told it; whether it was the last."""
-        untold = self._untold.pop(outcome, 1) - 1
-        if untold:
-            self._untold[outcome] = untold
-        return not untold
-
-    def forget(self, send_id: str, outcomes: Iterable[str]) -> None:
-        """The send is gone: its outcomes are not waited for."""
-        for outcome in outcomes:
-            self._untold.pop((send_id, outcome), None)
+            record.unannounced.append(outcome)
 
     def add_chunks(
         self,

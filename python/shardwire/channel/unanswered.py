@@ -20,21 +20,23 @@ class Unanswered:
     def __init__(self, outgoing: OutgoingSends) -> None:
         self._outgoing = outgoing
         # The record tells a send from another under the same id, begun after it was cancelled.
-        self._sends: OrderedDict[int, tuple[str, SendRecord | None]] = OrderedDict()
+        self._records: OrderedDict[int, SendRecord | None] = OrderedDict()
 
     def add(self, transmit: Transmit) -> None:
         """It was handed to the node."""
         if transmit.send_id is None:
             return
         self._outgoing.on_unanswered(transmit.send_id)
-        self._sends[transmit.transmit_id] = (transmit.send_id, self._outgoing.record(transmit.send_id))
-        if len(self._sends) > DISPATCHES_MAX:
+        self._records[transmit.transmit_id] = self._outgoing.record(transmit.send_id)
+        if len(self._records) > DISPATCHES_MAX:
             # The oldest counts as unanswered for good.
-            self._sends.popitem(last=False)
+            self._records.popitem(last=False)
 
     def on_outcome(self, outcome: DispatchOutcome) -> None:
         """What the node says late."""
-        send_id, record = self._sends.pop(outcome.transmit.transmit_id, ("", None))
-        did_not_leave = isinstance(outcome, DispatchFailed) and not outcome.unanswered
-        if record is not None and did_not_leave and self._outgoing.record(send_id) is record:
+        record = self._records.pop(outcome.transmit.transmit_id, None)
+        send_id = outcome.transmit.send_id
+        if record is None or send_id is None or self._outgoing.record(send_id) is not record:
+            return
+        if isinstance(outcome, DispatchFailed) and not outcome.unanswered:
             self._outgoing.on_answered(send_id)

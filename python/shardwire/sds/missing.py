@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection
 from itertools import islice
 
 from shardwire._native import HistoryEntry, IncomingSend, MissingMessage
@@ -69,10 +69,9 @@ class MissingMessages:
             return self.remove(self._first_to_go(share))
         return self.remove(self._first_to_go(self.by_id))
 
-    def _first_to_go(self, ids: Iterable[str]) -> str:
-        oldest = list(islice(ids, OLDEST_MAX))
-        by_id = self.by_id
-        free = (message_id for message_id in oldest if not by_id[message_id].send.dependents)
-        partial = (message_id for message_id in oldest if by_id[message_id].send.contents)
+    def _first_to_go(self, ids: Collection[str]) -> str:
         # Looked for no further than to the first: a flood has this called for each of what it names.
-        return next(free, None) or next(partial, None) or oldest[0]
+        by_id = self.by_id
+        free = (message_id for message_id in islice(ids, OLDEST_MAX) if not by_id[message_id].send.dependents)
+        partial = (message_id for message_id in islice(ids, OLDEST_MAX) if by_id[message_id].send.contents)
+        return next(free, None) or next(partial, None) or next(iter(ids))
