@@ -222,6 +222,7 @@ class SharedBytes:
             value = records[kind, key]
             message_id = key.decode("utf-8", "replace")
             if kind == CONTENT and value is not None:
+                self._forget_wire(message_id, key, records)
                 self._contents[message_id] = (value[:_HEAD_BYTES], len(value))
             elif kind == MESSAGE and value is not None:
                 self._on_message_put(message_id, key, value, records)
@@ -235,6 +236,16 @@ class SharedBytes:
                 if message_id in self._framed:
                     del records[CONTENT, key]
                 self._contents.pop(message_id, None)
+
+    def _forget_wire(self, message_id: str, key: bytes, records: Records) -> None:
+        """A content that has yet to leave: a message stored under its id is that of an equal one, which was cancelled
+        in the same cycle."""
+        if message_id in self._framed:
+            self._framed.discard(message_id)
+            records[FRAME, key] = None
+        elif message_id in self._stored and message_id not in self._uses:
+            self._stored.discard(message_id)
+            records[MESSAGE, key] = None
 
     def _on_message_put(self, message_id: str, key: bytes, wire: bytes, records: Records) -> None:
         content = self._contents.get(message_id)

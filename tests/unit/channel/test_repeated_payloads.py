@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from channel_world import World, run_world
 
+from shardwire.channel.shared_bytes import FRAME, MESSAGE
 from shardwire.config import ChannelConfig, RateLimitConfig
 from shardwire.errors import ConfigError, NodeError, PersistenceError
 from shardwire.events import MessageDeliveredEvent, MessageSendErrorEvent, MessageSentEvent
@@ -144,6 +145,32 @@ def test_a_payload_of_which_nothing_left_is_sent_anew(payload: bytes, error: str
         assert [event.request_id for event in world.of("alice", MessageSendErrorEvent)] == [failed]
         for kind in (MessageSentEvent, MessageDeliveredEvent):
             assert [event.request_id for event in world.of("alice", kind)] == [again]
+
+    assert run_world(scenario).messages("bob") == [payload]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("payload", [b"again", bytes(600), bytes(250_000)])
+def test_a_payload_sent_again_as_it_is_cancelled_survives_a_crash(payload: bytes, waits: bool) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", WAKU, on_disk=True)
+        await world.join("bob", WAKU)
+        node = await world.node("alice")
+        node.send_fault = lambda envelope: "busy"
+        if waits:
+            node.go_offline()
+            await asyncio.sleep(1)
+        first = await alice.send(payload)
+        await asyncio.sleep(1)
+        node.go_online()
+        await asyncio.sleep(3)
+        cancelled, second = await asyncio.gather(alice.cancel(first), alice.send(payload))
+        assert cancelled
+        disk = world.disks["alice"]
+        assert disk.of_kind(MESSAGE) == disk.of_kind(FRAME) == [], "of the one that was cancelled"
+        await world.crash("alice")
+        alice = await world.join("alice", WAKU, on_disk=True)
+        assert await alice.delivered(second, timeout_ms=120_000) == {"bob"}
 
     assert run_world(scenario).messages("bob") == [payload]
 
