@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from shardwire.channel.metrics import MeasurementObserver
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
+from shardwire.channel.segmenter import EMPTY_REFUSED
 from shardwire.channel.submissions import Settled, Submission
 from shardwire.channel.subscriptions import Callback, EventIterator, Unsubscribe, check_callable
 from shardwire.channel.timeline import Observer
@@ -37,7 +38,6 @@ _T = TypeVar("_T")
 # What `async with` allows on leaving.
 LEAVING_DRAIN_TIMEOUT_MS = 30_000
 DELIVERED_TIMEOUT_MS = 30_000
-EMPTY_REFUSED = "the message is empty, which the draft segment wire cannot carry"
 
 
 class ReliableChannel:
@@ -100,9 +100,6 @@ class ReliableChannel:
         except PayloadTooLargeError as error:
             session.refuse(request_id, await session.segmenter.message_id_of(payload), str(error))
             raise
-        if prepared is None:
-            session.refuse(request_id, await session.segmenter.message_id_of(payload), EMPTY_REFUSED)
-            return request_id
         session.require_started()
         future: asyncio.Future[None] = session.callers.wait()
         send_id = session.send_id_for(request_id, prepared.message_id)

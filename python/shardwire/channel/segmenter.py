@@ -12,6 +12,7 @@ from shardwire.segmentation import inspect, segment
 
 # Hashing and coding a message of this size takes milliseconds, during which the event loop should go on.
 THREAD_BYTES_MIN = 1 << 20
+EMPTY_REFUSED = "the message is empty, which the draft segment wire cannot carry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Prepared:
     """A segmented message.
 
     Attributes:
-        contents: Data segments in order, then parity segments.
+        contents: Data segments in order, then parity segments; none of an empty message that the wire cannot carry.
         data_count: Data segments.
         message_id: Hex Keccak-256 of the payload.
     """
@@ -41,14 +42,14 @@ class ChannelSegmenter:
         self._single = replace(segmentation, enable_reed_solomon=False)
         self._carries_empty = segmentation.wire_format != "draft"
 
-    async def prepare(self, payload: bytes) -> Prepared | None:
-        """The segments of a message; None for an empty one that the wire cannot carry.
+    async def prepare(self, payload: bytes) -> Prepared:
+        """The segments of a message.
 
         Raises:
             PayloadTooLargeError: The payload exceeds what one message can hold.
         """
         if not payload and not self._carries_empty:
-            return None
+            return Prepared([], 1, keccak256(payload).hex())
         if len(payload) < THREAD_BYTES_MIN:
             return self._segment(payload)
         return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload)

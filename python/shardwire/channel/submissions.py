@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.segmenter import EMPTY_REFUSED
 from shardwire.errors import ConfigError, QueueFullError
 from shardwire.sds import MessageChannel, Now
 from shardwire.sds.outputs import TransmitKind
@@ -22,7 +23,7 @@ class Submission:
         send_id: Its send.
         request_id: What `send` returns.
         message_id: Hex Keccak-256 of the payload.
-        contents: The segments.
+        contents: The segments; none of a message that can never be sent.
         data_count: How many of them hold data.
         settled: Called once: with None when the message is durable, with an error where it is refused.
         submitted_ms: Monotonic time at which it came.
@@ -74,6 +75,9 @@ class Submissions:
 
     def submit(self, submission: Submission, now: Now) -> None:
         """Registers a message, now or when the outgoing buffer has room."""
+        if not submission.contents:
+            self._fail(submission)
+            return
         queued_bytes = self.queued_bytes + submission.size_bytes
         if queued_bytes > self._queue_bytes_max:
             submission.settled(
@@ -85,6 +89,13 @@ class Submissions:
             return
         self._waiting.append(submission)
         self.register_waiting(now)
+
+    def _fail(self, submission: Submission) -> None:
+        """Registers that a message can never be sent (004, Irrecoverable errors), a send of its own under any rule."""
+        request_id = submission.request_id
+        self._outgoing.register(request_id, request_id, submission.message_id, submission.data_count, 1)
+        self._outgoing.on_irrecoverable(request_id, 0, EMPTY_REFUSED)
+        self._accepted.append(submission)
 
     def register_waiting(self, now: Now) -> None:
         """Registers what waits, for as long as there is room."""
@@ -142,7 +153,13 @@ class Submissions:
 
     def withdraw(self, request_id: str, now: Now) -> None:
         """Forgets a request whose id the caller of `send` never learns; nothing more leaves for it."""
-        if not self.cancel(request_id, now) and self._outgoing.is_shared(request_id):
+        if self.cancel(request_id, now):
+            return
+        send_id = self._outgoing.send_id_of(request_id)
+        # What becomes of a send that is its own and has left is still told.
+        if send_id is not None and (
+            self._outgoing.is_shared(request_id) or send_id not in self._machine.outgoing.sends
+        ):
             self._outgoing.withdraw(request_id)
 
     def refuse_waiting(self, error: Exception) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from channel_world import World, run_world
 
-from shardwire.config import ChannelConfig, SegmentationConfig
+from shardwire.config import ChannelConfig, MessageIdRule, SegmentationConfig
+from shardwire.errors import PersistenceError
 from shardwire.events import (
     ChunkErrorEvent,
     ChunkSentEvent,
@@ -111,3 +113,30 @@ def test_giving_up_names_the_chunks_that_the_node_did_not_take() -> None:
     assert (chunk.chunk_info.chunks, chunk.chunk_info.total_chunks) == ((1, 2), 3)
     (error,) = world.of("alice", MessageSendErrorEvent)
     assert error.stage == "dispatch"
+
+
+@pytest.mark.parametrize("message_id", ["send", "content-sha256"])
+def test_the_failure_of_an_empty_message_is_durable_when_its_id_is_returned(message_id: MessageIdRule) -> None:
+    waku = ChannelConfig.waku()
+    config = replace(waku, sds=replace(waku.sds, message_id=message_id))
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config, on_disk=True, listen=False)
+        alice.on_message_send_error(lambda event: asyncio.Event().wait())
+        request_ids = [await alice.send(b"") for _ in range(2)]
+        await world.crash("alice")
+        alice = await world.join("alice", config, on_disk=True)
+        await asyncio.sleep(1)
+        assert [event.request_id for event in world.of("alice", MessageSendErrorEvent)] == request_ids
+        assert alice.pending() == ()
+        world.disks["alice"].fails_with = PersistenceError("disk full")
+        with pytest.raises(PersistenceError, match="disk full"):
+            await alice.send(b"")
+        world.disks["alice"].fails_with = None
+        await asyncio.sleep(1)
+        await world.crash("alice")
+        await world.join("alice", config, on_disk=True)
+        await asyncio.sleep(1)
+        assert [event.request_id for event in world.of("alice", MessageSendErrorEvent)] == request_ids
+
+    run_world(scenario)
