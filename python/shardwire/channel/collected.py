@@ -26,23 +26,13 @@ class Collected:
     missing: list[HistoryEntry] = field(default_factory=list)
     delivery: Delivery | None = None
 
-    def on_commit_failed(self, error: PersistenceError) -> list[Outcome]:
+    def on_commit_failed(self, error: PersistenceError) -> None:
         """Tells everybody who waits, and keeps what the commit that stores the changes makes true all the same.
 
         A cancellation is kept: it is settled once more, behind events that are told of only then.
-
-        Returns:
-            Outcomes that requests which are refused would have been told, one for each event.
         """
         for settled in (*(submission.settled for submission in self.submissions), *self.cancellations):
             settled(error)
         refused = {submission.request_id for submission in self.submissions}
-        events, self.events = self.events, []
-        untold: list[Outcome] = []
-        for event, outcome in events:
-            if getattr(event, "request_id", None) not in refused:
-                self.events.append((event, outcome))
-            elif outcome is not None:
-                untold.append(outcome)
+        self.events = [entry for entry in self.events if getattr(entry[0], "request_id", None) not in refused]
         self.submissions, self.transmits = [], []
-        return untold

@@ -277,8 +277,7 @@ class Engine:
         self.transmissions.on_commit_failed(collected.transmits, str(error), now)
         for submission in collected.submissions:
             self.withdraw(submission.request_id, now)
-        for outcome in collected.on_commit_failed(error):
-            self.outgoing.on_announced(*outcome)
+        collected.on_commit_failed(error)
 
     def on_stopped(self, now: Now) -> None:
         """The channel stops."""

@@ -143,7 +143,7 @@ class Meter:
             self.on_dispatched(transmit, now)
         for _, outcome in collected.events:
             if outcome is not None:
-                self.on_outcome(*outcome, now)
+                self.on_outcome(outcome[0], outcome[1], now)
         if collected.delivery is not None:
             self.on_delivery(collected.delivery, now)
 

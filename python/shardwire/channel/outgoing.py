@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from shardwire.channel.records import SEND, Records, SendRecord
-from shardwire.channel.send_events import Outcome, SendEvents
+from shardwire.channel.send_events import Outcome, SendEvents, unannounced
 from shardwire.config import DeliveredWhen
 from shardwire.events import (
     ChannelEvent,
@@ -143,6 +143,7 @@ class OutgoingSends:
         send_id = self._send_ids.pop(request_id)
         record = self._sends[send_id]
         record.request_ids.remove(request_id)
+        record.unannounced = [entry for entry in record.unannounced if not entry.endswith(request_id)]
         self._changed.add(send_id)
         if not record.request_ids:
             self._forget(send_id)
@@ -273,11 +274,12 @@ class OutgoingSends:
         self._events.add_chunk_error(record, failed, error)
         self._fail(send_id, record, error, "delivery" if record.sent else "dispatch")
 
-    def on_announced(self, send_id: str, outcome: str) -> None:
-        """The application was told one event of an outcome, or nobody is left to be told it."""
+    def on_announced(self, send_id: str, outcome: str, request_id: str) -> None:
+        """The application was told an outcome of a request, or nobody is there to be told it."""
         record = self._sends.get(send_id)
-        if record is not None and outcome in record.unannounced:
-            record.unannounced.remove(outcome)
+        entry = unannounced(outcome, request_id)
+        if record is not None and entry in record.unannounced:
+            record.unannounced.remove(entry)
             self._changed.add(send_id)
 
     # --- outputs ---
@@ -309,10 +311,11 @@ class OutgoingSends:
                 self._unsent[send_id] = None
                 # Its node may have taken something just before the end of the earlier life.
                 record.unanswered += 1
-            # Each of its requests is told again, also those that were told before the others.
-            unannounced, record.unannounced = dict.fromkeys(record.unannounced), []
-            for outcome in unannounced:
-                self._events.add_outcome(send_id, record, outcome, record.request_ids)
+            untold, record.unannounced = dict.fromkeys(record.unannounced), []
+            for entry in untold:
+                outcome, _, request_id = entry.partition(" ")
+                # What an earlier release stored does not say whose it is.
+                self._events.add_outcome(send_id, record, outcome, (request_id,) if request_id else record.request_ids)
 
     def _review_sent(self, send_id: str, record: SendRecord) -> None:
         if not record.sent and (record.propagated | record.left_out).bit_count() == record.content_count:

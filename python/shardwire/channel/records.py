@@ -112,8 +112,8 @@ class SendRecord(_JsonRecord):
         delivered: Whether it counts as delivered.
         error: Why it failed; empty where it did not.
         error_stage: "dispatch" or "delivery" where it failed.
-        unannounced: Names of the outcomes ("sent", "delivered", "error") the application was not told yet, one for each
-            request that waits for it.
+        unannounced: Outcomes ("sent", "delivered", "error") the application was not told yet, each with the request
+            that waits for it; what an earlier release stored does not name that.
         unanswered: How many of its segments a node may have taken of which it never said what became of them; what an
             earlier release stored does not tell.
     """

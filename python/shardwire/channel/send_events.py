@@ -19,8 +19,14 @@ from shardwire.events import (
     SendErrorStage,
 )
 
-# A send and one of its outcomes, "sent", "delivered" or "error": unannounced until the application was told.
-Outcome = tuple[str, str]
+# A send, one of its outcomes, "sent", "delivered" or "error", and one of its requests: unannounced until the
+# application was told.
+Outcome = tuple[str, str, str]
+
+
+def unannounced(outcome: str, request_id: str) -> str:
+    """How `SendRecord.unannounced` names an outcome that a request waits for."""
+    return f"{outcome} {request_id}"
 
 
 def bits(mask: int) -> tuple[int, ...]:
@@ -55,8 +61,8 @@ class SendEvents:
             else:
                 stage: SendErrorStage = "delivery" if record.error_stage == "delivery" else "dispatch"
                 event = MessageSendErrorEvent(request_id, record.message_id, record.error, stage)
-            self._events.append((event, (send_id, outcome)))
-            record.unannounced.append(outcome)
+            self._events.append((event, (send_id, outcome, request_id)))
+            record.unannounced.append(unannounced(outcome, request_id))
 
     def add_chunks(
         self,

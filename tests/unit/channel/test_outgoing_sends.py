@@ -203,8 +203,8 @@ def test_a_restart_keeps_progress_and_repeats_what_was_not_announced() -> None:
     propagate(sends)
     sends.on_reconstructible("s", "bob")
     outcomes = [outcome for _, outcome in sends.poll_events() if outcome is not None]
-    assert outcomes == [("s", "sent"), ("s", "delivered")]
-    sends.on_announced("s", "sent")
+    assert outcomes == [("s", "sent", "r"), ("s", "delivered", "r")]
+    sends.on_announced("s", "sent", "r")
     stored = {key: value for (kind, key), value in sends.poll_persist().items() if kind == SEND and value is not None}
     resumed = OutgoingSends("any", lambda kind: True)
     resumed.restore(stored)
@@ -246,16 +246,34 @@ def test_equal_content_shares_the_error_of_a_send_that_failed() -> None:
     assert (error.request_id, error.error, error.stage) == ("r2", "no proof", "dispatch")
 
 
-def test_an_outcome_counts_as_told_when_every_request_of_its_send_was_told() -> None:
+def test_of_requests_that_share_a_send_those_are_told_after_a_restart_that_were_not_before_it() -> None:
     sends = make(data_count=1, content_count=1)
     sends.attach("s", "r2")
     propagate(sends, 1)
-    assert [outcome for _, outcome in sends.poll_events() if outcome] == [("s", "sent")] * 2
-    record = sends.record("s")
-    assert record is not None
-    for unannounced in (["sent"], [], []):
-        sends.on_announced("s", "sent")
-        assert record.unannounced == unannounced
+    assert [outcome for _, outcome in sends.poll_events() if outcome] == [("s", "sent", "r"), ("s", "sent", "r2")]
+    sends.on_reconstructible("s", "bob")
+    sends.attach("s", "r3")
+    for request_id in ("r", "r", "r2", "unknown"):
+        sends.on_announced("s", "sent", request_id)
+    sends.on_announced("s", "delivered", "r2")
+    stored = {key: value for (kind, key), value in sends.poll_persist().items() if kind == SEND and value is not None}
+    resumed = OutgoingSends("any", lambda kind: True)
+    resumed.restore(stored)
+    told = [outcome for _, outcome in resumed.poll_events()]
+    assert told == [("s", "delivered", "r"), ("s", "sent", "r3"), ("s", "delivered", "r3")]
+    # As an earlier release stored it.
+    resumed.restore({b"s": stored[b"s"].replace(b'"sent r3"', b'"sent"')})
+    told = [outcome for _, outcome in resumed.poll_events()]
+    assert [("s", "sent", request_id) in told for request_id in ("r", "r2", "r3")] == [True] * 3
+
+
+def test_nothing_waits_to_be_told_of_a_request_that_was_withdrawn() -> None:
+    sends = make(data_count=1, content_count=1)
+    sends.on_irrecoverable("s", 0, "no proof")
+    sends.attach("s", "r2")
+    sends.withdraw("r2")
+    sends.on_announced("s", "error", "r")
+    assert sends.never_left("s")
 
 
 def test_bits() -> None:

@@ -30,7 +30,7 @@ def test_nothing_of_a_send_left_once_the_node_has_refused_all_that_it_was_handed
         assert not sends.never_left("s")
         unanswered.on_outcome(DispatchFailed(transmit, REFUSED, True))
     assert not sends.never_left("s"), "nobody was told the error yet"
-    sends.on_announced("s", "error")
+    sends.on_announced("s", "error", "r")
     assert sends.never_left("s")
 
 
@@ -42,7 +42,7 @@ def test_what_was_handed_over_for_another_send_of_the_same_id_counts_for_none() 
     unanswered.on_outcome(DispatchFailed(FIRST, REFUSED, True))
     unanswered.add(SECOND)
     sends.on_irrecoverable("s", 2, REFUSED)
-    sends.on_announced("s", "error")
+    sends.on_announced("s", "error", "again")
     assert not sends.never_left("s")
 
 
@@ -54,7 +54,7 @@ def test_something_may_have_left_where_the_node_says_anything_else(outcome: Disp
     unanswered.add(FIRST)
     sends.on_irrecoverable("s", 2, REFUSED)
     unanswered.on_outcome(outcome)
-    sends.on_announced("s", "error")
+    sends.on_announced("s", "error", "r")
     assert not sends.never_left("s")
 
 
@@ -64,8 +64,8 @@ def test_what_an_earlier_life_did_not_finish_may_have_left() -> None:
     resumed = OutgoingSends("any", lambda kind: True)
     resumed.restore(stored)
     resumed.on_irrecoverable("s", 0, REFUSED)
-    resumed.on_announced("s", "error")
+    resumed.on_announced("s", "error", "r")
     assert not resumed.never_left("s")
     sends.on_irrecoverable("s", 0, REFUSED)
-    sends.on_announced("s", "error")
+    sends.on_announced("s", "error", "r")
     assert sends.never_left("s")
