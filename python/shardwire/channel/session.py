@@ -236,6 +236,11 @@ class Session:
             if announcements is not closer:
                 await self.subscriptions.await_announced(CLOSING_ANNOUNCEMENTS_S)
             self._refuse_callers()
+            if announcements is not closer:
+                # What is told from here on nobody would note: the next life tells it.
+                await self.driver.flush()
+                await self.subscriptions.await_announced(CLOSING_ANNOUNCEMENTS_S)
+                self.subscriptions.hold()
             self.driver.close()
             await asyncio.wait({self._life_tasks["driver"]})
             self.subscriptions.end()

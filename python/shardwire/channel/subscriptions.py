@@ -186,6 +186,7 @@ class Subscriptions:
         self._idle = asyncio.Event()
         self._somebody = asyncio.Event()
         self._ended = False
+        self._held = False
 
     def on(self, event: str | type[ChannelEvent], callback: Callback) -> Unsubscribe:
         """Subscribes `callback`, plain or `async`, to an event class or one of its names.
@@ -258,7 +259,7 @@ class Subscriptions:
     async def run_announcements(self) -> None:
         """Announces what is queued, for as long as the channel lives."""
         while True:
-            while self._announcements:
+            while self._announcements and not self._held:
                 event, done = self._announcements.popleft()
                 self._announced = event
                 self._put_to_iterators(event, None)
@@ -278,6 +279,10 @@ class Subscriptions:
         self._wake.set()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), timeout_s)
+
+    def hold(self) -> None:
+        """Announces nothing more, so that what is left counts as untold; a callback that runs finishes."""
+        self._held = True
 
     async def hand_over(self, event: MessageReceivedEvent) -> None:
         """Gives a received message to every listener; returns when all of them are done with it.

@@ -14,7 +14,12 @@ from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.channel.records import DELIVERY, HANDOVER, PAYLOAD
 from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError, PersistenceError
-from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSentEvent, SenderIdConflictEvent
+from shardwire.events import (
+    MessageDeliveredEvent,
+    MessageReceivedEvent,
+    MessageSentEvent,
+    SenderIdConflictEvent,
+)
 from shardwire.node import MemoryNetwork, NetworkConditions, running_clock
 from shardwire.persistence import SqlitePersistence
 
@@ -96,6 +101,36 @@ def test_an_outcome_nobody_was_told_is_told_after_the_restart() -> None:
     world = run_world(scenario)
     assert len(world.of("alice", MessageDeliveredEvent)) == 1
     assert world.of("alice", MessageSentEvent) == []
+
+
+async def never_returns(event: object) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("callback_ms", [10, 300, 900])
+def test_a_close_leaves_no_outcome_but_the_one_that_is_being_told_to_be_told_again(callback_ms: int) -> None:
+    told: list[str] = []
+
+    async def take_time(event: MessageSentEvent) -> None:
+        told.append(event.request_id)
+        await asyncio.sleep(callback_ms / 1_000)
+
+    async def scenario(world: World) -> None:
+        await world.node("bob")
+        request_ids = []
+        for _ in range(3):
+            alice = await world.join("alice", on_disk=True, listen=False)
+            alice.on_message_sent(take_time)
+            request_ids += [await alice.send(b"%d" % number) for number in range(4)]
+            await asyncio.sleep(callback_ms / 1_000)
+            await close_channel(alice)
+        alice = await world.join("alice", on_disk=True, listen=False)
+        alice.on_message_sent(take_time)
+        await asyncio.sleep(60)
+        assert set(told) == set(request_ids)
+        assert len(told) <= len(request_ids) + 3
+
+    run_world(scenario)
 
 
 @pytest.mark.parametrize(
