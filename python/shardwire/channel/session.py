@@ -86,7 +86,9 @@ class Session:
         )
         self._progress = asyncio.Event()
         self._delivery: asyncio.Future[Delivery] | None = None
+        # Events of an earlier life, until somebody listens.
         self._held_events: list[tuple[ChannelEvent, Outcome | None]] = []
+        self._is_heard = False
         self._life_tasks: dict[str, asyncio.Task[None]] = {}
         self._started = False
         self._draining = False
@@ -303,6 +305,16 @@ class Session:
             self._progress.set()
 
     def _announce(self, event: ChannelEvent, outcome: Outcome | None) -> None:
+        if self._is_heard:
+            self._announce_held()
+        self._hand_out(event, outcome)
+
+    def _announce_held(self) -> None:
+        held, self._held_events = self._held_events, []
+        for event, outcome in held:
+            self._hand_out(event, outcome)
+
+    def _hand_out(self, event: ChannelEvent, outcome: Outcome | None) -> None:
         self.waiters.on_event(event)
         if outcome is None:
             self.subscriptions.announce(event)
@@ -311,16 +323,12 @@ class Session:
                 event, lambda: self.driver.post(lambda now: self.engine.on_announced(outcome, now))
             )
 
-    def _announce_all(self, events: list[tuple[ChannelEvent, Outcome | None]]) -> None:
-        for event, outcome in events:
-            self._announce(event, outcome)
-
     def on_listeners_changed(self) -> None:
         """Somebody began to listen: what waited for that is handed out."""
-        held, self._held_events = self._held_events, []
-        if held:
+        self._is_heard = True
+        if self._held_events:
             # Not before the caller has subscribed to whatever else it wants to hear.
-            asyncio.get_running_loop().call_soon(self._announce_all, held)
+            asyncio.get_running_loop().call_soon(self._announce_held)
         self.driver.post(lambda now: None)
 
     async def _hand_over(self) -> None:

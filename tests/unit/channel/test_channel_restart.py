@@ -13,8 +13,9 @@ from channel_world import CHANNEL, TOPIC, World, run_world
 from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.channel.records import DELIVERY, HANDOVER, PAYLOAD
 from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, SdsConfig, SegmentationConfig
-from shardwire.errors import ConfigError, PersistenceError
+from shardwire.errors import ConfigError, PayloadTooLargeError, PersistenceError
 from shardwire.events import (
+    ChunkErrorEvent,
     MessageDeliveredEvent,
     MessageReceivedEvent,
     MessageSentEvent,
@@ -105,6 +106,29 @@ def test_an_outcome_nobody_was_told_is_told_after_the_restart() -> None:
 
 async def never_returns(event: object) -> None:
     await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_what_nobody_was_told_comes_after_the_restart_before_anything_new(steps: int) -> None:
+    async def scenario(world: World) -> None:
+        await world.node("bob")
+        alice = await world.join("alice", on_disk=True, listen=False)
+        alice.on_message_sent(never_returns)
+        request_id = await alice.send(b"x")
+        await asyncio.sleep(1)
+        await world.crash("alice")
+        alice = await world.join("alice", on_disk=True, listen=False)
+        with pytest.raises(PayloadTooLargeError):
+            await alice.send_ephemeral(bytes(200_000))
+        # The channel is about to announce that.
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        world.listen("alice", alice)
+        await asyncio.sleep(1)
+        assert [type(event) for event in world.events["alice"]] == [MessageSentEvent, ChunkErrorEvent]
+        assert world.of("alice", MessageSentEvent)[0].request_id == request_id
+
+    run_world(scenario)
 
 
 @pytest.mark.parametrize("callback_ms", [10, 300, 900])
