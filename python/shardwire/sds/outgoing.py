@@ -128,10 +128,13 @@ class OutgoingBuffer:
 
     def on_timeout(self, monotonic_ms: int) -> None:
         while (content := self.timers.take(monotonic_ms)) is not None:
-            if content.in_flight or not self._wanted(content):
+            if content.in_flight or content.send.finished:
                 # What the node has yet to answer for is timed anew by the answer.
                 continue
-            if content.attempts < self._attempts_max:
+            if not self._wanted(content):
+                # Not now: those who hold it may fall behind others who lack it.
+                self._set_timer(content, monotonic_ms)
+            elif content.attempts < self._attempts_max:
                 self.due.append(content)
             elif content.send.queue:
                 # Its receivers may say nothing of a part, however long the rest takes to leave.
@@ -139,20 +142,21 @@ class OutgoingBuffer:
             else:
                 self._give_up(content.send)
 
-    def next_due(self) -> OutgoingContent | None:
+    def next_due(self, monotonic_ms: int) -> OutgoingContent | None:
         """The content to send again, counted as an attempt."""
         while self.due:
             content = self.due.popleft()
-            if content.message_id in self.unacknowledged and self._wanted(content):
+            if content.message_id not in self.unacknowledged:
+                continue
+            if self._wanted(content):
                 content.attempts += 1
                 return content
+            self._set_timer(content, monotonic_ms)
         return None
 
     def _wanted(self, content: OutgoingContent) -> bool:
         """Whether one of those the send must reach still lacks `content`."""
         send = content.send
-        if send.finished:
-            return False
         bit = 1 << content.ordinal
         quorum = self.quorum
         if isinstance(quorum, frozenset):

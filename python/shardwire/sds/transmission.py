@@ -87,7 +87,7 @@ class Transmission(TransmitCounts):
             return self._ephemeral()
         outgoing = machine.outgoing
         if _RETRANSMISSION in kinds and outgoing.due:
-            content = outgoing.next_due()
+            content = outgoing.next_due(now.monotonic_ms)
             if content is not None and content.wire is not None:
                 outgoing.on_dispatched(content, now.monotonic_ms)
                 return self._leave_content(_RETRANSMISSION, content, content.wire)

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from sds_exchange import LOGOS, Exchange, Party, at, quiet_sync
+from sds_exchange import LOGOS, Exchange, Party, at, contents_of, quiet_sync
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.sds import (
@@ -179,6 +179,36 @@ def test_quorum_of_names_is_waited_for() -> None:
     assert carol.delivered == ["hello"]
     assert alice.machine.pending_sends() == ()
     assert alice.count(TransmitKind.RETRANSMISSION) == 1
+
+
+@pytest.mark.parametrize("waits_as_due", [False, True])
+def test_what_the_nearest_receiver_holds_is_sent_again_once_another_is_nearer(waits_as_due: bool) -> None:
+    machine = Party("alice").machine
+    send_id = "5" * 32
+    machine.send(send_id, contents_of("x", 3, 3), at(0), contents_needed=3)
+    left: list[int | None] = []
+
+    def pass_time(until_ms: int) -> None:
+        while (due_ms := machine.poll_timeout()) is not None and due_ms <= until_ms:
+            machine.handle_timeout(at(due_ms))
+            while (transmit := machine.poll_transmit(at(due_ms))) is not None:
+                left.append(transmit.ordinal)
+                machine.handle_transmitted(transmit.transmit_id, None, at(due_ms))
+
+    while (transmit := machine.poll_transmit(at(0))) is not None:
+        machine.handle_transmitted(transmit.transmit_id, None, at(0))
+    period_ms = LOGOS.sds.acknowledgement_timeout_ms
+    contents = machine.outgoing.sends[send_id].contents
+    if waits_as_due:
+        machine.handle_timeout(at(period_ms))
+    machine.outgoing.acknowledge(contents[1], "bob")
+    pass_time(period_ms + 1)
+    for ordinal in (0, 2):
+        machine.outgoing.acknowledge(contents[ordinal], "carol")
+    left.clear()
+    pass_time(100 * period_ms)
+    assert [ordinal for ordinal in left if ordinal is not None] == [1] * LOGOS.sds.max_retransmissions
+    assert machine.pending_sends() == (), "given up"
 
 
 def test_intervals_are_equal_and_back_off_where_asked() -> None:
