@@ -131,12 +131,12 @@ class Driver:
             self._ended = True
             if self._timer is not None:
                 self._timer.cancel()
-            self._resolve(self._flushes)
+            self._resolve_flushes(len(self._flushes))
 
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            flushes = self._take_flushes() if self._flushes and len(self._inputs) <= INPUTS_PER_CYCLE_MAX else []
+            flushes = len(self._flushes) if len(self._inputs) <= INPUTS_PER_CYCLE_MAX else 0
             now = self._apply_inputs()
             closing = self._closed.is_set()
             failed_before = self._commit_failures > 0
@@ -147,7 +147,7 @@ class Driver:
             if not self._commit_failures:
                 self._carry_out_all()
             if flushes:
-                self._resolve(flushes)
+                self._resolve_flushes(flushes)
             if closing and (self._commit_failures or not self._inputs):
                 return
             if self._commit_failures:
@@ -173,15 +173,12 @@ class Driver:
         self._room.set()
         self._wake.set()
 
-    def _take_flushes(self) -> list[asyncio.Future[None]]:
-        flushes, self._flushes = self._flushes, []
-        return flushes
-
-    @staticmethod
-    def _resolve(flushes: list[asyncio.Future[None]]) -> None:
-        for future in flushes:
+    def _resolve_flushes(self, count: int) -> None:
+        """The oldest."""
+        for future in self._flushes[:count]:
             if not future.done():
                 future.set_result(None)
+        del self._flushes[:count]
 
     # --- one cycle ---
 

@@ -299,7 +299,9 @@ class Session:
         if collected.missing:
             self._retrieval.on_missing()
         if collected.delivery is not None and self._delivery is not None:
-            self._delivery.set_result(collected.delivery)
+            # Nobody takes it where the channel closed while this could not be stored: the next life hands it over.
+            if not self._delivery.done():
+                self._delivery.set_result(collected.delivery)
             self._delivery = None
         if self._draining:
             self._progress.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -360,6 +361,46 @@ def test_a_driver_that_fails_tells_everybody_who_waits_for_it() -> None:
             3 - results.count(False)
         )
         await close_channel(alice)
+        assert persistence.released
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("heals_after_ms", [300, 450, 600, 60_000])
+def test_a_message_that_cannot_be_stored_for_its_hand_over_waits_for_the_next_life(
+    heals_after_ms: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob", on_disk=True)
+        disk = world.disks["bob"]
+        sending = asyncio.create_task(alice.send(b"x"))
+        await asyncio.sleep(0.15)
+        disk.fails_with = PersistenceError("disk full")
+        await sending
+        await asyncio.sleep(0.05)
+        closing = asyncio.create_task(close_channel(bob))
+        await asyncio.sleep(heals_after_ms / 1_000)
+        disk.fails_with = None
+        await asyncio.wait_for(closing, 60)
+        await world.join("bob", on_disk=True)
+        await asyncio.sleep(60)
+
+    assert run_world(scenario, commit_ms=100).messages("bob") == [b"x"]
+    assert [record.message for record in caplog.records if record.levelno == logging.CRITICAL] == []
+
+
+def test_a_driver_that_fails_while_somebody_waits_for_a_cycle_lets_the_channel_close() -> None:
+    async def scenario(world: World) -> None:
+        alice, persistence = await join_released(world, "alice")
+
+        def broken(*_: object, **__: object) -> None:
+            raise AssertionError("a broken invariant")
+
+        alice._session.engine.on_stopped = broken
+        async with asyncio.timeout(60):
+            await alice.stop()
+            await close_channel(alice)
         assert persistence.released
 
     run_world(scenario)
