@@ -343,6 +343,8 @@ class Session:
             since_ms = self._clock.monotonic_ms()
             await self.subscriptions.hand_over(delivery.event())
             self.engine.meter.record("hand_over_ms", self._clock.monotonic_ms() - since_ms)
+        # Done while the channel closes: the next life does not hand it over again.
+        self.driver.post(self.engine.on_delivery_done)
 
     def may_hand_over(self) -> bool:
         """Whether somebody listens and the last message is done."""

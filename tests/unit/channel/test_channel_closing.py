@@ -366,7 +366,7 @@ def test_a_driver_that_fails_tells_everybody_who_waits_for_it() -> None:
     run_world(scenario)
 
 
-@pytest.mark.parametrize("heals_after_ms", [300, 450, 600, 60_000])
+@pytest.mark.parametrize("heals_after_ms", [50, 150, 300, 450, 600, 60_000])
 def test_a_message_that_cannot_be_stored_for_its_hand_over_waits_for_the_next_life(
     heals_after_ms: int, caplog: pytest.LogCaptureFixture
 ) -> None:
