@@ -152,7 +152,9 @@ class Gaps:
         elif cause.contents:
             if cause.deadline_ms is None and not cause.reconstructed:
                 self.watch(cause, monotonic_ms)
-            return cause
+            if cause.content_count is not None or cause.reconstructed:
+                return cause
+            # Its wire does not say how many there are, so the quiet rule would never ask for this one.
         entry = _bounded(entry)
         self._track(cause, entry, named_by, monotonic_ms)
         detected.append(entry)

@@ -181,6 +181,33 @@ def test_quorum_of_names_is_waited_for() -> None:
     assert alice.count(TransmitKind.RETRANSMISSION) == 1
 
 
+@pytest.mark.parametrize("content_count", [None, 3])
+def test_what_others_name_of_a_send_that_is_partly_here_is_asked_for(content_count: int | None) -> None:
+    alice, bob, carol = (Party(name).machine for name in ("alice", "bob", "carol"))
+    send_id = "5" * 32
+    alice.send(send_id, contents_of("x", 3, 3), at(0), contents_needed=3)
+    sent = []
+    while (transmit := alice.poll_transmit(at(0))) is not None:
+        sent.append(transmit)
+    for machine, received in ((bob, sent[2:]), (carol, sent)):
+        for transmit in received:
+            machine.handle_message(transmit.payload, at(10))
+            ordinal = transmit.ordinal
+            machine.handle_content_placed(transmit.message_id, "alice", send_id, ordinal, content_count, 3, at(10))
+    carol.handle_send_reconstructed("alice", send_id, 3, at(10))
+    due_ms = carol.poll_timeout()
+    assert due_ms is not None
+    sync = carol.poll_transmit(at(due_ms))
+    assert sync is not None
+    bob.handle_message(sync.payload, at(due_ms))
+    quiet_ms = due_ms + LOGOS.sds.acknowledgement_timeout_ms
+    bob.handle_timeout(at(quiet_ms))
+    assert [entry.message_id for entry in bob.missing()] == [f"{send_id}.0", f"{send_id}.1"]
+    for transmit in sent[:2]:
+        bob.handle_message(transmit.payload, at(quiet_ms))
+    assert bob.missing() == ()
+
+
 @pytest.mark.parametrize("waits_as_due", [False, True])
 def test_what_the_nearest_receiver_holds_is_sent_again_once_another_is_nearer(waits_as_due: bool) -> None:
     machine = Party("alice").machine
