@@ -1,0 +1,148 @@
+"""Bugs, planted in the channel one at a time, that the checks must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from shardwire.channel.collected import Collected
+from shardwire.channel.deliveries import Deliveries
+from shardwire.channel.engine import Engine
+from shardwire.channel.ephemerals import Ephemerals
+from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.submissions import Submissions
+from shardwire.channel.subscriptions import Subscriptions
+from shardwire.channel.transmissions import Transmissions
+from shardwire.errors import PersistenceError
+from tests.simulation.chaos.faults import Mount
+
+
+@contextmanager
+def commit_skipped() -> Iterator[None]:
+    """A commit in four says that it stored, and did not."""
+    commit = Mount.commit
+    calls = 0
+
+    def skip(self: Mount, *arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 4:
+            commit(self, *arguments)
+
+    with patch.object(Mount, "commit", skip):
+        yield
+
+
+@contextmanager
+def withdrawn_for_all() -> Iterator[None]:
+    """Whoever withdraws from a send that is shared takes it away from the others."""
+
+    def withdraw(self: OutgoingSends, request_id: str) -> None:
+        self._forget(self._send_ids[request_id])
+
+    with patch.object(OutgoingSends, "withdraw", withdraw):
+        yield
+
+
+@contextmanager
+def attached_in_vain() -> Iterator[None]:
+    """A request that shares a send is forgotten."""
+    with patch.object(OutgoingSends, "attach", lambda self, send_id, request_id: None):
+        yield
+
+
+@contextmanager
+def refused_and_kept() -> Iterator[None]:
+    """A message that could not be stored is refused, and sent all the same."""
+
+    def tell(self: Engine, collected: Collected, error: PersistenceError, now: Any) -> None:
+        self.transmissions.on_commit_failed(collected.transmits, str(error), now)
+        collected.on_commit_failed(error)
+
+    with patch.object(Engine, "on_commit_failed", tell):
+        yield
+
+
+@contextmanager
+def transmits_left_in_flight() -> Iterator[None]:
+    """What a commit that failed or a stop holds back is never tried again."""
+    with patch.object(Transmissions, "take_back", lambda self, transmits, error, now: None):
+        yield
+
+
+@contextmanager
+def told_forgotten() -> Iterator[None]:
+    """That an outcome was told is not noted: the next life tells it again."""
+    with patch.object(OutgoingSends, "on_announced", lambda self, send_id, outcome, request_id: None):
+        yield
+
+
+@contextmanager
+def outcomes_not_kept() -> Iterator[None]:
+    """What was not told before the end of a life is told never."""
+    restore = OutgoingSends.restore
+
+    def drop(self: OutgoingSends, stored: dict[bytes, bytes]) -> None:
+        restore(self, stored)
+        self.poll_events()
+
+    with patch.object(OutgoingSends, "restore", drop):
+        yield
+
+
+@contextmanager
+def cancelled_and_told() -> Iterator[None]:
+    """What happened before a cancellation is told after it."""
+    with patch.object(Subscriptions, "drop", lambda self, request_id: None):
+        yield
+
+
+@contextmanager
+def cancelled_and_sent() -> Iterator[None]:
+    """A cancelled message is forgotten and leaves all the same."""
+
+    def may_drop(self: Submissions, send_id: str, request_id: str, now: Any) -> bool:
+        record = self._outgoing.record(send_id)
+        return record is not None and not record.sent and not record.error_stage
+
+    with patch.object(Submissions, "_may_drop", may_drop):
+        yield
+
+
+@contextmanager
+def handed_over_again() -> Iterator[None]:
+    """A message that was handed over stays in the queue of the next life."""
+    with patch.object(Deliveries, "_delete", lambda self, delivery: None):
+        yield
+
+
+@contextmanager
+def failure_untold() -> Iterator[None]:
+    """A message that can never be sent ends without a word."""
+    with patch.object(OutgoingSends, "_fail_chunks", lambda self, send_id, failed, error: self._settle(send_id)):
+        yield
+
+
+@contextmanager
+def ephemeral_untold() -> Iterator[None]:
+    """An ephemeral message that failed ends without a word."""
+    with patch.object(Ephemerals, "on_failed", lambda self, send_id, error: self._waiting.pop(send_id, None)):
+        yield
+
+
+MUTATIONS: dict[str, tuple[Callable[[], AbstractContextManager[None]], frozenset[str]]] = {
+    "commit skipped": (commit_skipped, frozenset({"none lost", "arrivals", "redelivered", "trouble"})),
+    "withdrawn for all": (withdrawn_for_all, frozenset({"none lost"})),
+    "attached in vain": (attached_in_vain, frozenset({"none lost"})),
+    "refused and kept": (refused_and_kept, frozenset({"arrivals", "events"})),
+    "transmits left in flight": (transmits_left_in_flight, frozenset({"none lost"})),
+    "told forgotten": (told_forgotten, frozenset({"events"})),
+    "outcomes not kept": (outcomes_not_kept, frozenset({"none lost"})),
+    "cancelled and told": (cancelled_and_told, frozenset({"cancelled"})),
+    "cancelled and sent": (cancelled_and_sent, frozenset({"cancelled", "arrivals"})),
+    "handed over again": (handed_over_again, frozenset({"arrivals", "redelivered"})),
+    "failure untold": (failure_untold, frozenset({"none lost"})),
+    "ephemeral untold": (ephemeral_untold, frozenset({"ephemerals"})),
+}
