@@ -21,6 +21,7 @@ from shardwire.config import SegmentationConfig
 from shardwire.errors import InvalidSegmentError, ShardwireError
 from shardwire.persistence.protocol import RecordName
 from shardwire.sds import MessageChannel, Now
+from shardwire.sds.identity import is_rival
 from shardwire.sds.outputs import ContentReceived
 from shardwire.segmentation import (
     PayloadReconstructed,
@@ -113,7 +114,7 @@ class Incoming:
 
     def _on_whole(self, event: ContentReceived, wire: bytes, now: Now) -> None:
         """`draft` sends small payloads as they are."""
-        send_id = event.send_id or event.message_id
+        send_id = event.message_id if is_rival(event.message_id) else event.send_id or event.message_id
         self._note("received", event.sender_id, send_id, 0, 1, 1, now)
         self._machine.handle_content_placed(event.message_id, event.sender_id, send_id, 0, 1, 1, now)
         self._keep(event.sender_id, send_id, event.content, keccak256(event.content), 1, (event.message_id, 0, wire))
@@ -124,8 +125,12 @@ class Incoming:
     ) -> None:
         data_count, content_count, ordinal = _place(header)
         single = data_count == 1 and content_count == 1
-        # A peer whose ids do not name a send: one message for each id where it fits one segment, else for each hash.
-        send_id = event.send_id or (event.message_id if single else header.entire_message_hash.hex())
+        if single and is_rival(event.message_id):
+            # Of the messages that share an id each is one of its own.
+            send_id = event.message_id
+        else:
+            # A peer whose ids name no send: one message for each id where it fits one segment, else for each hash.
+            send_id = event.send_id or (event.message_id if single else header.entire_message_hash.hex())
         key = payload_key(event.sender_id, send_id)
         outcome = self._reassembler.receive(
             event.content,
@@ -162,7 +167,7 @@ class Incoming:
             self._partial[key] = (event.sender_id, send_id)
             # Parity of `draft` alone does not tell how much of it there must be.
             if outcome.hash_mismatch or outcome.segments_needed is None:
-                self._machine.handle_content_doubted(event.message_id)
+                self._machine.handle_content_doubted(event.message_id, event.sender_id, send_id)
             index = None if header.is_parity else header.data_segment_index
             self._shared.keep_segment(event, send_id, wire, index, authenticated)
         elif isinstance(outcome, PayloadReconstructed):
@@ -180,6 +185,10 @@ class Incoming:
         outcome: PayloadReconstructed,
         now: Now,
     ) -> None:
+        if self._shared.keeps_payload(payload_key(event.sender_id, send_id)):
+            # Two messages under one sender and send: one of them is forged, and the other one is not delivered yet.
+            self._discard(event, wire, "CountMismatch", "its send has another message already")
+            return
         data_count = outcome.data_segment_count
         content_count = data_count + outcome.parity_segment_count
         recovered = outcome.data_segments_recovered

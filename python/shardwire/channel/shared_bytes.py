@@ -104,6 +104,10 @@ class SharedBytes:
             segment = _Segment(key, message_id, index)
         self._segments.setdefault(key_of_message, []).append(segment)
 
+    def keeps_payload(self, key: bytes) -> bool:
+        """Whether a whole message is kept under `key`."""
+        return key in self._parts or (PAYLOAD, key) in self._written or self._changes.get((PAYLOAD, key)) is not None
+
     def drop_segments(self, key: bytes) -> None:
         """A partial message was given up."""
         for segment in self._segments.pop(key, ()):

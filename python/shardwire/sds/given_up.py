@@ -66,16 +66,17 @@ class GivenUp:
         self._put(name, tuple(former.values()))
         return not known
 
-    def doubt(self, message_id: str) -> None:
+    def doubt(self, message_id: str, sender_id: str, send_id: str) -> None:
         """There is enough of the content's send, and its message is not whole: it must not be said."""
-        entry = self._machine.log.entries.get(message_id)
-        if entry is None or entry.send is None or entry.send.reconstructed:
+        send = self._machine.incoming.find(sender_id, send_id)
+        if send is None or not send.contents or send.reconstructed:
             return
-        send = entry.send
         name = claimed_key(send.send_id, send.sender_id)
         if name not in self.sends:
             self._put(name, ())
-        self._unsay(entry)
+        entry = self._machine.log.entries.get(message_id)
+        if entry is not None and entry.send is send:
+            self._unsay(entry)
 
     def refuse(self, message_id: str, data: bytes, invalid: bool) -> None:
         """Forgets a content whose message `data` was received last; nothing waits for one that is `invalid`."""

@@ -20,6 +20,7 @@ SEND_ID_LENGTH = 32
 CONTENTS_PER_SEND_MAX = 65_536
 _PLACE_DIGITS_MAX = 4
 _is_send_id = re.compile(r"[0-9a-f]{32}").fullmatch
+_RIVAL_DIGEST_BYTES = 16
 # Tags and lengths around the strings of one history entry, at most.
 ENTRY_FRAME_BYTES = 14
 
@@ -27,6 +28,17 @@ ENTRY_FRAME_BYTES = 14
 def content_id(send_id: str, ordinal: int) -> str:
     """The message id of one content of a send under the rule "send"."""
     return f"{send_id}.{ordinal}"
+
+
+def rival_name(message_id: str, sender_id: str, content: bytes) -> str:
+    """What a content is called whose message id another content has: no two of one id are called alike."""
+    digest = hashlib.sha256(sender_id.encode("utf-8", "replace") + b"\0" + content).digest()
+    return f"{message_id}\0{digest[:_RIVAL_DIGEST_BYTES].hex()}"
+
+
+def is_rival(name: str) -> bool:
+    """Whether `name` is that of a content whose message id another content has, and no message id."""
+    return "\0" in name
 
 
 def message_ids_of(rule: MessageIdRule, send_id: str, contents: Sequence[bytes]) -> tuple[str, ...]:

@@ -25,11 +25,12 @@ from shardwire.sds.intake import intake_of
 from shardwire.sds.lamport import LamportClock
 from shardwire.sds.outgoing import OutgoingBuffer
 from shardwire.sds.outlet import outlet_of
-from shardwire.sds.outputs import Transmit, TransmitKind
+from shardwire.sds.outputs import SendReleased, Transmit, TransmitKind
 from shardwire.sds.participants import Participants
 from shardwire.sds.reception import Reception
 from shardwire.sds.records import Records
 from shardwire.sds.repair import Repair
+from shardwire.sds.rivals import Rivals
 from shardwire.sds.stats import stats_of
 from shardwire.sds.sync_timer import SyncTimer
 from shardwire.sds.transmission import Transmission
@@ -95,6 +96,7 @@ class MessageChannel:
         self.outgoing = OutgoingBuffer(config, delivered_when, emit, self.repair.on_send_finished)
         self.repair.own = self.outgoing.by_id
         self.incoming = IncomingBuffer(config, sync, sender_id, self.log, emit, self._on_released, self.repair)
+        self.rivals = Rivals(self, config)
         self.transmission = Transmission(self, config, rng, header_bytes_max)
         known = self.acknowledgements
         naming = [known.delivered, known.incomplete, known.said_before, self.anti_entropy.owed]
@@ -201,10 +203,7 @@ class MessageChannel:
         contents_needed: int | None,
         now: Now,
     ) -> None:
-        """Says to which send a received content belongs and how large that is; None where the wire does not say.
-
-        Not needed for a content that is its whole send under the rule "send".
-        """
+        """Says to which send a content belongs and how large that is; None where the wire does not say."""
         entry = self.log.entries.get(message_id)
         if entry is not None:
             self.incoming.place(entry, send_id, ordinal, content_count, contents_needed, now.monotonic_ms)
@@ -230,6 +229,9 @@ class MessageChannel:
             return
         send = self.incoming.find(sender_id, send_id)
         if send is None or send.reconstructed:
+            if send is None:
+                # All that came of it are rivals of other contents: nothing is known that it follows.
+                self.emit(SendReleased(sender_id, send_id))
             return
         if known:
             self.given_up.on_whole(send, now)
@@ -239,15 +241,16 @@ class MessageChannel:
 
     def handle_content_refused(self, message_id: str, data: bytes, *, invalid: bool = False) -> None:
         """No room for what `data` brought just now, or no use, so that nothing waits for it: it was never received."""
+        self.rivals.refuse(message_id)
         self.given_up.refuse(message_id, data, invalid)
 
     def handle_content_surplus(self, message_id: str) -> None:
         """The content is part of a message that is here: it counts as delivered, so that histories naming it close."""
         self.given_up.deliver_alone(message_id)
 
-    def handle_content_doubted(self, message_id: str) -> None:
+    def handle_content_doubted(self, message_id: str, sender_id: str, send_id: str) -> None:
         """There is enough of its send, and the message is not whole: it is not acknowledged before that is."""
-        self.given_up.doubt(message_id)
+        self.given_up.doubt(message_id, sender_id, send_id)
 
     def handle_send_abandoned(self, sender_id: str, send_id: str, now: Now, *, keep_messages: bool = False) -> bool:
         """The channel gave up reassembling a send: what follows it no longer waits. Whether it was news.

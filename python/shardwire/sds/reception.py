@@ -206,8 +206,10 @@ class Reception:
             send_id, ordinal = message_id[:SEND_ID_LENGTH], 0
         else:
             send_id, ordinal = incoming.place_of(message_id) or (None, None)
-            # A content of a send that is delivered already, and that nobody could infer when it was.
-            late = bool(ordinal) and send_id not in incoming.sends and content_id(send_id or "", 0) in self._entries
+            if ordinal and send_id not in incoming.sends:
+                # Is it a content of a send that is delivered already, and that nobody could infer when it was?
+                first = self._entries.get(content_id(send_id or "", 0))
+                late = first is not None and first.sender_id == sender_id
         if not late:
             self._emit(ContentReceived(message_id, sender_id, content, send_id, ordinal))
         if retrieval_hint is not None and len(retrieval_hint) > RETRIEVAL_HINT_BYTES_MAX:
@@ -291,13 +293,8 @@ class Reception:
     ) -> None:
         # Another participant answered a request first. What a store answers nobody else heard.
         answer = not from_store and self._repair.heard_again(known.message_id, now.monotonic_ms)
-        if known.send is not None and not known.send.reconstructed:
-            original = self._originals.get(known.message_id)
-            if original is not None and original != data:
-                # Another content under the same id: one of them is forged, and only the whole can tell which.
-                send_id, ordinal = self._incoming.place_of(known.message_id) or (None, None)
-                self._emit(ContentReceived(known.message_id, sender_id, content, send_id, ordinal))
-                return
+        if self._machine.rivals.take(known, sender_id, content, data):
+            return
         # Its sender heard no acknowledgement of it, unless the network or a store merely repeats itself, or somebody
         # was answered who lacks it: a large group that acknowledged every repair again would talk of little else.
         said_lately = known.spoken_ms and now.monotonic_ms - known.spoken_ms < self._said_lately_ms

@@ -36,7 +36,7 @@ class Doubter(Party):
         held = self.held.setdefault((event.sender_id, send_id), set())
         held.add(place)
         if len(held) == 2:
-            self.machine.handle_content_doubted(event.message_id)
+            self.machine.handle_content_doubted(event.message_id, event.sender_id, send_id)
         elif len(held) == 3:
             self.texts[event.sender_id, send_id] = "whole"
             self.machine.handle_send_reconstructed(event.sender_id, send_id, 3, now)

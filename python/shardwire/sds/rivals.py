@@ -1,0 +1,72 @@
+"""Contents that come under a message id which another content has.
+
+SDS wants ids unique, but nothing binds one to its sender or its content: whoever repeats an id first would make the
+message that it belongs to a duplicate, acknowledged and never delivered. So every content under an id is taken, the
+later ones beside the log: they are handed up, and released as soon as their message is whole.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shardwire._native import LogEntry
+from shardwire.config import SdsConfig
+from shardwire.sds.identity import rival_name
+from shardwire.sds.outputs import ContentReceived, SdsEvent
+
+if TYPE_CHECKING:
+    from shardwire.sds.message_channel import MessageChannel
+
+
+class Rivals:
+    """Tells rivals from repetitions, and hands each up once."""
+
+    __slots__ = ("_by_send", "_decode", "_emit", "_incoming", "_max", "_originals", "_taken")
+
+    def __init__(self, machine: MessageChannel, config: SdsConfig) -> None:
+        self._by_send = config.message_id == "send"
+        self._max = config.missing_messages_max
+        self._decode = machine.codec.decode
+        self._emit: Callable[[SdsEvent], None] = machine.emit
+        self._incoming = machine.incoming
+        self._originals = machine.repair.originals
+        # Names of those that were handed up and not refused, the longest known first.
+        self._taken: OrderedDict[str, None] = OrderedDict()
+
+    def take(self, known: LogEntry, sender_id: str, content: bytes, data: bytes) -> bool:
+        """Whether `data` brought another content than `known`; it is handed up then, unless it was before."""
+        # Under ids made of contents two senders of one content share its id.
+        if not (self._by_send and known.sender_id != sender_id) and not self._differs(known, content, data):
+            return False
+        send_id, ordinal = self._incoming.place_of(known.message_id) or (None, None)
+        name = known.message_id
+        if known.sender_id != sender_id or known.send is None or known.send.reconstructed:
+            name = rival_name(known.message_id, sender_id, content)
+            if name in self._taken:
+                return False
+            self._taken[name] = None
+            if len(self._taken) > self._max:
+                self._taken.popitem(last=False)
+        # Else one of two in one message is forged, and only the whole can tell which.
+        self._emit(ContentReceived(name, sender_id, content, send_id, ordinal))
+        return True
+
+    @property
+    def remembered(self) -> int:
+        return len(self._taken)
+
+    def refuse(self, name: str) -> None:
+        """There was no room for a rival, or it was of no use: it may come again."""
+        self._taken.pop(name, None)
+
+    def _differs(self, known: LogEntry, content: bytes, data: bytes) -> bool:
+        original = self._originals.get(known.message_id)
+        if original is None or original == data:
+            return False
+        fields = self._decode(original)
+        if not fields:
+            return True
+        *_, kept = fields
+        return kept != content

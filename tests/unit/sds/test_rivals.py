@@ -1,0 +1,125 @@
+"""Several contents under one message id: none of them makes another a duplicate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sds_exchange import LOGOS, Party, at, quiet_sync
+
+from shardwire._native import SdsMessage
+from shardwire.sds import ContentReceived, MessageDropped
+from shardwire.sds.identity import is_rival
+
+SEND = "5e" * 16
+
+
+def message(
+    sender: str, text: str, *, ordinal: int = 0, needed: int = 1, count: int = 1, lamport: int = 1_760_000_000_000
+) -> bytes:
+    return SdsMessage(
+        sender_id=sender,
+        message_id=f"{SEND}.{ordinal}",
+        channel_id="room",
+        lamport_timestamp=lamport,
+        content=f"{ordinal}/{needed}/{count}|{text}".encode(),
+    ).encode()
+
+
+class Reader(Party):
+    """Puts together as a channel does: each single content under an id that has another is a message of its own."""
+
+    def _on_content(self, event: ContentReceived, now: object) -> None:
+        single = event.content.startswith(b"0/1/1|")
+        if single and is_rival(event.message_id):
+            event = ContentReceived(event.message_id, event.sender_id, event.content, event.message_id, 0)
+        super()._on_content(event, at(0))
+
+
+def hear(party: Party, *messages: bytes) -> None:
+    for data in messages:
+        party.machine.handle_message(data, at(0))
+        party.drain(at(0))
+
+
+def test_who_repeats_an_id_first_makes_nobodys_message_a_duplicate() -> None:
+    bob = Reader("bob")
+    hear(bob, message("mallory", "forged"), message("alice", "real"))
+    assert bob.delivered == ["forged", "real"]
+
+
+def test_a_name_that_is_forged_too_hides_nothing() -> None:
+    bob = Reader("bob")
+    hear(bob, message("alice", "forged"), message("alice", "real"), message("alice", "another"))
+    assert bob.delivered == ["forged", "real", "another"]
+
+
+def test_each_content_is_handed_up_once_however_often_it_comes() -> None:
+    bob = Reader("bob")
+    hear(bob, message("mallory", "forged"), message("alice", "real"))
+    for lamport in range(1_760_000_000_001, 1_760_000_000_005):
+        hear(bob, message("alice", "real", lamport=lamport), message("mallory", "forged", lamport=lamport))
+    assert bob.delivered == ["forged", "real"]
+    assert bob.of(MessageDropped) == [MessageDropped("duplicate")] * 8
+
+
+def test_a_message_of_several_contents_gets_whole_though_one_id_of_it_is_taken() -> None:
+    bob = Reader("bob")
+    hear(bob, message("mallory", "forged"))
+    hear(bob, *(message("alice", "real", ordinal=ordinal, needed=3, count=3) for ordinal in range(3)))
+    assert bob.delivered == ["forged", "real"]
+
+
+def test_our_own_message_under_anothers_name_is_a_message_of_theirs() -> None:
+    alice = Reader("alice")
+    send_id = alice.send("real", at(0))
+    alice.drain(at(0))
+    forged = SdsMessage(
+        sender_id="mallory",
+        message_id=f"{send_id}.0",
+        channel_id="room",
+        lamport_timestamp=1_760_000_000_000,
+        content=b"0/1/1|forged",
+    )
+    hear(alice, forged.encode())
+    assert alice.delivered == ["forged"]
+    assert alice.machine.stats()["outgoing_unacknowledged"] == 1
+
+
+def test_an_equal_content_of_two_senders_is_one_message_under_ids_made_of_contents() -> None:
+    bob = Party("bob", sds=replace(LOGOS.sds, message_id="content-sha256"))
+    hear(bob, message("alice", "same"), message("carol", "same"))
+    assert bob.delivered == ["same"]
+
+
+def test_without_repair_a_rival_is_told_by_its_sender_alone() -> None:
+    bob = Reader("bob", sds=replace(LOGOS.sds, enable_repair=False), sync=quiet_sync())
+    hear(bob, message("mallory", "forged"), message("alice", "real"), message("mallory", "more"))
+    assert bob.delivered == ["forged", "real"]
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+def test_what_is_remembered_of_rivals_is_bounded(limit: int) -> None:
+    bob = Reader("bob", sds=replace(LOGOS.sds, missing_messages_max=limit))
+    hear(bob, *(message("mallory", f"forged {number}") for number in range(20)))
+    assert len(bob.delivered) == 20
+    assert bob.machine.rivals.remembered == limit
+
+
+def test_a_rival_that_was_refused_may_come_again() -> None:
+    class Full(Reader):
+        full = True
+
+        def _on_content(self, event: ContentReceived, now: object) -> None:
+            if self.full and is_rival(event.message_id):
+                self.machine.handle_content_refused(event.message_id, message("alice", "real"))
+            else:
+                super()._on_content(event, now)
+
+    bob = Full("bob")
+    hear(bob, message("mallory", "forged"), message("alice", "real"))
+    assert bob.delivered == ["forged"]
+    assert list(bob.machine.log.entries) == [f"{SEND}.0"]
+    bob.full = False
+    hear(bob, message("alice", "real"))
+    assert bob.delivered == ["forged", "real"]
