@@ -21,6 +21,9 @@ struct Crossover {
     rows_min: usize,
     /// What a product within the transforms costs: percents of one within the matrix.
     product_percents: usize,
+    /// What the difference of a parity shard and the parity of what is present costs: products
+    /// within the matrix.
+    difference_products: usize,
 }
 
 /// Least instruction set first; see `docs/decisions` for what has been measured and what has not.
@@ -29,31 +32,37 @@ const CROSSOVERS: [Crossover; 6] = [
         set: InstructionSet::Portable,
         rows_min: 3,
         product_percents: 100,
+        difference_products: 0,
     },
     Crossover {
         set: InstructionSet::Neon,
         rows_min: 3,
         product_percents: 130,
+        difference_products: 0,
     },
     Crossover {
         set: InstructionSet::Ssse3,
         rows_min: 3,
         product_percents: 130,
+        difference_products: 0,
     },
     Crossover {
         set: InstructionSet::Avx2,
         rows_min: 3,
         product_percents: 130,
+        difference_products: 0,
     },
     Crossover {
         set: InstructionSet::Gfni256,
-        rows_min: 11,
+        rows_min: 5,
         product_percents: 250,
+        difference_products: 14,
     },
     Crossover {
         set: InstructionSet::Gfni512,
-        rows_min: 11,
+        rows_min: 5,
         product_percents: 250,
+        difference_products: 28,
     },
 ];
 
@@ -64,10 +73,7 @@ pub(super) fn encoding(
     parity_count: usize,
     set: InstructionSet,
 ) -> Method {
-    if by_crate(code, set) {
-        return Method::Crate;
-    }
-    transform(code, data_count, parity_count, parity_count, 0, set)
+    choose(code, data_count, parity_count, None, set)
 }
 
 /// How to reconstruct `lost_count` data shards, under the same conditions.
@@ -81,33 +87,29 @@ pub(super) fn decoding(
     lost_count: usize,
     set: InstructionSet,
 ) -> Method {
-    if by_crate(code, set) {
-        return Method::Crate;
-    }
-    let rest = lost_count * lost_count;
-    transform(code, data_count, parity_count, lost_count, rest, set)
+    choose(code, data_count, parity_count, Some(lost_count), set)
 }
 
-fn by_crate(code: ErasureCode, set: InstructionSet) -> bool {
-    code == ErasureCode::Vandermonde && set == InstructionSet::Portable
-}
-
-/// Transforms with a `rest` of products by matrix, unless a matrix of `rows` costs less.
-fn transform(
+/// Transforms, unless a matrix costs less.
+fn choose(
     code: ErasureCode,
     data_count: usize,
     parity_count: usize,
-    rows: usize,
-    rest: usize,
+    lost_count: Option<usize>,
     set: InstructionSet,
 ) -> Method {
+    if code == ErasureCode::Vandermonde && set == InstructionSet::Portable {
+        return Method::Crate;
+    }
     let Some(crossover) = CROSSOVERS.iter().find(|crossover| crossover.set == set) else {
         return Method::Matrix;
     };
     // The parity that transforms make beyond the rows that count costs nothing by the matrix.
+    let rows = lost_count.unwrap_or(parity_count);
     if rows < crossover.rows_min {
         return Method::Matrix;
     }
+    let rest = lost_count.map_or(0, |lost| lost * (lost + crossover.difference_products));
     match Transform::new(code, data_count, parity_count) {
         Some(transform)
             if transform.products() * crossover.product_percents
