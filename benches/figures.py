@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,9 @@ REASSEMBLY = [
     "receive shuffled, 4 poisoned",
 ]
 
+# What machines were measured, by the instructions that tell them apart, and how the results of each end.
+MACHINES = {"With AVX-512 and GFNI": "avx512", "With AVX2 alone": "avx2"}
+
 Run = dict[str, Any]
 
 
@@ -65,7 +69,8 @@ def source(pattern: str, commit: str, machine: str) -> str:
     path = latest(pattern).with_suffix(".md")
     if not path.exists():
         path = path.parent / "README.md"
-    return f"[All of them](../../{path.relative_to(ROOT)}); commit {commit}, {machine.replace('; ', ', ')}."
+    has = machine.removesuffix("; without: ").replace("; ", ", ")
+    return f"[All of them](../../{path.relative_to(ROOT)}); commit {commit}, {has}."
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
@@ -111,8 +116,9 @@ def sds() -> list[str]:
     return [*table(["figure", "unit", "ours", "@waku/sds 0.0.8"], rows), said, ""]
 
 
-def channel() -> list[str]:
-    run = read("*-channel-goodput.json")
+def channel(machine: str) -> list[str]:
+    pattern = f"*-channel-goodput-{machine}"
+    run = read(f"{pattern}.json")
     names = ["mb_per_s_of_processor_time", "floor_mb_per_s"]
     rows = [
         [
@@ -124,7 +130,7 @@ def channel() -> list[str]:
         for row in run["one_process"]
     ]
     head = ["persistence", "encryption", "MB/s", "the hashes alone, MB/s", "wire bytes / payload bytes"]
-    said = f"[All of them](../../{latest('*-channel-goodput.md').relative_to(ROOT)}); {run['machine']}."
+    said = f"[All of them](../../{latest(f'{pattern}.md').relative_to(ROOT)}); {run['machine']}."
     return [*table(head, rows), said, ""]
 
 
@@ -137,6 +143,17 @@ def spark() -> list[str]:
     ]
     said = source("*-spark.json", run["commit"], run["machine"])
     return [*table(["data", "plan", "seconds", "beside"], rows), said, ""]
+
+
+def by_machine(section: Callable[[str], list[str]]) -> list[str]:
+    """A section of each kind of machine."""
+    return [line for name, machine in MACHINES.items() for line in (f"### {name}", "", *section(machine))]
+
+
+def reassembly(machine: str) -> list[str]:
+    """Of a machine without results of reassembly alone, those that `make bench` gave."""
+    alone = f"*-reassembly-{machine}.json"
+    return passes(alone if list(RESULTS.glob(alone)) else f"*-{machine}/segmentation.json", REASSEMBLY)
 
 
 def plain(value: float) -> str:
@@ -161,18 +178,17 @@ def page() -> str:
         "## The Rust core",
         "",
         *paragraph("One thread, processor time. (k, m): k data and m parity shards."),
-        *rates("*/core.json", CORE),
+        *by_machine(lambda machine: rates(f"*-{machine}/core.json", CORE)),
         "## From Python",
         "",
-        *rates("*/python.json", PYTHON),
+        *by_machine(lambda machine: rates(f"*-{machine}/python.json", PYTHON)),
         "## Segmentation and reassembly",
         "",
         *paragraph(
             """A payload of 10 MiB beside one Keccak-256 pass over it, which nothing that checks the hash can do
             without."""
         ),
-        *passes("*/segmentation.json", SEGMENTATION),
-        *passes("*-reassembly-*.json", REASSEMBLY),
+        *by_machine(lambda machine: passes(f"*-{machine}/segmentation.json", SEGMENTATION) + reassembly(machine)),
         "## Scalable Data Sync",
         "",
         *paragraph("Messages of 100 bytes; the same bytes to both."),
@@ -183,7 +199,7 @@ def page() -> str:
             """Payloads of 16 MB from one sender to one receiver in one process, no loss, on one core. The floor is two
             passes of Keccak-256 and one of SHA-256."""
         ),
-        *channel(),
+        *by_machine(channel),
         "## Spark",
         "",
         *paragraph(
