@@ -21,6 +21,7 @@ CONTENTS_PER_SEND_MAX = 65_536
 _PLACE_DIGITS_MAX = 4
 _is_send_id = re.compile(r"[0-9a-f]{32}").fullmatch
 _RIVAL_DIGEST_BYTES = 16
+_ends_as_rival = re.compile(r"\0[0-9a-f]{32}\Z").search
 # Tags and lengths around the strings of one history entry, at most.
 ENTRY_FRAME_BYTES = 14
 
@@ -32,13 +33,14 @@ def content_id(send_id: str, ordinal: int) -> str:
 
 def rival_name(message_id: str, sender_id: str, content: bytes) -> str:
     """What a content is called whose message id another content has: no two of one id are called alike."""
-    digest = hashlib.sha256(sender_id.encode("utf-8", "replace") + b"\0" + content).digest()
+    sender = sender_id.encode("utf-8", "replace")
+    digest = hashlib.sha256(len(sender).to_bytes(4, "big") + sender + content).digest()
     return f"{message_id}\0{digest[:_RIVAL_DIGEST_BYTES].hex()}"
 
 
 def is_rival(name: str) -> bool:
     """Whether `name` is that of a content whose message id another content has, and no message id."""
-    return "\0" in name
+    return "\0" in name and _ends_as_rival(name) is not None
 
 
 def message_ids_of(rule: MessageIdRule, send_id: str, contents: Sequence[bytes]) -> tuple[str, ...]:

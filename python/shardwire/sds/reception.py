@@ -111,6 +111,9 @@ class Reception:
         message_id, sender_id, lamport, history_ids, bloom_range, requests, content = fields
         if not 0 < len(message_id) <= MESSAGE_ID_LENGTH_MAX or len(sender_id) > SENDER_ID_LENGTH_MAX:
             return self._drop("over-limit")
+        if "\0" in message_id:
+            # No implementation makes such ids: names that are made here have it, and must not come from outside.
+            return self._drop("undecodable")
         if sender_id == self._sender_id:
             if self._answers and not from_store:
                 self._repair.on_message(message_id)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from sds_exchange import LOGOS, Party, at, quiet_sync
 
-from shardwire._native import SdsMessage
+from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.sds import ContentReceived, MessageDropped
-from shardwire.sds.identity import is_rival
+from shardwire.sds.identity import is_rival, rival_name
 
 SEND = "5e" * 16
 
@@ -123,3 +123,26 @@ def test_a_rival_that_was_refused_may_come_again() -> None:
     bob.full = False
     hear(bob, message("alice", "real"))
     assert bob.delivered == ["forged", "real"]
+
+
+def sds_message(sender: str, message_id: str, content: bytes, history: tuple[HistoryEntry, ...] = ()) -> bytes:
+    return SdsMessage(
+        sender_id=sender,
+        message_id=message_id,
+        channel_id="room",
+        lamport_timestamp=1_760_000_000_000,
+        causal_history=history,
+        content=content,
+    ).encode()
+
+
+def test_no_message_comes_under_the_name_of_a_rival() -> None:
+    bob = Reader("bob")
+    name = rival_name(f"{SEND}.0", "alice", b"0/1/1|real")
+    hear(bob, message("mallory", "forged"), sds_message("alice", name, b"0/1/1|false"), message("alice", "real"))
+    assert bob.delivered == ["forged", "real"]
+    assert bob.of(MessageDropped) == [MessageDropped("undecodable")]
+
+
+def test_no_two_senders_and_contents_are_called_alike() -> None:
+    assert rival_name("id", "alice", b"a\0b") != rival_name("id", "alice\0a", b"b")
