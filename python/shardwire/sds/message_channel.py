@@ -182,8 +182,7 @@ class MessageChannel:
     ) -> None:
         """Takes any bytes from the network. Never raises for what a peer sent: it becomes `MessageDropped`.
 
-        `from_store` tells what a store answered from what a participant sent now: a known message from a store is no
-        sign that its sender waits for an acknowledgement.
+        A known message `from_store` is no sign that its sender waits for an acknowledgement.
         """
         left = self.intake.take(data, now, retrieval_hint)
         if left is None:
@@ -226,18 +225,19 @@ class MessageChannel:
         """
         known = bool(self.given_up.sends) and self.given_up.knows(sender_id, send_id)
         if content_count == 1 and not (inferred_message_ids or known) and self.intake.release(sender_id, send_id, now):
-            return
+            return None
         send = self.incoming.find(sender_id, send_id)
-        if send is None or send.reconstructed:
-            if send is None:
-                # All that came of it are rivals of other contents: nothing is known that it follows.
-                self.emit(SendReleased(sender_id, send_id))
-            return
+        if send is None or not send.contents:
+            # All that came of it are rivals of other contents: nothing is known that it follows.
+            self.emit(SendReleased(sender_id, send_id))
+            return None if send is None else self.incoming.drop(send)
+        if send.reconstructed:
+            return None
         if known:
             self.given_up.on_whole(send, now)
         if content_count > len(send.contents) or inferred_message_ids:
             self._reception.infer(send, min(content_count, CONTENTS_PER_SEND_MAX), inferred_message_ids, now)
-        self.incoming.reconstructed(send, now.monotonic_ms)
+        return self.incoming.reconstructed(send, now.monotonic_ms)
 
     def handle_content_refused(self, message_id: str, data: bytes, *, invalid: bool = False) -> None:
         """No room for what `data` brought just now, or no use, so that nothing waits for it: it was never received."""

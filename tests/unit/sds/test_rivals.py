@@ -8,7 +8,7 @@ import pytest
 from sds_exchange import LOGOS, Party, at, quiet_sync
 
 from shardwire._native import HistoryEntry, SdsMessage
-from shardwire.sds import ContentReceived, MessageDropped
+from shardwire.sds import ContentReceived, MessageDropped, SendReleased
 from shardwire.sds.identity import is_rival, rival_name
 
 SEND = "5e" * 16
@@ -146,3 +146,22 @@ def test_no_message_comes_under_the_name_of_a_rival() -> None:
 
 def test_no_two_senders_and_contents_are_called_alike() -> None:
     assert rival_name("id", "alice", b"a\0b") != rival_name("id", "alice\0a", b"b")
+
+
+def test_a_rival_whose_name_a_history_names_is_released_under_its_sender() -> None:
+    bob = Reader("bob")
+    named = HistoryEntry(rival_name(f"{SEND}.0", "alice", b"0/1/1|real"))
+    other = sds_message("carol", f"{'ca' * 16}.0", b"0/1/1|other", (named,))
+    hear(bob, message("mallory", "forged"), other, message("alice", "real"))
+    assert bob.delivered == ["forged", "real", "other"]
+
+
+def test_a_message_of_rivals_is_released_though_another_of_its_contents_is_missing() -> None:
+    bob = Reader("bob")
+    hear(bob, message("mallory", "forged", ordinal=1), message("mallory", "forged", ordinal=2))
+    other = sds_message("carol", f"{'ca' * 16}.0", b"0/1/1|other", (HistoryEntry(f"{SEND}.0"),))
+    hear(bob, other, *(message("alice", "real", ordinal=number, needed=2, count=3) for number in (1, 2)))
+    assert bob.delivered == ["forged", "real", "other"]
+    assert SendReleased("alice", SEND) in bob.events
+    assert bob.machine.missing() == ()
+    assert bob.machine.stats()["incoming_sends"] == 0
