@@ -153,7 +153,7 @@ class Reception:
             self._filter_wish.on_filter(bloom_filter, sender_id, monotonic_ms)
         if history_ids:
             unknown = self._follow(send, history_ids, sender_id)
-            if unknown and (send is not None or entry is None):
+            if unknown:
                 self._on_unknown(send, unknown, data, sender_id, monotonic_ms, newcomer)
         if entry is not None:
             self._acknowledgements.received(entry, now)
@@ -198,23 +198,18 @@ class Reception:
         data: bytes,
         retrieval_hint: bytes | None,
         now: Now,
-    ) -> tuple[IncomingSend | None, LogEntry]:
-        """Holds a new content; returns its send, or None where that is delivered already, and its entry."""
+    ) -> tuple[IncomingSend, LogEntry]:
+        """Holds a new content; returns its send and its entry."""
         incoming = self._incoming
         send_id: str | None
         ordinal: int | None
-        late = False
         if self._by_send and message_id[SEND_ID_LENGTH:] == ".0":
             # By far the most: spares the calls.
             send_id, ordinal = message_id[:SEND_ID_LENGTH], 0
         else:
             send_id, ordinal = incoming.place_of(message_id) or (None, None)
-            if ordinal and send_id not in incoming.sends:
-                # Is it a content of a send that is delivered already, and that nobody could infer when it was?
-                first = self._entries.get(content_id(send_id or "", 0))
-                late = first is not None and first.sender_id == sender_id
-        if not late:
-            self._emit(ContentReceived(message_id, sender_id, content, send_id, ordinal))
+        # Of a send that is delivered already the channel tells that it is surplus.
+        self._emit(ContentReceived(message_id, sender_id, content, send_id, ordinal))
         if retrieval_hint is not None and len(retrieval_hint) > RETRIEVAL_HINT_BYTES_MAX:
             retrieval_hint = None
         if lamport * self._lamport_unit_ms > now.epoch_ms:
@@ -224,7 +219,7 @@ class Reception:
         if self._repairs:
             self._originals.keep(message_id, data)
         self._sync_timer.on_content_received(now)
-        return None if late else incoming.receive(entry, send_id or message_id, now.monotonic_ms), entry
+        return incoming.receive(entry, send_id or message_id, now.monotonic_ms), entry
 
     def _follow(self, send: IncomingSend | None, history_ids: tuple[str, ...], named_by: str) -> list[int]:
         """Reads a causal history: of a content of `send`, or of a sync (None, which waits for nothing).

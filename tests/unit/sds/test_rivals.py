@@ -165,3 +165,14 @@ def test_a_message_of_rivals_is_released_though_another_of_its_contents_is_missi
     assert SendReleased("alice", SEND) in bob.events
     assert bob.machine.missing() == ()
     assert bob.machine.stats()["incoming_sends"] == 0
+
+
+def test_a_name_that_is_forged_too_hides_no_content_of_a_larger_message() -> None:
+    bob = Party("bob")
+    taken: list[str] = []
+    hear(bob, message("alice", "forged"))
+    bob.texts.clear()
+    bob.held.clear()
+    hear(bob, *(message("alice", "real", ordinal=ordinal, needed=3, count=3) for ordinal in range(3)))
+    taken = [event.content.decode() for event in bob.events if isinstance(event, ContentReceived)]
+    assert taken == ["0/1/1|forged", "0/3/3|real", "1/3/3|real", "2/3/3|real"]
