@@ -37,12 +37,14 @@ class Rivals:
 
     def take(self, known: LogEntry, sender_id: str, content: bytes, data: bytes) -> bool:
         """Whether `data` brought another content than `known`; it is handed up then, unless it was before."""
-        # Under ids made of contents two senders of one content share its id.
-        if not (self._by_send and known.sender_id != sender_id) and not self._differs(known, content, data):
+        other = known.sender_id != sender_id
+        is_open = known.send is not None and not known.send.reconstructed
+        # Under ids made of contents two senders of one content share its id, and the first whole message is delivered.
+        if not (other and (self._by_send or is_open)) and not self._differs(known, content, data):
             return False
         send_id, ordinal = self._incoming.place_of(known.message_id) or (None, None)
         name = known.message_id
-        if known.sender_id != sender_id or known.send is None or known.send.reconstructed:
+        if other or not is_open:
             name = rival_name(known.message_id, sender_id, content)
             if name in self._taken:
                 return False

@@ -176,3 +176,11 @@ def test_a_name_that_is_forged_too_hides_no_content_of_a_larger_message() -> Non
     hear(bob, *(message("alice", "real", ordinal=ordinal, needed=3, count=3) for ordinal in range(3)))
     taken = [event.content.decode() for event in bob.events if isinstance(event, ContentReceived)]
     assert taken == ["0/1/1|forged", "0/3/3|real", "1/3/3|real", "2/3/3|real"]
+
+
+def test_an_open_message_hides_no_equal_content_of_another_sender_under_ids_made_of_contents() -> None:
+    bob = Party("bob", sds=replace(LOGOS.sds, message_id="content-sha256"))
+    contents = [(f"{number:064x}", f"{number}/3/3|same".encode()) for number in range(3)]
+    hear(bob, sds_message("mallory", *contents[1]))
+    hear(bob, *(sds_message("alice", *content) for content in contents))
+    assert bob.delivered == ["same"]
