@@ -4,8 +4,8 @@ Every value but raw bytes begins with a version byte and ends with a checksum. K
 `sds.log` (one received, sent or recovered content, and whether it is acknowledged), `sds.message` (a message as it
 came or left: for repair, and for resending), `sds.send`, `sds.content` and `sds.outgoing` (a send, the bytes of one of
 its contents until it leaves first, and its state where the send has several), `sds.incoming`, `sds.missing`,
-`sds.lost`, `sds.given_up`, `sds.answer`, `sds.participant`. A message that is received or sent and acknowledged takes
-as few records as that allows: `sds.log` and `sds.message` for either, and `sds.send` for ours.
+`sds.lost`, `sds.given_up`, `sds.rival`, `sds.answer`, `sds.participant`. A message that is received or sent and
+acknowledged takes as few records as that allows: `sds.log` and `sds.message` for either, and `sds.send` for ours.
 """
 
 from __future__ import annotations
@@ -174,6 +174,7 @@ class Records:
             "sds.outgoing": set(),
             "sds.missing": set(),
             "sds.given_up": set(),
+            "sds.rival": set(),
             "sds.answer": set(),
         }
         self.unreadable = 0
@@ -293,6 +294,10 @@ class Records:
         for name in given_up.changed:
             self._put(out, "sds.given_up", name, _VERSION_BYTE if name in given_up.sends else None)
         given_up.changed.clear()
+        rivals = self._machine.rivals
+        for name in rivals.changed:
+            self._put(out, "sds.rival", name, _VERSION_BYTE if name in rivals.taken else None)
+        rivals.changed.clear()
 
     def _poll_repair(self, out: dict[Name, bytes | None]) -> None:
         repair = self._machine.repair

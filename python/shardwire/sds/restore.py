@@ -98,6 +98,8 @@ def _restore_incoming(
         incoming.gaps.remember_lost(key, read_lost(data))
     for name, _ in sorted(kinds.get("sds.given_up", ())):
         machine.given_up.take_back(name)
+    for name, _ in sorted(kinds.get("sds.rival", ())):
+        machine.rivals.taken[name] = None
     incoming.changed.clear()
     incoming.gaps.lost_changed.clear()
     incoming.gaps.missing.changed.clear()

@@ -21,9 +21,14 @@ if TYPE_CHECKING:
 
 
 class Rivals:
-    """Tells rivals from repetitions, and hands each up once."""
+    """Tells rivals from repetitions, and hands each up once.
 
-    __slots__ = ("_by_send", "_decode", "_emit", "_incoming", "_max", "_originals", "_taken")
+    Attributes:
+        taken: Names of those that were handed up and not refused, the longest known first.
+        changed: For poll_persist.
+    """
+
+    __slots__ = ("_by_send", "_decode", "_emit", "_incoming", "_max", "_originals", "changed", "taken")
 
     def __init__(self, machine: MessageChannel, config: SdsConfig) -> None:
         self._by_send = config.message_id == "send"
@@ -32,8 +37,8 @@ class Rivals:
         self._emit: Callable[[SdsEvent], None] = machine.emit
         self._incoming = machine.incoming
         self._originals = machine.repair.originals
-        # Names of those that were handed up and not refused, the longest known first.
-        self._taken: OrderedDict[str, None] = OrderedDict()
+        self.taken: OrderedDict[str, None] = OrderedDict()
+        self.changed: dict[str, None] = {}
 
     def take(self, known: LogEntry, sender_id: str, content: bytes, data: bytes) -> bool:
         """Whether `data` brought another content than `known`; it is handed up then, unless it was before."""
@@ -46,22 +51,20 @@ class Rivals:
         name = known.message_id
         if other or not is_open:
             name = rival_name(known.message_id, sender_id, content)
-            if name in self._taken:
+            if name in self.taken:
                 return False
-            self._taken[name] = None
-            if len(self._taken) > self._max:
-                self._taken.popitem(last=False)
+            self.taken[name] = self.changed[name] = None
+            if len(self.taken) > self._max:
+                self.refuse(next(iter(self.taken)))
         # Else one of two in one message is forged, and only the whole can tell which.
         self._emit(ContentReceived(name, sender_id, content, send_id, ordinal))
         return True
 
-    @property
-    def remembered(self) -> int:
-        return len(self._taken)
-
     def refuse(self, name: str) -> None:
         """There was no room for a rival, or it was of no use: it may come again."""
-        self._taken.pop(name, None)
+        if name in self.taken:
+            del self.taken[name]
+            self.changed[name] = None
 
     def _differs(self, known: LogEntry, content: bytes, data: bytes) -> bool:
         original = self._originals.get(known.message_id)

@@ -109,3 +109,36 @@ def test_a_store_that_answers_with_both_brings_neither_twice() -> None:
         await asyncio.sleep(60)
 
     assert received(run_world(scenario), "bob") == [("alice", b"real"), ("mallory", b"forged")]
+
+
+def test_a_rival_without_a_segment_that_comes_again_after_a_restart_is_a_duplicate() -> None:
+    async def scenario(world: World) -> None:
+        sent: list[MessageEnvelope] = []
+        alice = await world.join("alice", DRAFT)
+        await world.join("bob", DRAFT, on_disk=True)
+        await repeat_first(world, "mallory", b"forged", DRAFT)
+        forestall = world.nodes["alice"].send_fault
+        assert forestall is not None
+
+        def note(envelope: MessageEnvelope) -> None:
+            sent.append(envelope)
+            forestall(envelope)
+
+        world.nodes["alice"].send_fault = note
+        await alice.send(b"real")
+        await asyncio.sleep(5)
+        await world.crash("bob")
+        await world.join("bob", DRAFT, on_disk=True)
+        message = SdsMessage.decode(sent[0].payload)
+        assert message is not None
+        again = SdsMessage(
+            sender_id="alice",
+            message_id=message.message_id,
+            channel_id=CHANNEL,
+            lamport_timestamp=(message.lamport_timestamp or 0) + 1,
+            content=message.content,
+        )
+        await world.nodes["stranger"].send(MessageEnvelope(TOPIC, again.encode()))
+        await asyncio.sleep(5)
+
+    assert received(run_world(scenario), "bob") == [("alice", b"real"), ("mallory", b"forged")]

@@ -103,7 +103,8 @@ def test_what_is_remembered_of_rivals_is_bounded(limit: int) -> None:
     bob = Reader("bob", sds=replace(LOGOS.sds, missing_messages_max=limit))
     hear(bob, *(message("mallory", f"forged {number}") for number in range(20)))
     assert len(bob.delivered) == 20
-    assert bob.machine.rivals.remembered == limit
+    assert len(bob.machine.rivals.taken) == limit
+    assert len([name for kind, name in bob.records if kind == "sds.rival"]) == limit
 
 
 def test_a_rival_that_was_refused_may_come_again() -> None:
@@ -184,3 +185,12 @@ def test_an_open_message_hides_no_equal_content_of_another_sender_under_ids_made
     hear(bob, sds_message("mallory", *contents[1]))
     hear(bob, *(sds_message("alice", *content) for content in contents))
     assert bob.delivered == ["same"]
+
+
+def test_a_rival_that_was_taken_is_a_repetition_after_a_restart() -> None:
+    bob = Reader("bob")
+    hear(bob, message("mallory", "forged"), message("alice", "real"))
+    bob = bob.restarted(bob.arguments["now"])  # type: ignore[arg-type,assignment]
+    hear(bob, message("alice", "real", lamport=1_760_000_000_000 + 1))
+    assert bob.of(ContentReceived) == []
+    assert bob.of(MessageDropped) == [MessageDropped("duplicate")]
