@@ -352,12 +352,12 @@ class Engine:
             self._events.append((SenderIdConflictEvent(self._sender_id), None))
 
     def _on_released(self, event: SendReleased, now: Now) -> None:
-        released = self.incoming.release(event.sender_id, event.send_id)
+        released = self.incoming.whole.release(event.sender_id, event.send_id)
         if released is None:
             logger.error("send %s of %r was released but is not held", event.send_id, event.sender_id)
             return
-        payload, message_id = released
-        self.deliveries.append(event.sender_id, event.send_id, message_id, payload, now.monotonic_ms)
+        payload, message_id, send_id = released
+        self.deliveries.append(event.sender_id, send_id, message_id, payload, now.monotonic_ms)
 
     def _on_ephemeral_received(self, event: EphemeralReceived) -> None:
         whole = self.incoming.read_ephemeral(event.content)
@@ -368,7 +368,7 @@ class Engine:
 
     def has_room(self) -> bool:
         """Whether received messages are kept: not while the application has to catch up first."""
-        return not self.deliveries.is_full(self.incoming.complete_bytes)
+        return not self.deliveries.is_full(self.incoming.whole.size_bytes)
 
     def is_busy(self) -> bool:
         """Whether anything of ours is unfinished, or anything received is not acknowledged."""

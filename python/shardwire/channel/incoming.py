@@ -17,6 +17,7 @@ from shardwire.channel.restored_bytes import StoredSegment
 from shardwire.channel.segment_records import SegmentRecords
 from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.timeline import SegmentObservation, SegmentStage, Timeline
+from shardwire.channel.whole_messages import WholeMessages
 from shardwire.config import SegmentationConfig
 from shardwire.errors import InvalidSegmentError, ShardwireError
 from shardwire.persistence.protocol import RecordName
@@ -55,7 +56,7 @@ class Incoming:
         now: The moment of creation.
 
     Attributes:
-        complete_bytes: Bytes of complete messages that wait for their causes.
+        whole: Complete messages that wait for their causes.
         refused: Whether a content was refused for want of room since this was set to False.
     """
 
@@ -82,15 +83,13 @@ class Incoming:
         self._segment_records = SegmentRecords()
         self.refused = False
         self._given_up: list[HistoryEntry] = []
-        # (sender id, send id) -> payload and its hex hash.
-        self._complete: dict[tuple[str, str], tuple[bytes, str]] = {}
-        self.complete_bytes = 0
+        self.whole = WholeMessages(shared)
         # Keys of partial sets -> what they are called in SDS, to tell it when one is dropped.
         self._partial: dict[bytes, tuple[str, str]] = {}
         self.counts = dict.fromkeys(("segments_received", "segments_recovered", "segments_discarded", "messages"), 0)
 
     def stats(self) -> dict[str, int]:
-        return {**self.counts, **self._reassembler.stats(), "messages_waiting_for_causes": len(self._complete)}
+        return {**self.counts, **self._reassembler.stats(), "messages_waiting_for_causes": len(self.whole)}
 
     def on_content(self, event: ContentReceived, wire: bytes, authenticated: bool, now: Now) -> None:
         """Takes a content that SDS received for the first time.
@@ -117,8 +116,13 @@ class Incoming:
         send_id = event.message_id if is_rival(event.message_id) else event.send_id or event.message_id
         self._note("received", event.sender_id, send_id, 0, 1, 1, now)
         self._machine.handle_content_placed(event.message_id, event.sender_id, send_id, 0, 1, 1, now)
-        self._keep(event.sender_id, send_id, event.content, keccak256(event.content), 1, (event.message_id, 0, wire))
-        self._machine.handle_send_reconstructed(event.sender_id, send_id, 1, now)
+        last = (event.message_id, 0, wire)
+        told = self.whole.keep(event.sender_id, send_id, event.content, keccak256(event.content), 1, last)
+        if told is None:
+            self._machine.handle_content_surplus(event.message_id)
+            return
+        self.counts["messages"] += 1
+        self._machine.handle_send_reconstructed(event.sender_id, told, 1, now)
 
     def _on_segment(
         self, event: ContentReceived, wire: bytes, header: SegmentHeader, authenticated: bool, now: Now
@@ -151,7 +155,7 @@ class Incoming:
         if isinstance(outcome, SetDropped):
             self._drop(event.sender_id, send_id, outcome, now)
             return
-        released = (event.sender_id, send_id) not in self._complete
+        released = (event.sender_id, send_id) not in self.whole
         if isinstance(outcome, SegmentDiscarded) and outcome.reason == "AlreadyCompleted" and released:
             # Its id does not say to which message it belongs: to SDS it would begin another that never gets whole.
             self.counts["segments_discarded"] += 1
@@ -185,10 +189,6 @@ class Incoming:
         outcome: PayloadReconstructed,
         now: Now,
     ) -> None:
-        if self._shared.keeps_payload(payload_key(event.sender_id, send_id)):
-            # Two messages under one sender and send: one of them is forged, and the other one is not delivered yet.
-            self._discard(event, wire, "CountMismatch", "its send has another message already")
-            return
         data_count = outcome.data_segment_count
         content_count = data_count + outcome.parity_segment_count
         recovered = outcome.data_segments_recovered
@@ -204,10 +204,14 @@ class Incoming:
             )
         as_sent = data_count if not recovered and not outcome.bad_segments else None
         last = (event.message_id, None if header.is_parity else header.data_segment_index, wire)
-        self._keep(event.sender_id, send_id, outcome.payload, outcome.entire_message_hash, as_sent, last)
+        told = self.whole.keep(event.sender_id, send_id, outcome.payload, outcome.entire_message_hash, as_sent, last)
+        if told is None:
+            self._machine.handle_content_surplus(event.message_id)
+            return
+        self.counts["messages"] += 1
         inferred = self._inferred_ids(outcome, header) if self._infer_content_ids and recovered else ()
         self._machine.handle_send_reconstructed(
-            event.sender_id, send_id, content_count, now, inferred_message_ids=inferred
+            event.sender_id, told, content_count, now, inferred_message_ids=inferred
         )
 
     def _inferred_ids(self, outcome: PayloadReconstructed, header: SegmentHeader) -> tuple[str, ...]:
@@ -230,20 +234,6 @@ class Incoming:
             return ()
         return tuple(hashlib.sha256(contents[index]).hexdigest() for index in outcome.data_segments_recovered)
 
-    def _keep(
-        self,
-        sender_id: str,
-        send_id: str,
-        payload: bytes,
-        payload_hash: bytes,
-        data_count: int | None,
-        last: tuple[str, int | None, bytes] | None,
-    ) -> None:
-        self.counts["messages"] += 1
-        self._complete[sender_id, send_id] = (payload, payload_hash.hex())
-        self.complete_bytes += len(payload)
-        self._shared.keep_payload(payload_key(sender_id, send_id), payload, payload_hash, data_count, last)
-
     def read_ephemeral(self, content: bytes) -> tuple[str, bytes] | None:
         """(hex hash, payload) of an ephemeral content: one whole segment, or bytes as they are; None where neither."""
         try:
@@ -257,13 +247,6 @@ class Incoming:
         if header is not None and (header.data_segment_count != 1 or header.entire_message_hash != payload_hash):
             return None
         return payload_hash.hex(), payload
-
-    def release(self, sender_id: str, send_id: str) -> tuple[bytes, str] | None:
-        """The payload and its hex hash of a message that SDS released; None where it is not held."""
-        released = self._complete.pop((sender_id, send_id), None)
-        if released is not None:
-            self.complete_bytes -= len(released[0])
-        return released
 
     def expire(self, now: Now) -> None:
         """Drops partial sets that nothing new came for (001, 002, timeouts)."""
@@ -348,12 +331,9 @@ class Incoming:
     ) -> None:
         """Takes back partial sets, and the `PAYLOAD` records of messages that no delivery in `queued` holds."""
         self._reassembler.restore(self._segment_records.restore(records))
+        self.whole.restore(payloads, queued)
         for stored in segments:
             self._receive_again(stored, now)
-        for key, payload in payloads.items():
-            if key not in queued:
-                self._complete[split_payload_key(key)] = (payload, keccak256(payload).hex())
-                self.complete_bytes += len(payload)
 
     def _receive_again(self, stored: StoredSegment, now: Now) -> None:
         record = stored.record
@@ -371,9 +351,12 @@ class Incoming:
         elif isinstance(outcome, PayloadReconstructed):
             # With a larger work budget than the earlier life had.
             self._partial.pop(key, None)
-            self._keep(record.sender_id, record.send_id, outcome.payload, outcome.entire_message_hash, None, None)
+            payload, payload_hash = outcome.payload, outcome.entire_message_hash
+            told = self.whole.keep(record.sender_id, record.send_id, payload, payload_hash, None, None)
             content_count = outcome.data_segment_count + outcome.parity_segment_count
-            self._machine.handle_send_reconstructed(record.sender_id, record.send_id, content_count, now)
+            if told is not None:
+                self.counts["messages"] += 1
+                self._machine.handle_send_reconstructed(record.sender_id, told, content_count, now)
         elif isinstance(outcome, SetDropped):
             self._drop(record.sender_id, record.send_id, outcome, now)
 

@@ -1,0 +1,136 @@
+"""Several messages under one sender and send, as a stranger makes them who sees what others send: none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from channel_world import CHANNEL, TOPIC, World, run_world
+
+from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.channel.records import PAYLOAD
+from shardwire.channel.shared_bytes import MESSAGE, PARTS, SEGMENT
+from shardwire.config import ChannelConfig, SegmentationConfig
+from shardwire.node import MessageEnvelope
+from shardwire.segmentation import segment
+
+SEND = "5e" * 16
+OTHER = "ca" * 16
+RAW = SegmentationConfig(segment_size_bytes=1_024, enable_reed_solomon=False)
+DRAFT = SegmentationConfig(wire_format="draft", enable_reed_solomon=False)
+REAL = random.Random(1).randbytes(3_000)
+FORGED = random.Random(2).randbytes(3_000)
+
+
+def config_of(segmentation: SegmentationConfig) -> ChannelConfig:
+    return ChannelConfig.logos(segmentation=segmentation)
+
+
+class Stranger:
+    """Sends whatever it likes to bob, with ever another timestamp, so that the network takes nothing for known."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lamport = 1_760_000_000_000
+
+    async def send(self, sender: str, message_id: str, content: bytes, *follows: str) -> None:
+        self._lamport += 1
+        message = SdsMessage(
+            sender_id=sender,
+            message_id=message_id,
+            channel_id=CHANNEL,
+            lamport_timestamp=self._lamport,
+            causal_history=[HistoryEntry(name) for name in follows],
+            content=content,
+        )
+        node = await self._world.node("stranger")
+        await node.send(MessageEnvelope(TOPIC, message.encode()))
+        await asyncio.sleep(0.1)
+
+    async def send_all(
+        self, sender: str, payload: bytes, *ordinals: int, segmentation: SegmentationConfig = RAW
+    ) -> None:
+        contents = segment(payload, segmentation)
+        for ordinal in ordinals or range(len(contents)):
+            await self.send(sender, f"{SEND}.{ordinal}", contents[ordinal])
+
+
+def received(world: World) -> list[bytes]:
+    return [event.message for event in world.received["bob"]]
+
+
+@pytest.mark.parametrize("forged", [b"forged", FORGED], ids=["small", "large"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_of_two_messages_under_one_send_both_are_delivered_and_nothing_stays(forged: bytes, restarts: bool) -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob", config_of(RAW), on_disk=True, listen=False)
+        stranger = Stranger(world)
+        await stranger.send_all("alice", forged)
+        await stranger.send_all("alice", REAL)
+        if restarts:
+            await world.crash("bob")
+            await world.join("bob", config_of(RAW), on_disk=True)
+        else:
+            world.listen("bob", world.channels["bob"])
+        await asyncio.sleep(60)
+
+    world = run_world(scenario)
+    assert received(world) == [forged, REAL]
+    assert [world.disks["bob"].of_kind(kind) for kind in (SEGMENT, PAYLOAD, PARTS)] == [[], [], []]
+    assert not [name for kind, name in world.disks["bob"].records if kind == MESSAGE and b"\0" in name]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_two_messages_without_segments_under_one_send_are_kept_apart(restarts: bool) -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob", config_of(DRAFT), on_disk=True, listen=False)
+        stranger = Stranger(world)
+        await stranger.send("alice", f"{SEND}.1", b"forged")
+        await stranger.send("alice", f"{SEND}.0", REAL)
+        if restarts:
+            await world.crash("bob")
+            await world.join("bob", config_of(DRAFT), on_disk=True)
+        else:
+            world.listen("bob", world.channels["bob"])
+        await asyncio.sleep(60)
+
+    world = run_world(scenario)
+    assert received(world) == [b"forged", REAL]
+    assert [world.disks["bob"].of_kind(kind) for kind in (PAYLOAD, PARTS)] == [[], []]
+
+
+@pytest.mark.parametrize("segmentation", [RAW, DRAFT], ids=["raw", "draft"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_message_that_waits_is_not_replaced_by_another_one(segmentation: SegmentationConfig, restarts: bool) -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob", config_of(segmentation), on_disk=True)
+        stranger = Stranger(world)
+        contents = [payload if segmentation is DRAFT else segment(payload, RAW)[0] for payload in (b"real", b"forged")]
+        await stranger.send("alice", f"{SEND}.0", contents[0], f"{OTHER}.0")
+        await stranger.send("alice", f"{SEND}.1", contents[1])
+        if restarts:
+            await world.crash("bob")
+            await world.join("bob", config_of(segmentation), on_disk=True)
+        await asyncio.sleep(3_000)
+        assert world.channels["bob"].stats()["messages_waiting_for_causes"] == 0
+
+    world = run_world(scenario)
+    assert sorted(received(world)) == [b"forged", b"real"]
+    assert [world.disks["bob"].of_kind(kind) for kind in (PAYLOAD, PARTS)] == [[], []]
+
+
+def test_a_second_message_under_a_send_waits_for_what_it_follows_also_over_a_restart() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob", config_of(DRAFT), on_disk=True, listen=False)
+        stranger = Stranger(world)
+        await stranger.send("alice", f"{SEND}.1", b"forged")
+        await stranger.send("alice", f"{SEND}.0", REAL, f"{OTHER}.0")
+        await world.crash("bob")
+        await world.join("bob", config_of(DRAFT), on_disk=True)
+        await stranger.send("carol", f"{OTHER}.0", b"before")
+        await asyncio.sleep(60)
+
+    world = run_world(scenario)
+    assert received(world) == [b"forged", b"before", REAL]
+    assert [world.disks["bob"].of_kind(kind) for kind in (PAYLOAD, PARTS)] == [[], []]
