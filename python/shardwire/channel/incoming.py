@@ -153,6 +153,7 @@ class Incoming:
             self._machine.handle_content_refused(event.message_id, wire)
             return
         if isinstance(outcome, SetDropped):
+            self._machine.rivals.refuse(event.message_id)
             self._drop(event.sender_id, send_id, outcome, now)
             return
         released = (event.sender_id, send_id) not in self.whole
@@ -268,7 +269,9 @@ class Incoming:
     def _drop(self, sender_id: str, send_id: str, dropped: SetDropped, now: Now) -> None:
         key = payload_key(sender_id, send_id)
         self._partial.pop(key, None)
-        self._shared.drop_segments(key)
+        for name in self._shared.drop_segments(key):
+            # What SDS knows by its log it forgets below.
+            self._machine.rivals.refuse(name)
         logger.warning(
             "partial message %s of sender %r was dropped: %s",
             _prefix(dropped.entire_message_hash),

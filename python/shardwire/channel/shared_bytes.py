@@ -108,12 +108,15 @@ class SharedBytes:
         """Whether a whole message is kept under `key`."""
         return key in self._parts or (PAYLOAD, key) in self._written or self._changes.get((PAYLOAD, key)) is not None
 
-    def drop_segments(self, key: bytes) -> None:
-        """A partial message was given up."""
+    def drop_segments(self, key: bytes) -> list[str]:
+        """A partial message was given up, or is whole; gives the ids of the messages that held its segments."""
+        dropped: list[str] = []
         for segment in self._segments.pop(key, ()):
             self._put((SEGMENT, segment.key), None)
             if segment.message_id is not None:
                 self._release(segment.message_id)
+                dropped.append(segment.message_id)
+        return dropped
 
     def keep_payload(
         self,

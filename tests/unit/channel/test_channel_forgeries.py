@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
@@ -11,7 +12,7 @@ from channel_world import CHANNEL, TOPIC, World, run_world
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.channel.records import PAYLOAD
 from shardwire.channel.shared_bytes import MESSAGE, PARTS, SEGMENT
-from shardwire.config import ChannelConfig, SegmentationConfig
+from shardwire.config import ChannelConfig, ReassemblyLimits, SegmentationConfig
 from shardwire.node import MessageEnvelope
 from shardwire.segmentation import segment
 
@@ -58,6 +59,20 @@ class Stranger:
 
 def received(world: World) -> list[bytes]:
     return [event.message for event in world.received["bob"]]
+
+
+def test_rivals_of_a_message_that_was_given_up_may_come_again() -> None:
+    limits = ReassemblyLimits(timeout_ms=10_000)
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config_of(replace(RAW, limits=limits)))
+        stranger = Stranger(world)
+        await stranger.send_all("mallory", FORGED)
+        await stranger.send_all("alice", REAL, 0, 1)
+        await asyncio.sleep(30)
+        await stranger.send_all("alice", REAL)
+
+    assert received(run_world(scenario)) == [FORGED, REAL]
 
 
 @pytest.mark.parametrize("forged", [b"forged", FORGED], ids=["small", "large"])
