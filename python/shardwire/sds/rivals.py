@@ -47,9 +47,11 @@ class Rivals:
         # Under ids made of contents two senders of one content share its id, and the first whole message is delivered.
         if not (other and (self._by_send or is_open)) and not self._differs(known, content, data):
             return False
-        send_id, ordinal = self._incoming.place_of(known.message_id) or (None, None)
+        place = self._incoming.place_of(known.message_id)
+        send_id, ordinal = place or (None, None)
         name = known.message_id
-        if other or not is_open:
+        if other or not is_open or place is None:
+            # Also where ids name no send: a content belongs to one message, and this is of another.
             name = rival_name(known.message_id, sender_id, content)
             if name in self.taken:
                 return False

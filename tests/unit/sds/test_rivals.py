@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import pytest
@@ -194,3 +195,15 @@ def test_a_rival_that_was_taken_is_a_repetition_after_a_restart() -> None:
     hear(bob, message("alice", "real", lamport=1_760_000_000_000 + 1))
     assert bob.of(ContentReceived) == []
     assert bob.of(MessageDropped) == [MessageDropped("duplicate")]
+
+
+def test_two_messages_whose_contents_share_an_id_that_names_no_send_are_both_taken_to_their_end() -> None:
+    bob = Party("bob", sds=replace(LOGOS.sds, message_id="content-sha256"))
+    first, second = "1" * 64, "2" * 64
+    hear(bob, sds_message("alice", first, b"0/2/2|forged"), sds_message("alice", first, b"0/2/2|real"))
+    # The forged one expires, comes again, and expires again.
+    for _ in range(2):
+        assert bob.machine.handle_send_abandoned("alice", hashlib.sha256(b"forged").hexdigest(), at(0))
+    hear(bob, sds_message("alice", first, b"0/2/2|real"), sds_message("alice", second, b"1/2/2|real"))
+    assert bob.delivered == ["real"]
+    assert bob.machine.stats()["incoming_sends"] == 0
