@@ -106,7 +106,10 @@ class Incoming:
             logger.warning("discarded a segment of sender %r as invalid: %s", event.sender_id, error)
             self._discard(event, wire, "Invalid", str(error))
             return
-        if header is None:
+        alone = header is None or header.data_segment_count == 1
+        if alone and self._machine.rivals.has_taken(event.message_id, event.sender_id, event.content):
+            self._machine.handle_content_surplus(event.message_id)
+        elif header is None:
             self._on_whole(event, wire, now)
         else:
             self._on_segment(event, wire, header, authenticated, now)
@@ -122,6 +125,7 @@ class Incoming:
             self._machine.handle_content_surplus(event.message_id)
             return
         self.counts["messages"] += 1
+        self._machine.rivals.on_whole(event.message_id, event.sender_id, event.content, wire)
         self._machine.handle_send_reconstructed(event.sender_id, told, 1, now)
 
     def _on_segment(
@@ -210,6 +214,8 @@ class Incoming:
             self._machine.handle_content_surplus(event.message_id)
             return
         self.counts["messages"] += 1
+        if content_count == 1:
+            self._machine.rivals.on_whole(event.message_id, event.sender_id, event.content, wire)
         inferred = self._inferred_ids(outcome, header) if self._infer_content_ids and recovered else ()
         self._machine.handle_send_reconstructed(
             event.sender_id, told, content_count, now, inferred_message_ids=inferred

@@ -74,7 +74,8 @@ class GivenUp:
         name = claimed_key(send.send_id, send.sender_id)
         if name not in self.sends:
             self._put(name, ())
-        entry = self._machine.log.entries.get(message_id)
+        # Of a rival: the content that has its id.
+        entry = self._machine.log.entries.get(message_id.partition("\0")[0])
         if entry is not None and entry.send is send:
             self._unsay(entry)
 

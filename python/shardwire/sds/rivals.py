@@ -47,20 +47,28 @@ class Rivals:
         # Under ids made of contents two senders of one content share its id, and the first whole message is delivered.
         if not (other and (self._by_send or is_open)) and not self._differs(known, content, data):
             return False
-        place = self._incoming.place_of(known.message_id)
-        send_id, ordinal = place or (None, None)
-        name = known.message_id
-        if other or not is_open or place is None:
-            # Also where ids name no send: a content belongs to one message, and this is of another.
-            name = rival_name(known.message_id, sender_id, content)
-            if name in self.taken:
-                return False
-            self.taken[name] = self.changed[name] = None
-            if len(self.taken) > self._max:
-                self.refuse(next(iter(self.taken)))
-        # Else one of two in one message is forged, and only the whole can tell which.
+        send_id, ordinal = self._incoming.place_of(known.message_id) or (None, None)
+        name = rival_name(known.message_id, sender_id, content)
+        if name in self.taken:
+            return False
+        self._remember(name)
         self._emit(ContentReceived(name, sender_id, content, send_id, ordinal))
         return True
+
+    def has_taken(self, message_id: str, sender_id: str, content: bytes) -> bool:
+        """Whether a content that comes first under its id now was a rival of another one that was given up since."""
+        return bool(self.taken) and rival_name(message_id, sender_id, content) in self.taken
+
+    def on_whole(self, message_id: str, sender_id: str, content: bytes, data: bytes) -> None:
+        """A message in one content came, by `data`: where the message kept under its id is another, it is a rival."""
+        original = self._originals.get(message_id)
+        if original is not None and original != data:
+            self._remember(rival_name(message_id, sender_id, content))
+
+    def _remember(self, name: str) -> None:
+        self.taken[name] = self.changed[name] = None
+        if len(self.taken) > self._max:
+            self.refuse(next(iter(self.taken)))
 
     def refuse(self, name: str) -> None:
         """There was no room for a rival, or it was of no use: it may come again."""

@@ -149,3 +149,44 @@ def test_a_second_message_under_a_send_waits_for_what_it_follows_also_over_a_res
     world = run_world(scenario)
     assert received(world) == [b"forged", b"before", REAL]
     assert [world.disks["bob"].of_kind(kind) for kind in (PAYLOAD, PARTS)] == [[], []]
+
+
+def test_a_message_in_one_segment_that_comes_again_as_another_of_its_id_was_given_up_is_delivered_once() -> None:
+    limits = ReassemblyLimits(timeout_ms=10_000)
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config_of(replace(RAW, limits=limits)))
+        stranger = Stranger(world)
+        await stranger.send_all("alice", FORGED, 0)
+        for _ in range(2):
+            await stranger.send_all("alice", b"real")
+            # The forged one expires.
+            await asyncio.sleep(30)
+        await stranger.send_all("alice", b"real")
+
+    assert received(run_world(scenario)) == [b"real"]
+
+
+def test_a_message_whose_id_one_that_was_given_up_has_is_delivered_once() -> None:
+    limits = ReassemblyLimits(timeout_ms=10_000)
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config_of(replace(RAW, limits=limits)))
+        stranger = Stranger(world)
+        await stranger.send_all("alice", FORGED, 0)
+        await asyncio.sleep(30)
+        for _ in range(3):
+            await stranger.send_all("alice", b"real")
+
+    assert received(run_world(scenario)) == [b"real"]
+
+
+def test_a_message_that_came_while_another_of_its_id_was_open_is_delivered_once() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob", config_of(RAW))
+        stranger = Stranger(world)
+        await stranger.send_all("alice", FORGED, 0)
+        for _ in range(3):
+            await stranger.send_all("alice", b"real")
+
+    assert received(run_world(scenario)) == [b"real"]
