@@ -178,7 +178,8 @@ class Incoming:
             if outcome.hash_mismatch or outcome.segments_needed is None:
                 self._machine.handle_content_doubted(event.message_id, event.sender_id, send_id)
             index = None if header.is_parity else header.data_segment_index
-            self._shared.keep_segment(event, send_id, wire, index, authenticated)
+            payload_hash = header.entire_message_hash
+            self._shared.keep_segment(event, send_id, wire, payload_hash, index, authenticated)
         elif isinstance(outcome, PayloadReconstructed):
             self._partial.pop(key, None)
             self._on_reconstructed(event, wire, send_id, header, outcome, now)
@@ -275,7 +276,7 @@ class Incoming:
     def _drop(self, sender_id: str, send_id: str, dropped: SetDropped, now: Now) -> None:
         key = payload_key(sender_id, send_id)
         self._partial.pop(key, None)
-        for name in self._shared.drop_segments(key):
+        for name in self._shared.drop_segments(key, dropped.entire_message_hash):
             # What SDS knows by its log it forgets below.
             self._machine.rivals.refuse(name)
         logger.warning(

@@ -49,7 +49,8 @@ def expand(
             content = _content(expanded, record.message_id, record.sds_wire_format)
         header = _inspect(content, record.segment_wire_format)
         index = None if header is None or header.is_parity else header.data_segment_index
-        shared.restore_segment(key, record, index)
+        payload_hash = b"" if header is None else header.entire_message_hash
+        shared.restore_segment(key, record, payload_hash, index)
         segments.append(StoredSegment(record, content))
     for key, value in of_kind(records, PARTS).items():
         parts = PartsRecord.decode(value)

@@ -40,6 +40,7 @@ class _Segment:
     """A stored segment of a partial message; `message_id` is None where its bytes stand in its own record."""
 
     key: bytes
+    payload_hash: bytes
     message_id: str | None
     data_index: int | None
 
@@ -77,7 +78,13 @@ class SharedBytes:
     # --- what is kept ---
 
     def keep_segment(
-        self, received: ContentReceived, send_id: str, wire: bytes, index: int | None, authenticated: bool
+        self,
+        received: ContentReceived,
+        send_id: str,
+        wire: bytes,
+        payload_hash: bytes,
+        index: int | None,
+        authenticated: bool,
     ) -> None:
         """Keeps a segment of a partial message for as long as that is partial.
 
@@ -85,6 +92,7 @@ class SharedBytes:
             received: The segment, and the SDS message that brought it.
             send_id: The send it belongs to.
             wire: That message.
+            payload_hash: The hash that it names.
             index: Of a data segment; None for parity.
             authenticated: Whether its sender is proven.
         """
@@ -96,26 +104,33 @@ class SharedBytes:
         if message_id in self._stored or message_id in self._wires:
             # A rival of the same id: one of the two is forged, and both are needed to find out which.
             self._put((SEGMENT, key), record.encode() + b"\0" + content)
-            segment = _Segment(key, None, index)
+            segment = _Segment(key, payload_hash, None, index)
         else:
             self._use(message_id, wire)
             record.message_id = message_id
             self._put((SEGMENT, key), record.encode())
-            segment = _Segment(key, message_id, index)
+            segment = _Segment(key, payload_hash, message_id, index)
         self._segments.setdefault(key_of_message, []).append(segment)
 
     def keeps_payload(self, key: bytes) -> bool:
         """Whether a whole message is kept under `key`."""
         return key in self._parts or (PAYLOAD, key) in self._written or self._changes.get((PAYLOAD, key)) is not None
 
-    def drop_segments(self, key: bytes) -> list[str]:
+    def drop_segments(self, key: bytes, payload_hash: bytes) -> list[str]:
         """A partial message was given up, or is whole; gives the ids of the messages that held its segments."""
         dropped: list[str] = []
+        others: list[_Segment] = []
         for segment in self._segments.pop(key, ()):
+            if segment.payload_hash != payload_hash:
+                # Of another message that claims the same send.
+                others.append(segment)
+                continue
             self._put((SEGMENT, segment.key), None)
             if segment.message_id is not None:
                 self._release(segment.message_id)
                 dropped.append(segment.message_id)
+        if others:
+            self._segments[key] = others
         return dropped
 
     def keep_payload(
@@ -135,7 +150,7 @@ class SharedBytes:
             data_count: How many data segments it is made of; None where some of them did not come as they were sent.
             last: The segment that completed it: id of its message, index among the data segments, and the message.
         """
-        parts = self._find_parts(key, data_count, last) if len(payload) >= SHARED_BYTES_MIN else None
+        parts = self._find_parts(key, payload_hash, data_count, last) if len(payload) >= SHARED_BYTES_MIN else None
         if parts is None:
             self._put((PAYLOAD, key), payload)
         else:
@@ -144,17 +159,17 @@ class SharedBytes:
             self._parts[key] = parts
             record = PartsRecord(list(parts), len(payload), payload_hash.hex(), *self._formats)
             self._put((PARTS, key), record.encode())
-        self.drop_segments(key)
+        self.drop_segments(key, payload_hash)
 
     def _find_parts(
-        self, key: bytes, data_count: int | None, last: tuple[str, int | None, bytes] | None
+        self, key: bytes, payload_hash: bytes, data_count: int | None, last: tuple[str, int | None, bytes] | None
     ) -> tuple[str, ...] | None:
         """Ids of the messages that hold the data segments, in order; None where one is missing or has a rival."""
         if data_count is None or last is None:
             return None
         by_index: dict[int, str | None] = {}
         for segment in self._segments.get(key, ()):
-            if segment.data_index is not None:
+            if segment.payload_hash == payload_hash and segment.data_index is not None:
                 by_index[segment.data_index] = None if segment.data_index in by_index else segment.message_id
         message_id, index, _ = last
         if index is not None:
@@ -304,11 +319,11 @@ class SharedBytes:
         self._parts[key] = tuple(record.message_ids)
         self._uses.update(record.message_ids)
 
-    def restore_segment(self, key: bytes, record: SegmentRecord, index: int | None) -> None:
+    def restore_segment(self, key: bytes, record: SegmentRecord, payload_hash: bytes, index: int | None) -> None:
         self._written.add((SEGMENT, key))
         self._serial = max(self._serial, record.serial)
         message_id = record.message_id or None
         if message_id is not None:
             self._uses[message_id] += 1
         key_of_message = payload_key(record.sender_id, record.send_id)
-        self._segments.setdefault(key_of_message, []).append(_Segment(key, message_id, index))
+        self._segments.setdefault(key_of_message, []).append(_Segment(key, payload_hash, message_id, index))

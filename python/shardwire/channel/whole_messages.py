@@ -54,7 +54,7 @@ class WholeMessages:
             # The name of a rival is that of its content.
             if is_rival(send_id) or self._shared.keeps_payload(payload_key(sender_id, stored)):
                 return None
-            self._shared.drop_segments(key)
+            self._shared.drop_segments(key, payload_hash)
             if (sender_id, send_id) in self._waiting:
                 # The send is released with the other one.
                 told = stored

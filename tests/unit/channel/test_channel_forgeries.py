@@ -190,3 +190,19 @@ def test_a_message_that_came_while_another_of_its_id_was_open_is_delivered_once(
             await stranger.send_all("alice", b"real")
 
     assert received(run_world(scenario)) == [b"real"]
+
+
+def test_a_message_that_is_whole_takes_no_segment_of_another_with_it() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob", config_of(RAW), on_disk=True)
+        stranger = Stranger(world)
+        await stranger.send_all("alice", REAL, 1, 2)
+        await stranger.send_all("alice", b"forged")
+        await world.crash("bob")
+        await world.join("bob", config_of(RAW), on_disk=True)
+        await stranger.send_all("alice", REAL, 0)
+        await asyncio.sleep(10)
+
+    world = run_world(scenario)
+    assert received(world) == [b"forged", REAL]
+    assert [world.disks["bob"].of_kind(kind) for kind in (SEGMENT, PAYLOAD, PARTS)] == [[], [], []]
