@@ -164,6 +164,7 @@ class Incoming:
         if isinstance(outcome, SegmentDiscarded) and outcome.reason == "AlreadyCompleted" and released:
             # Its id does not say to which message it belongs: to SDS it would begin another that never gets whole.
             self.counts["segments_discarded"] += 1
+            self._machine.rivals.refuse(event.message_id)
             self._machine.handle_content_surplus(event.message_id)
             return
         ordinal = event.ordinal if ordinal is None else ordinal

@@ -28,11 +28,12 @@ class Rivals:
         changed: For poll_persist.
     """
 
-    __slots__ = ("_by_send", "_decode", "_emit", "_incoming", "_max", "_originals", "changed", "taken")
+    __slots__ = ("_by_send", "_decode", "_emit", "_incoming", "_max", "_originals", "_repairs", "changed", "taken")
 
     def __init__(self, machine: MessageChannel, config: SdsConfig) -> None:
         self._by_send = config.message_id == "send"
         self._max = config.missing_messages_max
+        self._repairs = config.enable_repair
         self._decode = machine.codec.decode
         self._emit: Callable[[SdsEvent], None] = machine.emit
         self._incoming = machine.incoming
@@ -41,11 +42,14 @@ class Rivals:
         self.changed: dict[str, None] = {}
 
     def take(self, known: LogEntry, sender_id: str, content: bytes, data: bytes) -> bool:
-        """Whether `data` brought another content than `known`; it is handed up then, unless it was before."""
+        """Whether `data` brought another content than `known`; what may be one is handed up, unless it was before."""
         other = known.sender_id != sender_id
         is_open = known.send is not None and not known.send.reconstructed
+        # Nobody saw the content of one that was recovered: the channel knows whether this one belongs to its message.
+        recovered = self._repairs and not known.lamport and known.message_id not in self._originals
         # Under ids made of contents two senders of one content share its id, and the first whole message is delivered.
-        if not (other and (self._by_send or is_open)) and not self._differs(known, content, data):
+        different = recovered or (other and (self._by_send or is_open)) or self._differs(known, content, data)
+        if not different:
             return False
         send_id, ordinal = self._incoming.place_of(known.message_id) or (None, None)
         name = rival_name(known.message_id, sender_id, content)
@@ -53,7 +57,7 @@ class Rivals:
             return False
         self._remember(name)
         self._emit(ContentReceived(name, sender_id, content, send_id, ordinal))
-        return True
+        return not recovered
 
     def has_taken(self, message_id: str, sender_id: str, content: bytes) -> bool:
         """Whether a content that comes first under its id now was a rival of another one that was given up since."""

@@ -207,3 +207,12 @@ def test_two_messages_whose_contents_share_an_id_that_names_no_send_are_both_tak
     hear(bob, sds_message("alice", first, b"0/2/2|real"), sds_message("alice", second, b"1/2/2|real"))
     assert bob.delivered == ["real"]
     assert bob.machine.stats()["incoming_sends"] == 0
+
+
+def test_contents_that_a_forged_message_announced_hide_none() -> None:
+    bob = Party("bob")
+    hear(bob, message("alice", "forged", count=3))
+    bob.texts.clear()
+    bob.held.clear()
+    hear(bob, *(message("alice", "real", ordinal=ordinal, needed=3, count=3) for ordinal in range(3)))
+    assert bob.delivered == ["forged", "real"]
