@@ -278,9 +278,10 @@ class SharedBytes:
                 records[FRAME, key] = at.to_bytes(4, "big") + wire[:at] + wire[at + content[1] :]
                 self._framed.add(message_id)
                 return
-        if message_id in self._stored:
+        if message_id in self._stored and message_id in self._uses:
             del records[MESSAGE, key]
         else:
+            # What is stored and not named may be another message of this id, which SDS forgot just now.
             self._stored.add(message_id)
 
     def _on_message_deleted(self, message_id: str, key: bytes, records: Records) -> None:
