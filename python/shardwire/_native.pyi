@@ -1106,6 +1106,9 @@ class BloomFilter:
         """Replaces the content; False (and unchanged) where the size is not this filter's."""
     def review(self, data: Buffer, message_ids: Sequence[str], /) -> list[int] | None:
         """Positions in `message_ids` of those a peer's serialized filter holds; None where its size is unexpected."""
+    def conclusive(self, message_ids: Sequence[str], log: LocalLog, /) -> list[int]:
+        """Positions in `message_ids` of those that a filter of everything else in `log` and in `message_ids` does not
+        hold: that a peer's filter holds one of these is no accident."""
     def lacking(self, data: Buffer, log: LocalLog, count: int, settled: int, sender_id: str, /) -> list[LogEntry]:
         """Which of the newest `count` entries of `log` a peer's serialized filter lacks.
 

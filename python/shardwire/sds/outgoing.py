@@ -227,24 +227,29 @@ class OutgoingBuffer:
             return self.quorum <= send.complete.keys()
         return len(send.complete) >= self.quorum
 
-    def possibly_acknowledge(self, message_id: str, by: str) -> None:
-        """`by`'s filter holds the content; at the threshold of distinct participants it counts as acknowledged."""
+    def possibly_acknowledge(self, message_id: str, by: str) -> bool:
+        """`by`'s filter holds the content; whether enough filters do to count it as acknowledged."""
         content = self.unacknowledged.get(message_id)
         if content is None:
-            return
+            return False
         send = content.send
         if send.acknowledged.get(by, 0) >> content.ordinal & 1:
-            return
+            return False
         if content.possible is None:
             content.possible = set()
         if by in content.possible or len(content.possible) >= PARTICIPANTS_PER_SEND_MAX:
-            return
+            return False
         content.possible.add(by)
         self.changed_contents[message_id] = None
         count = len(content.possible)
         self._emit(ContentPossiblyAcknowledged(send.send_id, content.ordinal, message_id, by, count))
-        if count >= self._threshold:
-            for name in sorted(content.possible):
+        return count >= self._threshold
+
+    def acknowledge_possible(self, message_id: str) -> None:
+        """Enough filters hold the content (004, `possible_acks_threshold`), and not by accident."""
+        content = self.by_id.get(message_id)
+        if content is not None:
+            for name in sorted(content.possible or ()):
                 self.acknowledge(content, name)
 
     # --- the end of a send ----------------------------------------------------------------------

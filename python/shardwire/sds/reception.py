@@ -264,8 +264,12 @@ class Reception:
         outgoing = self._outgoing
         ids = list(outgoing.unacknowledged)
         # A filter of another size has parameters that we do not know: it says nothing.
-        for position in self._bloom.filter.review(bloom_filter, ids) or ():
-            outgoing.possibly_acknowledge(ids[position], sender_id)
+        held = [ids[position] for position in self._bloom.filter.review(bloom_filter, ids) or ()]
+        enough = [message_id for message_id in held if outgoing.possibly_acknowledge(message_id, sender_id)]
+        if enough:
+            # Participants hold much the same, so an accident in one filter is one in all of them.
+            for position in self._bloom.filter.conclusive(enough, self._log):
+                outgoing.acknowledge_possible(enough[position])
 
     def _is_new(self, now: Now) -> bool:
         """Whether this participant's own first receipt was so lately that what is named may be older."""

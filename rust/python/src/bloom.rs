@@ -1,5 +1,7 @@
 //! The SDS bloom filter: `_native.pyi`, "Scalable Data Sync".
 
+use std::collections::HashSet;
+
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyString};
@@ -112,6 +114,27 @@ impl BloomFilter {
             data.as_bytes(),
             message_ids.iter().map(|message_id| &**message_id),
         )
+    }
+
+    /// Positions in `message_ids` of those that a filter of everything else in the log and in
+    /// `message_ids` does not hold.
+    #[pyo3(signature = (message_ids, log, /))]
+    fn conclusive(
+        &self,
+        message_ids: Vec<PyBackedStr>,
+        log: &Bound<'_, LocalLog>,
+    ) -> PyResult<Vec<usize>> {
+        let py = log.py();
+        let ids: Vec<&str> = message_ids.iter().map(|id| &**id).collect();
+        let asked: HashSet<&str> = ids.iter().copied().collect();
+        let entries = log.borrow().newest_arrivals(py, usize::MAX);
+        let held: Vec<Bound<'_, PyString>> = entries
+            .iter()
+            .map(|entry| entry.borrow().message_id.bind(py).clone())
+            .collect();
+        let texts: Vec<&str> = held.iter().map(|id| id.to_str()).collect::<PyResult<_>>()?;
+        let others = texts.into_iter().filter(|id| !asked.contains(id));
+        Ok(self.0.conclusive(&ids, others))
     }
 
     /// Which of the newest `count` entries of the log a peer's serialized filter lacks, of those

@@ -6,6 +6,8 @@
 
 mod hash;
 
+use std::collections::{BTreeSet, HashMap};
+
 use thiserror::Error;
 
 use crate::wire::proto::sds::nim;
@@ -112,7 +114,7 @@ impl BloomFilter {
     pub fn contains(&self, message_id: &str) -> bool {
         Hashes::of(message_id, self.wire_format, self.bit_count)
             .positions(self.hash_count)
-            .all(|position| self.words[(position / 64) as usize] >> (position % 64) & 1 == 1)
+            .all(|position| self.bit(position))
     }
 
     /// Removes every id.
@@ -197,6 +199,42 @@ impl BloomFilter {
                     .all(|position| peer.bit(position, self.wire_format))
             });
         Some(held.map(|(position, _)| position).collect())
+    }
+
+    /// Positions in `message_ids` of those that a filter of `others` and of the rest of
+    /// `message_ids` does not hold: that a peer's filter holds one of these is no accident.
+    pub fn conclusive<'a>(
+        &self,
+        message_ids: &[&str],
+        others: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<usize> {
+        let mut rest = self.clone();
+        rest.clear();
+        for other in others {
+            rest.insert(other);
+        }
+        let own = |message_id: &str| -> BTreeSet<u64> {
+            Hashes::of(message_id, self.wire_format, self.bit_count)
+                .positions(self.hash_count)
+                .filter(|&position| !rest.bit(position))
+                .collect()
+        };
+        let mut holders: HashMap<u64, usize> = HashMap::new();
+        for position in message_ids.iter().flat_map(|message_id| own(message_id)) {
+            *holders.entry(position).or_default() += 1;
+        }
+        let alone = |message_id: &str| {
+            own(message_id)
+                .iter()
+                .any(|position| holders.get(position) == Some(&1))
+        };
+        (0..message_ids.len())
+            .filter(|&index| alone(message_ids[index]))
+            .collect()
+    }
+
+    fn bit(&self, position: u64) -> bool {
+        self.words[(position / 64) as usize] >> (position % 64) & 1 == 1
     }
 
     fn envelope(&self) -> nim::BloomFilter {
@@ -341,6 +379,26 @@ mod tests {
             assert_eq!(other, filter);
             other.clear();
             assert!(!other.contains("held"));
+        }
+    }
+
+    #[test]
+    fn tells_hits_from_accidents() {
+        for wire_format in [WireFormat::Spec, WireFormat::Nim] {
+            let mut filter = BloomFilter::new(4, 0.1, wire_format).unwrap();
+            let ids: Vec<String> = (0..300).map(|number| format!("id {number}")).collect();
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            let (others, asked) = ids.split_at(3);
+            others.iter().for_each(|other| filter.insert(other));
+            for &one in asked {
+                let conclusive = filter.conclusive(&[one], others.iter().copied());
+                assert_eq!(conclusive.is_empty(), filter.contains(one));
+            }
+            let accidents = asked.iter().filter(|one| filter.contains(one)).count();
+            assert!(0 < accidents && accidents < asked.len());
+            // Among many asked for at once each position has several holders.
+            assert!(filter.conclusive(&ids, []).is_empty());
+            assert!(filter.conclusive(&["a", "a"], []).is_empty());
         }
     }
 

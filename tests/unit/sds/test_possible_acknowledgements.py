@@ -1,0 +1,73 @@
+"""What filters say of contents of ours, and when that is no accident (004, `possible_acks_threshold`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sds_exchange import LOGOS, Party, at, quiet_sync
+
+from shardwire._native import BloomFilter, SdsMessage
+from shardwire.sds import ContentAcknowledged, ContentPossiblyAcknowledged, SendAcknowledged
+
+# Filters that err often.
+SDS = replace(LOGOS.sds, bloom_filter_capacity=8, bloom_filter_error_rate=0.3, possible_acks_threshold=2)
+
+
+def filter_of(*message_ids: str) -> BloomFilter:
+    bloom = BloomFilter(SDS.bloom_filter_capacity, SDS.bloom_filter_error_rate)
+    bloom.insert_many(message_ids)
+    return bloom
+
+
+def message(sender: str, number: int, bloom: BloomFilter | None = None) -> bytes:
+    return SdsMessage(
+        sender_id=sender,
+        message_id=f"{number:032x}.0",
+        channel_id="room",
+        lamport_timestamp=1_760_000_000_000 + number,
+        bloom_filter=None if bloom is None else bloom.to_bytes(),
+        content=b"0/1/1|text",
+    ).encode()
+
+
+def hear(party: Party, data: bytes) -> None:
+    party.machine.handle_message(data, at(0))
+    party.drain(at(0))
+
+
+def party_with_others() -> tuple[Party, str, list[str]]:
+    """A party, the id of its message, and ids of others in its log that together cover it in a filter."""
+    alice = Party("alice", sds=SDS, sync=quiet_sync())
+    own = f"{alice.send('ours', at(0))}.0"
+    alice.drain(at(0))
+    others: list[str] = []
+    while own not in filter_of(*others):
+        number = len(others) + 1
+        hear(alice, message("carol", number))
+        others.append(f"{number:032x}.0")
+    return alice, own, others
+
+
+def test_an_accident_that_all_filters_share_acknowledges_nothing() -> None:
+    alice, own, others = party_with_others()
+    for number, sender in enumerate(("bob", "carol", "dave"), 100):
+        hear(alice, message(sender, number, filter_of(*others)))
+    assert [event.message_id for event in alice.of(ContentPossiblyAcknowledged)] == [own] * 3  # type: ignore[attr-defined]
+    assert alice.of(ContentAcknowledged) == alice.of(SendAcknowledged) == []
+    assert alice.machine.stats()["outgoing_unacknowledged"] == 1
+
+
+@pytest.mark.parametrize("threshold", [1, 2])
+def test_as_many_filters_as_configured_acknowledge_what_nothing_else_explains(threshold: int) -> None:
+    alice = Party("alice", sds=replace(SDS, possible_acks_threshold=threshold), sync=quiet_sync())
+    own = f"{alice.send('ours', at(0))}.0"
+    alice.drain(at(0))
+    for number, sender in enumerate(("bob", "carol"), 1):
+        assert alice.of(SendAcknowledged) == []
+        # Each filter holds what was there before it, as those of participants do.
+        hear(alice, message(sender, number, filter_of(own)))
+        if number == threshold:
+            break
+    assert len(alice.of(SendAcknowledged)) == threshold
+    assert alice.machine.stats()["outgoing_unacknowledged"] == 0
