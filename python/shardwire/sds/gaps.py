@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
@@ -16,9 +16,9 @@ from shardwire.sds.identity import (
     content_id,
 )
 from shardwire.sds.missing import MissingMessages
+from shardwire.sds.named import NamedSends
 from shardwire.sds.outputs import DependencyLost, MissingDetected, SdsEvent
 from shardwire.sds.repair import Repair
-from shardwire.sds.resend_period import resend_period_ms
 
 if TYPE_CHECKING:
     from shardwire.sds.incoming import IncomingBuffer
@@ -45,8 +45,6 @@ class Gaps:
         "_lost_ms",
         "_lost_order",
         "_me",
-        "_named_before",
-        "_newcomer_lost_ms",
         "_on_found",
         "_on_missing",
         "_quiet_ms",
@@ -75,12 +73,6 @@ class Gaps:
         self._by_send = config.message_id == "send"
         self._quiet_ms = config.acknowledgement_timeout_ms
         self._lost_ms = config.timeout_for_lost_messages_ms
-        # What is named before anything else was heard of its sender may be older than this participant. It is waited
-        # for while a sender that lost it lately would send it again, and no longer than a repair takes.
-        retries_ms = sum(
-            resend_period_ms(config, attempts) for attempts in range(min(config.max_retransmissions, 100) + 1)
-        )
-        self._newcomer_lost_ms = min(self._lost_ms or (1 << 62), retries_ms, 2 * config.repair_t_max_ms)
         self._lost_max = config.missing_messages_max
         self.missing = MissingMessages(config.missing_messages_max)
         # Keys of sends that were declared lost while only named: what names them again does not wait again.
@@ -88,9 +80,7 @@ class Gaps:
         self._lost_order: deque[str] = deque()
         # Those of them that may be asked for again.
         self.lost_before: dict[str, None] = {}
-        # Sends that are only named, in the order of their deadlines: two periods, two queues.
-        self.named: OrderedDict[str, IncomingSend] = OrderedDict()
-        self._named_before: OrderedDict[str, IncomingSend] = OrderedDict()
+        self.named = NamedSends(config)
         self._deadlines: list[tuple[int, int, IncomingSend]] = []
         self._deadline_count = 0
         # For poll_persist.
@@ -104,12 +94,16 @@ class Gaps:
         unknown: list[HistoryEntry],
         named_by: str,
         monotonic_ms: int,
-        newcomer: bool,
+        since_first_ms: int | None,
     ) -> None:
-        """A history names these and the log has none of them."""
+        """A history names these and the log has none of them.
+
+        `since_first_ms` tells of one of a sender who may speak of what is older than this participant's first receipt
+        how long ago that was.
+        """
         detected: list[HistoryEntry] = []
         for entry in unknown[-UNKNOWN_PER_MESSAGE_MAX:]:
-            cause = self._cause(send, entry, named_by, monotonic_ms, newcomer, detected)
+            cause = self._cause(send, entry, named_by, monotonic_ms, since_first_ms, detected)
             if cause is not None and send is not None:
                 self._buffer.wait(send, cause)
         if detected:
@@ -121,7 +115,7 @@ class Gaps:
         entry: HistoryEntry,
         named_by: str,
         monotonic_ms: int,
-        newcomer: bool,
+        since_first_ms: int | None,
         detected: list[HistoryEntry],
     ) -> IncomingSend | None:
         """The undelivered send that `entry` stands for; None where nothing must wait for it."""
@@ -144,11 +138,8 @@ class Gaps:
             cause = self._buffer.sends[key] = IncomingSend(key, key, "", monotonic_ms)
             cause.lost = key in self.lost
             self._buffer.changed[key] = None
-            cause.from_before = newcomer
-            lost_ms = self._newcomer_lost_ms if newcomer else self._lost_ms
-            if lost_ms:
-                cause.deadline_ms = monotonic_ms + lost_ms
-                (self._named_before if newcomer else self.named)[key] = cause
+            cause.from_before = since_first_ms is not None
+            self.named.add(cause, monotonic_ms, since_first_ms or 0)
         elif cause.contents:
             if cause.deadline_ms is None and not cause.reconstructed:
                 self.watch(cause, monotonic_ms)
@@ -179,7 +170,7 @@ class Gaps:
             return
         # The send speaks for itself now: what nobody named of it waits for the quiet rule. What somebody did is asked
         # for when its time comes, if it has not come by then.
-        self._unname(send)
+        self.named.discard(send.key)
         send.deadline_ms = None
 
     def on_own(self, message_id: str) -> None:
@@ -193,19 +184,15 @@ class Gaps:
         elif not send.contents:
             self._buffer.drop(send)
 
-    def _unname(self, send: IncomingSend) -> None:
-        if self.named.pop(send.key, None) is None:
-            self._named_before.pop(send.key, None)
-
     def watch(self, send: IncomingSend, monotonic_ms: int) -> None:
         """Looks at an incomplete send again once it has been quiet for long."""
         self._set_deadline(send, monotonic_ms + self._quiet_ms)
 
     def on_irretrievable(self, message_ids: Iterable[str]) -> None:
-        """The store does not have these: one from before this participant's first receipt is lost at once."""
+        """The store does not have these: one that is most likely older than this participant is lost at once."""
         for message_id in message_ids:
             message = self.missing.by_id.get(message_id)
-            if message is None or not message.send.from_before or message.send.contents:
+            if message is None or not self.named.is_store_believed(message.send) or message.send.contents:
                 continue
             if len(message.send.missing or ()) == 1:
                 self._declare_lost(message.send)
@@ -224,19 +211,15 @@ class Gaps:
                 break
             heappop(deadlines)
         due_ms = deadlines[0][0] if deadlines else None
-        for named in (self.named, self._named_before):
-            if named:
-                at_ms = next(iter(named.values())).deadline_ms or 0
-                if due_ms is None or at_ms < due_ms:
-                    due_ms = at_ms
+        named_ms = self.named.next_ms()
+        if named_ms is not None and (due_ms is None or named_ms < due_ms):
+            return named_ms
         return due_ms
 
     def on_timeout(self, monotonic_ms: int) -> None:
-        for named in (self.named, self._named_before):
-            while named and (next(iter(named.values())).deadline_ms or 0) <= monotonic_ms:
-                _, send = named.popitem(last=False)
-                if self._buffer.sends.get(send.key) is send:
-                    self._declare_lost(send)
+        for send in self.named.take_lost(monotonic_ms):
+            if self._buffer.sends.get(send.key) is send:
+                self._declare_lost(send)
         while (at_ms := self.next_deadline()) is not None and at_ms <= monotonic_ms:
             _, _, send = heappop(self._deadlines)
             send.deadline_ms = None
@@ -298,7 +281,7 @@ class Gaps:
 
     def forget_named(self, send: IncomingSend, remember: bool) -> None:
         """`send`, of which nothing came, is waited for no longer."""
-        self._unname(send)
+        self.named.discard(send.key)
         if remember:
             self.remember_lost(send.key, send.from_before)
 
@@ -372,12 +355,10 @@ class Gaps:
 
     def resume(self, send: IncomingSend, monotonic_ms: int) -> None:
         """Starts the timer of a restored send that is not reconstructed."""
-        lost_ms = self._newcomer_lost_ms if send.from_before else self._lost_ms
         if send.contents:
             self.watch(send, monotonic_ms)
-        elif lost_ms:
-            send.deadline_ms = monotonic_ms + lost_ms
-            (self._named_before if send.from_before else self.named)[send.key] = send
+        else:
+            self.named.add(send, monotonic_ms)
 
 
 def _bounded(entry: HistoryEntry) -> HistoryEntry:

@@ -74,7 +74,7 @@ def _waiting(machine: MessageChannel, config: SdsConfig) -> dict[str, Any]:
         "missing": gaps.missing.by_id,
         "missing_changed": gaps.missing.changed,
         "shares": gaps.missing.by_participant,
-        "named": gaps.named,
+        "named": gaps.named.always,
         "lost": gaps.lost,
         "upcoming": repair.upcoming,
         "requests": repair.requests.by_id,

@@ -127,12 +127,13 @@ class Reception:
             if incoming.contents_held >= incoming.contents_max and not incoming.make_room(message_id):
                 return self._drop("over-limit")
         monotonic_ms = now.monotonic_ms
-        newcomer = False
+        since_first_ms: int | None = None
         send: IncomingSend | None = None
         entry: LogEntry | None = None
         heard_ms = self._heard_ms.get(sender_id)
-        if heard_ms is None or monotonic_ms - heard_ms >= HEARD_EXACTLY_MS:
-            newcomer = self._participants.hear(sender_id, monotonic_ms) and self._is_new(now)
+        heard_lately = heard_ms is not None and monotonic_ms - heard_ms < HEARD_EXACTLY_MS
+        if not heard_lately and self._participants.hear(sender_id, monotonic_ms):
+            since_first_ms = self._newness_ms(now)
         if self._answers:
             self._repair.on_message(message_id)
         # What a store repeats was asked long ago; whoever lacks it still asks again.
@@ -154,7 +155,7 @@ class Reception:
         if history_ids:
             unknown = self._follow(send, history_ids, sender_id)
             if unknown:
-                self._on_unknown(send, unknown, data, sender_id, monotonic_ms, newcomer)
+                self._on_unknown(send, unknown, data, sender_id, monotonic_ms, since_first_ms)
         if entry is not None:
             self._acknowledgements.received(entry, now)
         return None
@@ -184,7 +185,7 @@ class Reception:
                 send.history = ids
             if unknown:
                 # Its sender was heard before, so it is no newcomer's.
-                incoming.gaps.on_unknown(send, unknown, sender_id, now.monotonic_ms, False)
+                incoming.gaps.on_unknown(send, unknown, sender_id, now.monotonic_ms, None)
         if news:
             self._repair.on_news(now.monotonic_ms)
         self._acknowledgements.received(entry, now)
@@ -243,14 +244,14 @@ class Reception:
         data: bytes,
         named_by: str,
         monotonic_ms: int,
-        newcomer: bool,
+        since_first_ms: int | None,
     ) -> None:
         # Only now are hints and senders wanted.
         message = SdsMessage.decode(data, self._wire_format)
         if message is not None:
             history = message.causal_history
             named = [history[position] for position in unknown[-UNKNOWN_PER_MESSAGE_MAX:]]
-            self._incoming.gaps.on_unknown(send, named, named_by, monotonic_ms, newcomer)
+            self._incoming.gaps.on_unknown(send, named, named_by, monotonic_ms, since_first_ms)
 
     def _review(
         self, history_ids: tuple[str, ...], bloom_range: tuple[int, int] | None, data: bytes, sender_id: str
@@ -271,12 +272,13 @@ class Reception:
             for position in self._bloom.filter.conclusive(enough, self._log):
                 outgoing.acknowledge_possible(enough[position])
 
-    def _is_new(self, now: Now) -> bool:
-        """Whether this participant's own first receipt was so lately that what is named may be older."""
+    def _newness_ms(self, now: Now) -> int | None:
+        """How long ago this participant's own first receipt was; None once nobody sends again what is older."""
         first_ms = self._participants.first_epoch_ms
         if first_ms is None:
             first_ms = self._participants.first_epoch_ms = now.epoch_ms
-        return now.epoch_ms - first_ms <= self._new_ms
+        since_first_ms = max(0, now.epoch_ms - first_ms)
+        return since_first_ms if since_first_ms <= self._new_ms else None
 
     def infer(self, send: IncomingSend, content_count: int, inferred: Sequence[str], now: Now) -> None:
         """The contents of a reconstructed send that never came count as received all the same."""

@@ -59,6 +59,7 @@ def _restore_state(machine: MessageChannel, records: Records, kinds: Kinds, now:
             transmission.send_count = sends
             transmission.nonce = nonce
             machine.participants.first_epoch_ms = first or None
+            machine.incoming.gaps.named.returned = first > 0
             machine.heads.restore(machine.log.entries[name] for name in heads if name in machine.log.entries)
     machine.bloom.rebuild(base, now.monotonic_ms)
     return said

@@ -294,39 +294,6 @@ def test_possibly_acknowledged_contents_wait_twice_as_long() -> None:
     assert alice.machine.stats()["outgoing_unacknowledged"] == 0
 
 
-def test_a_newcomer_waits_for_the_past_no_longer_than_retries_last() -> None:
-    past = HistoryEntry(f"{1:032x}.0", bytes(32), "alice")
-    data = SdsMessage(
-        sender_id="alice",
-        message_id=f"{2:032x}.0",
-        channel_id="room",
-        lamport_timestamp=1,
-        causal_history=[past],
-        content=b"0/1/1|hello",
-    ).encode()
-    # Six waits of five seconds; a member that has caught up waits the whole lost timeout instead.
-    for caught_up, released_ms in ((False, 30_000), (True, 300_000)):
-        bob = Party("bob", sync=quiet_sync())
-        if caught_up:
-            bob.machine.handle_caught_up(at(0))
-        bob.machine.handle_message(data, at(0))
-        bob.drain(at(0))
-        bob.machine.handle_timeout(at(released_ms - 1))
-        bob.drain(at(released_ms - 1))
-        assert bob.delivered == []
-        bob.machine.handle_timeout(at(released_ms))
-        bob.drain(at(released_ms))
-        assert bob.delivered == ["hello"]
-        assert bob.of(DependencyLost) == [DependencyLost(past)]
-    # The store answers that it has nothing: no reason to wait.
-    bob = Party("bob", sync=quiet_sync())
-    bob.machine.handle_message(data, at(0))
-    bob.drain(at(0))
-    bob.machine.handle_irretrievable([past.message_id], at(10))
-    bob.drain(at(10))
-    assert bob.delivered == ["hello"]
-
-
 def test_a_repair_is_asked_for_answered_once_and_suppressed() -> None:
     sds = replace(LOGOS.sds, max_retransmissions=0)
     group = parties("alice", "bob", "carol", "dave", sync=quiet_sync(), sds=sds)
