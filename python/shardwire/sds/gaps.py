@@ -327,6 +327,8 @@ class Gaps:
             self._emit(DependencyLost(message.entry))
             # For want of room here, which says nothing of whether others hold it: who names it again is believed.
             self._buffer.drop(send, remember=False)
+            if send.key in self.lost:
+                self.remember_lost(send.key, True)
         elif send.contents and send.siblings_reported:
             # Told again while the rest is waited for: there may be room then.
             send.siblings_reported = False

@@ -99,3 +99,25 @@ def test_who_comes_back_after_a_crash_may_have_missed_what_a_store_has_not() -> 
     hear(again, message("alice", 2, PAST), 8_000)
     assert without(again, 8_010).delivered == ["carol"]
     assert released_ms(again, 8_000) == REPAIR_MS
+
+
+def test_what_gave_way_to_others_for_want_of_room_is_asked_for_when_it_is_named_again() -> None:
+    bob = newcomer(missing_messages_max=10)
+    hear(bob, message("alice", 2, PAST), 0)
+    assert without(bob, 10).machine.missing() == ()
+
+    def told(number: int, *history: HistoryEntry) -> bytes:
+        return SdsMessage(
+            sender_id="alice",
+            message_id=f"sync-{number}",
+            channel_id="room",
+            lamport_timestamp=number,
+            causal_history=list(history),
+        ).encode()
+
+    hear(bob, told(3, PAST), 1_000)
+    assert bob.machine.missing() == (PAST,)
+    hear(bob, told(4, *(HistoryEntry(f"{number:032x}.0") for number in range(100, 110))), 2_000)
+    assert PAST not in bob.machine.missing()
+    hear(bob, told(5, PAST), 3_000)
+    assert PAST in bob.machine.missing()
