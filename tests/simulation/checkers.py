@@ -177,7 +177,9 @@ def _check_outcome(evidence: Evidence, sent: Sent, participant: Participant) -> 
             violations.append(f"{_describe(sent)}: delivered before sent")
         given_up = any(text.startswith("delivery:") for _, _, text in sent.errors)
         several = evidence.world.delivered_when != "any" and MAY_GIVE_UP & evidence.world.faults
-        excused = given_up and (several or _cut_off_throughout(evidence, sent, participant))
+        excused = given_up and (
+            several or _cut_off_throughout(evidence, sent, participant) or _lost_throughout(evidence, sent, participant)
+        )
         if not sent.delivered and excused and _quorum_heard(evidence, sent, participant):
             violations.append(f"{_describe(sent)}: acknowledged after it was given up, and never delivered")
         if not sent.delivered and not excused and sent.at_ms >= _awaited_joins_ms(evidence, participant):
@@ -202,6 +204,56 @@ def _cut_off_throughout(evidence: Evidence, sent: Sent, participant: Participant
     )
 
 
+def _lost_throughout(evidence: Evidence, sent: Sent, participant: Participant) -> bool:
+    """Whether the network lost all that could have acknowledged a send, from everybody who could have.
+
+    That is, for each content that somebody's histories did not name to the sender: every one of as many copies as are
+    sent at most, or, once a copy had arrived, every message in which the receiver named it.
+    """
+    key, name = evidence.key_of(sent), participant.name
+    copies: dict[str, list[WireMessage]] = defaultdict(list)
+    for wire in wire_messages(evidence):
+        if wire.send_id == key and wire.message.content:
+            copies[wire.message.message_id].append(wire)
+    copies_max = 1 + channel_config(evidence.world, 0, None).sds.max_retransmissions
+
+    def lost(receiver: str, message_id: str) -> bool:
+        arrivals = [at_ms for wire in copies[message_id] if (at_ms := _arrival_ms(wire, receiver)) is not None]
+        if not arrivals:
+            return sum(wire.record.sender == name for wire in copies[message_id]) >= copies_max
+        return any(wire.at_ms >= max(arrivals) for wire in _naming(evidence, receiver, message_id))
+
+    for receiver in evidence.world.names:
+        if receiver == name:
+            continue
+        unnamed = [
+            message_id
+            for message_id in copies
+            if all(_arrival_ms(wire, name) is None for wire in _naming(evidence, receiver, message_id))
+        ]
+        if not unnamed or not all(lost(receiver, message_id) for message_id in unnamed):
+            return False
+    return True
+
+
+def _arrival_ms(wire: WireMessage, receiver: str) -> int | None:
+    """When an envelope reached a participant; None where it did not."""
+    for outcome in wire.record.outcomes:
+        if outcome.receiver == receiver and outcome.outcome in ("delivered", "duplicated"):
+            return wire.at_ms + min(outcome.delays_ms)
+    return None
+
+
+def _naming(evidence: Evidence, receiver: str, message_id: str) -> list[WireMessage]:
+    """The envelopes in which a participant names a content."""
+    return [
+        wire
+        for wire in wire_messages(evidence)
+        if wire.message.sender_id == receiver
+        and any(entry.message_id == message_id for entry in wire.message.causal_history)
+    ]
+
+
 def _quorum_heard(evidence: Evidence, sent: Sent, participant: Participant) -> bool:
     """Whether histories that reached the sender name enough of a send, by as many as `delivered_when` waits for."""
     key = evidence.key_of(sent)
@@ -213,11 +265,7 @@ def _quorum_heard(evidence: Evidence, sent: Sent, participant: Participant) -> b
                 wire.message.content, wire_format=channel_config(evidence.world, 0, None).segmentation.wire_format
             )
             needed = max(needed, 1 if header is None else header.data_segment_count or 1)
-        heard = any(
-            outcome.receiver == participant.name and outcome.outcome in ("delivered", "duplicated")
-            for outcome in wire.record.outcomes
-        )
-        if heard and wire.message.sender_id != participant.name:
+        if _arrival_ms(wire, participant.name) is not None and wire.message.sender_id != participant.name:
             ids = [entry.message_id for entry in wire.message.causal_history]
             named[wire.message.sender_id].update(name for name in ids if evidence.send_of(name) == key)
     holders = {name for name, ids in named.items() if needed and len(ids) >= needed}
