@@ -10,12 +10,14 @@ from shardwire._native import HistoryEntry, IncomingSend, MissingMessage
 
 # How many of the oldest entries of a full table are looked at for one that may go at little loss.
 OLDEST_MAX = 100
+# How many participants are looked at for the one that named most.
+SHARES_MAX = 100
 
 
 class MissingMessages:
-    """A bounded table. When it is full, a participant that holds more than its share loses its own oldest entry;
-    otherwise the oldest of all goes. Among the oldest, one of a send that nothing waits for goes first, then one of a
-    send of which something is held: what waits for a send that is only named would go on without it.
+    """A bounded table. When it is full, the participant that named most of it loses its oldest entry, so that nobody's
+    inventions displace what the others name. Among the oldest, one of a send that nothing waits for goes first, then
+    one of a send of which something is held: what waits for a send that is only named would go on without it.
     """
 
     __slots__ = ("_messages_max", "by_id", "by_participant", "changed")
@@ -64,10 +66,10 @@ class MissingMessages:
         return tuple(message.entry for message in self.by_id.values())
 
     def _make_room(self, named_by: str) -> MissingMessage | None:
-        share = self.by_participant.get(named_by)
-        if share and len(share) * len(self.by_participant) > self._messages_max:
-            return self.remove(self._first_to_go(share))
-        return self.remove(self._first_to_go(self.by_id))
+        shares = self.by_participant
+        # Where several named as much, whoever names more now loses.
+        own = shares.get(named_by, OrderedDict[str, None]())
+        return self.remove(self._first_to_go(max((own, *islice(shares.values(), SHARES_MAX)), key=len)))
 
     def _first_to_go(self, ids: Collection[str]) -> str:
         # Looked for no further than to the first: a flood has this called for each of what it names.

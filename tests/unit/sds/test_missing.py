@@ -43,3 +43,17 @@ def test_a_participant_beyond_its_share_pays_for_itself() -> None:
     assert gone is not None
     assert gone.entry.message_id == "flood.0"
     assert "honest.0" in table.by_id
+
+
+def test_who_named_most_gives_way_to_whoever_names_more() -> None:
+    table = MissingMessages(10)
+    honest, invented = send_of("honest", held=False), send_of("invented", held=False)
+    for number in range(6):
+        table.add(HistoryEntry(f"invented.{number}"), invented, "mallory")
+    for number in range(4):
+        table.add(HistoryEntry(f"honest.{number}"), honest, "alice")
+    # Alice has more than an equal share of the table too, and bob has nothing in it yet.
+    for name, number in (("alice", 0), ("bob", 1)):
+        gone = table.add(HistoryEntry(f"more.{number}"), honest, name)
+        assert gone is not None
+        assert gone.entry.message_id == f"invented.{number}"
