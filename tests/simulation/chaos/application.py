@@ -55,7 +55,7 @@ class Application:
             if self.channel is not None:
                 return
             self._life += 1
-            life = self._life
+            life, was_calm = self._life, self._is_calm.is_set()
             if self._node is None:
                 inner = self._network.create_node(self.name, NodeConfig())
                 self._node = FaultyNode(inner, self._faults["node"])
@@ -73,7 +73,7 @@ class Application:
             except (PersistenceError, NodeError) as error:
                 # The first life stores who it is; every one subscribes, and a crash may take the node away.
                 if life == self._life:
-                    if self._is_calm.is_set():
+                    if was_calm:
                         self.journal.trouble.append(f"could not join: {error}")
                     self._end_life(crashed=False)
                     self._mount = None
