@@ -6,9 +6,7 @@ The environment variable SHARDWIRE_CHAOS sets how many of them are a test run's;
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,15 +19,6 @@ SEEDS = int(os.environ.get("SHARDWIRE_CHAOS", "40"))
 # Seeds that once failed, beyond those that are run anyway.
 FOUND = (55, 92, 141, 170, 531, 2009, 2072, 2220)
 MUTATION_SEEDS_MAX = 60
-
-
-@pytest.fixture(autouse=True)
-def _quiet_channels() -> Iterator[None]:
-    logger = logging.getLogger("shardwire")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(level)
 
 
 @pytest.mark.timeout(60 + 5 * SEEDS)

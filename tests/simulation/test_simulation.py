@@ -5,12 +5,10 @@ The environment variable SHARDWIRE_WORLDS sets how many of them are a test run's
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,15 +29,6 @@ MUTATION_WORLDS_MAX = 60
 def read_found_seeds() -> list[int]:
     lines = (Path(__file__).parent / "found_seeds.txt").read_text().splitlines()
     return [int(line.split()[0]) for line in lines if line.strip() and not line.startswith("#")]
-
-
-@pytest.fixture(autouse=True)
-def _quiet_channels() -> Iterator[None]:
-    logger = logging.getLogger("shardwire")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(level)
 
 
 @pytest.mark.slow
