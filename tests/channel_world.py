@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
-from shardwire.config import ChannelConfig
+from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent, MessageReceivedEvent
 from shardwire.node import MemoryNetwork, MemoryNode, MessageEnvelope, NetworkConditions, NodeConfig, run_virtual
 from shardwire.node.clock import Clock
+from shardwire.persistence import MemoryPersistence
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 
 TOPIC = "/shardwire/1/test/proto"
@@ -178,3 +179,18 @@ def run_world(
         return world
 
     return run_virtual(main(), limit_ms=limit_ms, executor_delay_ms=lambda: commit_ms)
+
+
+class Released(MemoryPersistence):
+    """Notes whether the channel gave its state free."""
+
+    released = False
+
+    def release(self, channel_id: str) -> None:
+        self.released = True
+
+
+async def join_released(world: World, name: str) -> tuple[Any, Released]:
+    persistence = Released()
+    config = ChannelConfig.logos(sds=SdsConfig(persistence=persistence))
+    return await world.join(name, config), persistence

@@ -220,3 +220,7 @@ class Exchange:
 def quiet_sync(**changes: object) -> SyncConfig:
     """No periodic syncs."""
     return replace(LOGOS.sync, sync_min_interval_ms=0, **changes)  # type: ignore[arg-type]
+
+
+def parties(*names: str, **arguments: object) -> list[Party]:
+    return [Party(name, **arguments) for name in names]  # type: ignore[arg-type]

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from channel_world import CHANNEL, TOPIC, World, run_world
+from channel_world import CHANNEL, TOPIC, World, join_released, run_world
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.channel.topics import _BY_NODE
-from shardwire.config import ChannelConfig, SdsConfig
-from shardwire.errors import ChannelClosedError, ConfigError, NodeError, PersistenceError
+from shardwire.config import ChannelConfig
+from shardwire.errors import ChannelClosedError, ConfigError, NodeError
 from shardwire.node import NetworkConditions
 from shardwire.node.protocol import NodeEvent
-from shardwire.persistence import MemoryPersistence
-from shardwire.persistence.protocol import Changes
 
 
 async def raise_os_error() -> None:
@@ -44,23 +41,8 @@ async def end_cancelled() -> None:
     await future
 
 
-class Released(MemoryPersistence):
-    """Notes whether the channel gave its state free."""
-
-    released = False
-
-    def release(self, channel_id: str) -> None:
-        self.released = True
-
-
 def tasks_of_channels() -> list[str]:
     return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("shardwire ")]
-
-
-async def join_released(world: World, name: str) -> tuple[Any, Released]:
-    persistence = Released()
-    config = ChannelConfig.logos(sds=SdsConfig(persistence=persistence))
-    return await world.join(name, config), persistence
 
 
 ENDINGS = pytest.mark.parametrize("end", [raise_os_error, hang, swallow_cancellations, end_cancelled])
@@ -320,87 +302,3 @@ def test_events_that_raise_are_asked_for_again_and_what_they_missed_is_fetched()
         assert bob.stats()["node_events_failed"] == 2
 
     assert run_world(scenario, NetworkConditions()).messages("bob") == [b"one", b"two", b"three"]
-
-
-def test_a_persistence_that_raises_anything_refuses_sends_until_it_stores_again() -> None:
-    class Failing(MemoryPersistence):
-        fails = False
-
-        def commit(self, channel_id: str, changes: Changes) -> None:
-            if self.fails:
-                raise TimeoutError("the database server did not answer")
-            super().commit(channel_id, changes)
-
-    async def scenario(world: World) -> None:
-        persistence = Failing()
-        alice = await world.join("alice", ChannelConfig.logos(sds=SdsConfig(persistence=persistence)))
-        await world.join("bob")
-        persistence.fails = True
-        for result in await asyncio.gather(*(alice.send(b"refused") for _ in range(2)), return_exceptions=True):
-            assert isinstance(result, PersistenceError)
-        persistence.fails = False
-        await asyncio.sleep(60)
-        assert await alice.delivered(await alice.send(b"stored"), timeout_ms=60_000) == {"bob"}
-
-    assert run_world(scenario).messages("bob") == [b"stored"]
-
-
-def test_a_driver_that_fails_tells_everybody_who_waits_for_it() -> None:
-    async def scenario(world: World) -> None:
-        alice, persistence = await join_released(world, "alice")
-        session = alice._session
-        request_id = await alice.send(b"nobody listens")
-
-        def broken(*_: object, **__: object) -> None:
-            raise AssertionError("a broken invariant")
-
-        session.engine.collect = broken
-        calls = [alice.send(b"x"), alice.cancel("unknown"), alice.delivered(request_id, timeout_ms=1_000_000)]
-        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 60)
-        assert [type(result) for result in results if result is not False] == [ChannelClosedError] * (
-            3 - results.count(False)
-        )
-        await close_channel(alice)
-        assert persistence.released
-
-    run_world(scenario)
-
-
-@pytest.mark.parametrize("heals_after_ms", [50, 150, 300, 450, 600, 60_000])
-def test_a_message_that_cannot_be_stored_for_its_hand_over_waits_for_the_next_life(
-    heals_after_ms: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario(world: World) -> None:
-        alice = await world.join("alice")
-        bob = await world.join("bob", on_disk=True)
-        disk = world.disks["bob"]
-        sending = asyncio.create_task(alice.send(b"x"))
-        await asyncio.sleep(0.15)
-        disk.fails_with = PersistenceError("disk full")
-        await sending
-        await asyncio.sleep(0.05)
-        closing = asyncio.create_task(close_channel(bob))
-        await asyncio.sleep(heals_after_ms / 1_000)
-        disk.fails_with = None
-        await asyncio.wait_for(closing, 60)
-        await world.join("bob", on_disk=True)
-        await asyncio.sleep(60)
-
-    assert run_world(scenario, commit_ms=100).messages("bob") == [b"x"]
-    assert [record.message for record in caplog.records if record.levelno == logging.CRITICAL] == []
-
-
-def test_a_driver_that_fails_while_somebody_waits_for_a_cycle_lets_the_channel_close() -> None:
-    async def scenario(world: World) -> None:
-        alice, persistence = await join_released(world, "alice")
-
-        def broken(*_: object, **__: object) -> None:
-            raise AssertionError("a broken invariant")
-
-        alice._session.engine.on_stopped = broken
-        async with asyncio.timeout(60):
-            await alice.stop()
-            await close_channel(alice)
-        assert persistence.released
-
-    run_world(scenario)
