@@ -10,7 +10,6 @@ from shardwire.errors import NodeError, PayloadTooLargeError, PersistenceError
 from shardwire.node import MemoryNode, MessageEnvelope, NodeConfig, NodeEvent, RequestId, StorePage, StoreQuery
 from shardwire.node.event_stream import EventStream
 from shardwire.persistence import Changes, ChannelState, MemoryPersistence
-from shardwire.persistence.protocol import RecordName
 
 _MARK = b"\x5a"
 # What a cipher that grows adds: more than a node carries.
@@ -153,7 +152,7 @@ class Disk:
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
-        self.records: dict[RecordName, bytes] = {}
+        self.content = MemoryPersistence()
 
     def mount(self, *, inline: bool) -> Mount:
         """A persistence for one life, whose commits take no time where they are `inline`."""
@@ -173,7 +172,7 @@ class Mount:
         self._powered = False
 
     def load(self, channel_id: str) -> ChannelState | None:
-        return ChannelState(dict(self._disk.records)) if self._disk.records else None
+        return self._disk.content.load(channel_id)
 
     def commit(self, channel_id: str, changes: Changes) -> None:
         if not self._powered:
@@ -185,11 +184,7 @@ class Mount:
                 raise OSError("the disk broke")
             case "stop iteration":
                 raise StopIteration
-        for name, value in changes.records.items():
-            if value is None:
-                self._disk.records.pop(name, None)
-            else:
-                self._disk.records[name] = value
+        self._disk.content.commit(channel_id, changes)
         self.stored_s = asyncio.get_running_loop().time()
 
     def close(self) -> None:

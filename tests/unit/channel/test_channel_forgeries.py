@@ -57,6 +57,16 @@ class Stranger:
             await self.send(sender, f"{SEND}.{ordinal}", contents[ordinal])
 
 
+async def look(world: World, segmentation: SegmentationConfig, restarts: bool) -> None:
+    """Bob's application begins to listen: in this life, or in the one after a crash."""
+    if restarts:
+        await world.crash("bob")
+        await world.join("bob", config_of(segmentation), on_disk=True)
+    else:
+        world.listen("bob", world.channels["bob"])
+    await asyncio.sleep(60)
+
+
 def received(world: World) -> list[bytes]:
     return [event.message for event in world.received["bob"]]
 
@@ -83,12 +93,7 @@ def test_of_two_messages_under_one_send_both_are_delivered_and_nothing_stays(for
         stranger = Stranger(world)
         await stranger.send_all("alice", forged)
         await stranger.send_all("alice", REAL)
-        if restarts:
-            await world.crash("bob")
-            await world.join("bob", config_of(RAW), on_disk=True)
-        else:
-            world.listen("bob", world.channels["bob"])
-        await asyncio.sleep(60)
+        await look(world, RAW, restarts)
 
     world = run_world(scenario)
     assert received(world) == [forged, REAL]
@@ -103,12 +108,7 @@ def test_two_messages_without_segments_under_one_send_are_kept_apart(restarts: b
         stranger = Stranger(world)
         await stranger.send("alice", f"{SEND}.1", b"forged")
         await stranger.send("alice", f"{SEND}.0", REAL)
-        if restarts:
-            await world.crash("bob")
-            await world.join("bob", config_of(DRAFT), on_disk=True)
-        else:
-            world.listen("bob", world.channels["bob"])
-        await asyncio.sleep(60)
+        await look(world, DRAFT, restarts)
 
     world = run_world(scenario)
     assert received(world) == [b"forged", REAL]

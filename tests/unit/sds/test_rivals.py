@@ -13,18 +13,27 @@ from shardwire.sds import ContentReceived, MessageDropped, SendReleased
 from shardwire.sds.identity import is_rival, rival_name
 
 SEND = "5e" * 16
+LAMPORT = 1_760_000_000_000
 
 
-def message(
-    sender: str, text: str, *, ordinal: int = 0, needed: int = 1, count: int = 1, lamport: int = 1_760_000_000_000
+def sds_message(
+    sender: str, message_id: str, content: bytes, history: tuple[HistoryEntry, ...] = (), lamport: int = LAMPORT
 ) -> bytes:
     return SdsMessage(
         sender_id=sender,
-        message_id=f"{SEND}.{ordinal}",
+        message_id=message_id,
         channel_id="room",
         lamport_timestamp=lamport,
-        content=f"{ordinal}/{needed}/{count}|{text}".encode(),
+        causal_history=history,
+        content=content,
     ).encode()
+
+
+def message(
+    sender: str, text: str, *, ordinal: int = 0, needed: int = 1, count: int = 1, lamport: int = LAMPORT
+) -> bytes:
+    content = f"{ordinal}/{needed}/{count}|{text}".encode()
+    return sds_message(sender, f"{SEND}.{ordinal}", content, lamport=lamport)
 
 
 class Reader(Party):
@@ -125,17 +134,6 @@ def test_a_rival_that_was_refused_may_come_again() -> None:
     bob.full = False
     hear(bob, message("alice", "real"))
     assert bob.delivered == ["forged", "real"]
-
-
-def sds_message(sender: str, message_id: str, content: bytes, history: tuple[HistoryEntry, ...] = ()) -> bytes:
-    return SdsMessage(
-        sender_id=sender,
-        message_id=message_id,
-        channel_id="room",
-        lamport_timestamp=1_760_000_000_000,
-        causal_history=history,
-        content=content,
-    ).encode()
 
 
 def test_no_message_comes_under_the_name_of_a_rival() -> None:
