@@ -25,7 +25,7 @@ from shardwire.sds.intake import intake_of
 from shardwire.sds.lamport import LamportClock
 from shardwire.sds.outgoing import OutgoingBuffer
 from shardwire.sds.outlet import outlet_of
-from shardwire.sds.outputs import SendReleased, Transmit, TransmitKind
+from shardwire.sds.outputs import Transmit, TransmitKind
 from shardwire.sds.participants import Participants
 from shardwire.sds.reception import Reception
 from shardwire.sds.records import Records
@@ -225,19 +225,16 @@ class MessageChannel:
         """
         known = bool(self.given_up.sends) and self.given_up.knows(sender_id, send_id)
         if content_count == 1 and not (inferred_message_ids or known) and self.intake.release(sender_id, send_id, now):
-            return None
+            return
         send = self.incoming.find(sender_id, send_id)
         if send is None or not send.contents:
-            # All that came of it are rivals of other contents: nothing is known that it follows.
-            self.emit(SendReleased(sender_id, send_id))
-            return None if send is None else self.incoming.drop(send)
-        if send.reconstructed:
-            return None
-        if known:
-            self.given_up.on_whole(send, now)
-        if content_count > len(send.contents) or inferred_message_ids:
-            self._reception.infer(send, min(content_count, CONTENTS_PER_SEND_MAX), inferred_message_ids, now)
-        return self.incoming.reconstructed(send, now.monotonic_ms)
+            self.rivals.release(sender_id, send_id, send)
+        elif not send.reconstructed:
+            if known:
+                self.given_up.on_whole(send, now)
+            if content_count > len(send.contents) or inferred_message_ids:
+                self._reception.infer(send, min(content_count, CONTENTS_PER_SEND_MAX), inferred_message_ids, now)
+            self.incoming.reconstructed(send, now.monotonic_ms)
 
     def handle_content_refused(self, message_id: str, data: bytes, *, invalid: bool = False) -> None:
         """No room for what `data` brought just now, or no use, so that nothing waits for it: it was never received."""

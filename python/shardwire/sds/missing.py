@@ -68,7 +68,7 @@ class MissingMessages:
     def _make_room(self, named_by: str) -> MissingMessage | None:
         shares = self.by_participant
         # Where several named as much, whoever names more now loses.
-        own = shares.get(named_by, OrderedDict[str, None]())
+        own: Collection[str] = shares.get(named_by, ())
         return self.remove(self._first_to_go(max((own, *islice(shares.values(), SHARES_MAX)), key=len)))
 
     def _first_to_go(self, ids: Collection[str]) -> str:

@@ -100,7 +100,7 @@ def _restore_incoming(
     for name, _ in sorted(kinds.get("sds.given_up", ())):
         machine.given_up.take_back(name)
     for name, _ in sorted(kinds.get("sds.rival", ())):
-        machine.rivals.taken[name] = None
+        machine.rivals.take_back(name)
     incoming.changed.clear()
     incoming.gaps.lost_changed.clear()
     incoming.gaps.missing.changed.clear()

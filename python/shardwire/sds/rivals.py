@@ -7,14 +7,14 @@ later ones beside the log: they are handed up, and released as soon as their mes
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shardwire._native import LogEntry
+from shardwire._native import IncomingSend, LogEntry
 from shardwire.config import SdsConfig
 from shardwire.sds.identity import rival_name
-from shardwire.sds.outputs import ContentReceived, SdsEvent
+from shardwire.sds.outputs import ContentReceived, SdsEvent, SendReleased
 
 if TYPE_CHECKING:
     from shardwire.sds.message_channel import MessageChannel
@@ -28,7 +28,18 @@ class Rivals:
         changed: For poll_persist.
     """
 
-    __slots__ = ("_by_send", "_decode", "_emit", "_incoming", "_max", "_originals", "_repairs", "changed", "taken")
+    __slots__ = (
+        "_by_id",
+        "_by_send",
+        "_decode",
+        "_emit",
+        "_incoming",
+        "_max",
+        "_originals",
+        "_repairs",
+        "changed",
+        "taken",
+    )
 
     def __init__(self, machine: MessageChannel, config: SdsConfig) -> None:
         self._by_send = config.message_id == "send"
@@ -39,6 +50,8 @@ class Rivals:
         self._incoming = machine.incoming
         self._originals = machine.repair.originals
         self.taken: OrderedDict[str, None] = OrderedDict()
+        # How many of them each id has, so that nothing is hashed for the sake of another id.
+        self._by_id: Counter[str] = Counter()
         self.changed: dict[str, None] = {}
 
     def take(self, known: LogEntry, sender_id: str, content: bytes, data: bytes) -> bool:
@@ -61,7 +74,7 @@ class Rivals:
 
     def has_taken(self, message_id: str, sender_id: str, content: bytes) -> bool:
         """Whether a content that comes first under its id now was a rival of another one that was given up since."""
-        return bool(self.taken) and rival_name(message_id, sender_id, content) in self.taken
+        return message_id in self._by_id and rival_name(message_id, sender_id, content) in self.taken
 
     def on_whole(self, message_id: str, sender_id: str, content: bytes, data: bytes) -> None:
         """A message in one content came, by `data`: where the message kept under its id is another, it is a rival."""
@@ -69,8 +82,24 @@ class Rivals:
         if original is not None and original != data:
             self._remember(rival_name(message_id, sender_id, content))
 
+    def release(self, sender_id: str, send_id: str, send: IncomingSend | None) -> None:
+        """A message is whole of which nothing but rivals came: it goes at once, since nothing is known that it follows.
+
+        `send` is what waits for it by that name.
+        """
+        self._emit(SendReleased(sender_id, send_id))
+        if send is not None:
+            self._incoming.drop(send)
+
+    def take_back(self, name: str) -> None:
+        """Restores a stored name."""
+        self.taken[name] = None
+        self._by_id[_id_of(name)] += 1
+
     def _remember(self, name: str) -> None:
-        self.taken[name] = self.changed[name] = None
+        if name not in self.taken:
+            self.take_back(name)
+            self.changed[name] = None
         if len(self.taken) > self._max:
             self.refuse(next(iter(self.taken)))
 
@@ -79,6 +108,10 @@ class Rivals:
         if name in self.taken:
             del self.taken[name]
             self.changed[name] = None
+            message_id = _id_of(name)
+            self._by_id[message_id] -= 1
+            if not self._by_id[message_id]:
+                del self._by_id[message_id]
 
     def _differs(self, known: LogEntry, content: bytes, data: bytes) -> bool:
         original = self._originals.get(known.message_id)
@@ -89,3 +122,7 @@ class Rivals:
             return True
         *_, kept = fields
         return kept != content
+
+
+def _id_of(name: str) -> str:
+    return name.rpartition("\0")[0]
