@@ -14,6 +14,7 @@ class WrappedNode:
         self._inner = inner
         self.config = inner.config
         self.max_message_size_bytes = inner.max_message_size_bytes
+        self.has_store = inner.has_store
 
     async def start(self) -> None:
         await self._inner.start()

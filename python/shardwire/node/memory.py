@@ -92,6 +92,11 @@ class MemoryNode:
 
     # --- Node ---
 
+    @property
+    def has_store(self) -> bool:
+        """Whether the network was made with a store."""
+        return self._network.store is not None
+
     async def start(self) -> None:
         """Connects; does nothing on a started node.
 

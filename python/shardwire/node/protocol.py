@@ -102,7 +102,7 @@ class MessagePropagated(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class MessageSent(NodeEvent):
-    """A sent message was seen in a store."""
+    """A sent message was seen in a store: whoever was away can fetch it there, so it is not published again."""
 
     request_id: RequestId
     message_hash: bytes
@@ -110,11 +110,34 @@ class MessageSent(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class MessageSendError(NodeEvent):
-    """A message cannot be sent; final."""
+    """A request failed: the node does not try it again.
+
+    Attributes:
+        request_id: The request.
+        error: What happened, for people: the channel reads nothing out of it.
+        message_hash: Of the message; None where it was never made.
+        permanent: Whether the same message can never be sent by this node (too large, invalid, no membership). The
+            channel fails the message; otherwise it sends the message again.
+        retry_after_ms: How long the node will refuse everything, where it knows (a spent RLN quota): the channel
+            holds what waits for so long and counts no failure. None where it does not know.
+    """
 
     request_id: RequestId
     error: str
     message_hash: bytes | None = None
+    permanent: bool = False
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesMissed(NodeEvent):
+    """Messages may have passed the node by, as when a poll failed or a subscription was gone: the channel asks a store.
+
+    Attributes:
+        since_ns: Transport time from which on, nanoseconds since the Unix epoch.
+    """
+
+    since_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +198,12 @@ class Node(Protocol):
     def config(self) -> NodeConfig: ...
 
     @property
-    def max_message_size_bytes(self) -> int: ...
+    def max_message_size_bytes(self) -> int:
+        """Largest encoded transport message; may change while the node runs."""
+
+    @property
+    def has_store(self) -> bool:
+        """Whether `query_store` can ever be answered: without a store none is asked, and repair comes sooner."""
 
     async def start(self) -> None: ...
 
