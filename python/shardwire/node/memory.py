@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shardwire._native import message_hash, shard_of
+from shardwire._native import message_hash
 from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
 from shardwire.node.conditions import NetworkConditions
 from shardwire.node.event_stream import EventStream
+from shardwire.node.event_streams import EventStreams
 from shardwire.node.inbox import Inbox
 from shardwire.node.protocol import (
     ConnectionState,
@@ -30,14 +29,11 @@ from shardwire.node.protocol import (
     StoreQuery,
 )
 from shardwire.node.trace import Outcome
+from shardwire.node.waku_message import META_BYTES_MAX, PubsubTopics, encoded_size_bytes
 
 if TYPE_CHECKING:
     from shardwire.node.network import MemoryNetwork
 
-logger = logging.getLogger(__name__)
-
-# 14/WAKU2-MESSAGE.
-META_BYTES_MAX = 64
 # Envelopes that wait until a neighbour is in reach, and how long they do (P2P-RELIABILITY as deployed).
 OUTBOX_ENVELOPES_MAX = 1_024
 PROPAGATION_TIMEOUT_MS = 60_000
@@ -86,8 +82,8 @@ class MemoryNode:
         self._state = ConnectionState.DISCONNECTED
         # Content topic -> pubsub topic.
         self._subscriptions: dict[str, str] = {}
-        self._pubsub_topics: dict[str, str] = {}
-        self._streams: list[weakref.ref[EventStream]] = []
+        self._pubsub_topics = PubsubTopics(config.cluster_id, config.num_shards_in_cluster)
+        self._streams = EventStreams(f"node {name}")
         self._outbox: dict[RequestId, tuple[Outgoing, asyncio.TimerHandle]] = {}
 
     # --- Node ---
@@ -122,7 +118,7 @@ class MemoryNode:
         self._subscriptions.clear()
         self._network.connections_changed()
         # After the events that are already on their way to the readers.
-        asyncio.get_running_loop().call_soon(self._end_streams)
+        asyncio.get_running_loop().call_soon(self._streams.end)
 
     async def subscribe(self, content_topics: Sequence[str]) -> None:
         """Raises:
@@ -130,7 +126,7 @@ class MemoryNode:
         ConfigError: A topic is not /[generation/]application/version/name/encoding.
         """
         self._require_started("subscribe")
-        topics = {topic: self._pubsub_topic(topic) for topic in content_topics}
+        topics = {topic: self._pubsub_topics.of(topic) for topic in content_topics}
         self._subscriptions.update(topics)
 
     async def unsubscribe(self, content_topics: Sequence[str]) -> None:
@@ -153,7 +149,7 @@ class MemoryNode:
         outgoing = self._accept(envelope)
         error = self.send_fault(envelope) if self.send_fault is not None else None
         if error is not None:
-            self._post(MessageSendError(outgoing.request_id, error, outgoing.message_hash))
+            self._streams.put_soon(MessageSendError(outgoing.request_id, error, outgoing.message_hash))
         elif self._state is not ConnectionState.DISCONNECTED:
             self._transmit(outgoing)
         else:
@@ -177,10 +173,9 @@ class MemoryNode:
 
     def events(self) -> EventStream:
         """Every event from this call on; each call gives a stream of its own, bounded as `EventStream` says."""
-        stream = EventStream()
+        stream = self._streams.open()
         if self._stopped:
             stream.end()
-        self._streams.append(weakref.ref(stream))
         return stream
 
     # --- faults ---
@@ -223,7 +218,7 @@ class MemoryNode:
         state = self._reachable_state()
         if state is not self._state:
             self._state = state
-            self._post(ConnectionStatus(state))
+            self._streams.put_soon(ConnectionStatus(state))
         if state is not ConnectionState.DISCONNECTED and self._outbox:
             waiting = list(self._outbox.values())
             self._outbox.clear()
@@ -238,19 +233,12 @@ class MemoryNode:
             state = "was stopped" if self._stopped else "is not started: await node.start() first"
             raise NodeError(f"{call}: node {self.name!r} {state}")
 
-    def _pubsub_topic(self, content_topic: str) -> str:
-        topic = self._pubsub_topics.get(content_topic)
-        if topic is None:
-            shard = shard_of(content_topic, self.config.num_shards_in_cluster)
-            topic = self._pubsub_topics[content_topic] = f"/waku/2/rs/{self.config.cluster_id}/{shard}"
-        return topic
-
     def _accept(self, envelope: MessageEnvelope) -> Outgoing:
         if len(envelope.meta) > META_BYTES_MAX:
             raise NodeError(f"send: meta is {len(envelope.meta)} bytes, 14/WAKU2-MESSAGE allows {META_BYTES_MAX}")
-        if any(stream.outcomes_full() for stream in self._live_streams()):
+        if self._streams.outcomes_full():
             raise NodeError(f"send: nobody reads the events of node {self.name!r}: read them or close the stream")
-        pubsub_topic = self._pubsub_topic(envelope.content_topic)
+        pubsub_topic = self._pubsub_topics.of(envelope.content_topic)
         timestamp_ns = self._network.next_timestamp_ns(self._clock or self._network.clock)
         size_bytes = encoded_size_bytes(envelope, timestamp_ns)
         if size_bytes > self.max_message_size_bytes:
@@ -275,7 +263,7 @@ class MemoryNode:
             events.append(MessageSent(outgoing.request_id, outgoing.message_hash))
         if self.hears(outgoing.pubsub_topic, outgoing.envelope.content_topic):
             events.append(MessageReceived(outgoing.envelope, outgoing.message_hash, outgoing.timestamp_ns))
-        self._post(*events)
+        self._streams.put_soon(*events)
 
     def _wait_for_connection(self, outgoing: Outgoing) -> None:
         if len(self._outbox) >= OUTBOX_ENVELOPES_MAX:
@@ -290,7 +278,7 @@ class MemoryNode:
     def _give_up(self, outgoing: Outgoing) -> None:
         del self._outbox[outgoing.request_id]
         error = f"nobody was in reach for {PROPAGATION_TIMEOUT_MS} ms"
-        self._post(MessageSendError(outgoing.request_id, error, outgoing.message_hash))
+        self._streams.put_soon(MessageSendError(outgoing.request_id, error, outgoing.message_hash))
 
     def _set_online(self, online: bool) -> None:
         if self._online == online:
@@ -312,59 +300,5 @@ class MemoryNode:
     def _deliver(self, message: MessageReceived) -> Outcome | None:
         if not (self._started and self._online):
             return "offline"
-        streams = self._live_streams()
-        if not streams:
-            return None
-        taken = 0
-        for stream in streams:
-            if stream.put(message):
-                taken += 1
-            elif stream.refused == 1:
-                logger.warning("node %s: events are read too slowly, received messages are being lost", self.name)
-        return None if taken else "overflow"
-
-    def _post(self, *events: NodeEvent) -> None:
-        # In the loop's next step, so that whoever called `send` holds the request id by then.
-        asyncio.get_running_loop().call_soon(_put, events, self._live_streams())
-
-    def _end_streams(self) -> None:
-        for stream in self._live_streams():
-            stream.end()
-
-    def _live_streams(self) -> list[EventStream]:
-        if len(self._streams) == 1 and (only := self._streams[0]()) is not None:
-            # By far the most; this runs for every copy of every message.
-            return [only]
-        streams = [stream for reference in self._streams if (stream := reference()) is not None]
-        if len(streams) < len(self._streams):
-            self._streams = [weakref.ref(stream) for stream in streams]
-        return streams
-
-
-def encoded_size_bytes(envelope: MessageEnvelope, timestamp_ns: int) -> int:
-    """Length of the envelope as an encoded WakuMessage, without encoding it."""
-    topic = envelope.content_topic
-    topic_bytes = len(topic) if topic.isascii() else len(topic.encode())
-    size = _field_size_bytes(len(envelope.payload)) if envelope.payload else 0
-    size += _field_size_bytes(topic_bytes) if topic_bytes else 0
-    # sint64: zigzag doubles the value.
-    size += 1 + _varint_size_bytes(timestamp_ns << 1)
-    if envelope.meta:
-        size += _field_size_bytes(len(envelope.meta))
-    if envelope.ephemeral:
-        size += 3
-    return size
-
-
-def _put(events: Sequence[NodeEvent], streams: list[EventStream]) -> None:
-    for stream in streams:
-        for event in events:
-            stream.put(event)
-
-
-def _field_size_bytes(length: int) -> int:
-    return 1 + _varint_size_bytes(length) + length
-
-
-def _varint_size_bytes(value: int) -> int:
-    return max(1, (value.bit_length() + 6) // 7)
+        taken, refusing = self._streams.put_received(message)
+        return "overflow" if refusing and not taken else None

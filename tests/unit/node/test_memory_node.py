@@ -24,7 +24,7 @@ from shardwire.node import (
     StoreQuery,
     VirtualClock,
 )
-from shardwire.node.memory import encoded_size_bytes
+from shardwire.node.waku_message import encoded_size_bytes
 from tests.virtual_nodes import OTHER_TOPIC, TOPIC, drain, start, virtual
 
 

@@ -1,0 +1,84 @@
+"""The readers of one node's events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Sequence
+
+from shardwire.node.event_stream import EventStream
+from shardwire.node.protocol import MessageReceived, NodeEvent
+
+logger = logging.getLogger(__name__)
+
+
+class EventStreams:
+    """Gives every event to every reader. A stream that nobody holds any longer is forgotten.
+
+    Args:
+        name: Names the node in the log.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._streams: list[weakref.ref[EventStream]] = []
+
+    def open(self) -> EventStream:
+        """A further reader: it gets every event from now on."""
+        stream = EventStream()
+        self._streams.append(weakref.ref(stream))
+        return stream
+
+    def put(self, *events: NodeEvent) -> None:
+        """Gives every reader these events."""
+        _put(self.live(), events)
+
+    def put_soon(self, *events: NodeEvent) -> None:
+        """Gives the present readers these events in the loop's next step.
+
+        By then whoever called `send` holds the request id.
+        """
+        asyncio.get_running_loop().call_soon(_put, self.live(), events)
+
+    def put_received(self, message: MessageReceived) -> tuple[int, list[EventStream]]:
+        """Gives a received message to every reader.
+
+        Returns:
+            How many took it, and those without room for it.
+        """
+        taken = 0
+        refusing: list[EventStream] = []
+        for stream in self.live():
+            if stream.put(message):
+                taken += 1
+            else:
+                refusing.append(stream)
+                if stream.refused == 1:
+                    logger.warning("%s: events are read too slowly, received messages are being lost", self._name)
+        return taken, refusing
+
+    def outcomes_full(self) -> bool:
+        """Whether a reader left so many outcomes unread that no further send should be accepted."""
+        return any(stream.outcomes_full() for stream in self.live())
+
+    def end(self) -> None:
+        """Lets every reader take what is queued, then stops its iteration."""
+        for stream in self.live():
+            stream.end()
+
+    def live(self) -> list[EventStream]:
+        """The readers that still exist."""
+        if len(self._streams) == 1 and (only := self._streams[0]()) is not None:
+            # By far the most; this runs for every copy of every message.
+            return [only]
+        streams = [stream for reference in self._streams if (stream := reference()) is not None]
+        if len(streams) < len(self._streams):
+            self._streams = [weakref.ref(stream) for stream in streams]
+        return streams
+
+
+def _put(streams: list[EventStream], events: Sequence[NodeEvent]) -> None:
+    for stream in streams:
+        for event in events:
+            stream.put(event)

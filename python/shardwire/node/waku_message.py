@@ -1,0 +1,62 @@
+"""What every kind of node knows of a Waku message: its limits, its size on the wire, its pubsub topic."""
+
+from __future__ import annotations
+
+from shardwire._native import shard_of
+from shardwire.node.protocol import MessageEnvelope
+
+# 14/WAKU2-MESSAGE.
+META_BYTES_MAX = 64
+# Topics come from the application and are few; what a peer names is looked up, never added.
+TOPICS_REMEMBERED_MAX = 10_000
+
+
+class PubsubTopics:
+    """Places content topics on the shards of one cluster (RELAY-SHARDING, autosharding).
+
+    Args:
+        cluster_id: The cluster.
+        num_shards_in_cluster: How many shards it has.
+    """
+
+    def __init__(self, cluster_id: int, num_shards_in_cluster: int) -> None:
+        self._cluster_id = cluster_id
+        self._num_shards_in_cluster = num_shards_in_cluster
+        self._topics: dict[str, str] = {}
+
+    def of(self, content_topic: str) -> str:
+        """The pubsub topic that a content topic is published on.
+
+        Raises:
+            ConfigError: It is not /[generation/]application/version/name/encoding.
+        """
+        topic = self._topics.get(content_topic)
+        if topic is None:
+            shard = shard_of(content_topic, self._num_shards_in_cluster)
+            if len(self._topics) >= TOPICS_REMEMBERED_MAX:
+                self._topics.clear()
+            topic = self._topics[content_topic] = f"/waku/2/rs/{self._cluster_id}/{shard}"
+        return topic
+
+
+def encoded_size_bytes(envelope: MessageEnvelope, timestamp_ns: int) -> int:
+    """Length of the envelope as an encoded WakuMessage, without encoding it."""
+    topic = envelope.content_topic
+    topic_bytes = len(topic) if topic.isascii() else len(topic.encode())
+    size = _field_size_bytes(len(envelope.payload)) if envelope.payload else 0
+    size += _field_size_bytes(topic_bytes) if topic_bytes else 0
+    # sint64: zigzag doubles the value.
+    size += 1 + _varint_size_bytes(timestamp_ns << 1)
+    if envelope.meta:
+        size += _field_size_bytes(len(envelope.meta))
+    if envelope.ephemeral:
+        size += 3
+    return size
+
+
+def _field_size_bytes(length: int) -> int:
+    return 1 + _varint_size_bytes(length) + length
+
+
+def _varint_size_bytes(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)
