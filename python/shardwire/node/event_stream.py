@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from shardwire.node.protocol import MessageReceived, NodeEvent
+from shardwire.node.protocol import MessageReceived, MessagesMissed, NodeEvent
 from shardwire.node.wake import Wake
 
 RECEIVED_MESSAGES_MAX = 10_000
@@ -20,10 +20,12 @@ class EventStream:
 
     Attributes:
         refused: Events that did not fit so far.
+        missed_told: Whether the reader will find a `MessagesMissed` for received messages that did not fit.
     """
 
     def __init__(self) -> None:
         self.refused = 0
+        self.missed_told = False
         self._events: deque[NodeEvent] = deque()
         self._received_messages = 0
         self._received_bytes = 0
@@ -71,6 +73,8 @@ class EventStream:
         if isinstance(event, MessageReceived):
             self._received_messages -= 1
             self._received_bytes -= len(event.envelope.payload)
+        elif isinstance(event, MessagesMissed):
+            self.missed_told = False
         return event
 
     async def aclose(self) -> None:

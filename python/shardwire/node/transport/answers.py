@@ -1,0 +1,69 @@
+"""What became of an attempt to publish: a transport classifies, the outbox acts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The network has the message.
+
+    Attributes:
+        stored: Whether a store has it too, as the acknowledgement of a stream says: no presence check is needed then.
+    """
+
+    stored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """The message did not leave, and may on another try: it is tried again with growing back-off."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassingUntil:
+    """Nothing will leave for a known time, as when a rate limit is used up: everything waits, and no failure counts.
+
+    Attributes:
+        error: What happened.
+        wait_ms: How long; after that it is tried again at once.
+    """
+
+    error: str
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Permanent:
+    """This node will never publish the message: it is too large, invalid, or the node has no membership."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ambiguous:
+    """Nobody knows whether the message left, as when a request was written and its answer never came.
+
+    It is tried again with the same bytes while its stamp is fresh, so that a network which has seen it drops it.
+    """
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restamp:
+    """The message did not leave because of its stamp or of a proof made with it: it is stamped anew and tried again.
+
+    Attributes:
+        error: What happened.
+        attempts_max: Such answers in a row after which it is permanent; None for no limit.
+    """
+
+    error: str
+    attempts_max: int | None = None
+
+
+Answer = Published | Passing | PassingUntil | Permanent | Ambiguous | Restamp

@@ -1,0 +1,334 @@
+"""A node over any transport: the Messaging API, of which a transport does only what is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from itertools import count
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError, ShardwireError
+from shardwire.node.clock import Clock, running_clock
+from shardwire.node.event_stream import EventStream
+from shardwire.node.event_streams import EventStreams
+from shardwire.node.protocol import (
+    ConnectionState,
+    ConnectionStatus,
+    MessageEnvelope,
+    MessagePropagated,
+    MessageReceived,
+    MessageSendError,
+    MessageSent,
+    NodeConfig,
+    RequestId,
+    StorePage,
+    StoreQuery,
+)
+from shardwire.node.transport.message import OutgoingMessage
+from shardwire.node.transport.outbox import Outbox
+from shardwire.node.transport.presence import StorePresence
+from shardwire.node.transport.stamps import Stamps
+from shardwire.node.transport.transport import Transport, TransportLink
+from shardwire.node.waku_message import META_BYTES_MAX, PubsubTopics, encoded_size_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+logger = logging.getLogger(__name__)
+
+DRAIN_TIMEOUT_MS = 5_000
+# What a transport may take to end a subscription or itself.
+ENDING_CALL_S = 5.0
+
+
+class TransportNode:
+    """A `Node` over a `Transport`, used on one event loop.
+
+    It accepts envelopes, stamps and hashes them, publishes them in order with retries, and tells each outcome once:
+    `MessagePropagated`, or `MessageSendError` within 55 s of a message's turn. What it published it also hands to its
+    own readers where they are subscribed, so that several channels may share it.
+
+    Args:
+        transport: How messages travel.
+        config: Configuration of the node.
+        clock: Both times; None for those of the running event loop.
+    """
+
+    def __init__(self, transport: Transport, config: NodeConfig | None = None, *, clock: Clock | None = None) -> None:
+        if config is not None and not isinstance(config, NodeConfig):
+            raise ConfigError(f"config is a {type(config).__name__}: it must be a NodeConfig or None")
+        self.config = config or NodeConfig()
+        self._transport = transport
+        self._clock = clock
+        self._streams = EventStreams(transport.name)
+        # Content topic -> pubsub topic.
+        self._subscriptions: dict[str, str] = {}
+        self._pubsub_topics = PubsubTopics(self.config.cluster_id, self.config.num_shards_in_cluster)
+        self._request_numbers = count(1)
+        # Starting, stopping, subscribing and unsubscribing go one after the other.
+        self._lock = asyncio.Lock()
+        self._running: _Running | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._transport.name}>"
+
+    # --- Node ---
+
+    @property
+    def max_message_size_bytes(self) -> int:
+        """Largest encoded WakuMessage; the transport may change it, as its server says."""
+        running = self._running
+        return self.config.max_message_size_bytes if running is None else running.link.max_message_size_bytes
+
+    @property
+    def has_store(self) -> bool:
+        """Whether `query_store` can ever be answered."""
+        return self._transport.has_store
+
+    async def start(self) -> None:
+        """Connects; does nothing on a started node.
+
+        Raises:
+            NodeError: The network cannot be used, or the node was stopped. After the former it may be tried again.
+        """
+        async with self._lock:
+            if self._stopped:
+                raise NodeError(f"{self._transport.name} was stopped: create a new node")
+            if self._running is not None:
+                return
+            running = _Running(self)
+            try:
+                await self._transport.connect(running.link)
+            except BaseException as error:
+                await self._end_call("disconnect", self._transport.disconnect())
+                await running.link.end_tasks()
+                if isinstance(error, ShardwireError) or not isinstance(error, Exception):
+                    raise
+                raise NodeError(f"{self._transport.name}: connect raised {type(error).__name__}: {error}") from error
+            self._running = running
+            running.start()
+
+    async def stop(self, drain_timeout_ms: int = DRAIN_TIMEOUT_MS) -> None:
+        """Publishes what waits, for `drain_timeout_ms` at most, unsubscribes, disconnects for good; `events()` end.
+
+        What is left fails. It goes on though its caller is cancelled.
+        """
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(drain_timeout_ms), name=f"{self._transport.name} stop")
+        await asyncio.shield(self._stopping)
+
+    async def subscribe(self, content_topics: Sequence[str]) -> None:
+        """Raises:
+        NodeError: The node is not started, or can never subscribe to a topic.
+        ConfigError: A topic is not /[generation/]application/version/name/encoding.
+        """
+        _check_topics(content_topics)
+        topics = {topic: self._pubsub_topics.of(topic) for topic in content_topics}
+        async with self._lock:
+            self._require_running("subscribe")
+            for topic, pubsub_topic in topics.items():
+                if topic in self._subscriptions:
+                    continue
+                # First, so that what comes at once is not dropped.
+                self._subscriptions[topic] = pubsub_topic
+                try:
+                    await self._transport.subscribe(topic, pubsub_topic)
+                except BaseException:
+                    del self._subscriptions[topic]
+                    raise
+
+    async def unsubscribe(self, content_topics: Sequence[str]) -> None:
+        """Raises:
+        NodeError: The node is not started.
+        """
+        _check_topics(content_topics)
+        async with self._lock:
+            self._require_running("unsubscribe")
+            await self._unsubscribe(content_topics)
+
+    async def send(self, envelope: MessageEnvelope) -> RequestId:
+        """Accepts an envelope; returns without waiting.
+
+        Raises:
+            NodeError: The node is not started, its outbox is full, or nobody reads the events of earlier sends.
+            PayloadTooLargeError: The encoded message is larger than `max_message_size_bytes`.
+            ConfigError: The content topic or the meta is malformed.
+        """
+        running = self._require_running("send")
+        if len(envelope.meta) > META_BYTES_MAX:
+            raise ConfigError(f"send: meta is {len(envelope.meta)} bytes, 14/WAKU2-MESSAGE allows {META_BYTES_MAX}")
+        pubsub_topic = self._pubsub_topics.of(envelope.content_topic)
+        size_bytes = encoded_size_bytes(envelope, running.clock.epoch_ns())
+        if size_bytes > self.max_message_size_bytes:
+            raise PayloadTooLargeError(
+                f"send: the encoded message is {size_bytes} bytes, {self._transport.name} carries "
+                f"{self.max_message_size_bytes}: send less in one message",
+                size_bytes,
+                self.max_message_size_bytes,
+            )
+        if self._streams.outcomes_full():
+            raise NodeError(f"send: nobody reads the events of {self._transport.name}: read them or close the stream")
+        running.outbox.check_room(len(envelope.payload))
+        request_id = f"{self._transport.name} {next(self._request_numbers)}"
+        running.outbox.add(
+            OutgoingMessage(
+                request_id, envelope, pubsub_topic, running.clock.monotonic_ms(), running.outbox.next_number()
+            )
+        )
+        return request_id
+
+    async def query_store(self, query: StoreQuery) -> StorePage:
+        """Answers one page.
+
+        Raises:
+            NodeError: The node is not started, or no store answered.
+            ConfigError: The query is malformed.
+        """
+        self._require_running("query_store")
+        try:
+            return await self._transport.query_store(query)
+        except (ShardwireError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            raise NodeError(f"{self._transport.name}: the store query raised {type(error).__name__}") from error
+
+    def events(self) -> EventStream:
+        """Every event from this call on; each call gives a stream of its own, bounded as `EventStream` says.
+
+        The first event of a stream that begins while the node is not fully connected tells how it is.
+        """
+        stream = self._streams.open()
+        if self._stopped:
+            stream.end()
+        elif self._running is not None and self._running.link.state is not ConnectionState.CONNECTED:
+            stream.put(ConnectionStatus(self._running.link.state))
+        return stream
+
+    # --- views ---
+
+    @property
+    def connection_state(self) -> ConnectionState:
+        """What the last `ConnectionStatus` said."""
+        return ConnectionState.DISCONNECTED if self._running is None else self._running.link.state
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        return tuple(self._subscriptions)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How often something happened since the start, by name."""
+        if self._running is None:
+            return MappingProxyType({})
+        running = self._running
+        return MappingProxyType({**running.link.counts, "publish_retries": running.outbox.retries})
+
+    # --- details ---
+
+    def _require_running(self, call: str) -> _Running:
+        if self._running is None or self._stopping is not None:
+            state = "is not started: await node.start() first" if self._stopping is None else "was stopped"
+            raise NodeError(f"{call}: {self._transport.name} {state}")
+        return self._running
+
+    async def _unsubscribe(self, content_topics: Sequence[str]) -> None:
+        for topic in content_topics:
+            pubsub_topic = self._subscriptions.pop(topic, None)
+            if pubsub_topic is not None:
+                await self._end_call("unsubscribe", self._transport.unsubscribe(topic, pubsub_topic))
+
+    async def _stop(self, drain_timeout_ms: int) -> None:
+        if self._running is not None:
+            await self._running.outbox.drain(drain_timeout_ms)
+        async with self._lock:
+            running, self._stopped = self._running, True
+            if running is not None:
+                await running.outbox.stop(f"{self._transport.name} was stopped")
+                await self._unsubscribe(tuple(self._subscriptions))
+                await self._end_call("disconnect", self._transport.disconnect())
+                await running.link.end_tasks()
+                running.link.connection(ConnectionState.DISCONNECTED, "stopped")
+                self._running = None
+        # After the events that are already on their way to the readers.
+        asyncio.get_running_loop().call_soon(self._streams.end)
+
+    async def _end_call(self, what: str, call: Coroutine[Any, Any, None]) -> None:
+        """Makes a call of the transport that ends something, and goes on whatever becomes of it."""
+        try:
+            async with asyncio.timeout(ENDING_CALL_S):
+                await call
+        except TimeoutError:
+            logger.warning("%s: %s did not return within %g s", self._transport.name, what, ENDING_CALL_S)
+        except Exception as error:
+            logger.warning("%s: %s raised %s: %s", self._transport.name, what, type(error).__name__, error)
+
+
+class _Running:
+    """What a node has while it is started."""
+
+    def __init__(self, node: TransportNode) -> None:
+        transport = node._transport
+        self.clock = node._clock or running_clock()
+        self._streams = node._streams
+        self._transport = transport
+        self._stamps = Stamps(self.clock)
+        self.outbox = Outbox(
+            transport.name,
+            transport.publish,
+            self.clock,
+            self._stamps,
+            lambda: self.link.max_message_size_bytes,
+            self,
+            publishes_at_once=transport.publishes_at_once,
+            publish_timeout_ms=transport.publish_timeout_ms,
+        )
+        self._presence = StorePresence(transport.name, transport.query_store, self.clock, self._on_stored)
+        self.link = TransportLink(
+            transport.name,
+            node.config,
+            self.clock,
+            node._streams,
+            self._stamps,
+            MappingProxyType(node._subscriptions),
+            self.outbox.resume,
+            self.outbox.hold,
+        )
+
+    def start(self) -> None:
+        self.outbox.start()
+        if self._transport.asks_store_for_presence:
+            self.link.run("presence", self._presence.run)
+
+    # --- OutcomeReport ---
+
+    def on_published(self, message: OutgoingMessage, stored: bool) -> None:
+        self.link.count("published")
+        request_id, name, envelope = message.request_id, message.message_hash, message.envelope
+        self._streams.put(MessagePropagated(request_id, name))
+        if stored:
+            self._on_stored(request_id, name)
+        elif self._transport.asks_store_for_presence and self._transport.has_store and not envelope.ephemeral:
+            self._presence.add(request_id, name)
+        if self.link.topics.get(envelope.content_topic) == message.pubsub_topic:
+            # Transports pass over what is ours; another channel of this node may wait for it.
+            self.link.deliver(MessageReceived(envelope, name, message.timestamp_ns))
+
+    def on_failed(
+        self, message: OutgoingMessage, error: str, *, permanent: bool = False, retry_after_ms: int | None = None
+    ) -> None:
+        self.link.count("publish_failed")
+        self._streams.put_soon(
+            MessageSendError(message.request_id, error, message.message_hash or None, permanent, retry_after_ms)
+        )
+
+    def _on_stored(self, request_id: RequestId, message_hash: bytes) -> None:
+        self._streams.put(MessageSent(request_id, message_hash))
+
+
+def _check_topics(content_topics: Sequence[str]) -> None:
+    if isinstance(content_topics, str) or not all(isinstance(topic, str) for topic in content_topics):
+        raise ConfigError(f"content_topics is {content_topics!r}: it must be a sequence of texts")

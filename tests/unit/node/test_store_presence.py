@@ -1,0 +1,81 @@
+"""How a transport node finds out that a store has what it published."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from scripted_transport import ScriptedTransport
+from virtual_nodes import TOPIC, drain, virtual
+
+from shardwire.node import MessageEnvelope, MessageSent
+from shardwire.node.transport import TransportNode
+
+
+async def publishing(count: int, **options: bool) -> tuple[ScriptedTransport, TransportNode, list[str]]:
+    transport = ScriptedTransport(has_store=True, asks_store_for_presence=True)
+    node = TransportNode(transport)
+    await node.start()
+    ids = [await node.send(MessageEnvelope(TOPIC, b"%d" % n, **options)) for n in range(count)]
+    return transport, node, ids
+
+
+@virtual
+async def test_what_a_store_has_is_told_once() -> None:
+    transport, node, ids = await publishing(3)
+    events = node.events()
+    await asyncio.sleep(0.5)
+    assert transport.stored is not None
+    hashes = [attempt.message_hash for attempt in transport.attempts]
+    transport.stored.update(hashes[:2])
+    await asyncio.sleep(1)
+    assert transport.queries == [(1_000, 3)]
+    transport.stored.add(hashes[2])
+    await asyncio.sleep(60)
+    assert transport.queries == [(1_000, 3), (4_000, 1)]
+    told = [event for event in await drain(events) if isinstance(event, MessageSent)]
+    assert told == [MessageSent(request_id, name) for request_id, name in zip(ids, hashes, strict=True)]
+
+
+@virtual
+async def test_what_a_store_never_has_is_forgotten() -> None:
+    transport, _, _ = await publishing(1)
+    await asyncio.sleep(600)
+    assert [at_ms for at_ms, _ in transport.queries][-1] <= 62_000
+    assert len(transport.queries) == 20
+
+
+@virtual
+async def test_many_are_asked_for_together() -> None:
+    transport, _, _ = await publishing(250)
+    await asyncio.sleep(1.6)
+    assert [count for _, count in transport.queries] == [100, 100, 50]
+
+
+@virtual
+async def test_ephemeral_messages_are_in_no_store() -> None:
+    transport, _, _ = await publishing(1, ephemeral=True)
+    await asyncio.sleep(60)
+    assert transport.queries == []
+
+
+def test_a_store_that_fails_is_asked_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    @virtual
+    async def run() -> None:
+        transport, node, _ = await publishing(1)
+        events = node.events()
+        transport.stored = None
+        await asyncio.sleep(40)
+        times = [at_ms for at_ms, _ in transport.queries]
+        assert times == [1_000, 4_000, 7_000, 11_500, 20_000, 30_500]
+        transport.stored = {transport.attempts[0].message_hash}
+        await asyncio.sleep(40)
+        assert transport.queries[6:] == [(41_000, 1)]
+        assert sum(isinstance(event, MessageSent) for event in await drain(events)) == 1
+
+    with caplog.at_level(logging.INFO, "shardwire.node.transport.presence"):
+        run()
+    assert [record.getMessage() for record in caplog.records] == [
+        "scripted: the store does not say what it has: the store is out of order"
+    ]
