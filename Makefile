@@ -7,13 +7,14 @@ RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
-.PHONY: demo test miri test-aarch64 sim fuzz lint format bench wheel wheel-check clean build
+.PHONY: demo test spark-versions miri test-aarch64 sim fuzz lint format bench wheel wheel-check clean build
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:
 	@echo "make demo [FILE=path]  send a file through a lossy network and reconstruct it, live and on Spark"
 	@echo "make test [SEARCH=1]   run every test; with SEARCH=1 on new random examples"
+	@echo "make spark-versions    run the chosen part of the Spark tests on PySpark 3.5, 4.0 and 4.1"
 	@echo "make miri              run the kernels under Miri (needs nightly Rust)"
 	@echo "make test-aarch64      run the core's tests on aarch64 under emulation"
 	@echo "make sim [SEED=0] [COUNT=1]  run simulated networks, each from one seed"
@@ -40,6 +41,11 @@ test: build
 	cargo test --quiet --workspace --exclude shardwire-python
 	$(BIN)/python -m pytest
 	@echo "make test: the tests of the Rust core (cargo test) and of the Python package (pytest) passed"
+
+# Older versions of PySpark, each in an environment of its own below .venv.
+spark-versions: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark-versions: build
+	scripts/spark_versions.sh
 
 # Not part of `make test`: Miri takes minutes and needs nightly Rust.
 miri:

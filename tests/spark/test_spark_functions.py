@@ -15,7 +15,7 @@ from shardwire import ConfigError, SegmentationConfig, _native, keccak256, kecca
 from shardwire.segmentation import segment
 from shardwire.spark import functions as sw
 from shardwire.spark import pandas_functions as pandas_sw
-from shardwire.spark.native import parameters
+from shardwire.spark.native import batch_of, parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -36,7 +36,9 @@ WAKU = _native.WakuMessage(
 )
 NOISE = [random.Random(3).randbytes(length) for length in (1, 7, 300)]
 
-LAYOUTS = [pa.binary(), pa.large_binary(), pa.binary_view()]
+# Views came with pyarrow 16.
+VIEWS = [pa.binary_view()] if hasattr(pa, "binary_view") else []
+LAYOUTS = [pa.binary(), pa.large_binary(), *VIEWS]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -53,7 +55,7 @@ def test_keccak256_of_a_slice_and_of_many_rows(layout: pa.DataType) -> None:
     assert sw.keccak256_array(array).to_pylist() == keccak256_many(data[17:])
 
 
-@pytest.mark.parametrize("layout", [pa.large_binary(), pa.binary_view()])
+@pytest.mark.parametrize("layout", LAYOUTS[1:])
 def test_every_kernel_takes_every_layout(layout: pa.DataType) -> None:
     rows: list[bytes | None] = [*segment(payload_of(4, 3_000), CONFIG), SDS.encode(), WAKU.encode(), None, *NOISE]
     plain, other = pa.array(rows, pa.binary()), pa.array(rows, layout)
@@ -62,7 +64,7 @@ def test_every_kernel_takes_every_layout(layout: pa.DataType) -> None:
 
     def answers(data: Any) -> list[Any]:
         state = {"payload": data, **{name: pa.nulls(len(rows), pa.string()) for name in ("sender", "send_id", "error")}}
-        batch = pa.record_batch({**state, "timestamp": times})
+        batch = batch_of({**state, "timestamp": times})
         return [
             _native.arrow_decode_segment(data, "raw", 256, True),
             _native.arrow_decode_sds(data, "spec"),
@@ -224,7 +226,8 @@ def test_functions_in_sql(spark: SparkSession) -> None:
         pubsub_topic=topic, payload=part, content_topic=topic, meta=part, timestamp_ns=7
     )
     assert good["segments"] == segment(part, SegmentationConfig())
-    assert all(value is None for value in nothing)
+    # A pandas UDF, which stands in for an Arrow one before PySpark 4.1, has no null struct: all its fields are null.
+    assert all(value is None or not any(field is not None for field in value) for value in nothing)
     assert len(hostile) == len(NOISE)
     for row in hostile:
         for name in ("raw", "lip243", "sds", "waku"):

@@ -331,10 +331,12 @@ class _LocalReconstruction:
             self.tally.count_messages(batch)
             is_read = batch.column("entire_message_hash").is_valid()
             for kind, rows in ((_MESSAGE, is_read), (_UNREAD, pa.compute.invert(is_read))):
-                if rows.true_count == batch.num_rows:
-                    yield self._arranged(columns_of(batch), batch.num_rows, kind)
-                elif rows.true_count:
-                    yield self._arranged(columns_of(batch.filter(rows)), rows.true_count, kind)
+                # Not `true_count`: before pyarrow 16.1 it crashes on an array without nulls.
+                count = rows.cast(pa.int8()).sum().as_py() or 0
+                if count == batch.num_rows:
+                    yield self._arranged(columns_of(batch), count, kind)
+                elif count:
+                    yield self._arranged(columns_of(batch.filter(rows)), count, kind)
 
     def _leftovers(self, machine: _native.ArrowLocalReconstructor) -> Iterator[pa.RecordBatch]:
         """Segments in the columns of messages: their own bytes, time and sender stand where a message's do."""

@@ -1,36 +1,34 @@
 """Column functions over the native kernels, as Arrow UDFs: one native call a batch.
 
 Null gives null. Bytes that are not what a function decodes give null fields and an `error`; they never fail a task.
-`pandas_functions` has the same names as pandas UDFs; `register` makes them known to SQL.
+`pandas_functions` has the same names as pandas UDFs; `register` makes them known to SQL. PySpark before 4.1 has
+no Arrow UDFs: there these are pandas UDFs too, and a null row of a struct becomes a struct of nulls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import arrow_udf
 
 from shardwire import _native
 from shardwire.config import SdsWireFormat, SegmentationConfig, SegmentWireFormat
 from shardwire.errors import ConfigError, PayloadTooLargeError
 from shardwire.spark import schema
 from shardwire.spark.native import Array, parameters
+from shardwire.spark.udfs import BatchFunction, arrow_form
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-    from pyspark.sql.types import DataType
 
     ColumnOrName = Column | str
-    Udf = Callable[..., Column]
 
 
 def keccak256(data: ColumnOrName) -> Column:
     """Keccak-256 of a binary column: 32 bytes. `with_keccak256` is faster where whole rows are wanted."""
-    return keccak256_udf()(data)
+    return arrow_form(keccak256_batches())(data)
 
 
 def decode_segment(
@@ -52,7 +50,7 @@ def decode_segment(
         ConfigError: An unknown wire.
     """
     check_choice("wire_format", wire_format, ("raw", "draft", "lip243"))
-    return decode_segment_udf(wire_format, max_total_segments, include_payload)(data)
+    return arrow_form(decode_segment_batches(wire_format, max_total_segments, include_payload))(data)
 
 
 def decode_sds(data: ColumnOrName, wire_format: SdsWireFormat = "spec") -> Column:
@@ -62,12 +60,12 @@ def decode_sds(data: ColumnOrName, wire_format: SdsWireFormat = "spec") -> Colum
         ConfigError: An unknown wire.
     """
     check_choice("wire_format", wire_format, ("spec", "nim"))
-    return decode_sds_udf(wire_format)(data)
+    return arrow_form(decode_sds_batches(wire_format))(data)
 
 
 def decode_waku_message(data: ColumnOrName) -> Column:
     """The fields of a Waku message (14/WAKU2-MESSAGE), as a struct with `error`; `timestamp` is in ns."""
-    return decode_waku_message_udf()(data)
+    return arrow_form(decode_waku_message_batches())(data)
 
 
 def message_hash(
@@ -81,14 +79,7 @@ def message_hash(
 
     A null `meta` adds nothing and a null timestamp counts as 0; a null topic or payload gives null.
     """
-    nothing, zero = F.lit(None).cast("binary"), F.lit(0).cast("bigint")
-    return message_hash_udf()(
-        pubsub_topic,
-        payload,
-        content_topic,
-        nothing if meta is None else meta,
-        zero if timestamp_ns is None else timestamp_ns,
-    )
+    return arrow_form(message_hash_batches())(*hashed_columns(pubsub_topic, payload, content_topic, meta, timestamp_ns))
 
 
 def shard_of(content_topic: ColumnOrName, num_shards_in_cluster: int = 8) -> Column:
@@ -97,9 +88,8 @@ def shard_of(content_topic: ColumnOrName, num_shards_in_cluster: int = 8) -> Col
     Raises:
         ConfigError: Fewer than one shard.
     """
-    if not 1 <= num_shards_in_cluster < 1 << 31:
-        raise ConfigError(f"num_shards_in_cluster is {num_shards_in_cluster}: it must be from 1 to {(1 << 31) - 1}")
-    return shard_of_udf(num_shards_in_cluster)(content_topic)
+    check_shards(num_shards_in_cluster)
+    return arrow_form(shard_of_batches(num_shards_in_cluster))(content_topic)
 
 
 def segment(payload: ColumnOrName, config: SegmentationConfig | None = None) -> Column:
@@ -107,7 +97,32 @@ def segment(payload: ColumnOrName, config: SegmentationConfig | None = None) -> 
 
     A payload that does not fit one message fails the query with `PayloadTooLargeError`: leaving it out would lose it.
     """
-    return segment_udf(config or SegmentationConfig())(payload)
+    return arrow_form(segment_batches(config or SegmentationConfig()))(payload)
+
+
+def hashed_columns(
+    pubsub_topic: ColumnOrName,
+    payload: ColumnOrName,
+    content_topic: ColumnOrName,
+    meta: ColumnOrName | None,
+    timestamp_ns: ColumnOrName | None,
+) -> list[ColumnOrName]:
+    """The arguments of a message hash, those that are not given in their places."""
+    nothing, zero = F.lit(None).cast("binary"), F.lit(0).cast("bigint")
+    time = F.col(timestamp_ns) if isinstance(timestamp_ns, str) else timestamp_ns
+    return [
+        pubsub_topic,
+        payload,
+        content_topic,
+        nothing if meta is None else meta,
+        zero if time is None else F.coalesce(time, zero),
+    ]
+
+
+def check_shards(num_shards_in_cluster: int) -> None:
+    """Refuses a number of shards that no cluster has."""
+    if not 1 <= num_shards_in_cluster < 1 << 31:
+        raise ConfigError(f"num_shards_in_cluster is {num_shards_in_cluster}: it must be from 1 to {(1 << 31) - 1}")
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -136,51 +151,53 @@ def segment_array(payload: Array, config: SegmentationConfig) -> Array:
 
 
 @lru_cache(maxsize=1)
-def keccak256_udf() -> Udf:
-    """The Arrow UDF itself, for `spark.udf.register`."""
+def keccak256_batches() -> BatchFunction:
+    """What `keccak256` is of a batch."""
 
     def of_batch(data: Array) -> Array:
         return keccak256_array(data)
 
-    return _scalar(of_batch, schema.BINARY)
+    return BatchFunction(of_batch, ("binary",), schema.BINARY)
 
 
 @lru_cache(maxsize=64)
-def decode_segment_udf(wire_format: SegmentWireFormat, max_total_segments: int, include_payload: bool) -> Udf:
-    """The Arrow UDF itself, for `spark.udf.register`."""
+def decode_segment_batches(
+    wire_format: SegmentWireFormat, max_total_segments: int, include_payload: bool
+) -> BatchFunction:
+    """What `decode_segment` is of a batch."""
 
     def of_batch(data: Array) -> Array:
         out: Array = _native.arrow_decode_segment(data, wire_format, max_total_segments, include_payload)
         return out
 
-    return _scalar(of_batch, schema.SEGMENT)
+    return BatchFunction(of_batch, ("binary",), schema.SEGMENT)
 
 
 @lru_cache(maxsize=4)
-def decode_sds_udf(wire_format: SdsWireFormat) -> Udf:
-    """The Arrow UDF itself, for `spark.udf.register`."""
+def decode_sds_batches(wire_format: SdsWireFormat) -> BatchFunction:
+    """What `decode_sds` is of a batch."""
 
     def of_batch(data: Array) -> Array:
         out: Array = _native.arrow_decode_sds(data, wire_format)
         return out
 
-    return _scalar(of_batch, schema.SDS_MESSAGE)
+    return BatchFunction(of_batch, ("binary",), schema.SDS_MESSAGE)
 
 
 @lru_cache(maxsize=1)
-def decode_waku_message_udf() -> Udf:
-    """The Arrow UDF itself, for `spark.udf.register`."""
+def decode_waku_message_batches() -> BatchFunction:
+    """What `decode_waku_message` is of a batch."""
 
     def of_batch(data: Array) -> Array:
         out: Array = _native.arrow_decode_waku_message(data)
         return out
 
-    return _scalar(of_batch, schema.WAKU_MESSAGE)
+    return BatchFunction(of_batch, ("binary",), schema.WAKU_MESSAGE)
 
 
 @lru_cache(maxsize=1)
-def message_hash_udf() -> Udf:
-    """The Arrow UDF itself, for `spark.udf.register`."""
+def message_hash_batches() -> BatchFunction:
+    """What `message_hash` is of a batch."""
 
     def of_batch(pubsub_topic: Array, payload: Array, content_topic: Array, meta: Array, timestamp_ns: Array) -> Array:
         # A literal number of SQL is an int.
@@ -188,32 +205,25 @@ def message_hash_udf() -> Udf:
         out: Array = _native.arrow_message_hash(pubsub_topic, payload, content_topic, meta, timestamp_ns)
         return out
 
-    return _scalar(of_batch, schema.BINARY)
+    return BatchFunction(of_batch, ("string", "binary", "string", "binary", "bigint"), schema.BINARY)
 
 
 @lru_cache(maxsize=64)
-def shard_of_udf(num_shards_in_cluster: int) -> Udf:
-    """The Arrow UDF itself, for `spark.udf.register`."""
+def shard_of_batches(num_shards_in_cluster: int) -> BatchFunction:
+    """What `shard_of` is of a batch."""
 
     def of_batch(content_topic: Array) -> Array:
         out: Array = _native.arrow_shard_of(content_topic, num_shards_in_cluster)
         return out
 
-    return _scalar(of_batch, schema.INTEGER)
+    return BatchFunction(of_batch, ("string",), schema.INTEGER)
 
 
 @lru_cache(maxsize=64)
-def segment_udf(config: SegmentationConfig) -> Udf:
-    """The Arrow UDF itself, for `spark.udf.register`."""
+def segment_batches(config: SegmentationConfig) -> BatchFunction:
+    """What `segment` is of a batch."""
 
     def of_batch(payload: Array) -> Array:
         return segment_array(payload, config)
 
-    return _scalar(of_batch, schema.SEGMENTS)
-
-
-def _scalar(of_batch: Callable[..., Array], returns: DataType) -> Udf:
-    # The stubs want a function type; Spark prefers the annotations and warns about one.
-    declare: Any = arrow_udf
-    udf: Udf = declare(of_batch, returnType=returns)
-    return udf
+    return BatchFunction(of_batch, ("binary",), schema.SEGMENTS)

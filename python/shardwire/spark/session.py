@@ -13,18 +13,25 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shardwire.spark import versions
 from shardwire.spark.java import ensure_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Batches of 1 to 4 MB cross to Python 1.5 times faster than the default of 64 MB where rows are large; Spark's
-# option is internal, and harmless where a version does not know it.
+# Batches of 1 to 4 MB cross to Python 1.5 times faster than the default of 64 MB where rows are large.
 ARROW_BATCH_BYTES = 2 * 1024 * 1024
 
-_BATCH_CONF = "spark.sql.execution.arrow.maxBytesPerBatch"
+# Where batches are cut by rows alone: 2 GiB, which fails the task, are then rows of 8 MB.
+ARROW_BATCH_ROWS = 256
+
+_BATCH_SETTING = (
+    {"spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES)}
+    if versions.CUTS_BATCHES_BY_BYTES
+    else {"spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS)}
+)
 _SETTINGS = {
-    _BATCH_CONF: str(ARROW_BATCH_BYTES),
+    **_BATCH_SETTING,
     # Parquet's writer otherwise takes in a hundred rows before it looks at their size: a hundred payloads of 30 MB
     # are more than an executor has.
     "parquet.page.size.row.check.min": "1",

@@ -8,27 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
 from pyspark.sql.types import StructType
 
 from shardwire.errors import ConfigError
 from shardwire.node.protocol import StorePage, StoreQuery
 from shardwire.node.store_client import PAGE_SIZE_MAX, StoreClient, StoreDialect, StoreEndpoint
+from shardwire.spark import versions
+from shardwire.spark.versions import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 SOURCE_NAME = "waku-store"
 SCHEMA = "content_topic string, timestamp bigint, payload binary, meta binary, message_hash binary, ephemeral boolean"
@@ -213,10 +205,11 @@ def batch_of_page(page: StorePage) -> pa.RecordBatch:
 
 def _narrowed(whole: StoreRange, given: Filter) -> StoreRange:
     """The part of the range that a filter leaves; the whole where the store cannot be asked for it."""
+    kinds: Any = versions.data_source
     attribute = getattr(given, "attribute", ())
     value = getattr(given, "value", None)
     if attribute == ("content_topic",):
-        topics = (value,) if isinstance(given, EqualTo) else value if isinstance(given, In) else ()
+        topics = (value,) if isinstance(given, kinds.EqualTo) else value if isinstance(given, kinds.In) else ()
         named = [topic for topic in topics or () if isinstance(topic, str)]
         kept = tuple(
             topic for topic in dict.fromkeys(named) if not whole.content_topics or topic in whole.content_topics
@@ -225,11 +218,11 @@ def _narrowed(whole: StoreRange, given: Filter) -> StoreRange:
         return replace(whole, content_topics=kept) if kept else whole
     if attribute == ("timestamp",) and isinstance(value, int):
         earliest, latest = whole.start_time_ns, whole.end_time_ns
-        if isinstance(given, EqualTo | GreaterThan | GreaterThanOrEqual):
-            bound = value + isinstance(given, GreaterThan)
+        if isinstance(given, kinds.EqualTo | kinds.GreaterThan | kinds.GreaterThanOrEqual):
+            bound = value + isinstance(given, kinds.GreaterThan)
             earliest = bound if earliest is None else max(earliest, bound)
-        if isinstance(given, EqualTo | LessThan | LessThanOrEqual):
-            bound = value - isinstance(given, LessThan)
+        if isinstance(given, kinds.EqualTo | kinds.LessThan | kinds.LessThanOrEqual):
+            bound = value - isinstance(given, kinds.LessThan)
             latest = bound if latest is None else min(latest, bound)
         return replace(whole, start_time_ns=earliest, end_time_ns=latest)
     return whole

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from shardwire.node.protocol import StoreQuery
 from shardwire.node.store_client import StoreClient
 from shardwire.spark.store_source import StoreOptions
+from shardwire.spark.versions import DataSourceStreamReader, InputPartition
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow

@@ -9,11 +9,13 @@ from pyspark.sql import functions as F
 
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
+from shardwire.spark import versions
 from shardwire.spark.columns import columns_of_names, nanoseconds_column
 from shardwire.spark.reconstruct import (
     HASH,
     SEGMENT_COLUMNS,
     SEND_ID,
+    TIMESTAMP,
     check_columns,
     keyed_segments,
     message_schema,
@@ -73,9 +75,11 @@ def reconstruct_stream(
         A streaming DataFrame for output mode "append", a row a message.
 
     Raises:
-        ConfigError: As `reconstruct` raises it; `df` is not streaming; a time below 0; the library protobuf is missing.
+        ConfigError: As `reconstruct` raises it; `df` is not streaming; a time below 0; the library protobuf is missing;
+            PySpark is older than 4.0.
     """
     config = config or SegmentationConfig()
+    versions.require_state()
     _require_protobuf()
     if not df.isStreaming:
         raise ConfigError("df is not streaming: read it with spark.readStream, or use reconstruct")
@@ -97,15 +101,19 @@ def reconstruct_stream(
     else:
         segments = unwrapped_segments(timed, config, payload, carried, steps, timestamp, sender)
     df.sparkSession.conf.set(_STATE_STORE_CONF, _ROCKSDB)
+    if not versions.HAS_STATE_OF_ROWS:
+        segments = segments.withColumn(TIMESTAMP, F.col(TIMESTAMP).cast("string"))
     # Without its mark the column drives the watermark, but Spark drops no row for being behind it.
     moment = F.unix_millis(F.col(EVENT_TIME)).alias(EVENT_TIME, metadata={})
     arrivals = segments.select(*columns_of_names(by), *SEGMENT_COLUMNS, moment)
-    return arrivals.groupBy(*columns_of_names(by), HASH, SEND_ID).transformWithState(
-        statefulProcessor=StreamReconstruction(config, tuple(by), include_payload, remember_ms),
-        outputStructType=message_schema(segments, by),
-        outputMode="append",
-        timeMode="EventTime",
-    )
+    grouped = arrivals.groupBy(*columns_of_names(by), HASH, SEND_ID)
+    asked = (config, tuple(by), include_payload, remember_ms)
+    schema = message_schema(segments, by)
+    if versions.HAS_STATE_OF_ROWS:
+        return grouped.transformWithState(StreamReconstruction(*asked), schema, "append", "EventTime")
+    from shardwire.spark.stream_frames import StreamFrames
+
+    return grouped.transformWithStateInPandas(StreamFrames(*asked), schema, "append", "EventTime")
 
 
 def _event_time(df: DataFrame, timestamp: str | None) -> Column:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -27,6 +26,7 @@ from shardwire.errors import InvalidSegmentError
 from shardwire.spark.native import batch_of, parameters
 from shardwire.spark.reconstruct import ERROR, PAYLOAD, SENDER, TIMESTAMP
 from shardwire.spark.schema import MESSAGE_FIELDS
+from shardwire.spark.versions import StatefulProcessor
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import (
@@ -190,6 +190,8 @@ class StreamReconstruction(StatefulProcessor):
     Bytes are put together only when enough places are filled: until then a micro-batch costs what it brings.
     """
 
+    segment_schema = SEGMENT_SCHEMA
+
     def __init__(
         self, config: SegmentationConfig, by: tuple[str, ...], include_payload: bool, remember_ms: int
     ) -> None:
@@ -202,7 +204,7 @@ class StreamReconstruction(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
         self._known: ValueState = handle.getValueState("known", KNOWN_SCHEMA)
-        self._segments: ListState = handle.getListState("segments", SEGMENT_SCHEMA)
+        self._segments: ListState = handle.getListState("segments", self.segment_schema)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         *by, digest, _ = key
@@ -222,7 +224,7 @@ class StreamReconstruction(StatefulProcessor):
             self._wait(known, latest_ms + self._remember_ms, timerValues)
         elif fresh or state is None:
             if fresh:
-                self._segments.appendList(fresh)
+                self._segments.appendList(self._stored(fresh))
             self._wait(known, latest_ms + self._config.limits.timeout_ms, timerValues)
         self._known.update(known.to_state())
         if known.is_finished and found is not None:
@@ -241,7 +243,9 @@ class StreamReconstruction(StatefulProcessor):
             self._known.update(known.to_state())
             return
         if not known.is_finished:
-            yield self._row(key[: len(self._by)], self._put_together(key, known, list(self._segments.get())))
+            yield self._row(
+                key[: len(self._by)], self._put_together(key, known, list(self._loaded(self._segments.get())))
+            )
         self._segments.clear()
         self._known.clear()
 
@@ -279,7 +283,15 @@ class StreamReconstruction(StatefulProcessor):
 
     def _held(self, known: Known, fresh: list[Segment]) -> Iterable[Segment]:
         """The segments of earlier micro-batches; the state is read only where there are some."""
-        return self._segments.get() if len(known.candidates()) > len(fresh) else ()
+        return self._loaded(self._segments.get()) if len(known.candidates()) > len(fresh) else ()
+
+    def _stored(self, segments: list[Segment]) -> list[Any]:
+        """Segments as the state store takes them."""
+        return segments
+
+    def _loaded(self, stored: Iterable[Any]) -> Iterable[Segment]:
+        """Segments as the state store gives them."""
+        return stored
 
     def _put_together(self, key: Any, known: Known, segments: list[Segment]) -> dict[str, Any]:
         """The message as `reconstruct` gives it, from the segments that are held."""

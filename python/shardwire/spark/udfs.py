@@ -1,0 +1,96 @@
+"""Functions of whole Arrow batches as Spark's UDFs: over Arrow, or over pandas with a conversion each way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import StructType
+
+from shardwire.errors import ConfigError
+from shardwire.spark import versions
+from shardwire.spark.native import Array
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
+
+    Udf = Callable[..., Column]
+
+# Integers that a float holds exactly.
+_EXACT_MAX = 1 << 53
+_ARROW_TYPES: dict[str, Any] = {"binary": pa.large_binary(), "string": pa.large_string(), "bigint": pa.int64()}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFunction:
+    """What one native call makes of the columns of a batch.
+
+    Attributes:
+        of_batch: Arrow arrays in, one out; annotated with both, since Spark tells the kind of a UDF by that.
+        takes: The SQL types of the arguments.
+        returns: The SQL type of the result.
+    """
+
+    of_batch: Callable[..., Array]
+    takes: tuple[str, ...]
+    returns: DataType
+
+
+@lru_cache(maxsize=256)
+def arrow_form(function: BatchFunction) -> Udf:
+    """An Arrow UDF; where PySpark has none, a pandas UDF over the same call."""
+    if versions.arrow_udf is None:
+        return pandas_form(function)
+    udf: Udf = versions.arrow_udf(function.of_batch, returnType=function.returns)
+    return udf
+
+
+@lru_cache(maxsize=256)
+def pandas_form(function: BatchFunction) -> Udf:
+    """A pandas UDF."""
+    of_batch, takes = function.of_batch, function.takes
+
+    def of_series(*columns: pd.Series) -> pd.Series:
+        return _series(of_batch(*map(_array, columns, takes)))
+
+    def of_structs(*columns: pd.Series) -> pd.DataFrame:
+        return _frame(of_batch(*map(_array, columns, takes)))
+
+    # The stubs want a function type; Spark prefers the annotations and warns about one.
+    declare: Any = pandas_udf
+    form = of_structs if isinstance(function.returns, StructType) else of_series
+    udf: Udf = declare(form, returnType=function.returns)
+    return udf
+
+
+def _array(series: pd.Series, type_name: str) -> Array:
+    if type_name == "bigint" and series.dtype.kind == "f":
+        # pandas has no nullable integer by default: one null makes floats of them all.
+        if (series.abs() > _EXACT_MAX).any():
+            raise ConfigError(
+                "a bigint argument is null in some rows of a batch, where pandas rounds the others: "
+                "give coalesce(argument, 0)"
+            )
+        series = series.astype("Int64")
+    array: Array = pa.array(series, type=_ARROW_TYPES[type_name], from_pandas=True)
+    return array
+
+
+def _series(array: Array) -> pd.Series:
+    if pa.types.is_integer(array.type):
+        return pd.Series(array.to_pylist(), dtype="Int32" if array.type == pa.int32() else "Int64")
+    return pd.Series(array.to_pylist(), dtype=object)
+
+
+def _frame(array: Any) -> pd.DataFrame:
+    # A pandas UDF has no null struct: a null row becomes a struct of nulls. Lists of structs want dicts, as they are.
+    columns = {
+        field.name: pd.Series(array.field(place).to_pylist(), dtype=object) for place, field in enumerate(array.type)
+    }
+    return pd.DataFrame(columns, dtype=object)
