@@ -52,7 +52,22 @@ class QueueFullError(ShardwireError):
 
 
 class NodeError(ShardwireError):
-    """A node could not start, subscribe, send or answer a store query."""
+    """A node could not start, subscribe, send or answer a store query.
+
+    Attributes:
+        permanent: Where `send` raised it: whether this node can never send the message, which the channel then fails.
+        retry_after_ms: Where `send` raised it: how long the node will refuse everything, where it knows; the channel
+            holds what waits for so long and counts no failure.
+    """
+
+    # For classes that inherit and have a constructor of their own.
+    permanent: bool = False
+    retry_after_ms: int | None = None
+
+    def __init__(self, message: str = "", *, permanent: bool = False, retry_after_ms: int | None = None) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+        self.retry_after_ms = retry_after_ms
 
 
 class PersistenceError(ShardwireError):

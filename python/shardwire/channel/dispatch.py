@@ -13,7 +13,7 @@ from shardwire.channel.hooks import await_cipher, heed_cancellation, is_ours
 from shardwire.channel.segment_size import payload_bytes_max
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
-from shardwire.node.protocol import MessageEnvelope, Node
+from shardwire.node.protocol import MessageEnvelope, MessageSendError, Node
 from shardwire.node.wake import Wake
 from shardwire.sds.outputs import Transmit, TransmitKind
 
@@ -45,14 +45,16 @@ class DispatchFailed:
     Attributes:
         transmit: The transmit.
         error: What happened.
-        irrecoverable: Whether trying again cannot help (004, Irrecoverable errors).
+        permanent: Whether trying again cannot help (004, Irrecoverable errors), as the node or the cipher says.
         unanswered: Whether the node took it and did not say what became of it, so that it may have left after all.
+        retry_after_ms: How long the node refuses everything; None where it does not say so.
     """
 
     transmit: Transmit
     error: str
-    irrecoverable: bool
+    permanent: bool = False
     unanswered: bool = False
+    retry_after_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,8 @@ class Late:
 DispatchOutcome = Propagated | DispatchFailed | Late
 
 
-def is_irrecoverable(error: str) -> bool:
-    """Whether the error of a node means that its RLN proof failed or that the message is too large."""
-    text = error.lower()
-    proof = "proof" in text or "rln" in text
-    return proof or "too large" in text or "too big" in text
+def is_duration_ms(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 class Dispatcher:
@@ -108,7 +107,7 @@ class Dispatcher:
         self._sending = False
         # What the node has yet to answer for, oldest first.
         self._by_request: OrderedDict[str, Transmit] = OrderedDict()
-        self._early: OrderedDict[str, bytes | str] = OrderedDict()
+        self._early: OrderedDict[str, bytes | MessageSendError] = OrderedDict()
 
     def submit(self, transmit: Transmit) -> None:
         """Queues a transmit; everything it speaks of must be durable."""
@@ -142,15 +141,15 @@ class Dispatcher:
         elif self._sending:
             self._remember_early(request_id, message_hash)
 
-    def on_send_error(self, request_id: str, error: str) -> None:
-        """The node says that a request failed for good."""
-        transmit = self._by_request.pop(request_id, None)
+    def on_send_error(self, error: MessageSendError) -> None:
+        """The node says that it does not try a request again."""
+        transmit = self._by_request.pop(error.request_id, None)
         if transmit is not None:
-            self._report(DispatchFailed(transmit, error, is_irrecoverable(error)))
+            self._report(DispatchFailed(transmit, error.error, error.permanent, retry_after_ms=error.retry_after_ms))
         elif self._sending:
-            self._remember_early(request_id, error)
+            self._remember_early(error.request_id, error)
 
-    def _remember_early(self, request_id: str, outcome: bytes | str) -> None:
+    def _remember_early(self, request_id: str, outcome: bytes | MessageSendError) -> None:
         self._early[request_id] = outcome
         if len(self._early) > EARLY_OUTCOMES_MAX:
             self._early.popitem(last=False)
@@ -163,13 +162,13 @@ class Dispatcher:
                 raise
             # Nothing leaves in the clear. The error may quote what it could not encrypt: only its type is told.
             logger.error("encryption of message %s failed: %s", transmit.message_id, type(error).__name__)
-            self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", True))
+            self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", permanent=True))
             return
         if len(payload) > self._payload_bytes_max:
             # A cipher may add more than it says, or than it added when it was measured.
             text = f"encrypted it is too large: {len(payload)} bytes, the node carries {self._payload_bytes_max}"
             logger.error("message %s cannot leave: %s", transmit.message_id, text)
-            self._report(DispatchFailed(transmit, text, True))
+            self._report(DispatchFailed(transmit, text, permanent=True))
             return
         if not self._may_try():
             # The node failed or went offline while this was encrypted.
@@ -186,9 +185,9 @@ class Dispatcher:
                 request_id = await self._node.send(envelope)
             self._by_request[request_id] = transmit
         except (PayloadTooLargeError, ConfigError) as error:
-            self._report(DispatchFailed(transmit, str(error), True))
+            self._report(DispatchFailed(transmit, str(error), permanent=True))
         except NodeError as error:
-            self._report(DispatchFailed(transmit, str(error), is_irrecoverable(str(error))))
+            self._report(_refusal(transmit, error))
         except BaseException as error:
             if is_ours(error):
                 raise
@@ -198,7 +197,7 @@ class Dispatcher:
             else:
                 text = f"the node raised {type(error).__name__}"
                 logger.exception("%s for a message", text)
-            self._report(DispatchFailed(transmit, text, False, unanswered=True))
+            self._report(DispatchFailed(transmit, text, unanswered=True))
         else:
             if len(self._by_request) > DISPATCHES_MAX:
                 # No more are awaited at once, and those that are given up are older than those that are awaited.
@@ -207,7 +206,7 @@ class Dispatcher:
             if isinstance(early, bytes):
                 self.on_propagated(request_id, early)
             elif early is not None:
-                self.on_send_error(request_id, early)
+                self.on_send_error(early)
         finally:
             self._sending = False
             self._early.clear()
@@ -220,3 +219,9 @@ class Dispatcher:
             ciphertext = await await_cipher(ciphertext)
         # Checked by `memoryview`: `bytes` would make some of a list or a number.
         return ciphertext if type(ciphertext) is bytes else bytes(memoryview(ciphertext))
+
+
+def _refusal(transmit: Transmit, error: NodeError) -> DispatchFailed:
+    """What a node says by raising; attributes of a wrong type say nothing."""
+    hold_ms = error.retry_after_ms if is_duration_ms(error.retry_after_ms) else None
+    return DispatchFailed(transmit, str(error), error.permanent is True, retry_after_ms=hold_ms)

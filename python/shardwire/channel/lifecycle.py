@@ -55,6 +55,16 @@ ID_BYTES_MAX = 256
 # A partial message waits so many epochs for its next segment: one that begins just after the last one left, and one
 # in which its sender's other messages take the quota.
 EPOCHS_AWAITED = 3
+_NODE_MEMBERS = (
+    "config",
+    "max_message_size_bytes",
+    "has_store",
+    "subscribe",
+    "unsubscribe",
+    "send",
+    "query_store",
+    "events",
+)
 
 _warned_of_memory_persistence = False
 
@@ -352,9 +362,11 @@ def _choose_persistence(config: ChannelConfig) -> tuple[Persistence, Persistence
 
 
 def _check_node(node: Node) -> None:
-    for name in ("config", "max_message_size_bytes", "subscribe", "unsubscribe", "send", "query_store", "events"):
+    for name in _NODE_MEMBERS:
         if not hasattr(node, name):
             raise ConfigError(f"node is a {type(node).__name__} without {name}: it must be a shardwire.node.Node")
+    if not isinstance(node.has_store, bool):
+        raise ConfigError(f"has_store of the node is {node.has_store!r}: it must be True or False")
     size = node.max_message_size_bytes
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ConfigError(f"max_message_size_bytes of the node is {size!r}: it must be an integer of at least 1")

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
-from shardwire.channel.dispatch import Dispatcher
+from shardwire.channel.dispatch import Dispatcher, is_duration_ms
 from shardwire.channel.hooks import await_cipher, ends_process, heed_cancellation, is_ours
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.clock import NANOSECONDS_PER_MS
@@ -66,6 +66,15 @@ def _is_well_formed(event: MessageReceived) -> bool:
         and isinstance(envelope.payload, bytes)
         and isinstance(event.message_hash, bytes)
         and isinstance(event.timestamp_ns, int)
+    )
+
+
+def _is_well_formed_error(event: MessageSendError) -> bool:
+    return (
+        isinstance(event.request_id, str)
+        and isinstance(event.error, str)
+        and isinstance(event.permanent, bool)
+        and (event.retry_after_ms is None or is_duration_ms(event.retry_after_ms))
     )
 
 
@@ -135,8 +144,8 @@ class Reception:
                             await waiting
                 case MessagePropagated(request_id=str(), message_hash=bytes()):
                     self._dispatcher.on_propagated(event.request_id, event.message_hash)
-                case MessageSendError(request_id=str(), error=str()):
-                    self._dispatcher.on_send_error(event.request_id, event.error)
+                case MessageSendError() if _is_well_formed_error(event):
+                    self._dispatcher.on_send_error(event)
                 case ConnectionStatus(state=ConnectionState()):
                     self._on_connection(event.state)
                 case MessageReceived() | MessagePropagated() | MessageSendError() | ConnectionStatus():

@@ -182,7 +182,7 @@ class Session:
 
     def _activate(self, now: Now) -> None:
         self.engine.active = True
-        self.engine.transmissions.online = True
+        self.engine.transmissions.readiness.online = True
 
     async def stop(self) -> None:
         # Whoever is cancelled meanwhile leaves a stopped channel behind all the same.
@@ -394,7 +394,7 @@ class Session:
         online = state is not ConnectionState.DISCONNECTED
 
         def change(now: Now) -> None:
-            self.engine.transmissions.online = online
+            self.engine.transmissions.readiness.online = online
 
         self.driver.post(change)
         self._retrieval.on_connection(state)

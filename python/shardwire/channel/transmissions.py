@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
-from dataclasses import dataclass
+from collections import deque
 
 from shardwire.channel.dispatch import (
     DISPATCHES_MAX,
@@ -15,38 +14,22 @@ from shardwire.channel.dispatch import (
     Propagated,
 )
 from shardwire.channel.ephemerals import Ephemerals
+from shardwire.channel.flights import Flights
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter
+from shardwire.channel.readiness import Readiness
 from shardwire.channel.timeline import SegmentStage, Timeline
 from shardwire.channel.unanswered import Unanswered
-from shardwire.events import RateLimitEvent
+from shardwire.events import EphemeralDropReason, RateLimitEvent
 from shardwire.sds import MessageChannel, Now
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 logger = logging.getLogger(__name__)
 
-# After a dispatch failed nothing is tried for this long, doubled with each failure in a row.
-DISPATCH_PAUSE_MS_MIN = 500
-DISPATCH_PAUSE_MS_MAX = 30_000
 # How soon to look again at what is overdue but held back by something that sends no signal.
 OVERDUE_RECHECK_MS = 1_000
 # Kinds that carry a content of a send.
 _CONTENTS = (TransmitKind.FIRST, TransmitKind.FURTHER, TransmitKind.RETRANSMISSION)
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A transmit that was handed out; not frozen, as one is made for each.
-
-    Attributes:
-        transmit: The transmit.
-        epoch: The epoch in which it counts.
-        left_ms: When it was handed to the node; None while it waits for that.
-    """
-
-    transmit: Transmit
-    epoch: int
-    left_ms: int | None = None
 
 
 class Transmissions:
@@ -64,7 +47,7 @@ class Transmissions:
         ephemerals_max: Ephemeral messages that the node may owe an answer for.
 
     Attributes:
-        online: Whether the node is connected; nothing leaves while it is not.
+        readiness: Whether the node is worth a try; nothing leaves while it is not.
     """
 
     def __init__(
@@ -88,20 +71,12 @@ class Transmissions:
         self._failures_max = failures_max
         self._failure_interval_ms = failure_interval_ms
         self._ephemerals_max = ephemerals_max
-        self.online = True
-        # Transmit id -> what was handed out, oldest first.
-        self._in_flight: OrderedDict[int, _Flight] = OrderedDict()
+        self.readiness = Readiness()
+        self._flights = Flights()
         limiter.in_flight = self._counted_in_flight
         self._unanswered = Unanswered(outgoing)
         # Counted in an epoch that was over before they left: first in the next.
         self._late: deque[Transmit] = deque()
-        # When to look next for what the node has not answered for; None while nothing is in flight.
-        self._look_ms: int | None = None
-        # When the node answered last, and when the latest that it answered for had left.
-        self._answered_ms = self._answered_left_ms = 0
-        self._paused_until_ms = 0
-        self._failures_in_row = 0
-        self._failed_ms = -1
         self._announced_failures = 0
         # Failures of the node since a send that waits for it last propagated, and when the last of them was counted.
         self._failures_by_send: dict[str, tuple[int, int]] = {}
@@ -110,12 +85,11 @@ class Transmissions:
         self.counts: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._in_flight) + len(self._late)
+        return len(self._flights) + len(self._late)
 
     def holds(self, send_id: str) -> bool:
         """Whether the node has yet to answer for something of a send."""
-        in_flight = any(flight.transmit.send_id == send_id for flight in self._in_flight.values())
-        return in_flight or any(transmit.send_id == send_id for transmit in self._late)
+        return bool(self._flights.of_send(send_id)) or any(transmit.send_id == send_id for transmit in self._late)
 
     def submit_ephemeral(self, send_id: str, content: bytes, now: Now) -> None:
         """Lets a registered ephemeral message leave now, or says why it never will."""
@@ -135,11 +109,14 @@ class Transmissions:
     def poll(self, now: Now) -> list[Transmit]:
         """Everything that may leave now. It is counted: what counts it must be durable before it does leave."""
         transmits: list[Transmit] = []
-        if not self.online:
+        readiness = self.readiness
+        if not readiness.online:
             self._fail_ephemerals("the node is offline, and an ephemeral message does not wait", now)
-        if not self.online or self._paused_until_ms > now.monotonic_ms:
+        elif readiness.is_held(now.monotonic_ms):
+            self._drop_ephemerals("rate_limit_reached", now)
+        if not readiness.may_try(now.monotonic_ms):
             return transmits
-        while len(self._in_flight) < DISPATCHES_MAX:
+        while len(self._flights) < DISPATCHES_MAX:
             kinds = self._limiter.allowed_kinds(now.epoch_ms)
             if self._late and self._late[0].kind in kinds:
                 transmits.append(self._late.popleft())
@@ -159,14 +136,11 @@ class Transmissions:
 
     def _hand_out(self, transmit: Transmit, now: Now) -> None:
         self._limiter.count(transmit.kind)
-        epoch = self._limiter.epoch_of(now.epoch_ms)
-        self._in_flight[transmit.transmit_id] = _Flight(transmit, epoch)
-        if self._look_ms is None:
-            self._look_ms = now.monotonic_ms + PROPAGATION_TIMEOUT_MS
+        self._flights.add(transmit, self._limiter.epoch_of(now.epoch_ms), now.monotonic_ms)
 
     def may_try(self, monotonic_ms: int) -> bool:
         """Whether the node is online and did not fail just now."""
-        return self.online and not self._announced_failures and self._paused_until_ms <= monotonic_ms
+        return not self._announced_failures and self.readiness.may_try(monotonic_ms)
 
     def announce(self, outcome: DispatchOutcome) -> None:
         """Says at once that `on_outcome` will come: after a failure nothing is tried before it has."""
@@ -177,7 +151,7 @@ class Transmissions:
 
         If so it leaves: the time in which the node has to answer begins.
         """
-        flight = self._in_flight.get(transmit.transmit_id)
+        flight = self._flights.get(transmit.transmit_id)
         if flight is None:
             return False
         if self._limiter.counts(transmit.kind) and flight.epoch != self._limiter.epoch_of(now.epoch_ms):
@@ -186,7 +160,7 @@ class Transmissions:
         return True
 
     def _counted_in_flight(self) -> int:
-        return sum(self._limiter.counts(flight.transmit.kind) for flight in self._in_flight.values())
+        return sum(self._limiter.counts(flight.transmit.kind) for flight in self._flights)
 
     def on_outcome(self, outcome: DispatchOutcome, now: Now) -> None:
         """What became of a transmit, as announced; one that nobody waits for any longer is passed over."""
@@ -194,20 +168,18 @@ class Transmissions:
         self._apply(outcome, now)
 
     def _apply(self, outcome: DispatchOutcome, now: Now) -> None:
-        flight = self._in_flight.pop(outcome.transmit.transmit_id, None)
+        flight = self._flights.pop(outcome.transmit.transmit_id)
         if flight is None:
             self._unanswered.on_outcome(outcome)
             return
         if isinstance(outcome, Propagated):
-            self._answered_ms = now.monotonic_ms
-            if flight.left_ms is not None and flight.left_ms > self._answered_left_ms:
-                self._answered_left_ms = flight.left_ms
+            self._flights.on_answered(flight, now.monotonic_ms)
             self._on_propagated(outcome, now)
         elif isinstance(outcome, Late):
             self._on_late(outcome.transmit, now)
         else:
             # What left before we knew of a failure says nothing new by failing too.
-            known = flight.left_ms is not None and flight.left_ms <= self._failed_ms
+            known = flight.left_ms is not None and flight.left_ms <= self.readiness.failed_ms
             self._on_failed(outcome, known, now)
 
     def _on_late(self, transmit: Transmit, now: Now) -> None:
@@ -220,8 +192,7 @@ class Transmissions:
 
     def _on_propagated(self, outcome: Propagated, now: Now) -> None:
         transmit = outcome.transmit
-        self._failures_in_row = 0
-        self._paused_until_ms = 0
+        self.readiness.on_taken(now.monotonic_ms)
         self._machine.handle_transmitted(transmit.transmit_id, outcome.message_hash, now)
         if transmit.send_id is None:
             return
@@ -234,29 +205,44 @@ class Transmissions:
 
     def _on_failed(self, outcome: DispatchFailed, known: bool, now: Now) -> None:
         transmit = outcome.transmit
+        if outcome.retry_after_ms is not None and not outcome.permanent:
+            self._on_held(outcome, outcome.retry_after_ms, now)
+            return
         self._count("dispatch_failures")
         logger.warning("message %s was not sent: %s", transmit.message_id, outcome.error)
         send_id, ordinal = transmit.send_id, transmit.ordinal or 0
         if outcome.unanswered:
             self._unanswered.add(transmit)
-        if outcome.irrecoverable and send_id is not None and self._outgoing.is_parity(send_id, ordinal):
+        if outcome.permanent and send_id is not None and self._outgoing.is_parity(send_id, ordinal):
             self._leave_out(send_id, ordinal, transmit, now)
             return
         self._machine.handle_transmit_failed(transmit.transmit_id, now)
         if transmit.kind is TransmitKind.EPHEMERAL and send_id is not None:
             self._ephemerals.on_failed(send_id, outcome.error)
-        elif outcome.irrecoverable and send_id is not None:
+        elif outcome.permanent and send_id is not None:
             self._give_up(send_id, outcome.error, now, irrecoverable=ordinal)
         elif not known:
-            self._pause(now)
+            self.readiness.on_failed(now.monotonic_ms)
             if send_id is not None:
                 self._on_node_failed(send_id, outcome.error, now)
+
+    def _on_held(self, outcome: DispatchFailed, retry_after_ms: int, now: Now) -> None:
+        """The node refuses everything until a time that it names, say the next epoch: no failure of any message."""
+        transmit = outcome.transmit
+        self._count("dispatches_held")
+        self._machine.handle_transmit_failed(transmit.transmit_id, now)
+        if transmit.kind is TransmitKind.EPHEMERAL and transmit.send_id is not None:
+            self._ephemerals.on_dropped(transmit.send_id, "rate_limit_reached")
+        if self.readiness.on_held(retry_after_ms, now.monotonic_ms):
+            hold_ms = self.readiness.held_until_ms - now.monotonic_ms
+            logger.warning("the node takes nothing for %d ms, everything waits: %s", hold_ms, outcome.error)
+            self._tell_limit(now.epoch_ms + hold_ms)
 
     def _on_node_failed(self, send_id: str, error: str, now: Now) -> None:
         """However many messages a failure of the node hits, it is one failure of each send that waits for the node."""
         known = self._failures_by_send.items()
         self._failures_by_send = {known_id: count for known_id, count in known if known_id in self._outgoing}
-        waiting = {flight.transmit.send_id for flight in self._in_flight.values() if flight.transmit.kind in _CONTENTS}
+        waiting = {flight.transmit.send_id for flight in self._flights if flight.transmit.kind in _CONTENTS}
         for hit in dict.fromkeys((send_id, *sorted(filter(None, waiting)))):
             failures, counted_ms = self._failures_by_send.get(hit, (0, 0))
             if failures and now.monotonic_ms - counted_ms < self._failure_interval_ms:
@@ -275,8 +261,7 @@ class Transmissions:
     def _give_up(self, send_id: str, error: str, now: Now, irrecoverable: int | None = None) -> None:
         """Ends a send; `irrecoverable` is the ordinal of the segment that can never be sent, if it is one."""
         self._failures_by_send.pop(send_id, None)
-        in_flight = [flight.transmit for flight in self._in_flight.values() if flight.transmit.send_id == send_id]
-        self.take_back(in_flight, error, now)
+        self.take_back(self._flights.of_send(send_id), error, now)
         if self.holds(send_id):
             # It was counted in an epoch that was over, and leaves all the same.
             self._outgoing.on_unanswered(send_id)
@@ -289,34 +274,18 @@ class Transmissions:
         elif not left:
             self._outgoing.on_undispatched(send_id, error)
 
-    def _pause(self, now: Now) -> None:
-        pause_ms = min(DISPATCH_PAUSE_MS_MAX, DISPATCH_PAUSE_MS_MIN << min(self._failures_in_row, 16))
-        self._failures_in_row += 1
-        self._failed_ms = now.monotonic_ms
-        self._paused_until_ms = now.monotonic_ms + pause_ms
-
     def handle_time(self, now: Now) -> None:
-        """Gives up waiting for a node that does not answer."""
-        if self._look_ms is None or self._look_ms > now.monotonic_ms:
-            return
+        """Gives up waiting for a node that does not answer; one that refuses everything may keep what it has."""
+        held_until_ms = self.readiness.held_until_ms
         error = f"the node said nothing of it for {PROPAGATION_TIMEOUT_MS} ms"
-        for flight in list(self._in_flight.values()):
-            if self._overdue_ms(flight, now) <= now.monotonic_ms:
-                self._apply(DispatchFailed(flight.transmit, error, False, unanswered=True), now)
-        self._look_ms = min((self._overdue_ms(flight, now) for flight in self._in_flight.values()), default=None)
-
-    def _overdue_ms(self, flight: _Flight, now: Now) -> int:
-        """When a flight has waited too long; what the dispatcher still holds has not begun to."""
-        since_ms = now.monotonic_ms if flight.left_ms is None else flight.left_ms
-        if since_ms >= self._answered_left_ms:
-            # A slow node that answers in turn has not come to it yet.
-            since_ms = max(since_ms, self._answered_ms)
-        return since_ms + PROPAGATION_TIMEOUT_MS
+        for flight in self._flights.overdue(now.monotonic_ms, held_until_ms):
+            self._apply(DispatchFailed(flight.transmit, error, unanswered=True), now)
+        self._flights.look_again(now.monotonic_ms, held_until_ms)
 
     def take_back(self, transmits: list[Transmit], error: str, now: Now) -> None:
         """These never reached the node, or will not be answered for: they wait, and ephemeral ones end with `error`."""
         for transmit in transmits:
-            flight = self._in_flight.pop(transmit.transmit_id, None)
+            flight = self._flights.pop(transmit.transmit_id)
             if flight is not None:
                 if flight.left_ms is not None:
                     self._unanswered.add(transmit)
@@ -331,7 +300,7 @@ class Transmissions:
 
     def on_stopped(self, now: Now) -> None:
         """The channel stops: what the node did not answer for is tried again after the next start."""
-        in_flight = [flight.transmit for flight in self._in_flight.values()]
+        in_flight = [flight.transmit for flight in self._flights]
         self.take_back(in_flight, "the channel was stopped before the node answered", now)
         self._fail_ephemerals("the channel was stopped", now)
         while self._late:
@@ -346,10 +315,11 @@ class Transmissions:
             looked_ms: When `poll` was last called: a commit may have taken long since.
         """
         due: list[int] = []
-        if self._look_ms is not None:
-            due.append(self._look_ms)
-        if self._paused_until_ms > now.monotonic_ms:
-            due.append(self._paused_until_ms)
+        if self._flights.look_ms is not None:
+            due.append(self._flights.look_ms)
+        resumes_ms = self.readiness.resumes_ms(now.monotonic_ms)
+        if resumes_ms is not None:
+            due.append(resumes_ms)
         if self._limiter.enabled and self._held_kinds(now):
             due.append(now.monotonic_ms + max(1, self._limiter.reopens_at_ms(now.epoch_ms) - now.epoch_ms))
         if machine_ms is not None:
@@ -374,19 +344,24 @@ class Transmissions:
     def _on_limited(self, now: Now) -> None:
         held = self._held_kinds(now)
         if TransmitKind.EPHEMERAL in held:
-            reason = self._limiter.ephemeral_drop_reason(now.epoch_ms) or "rate_limit_reached"
-            for send_id in self._ephemerals.waiting():
-                if self._machine.cancel(send_id, now):
-                    self._ephemerals.on_dropped(send_id, reason)
+            self._drop_ephemerals(self._limiter.ephemeral_drop_reason(now.epoch_ms) or "rate_limit_reached", now)
         resets_at_ms = self._limiter.resets_at_ms
         if held - {TransmitKind.EPHEMERAL} and resets_at_ms != self._announced_epoch_ms:
             self._announced_epoch_ms = resets_at_ms
-            waiting = self._machine.waiting()
-            queued = waiting[TransmitKind.FIRST] + waiting[TransmitKind.FURTHER]
-            self._events.append(RateLimitEvent(self._limiter.used, self._limiter.quota, resets_at_ms, queued))
+            self._tell_limit(resets_at_ms)
+
+    def _drop_ephemerals(self, reason: EphemeralDropReason, now: Now) -> None:
+        for send_id in self._ephemerals.waiting():
+            if self._machine.cancel(send_id, now):
+                self._ephemerals.on_dropped(send_id, reason)
+
+    def _tell_limit(self, resets_at_ms: int) -> None:
+        waiting = self._machine.waiting()
+        queued = waiting[TransmitKind.FIRST] + waiting[TransmitKind.FURTHER]
+        self._events.append(RateLimitEvent(self._limiter.used, self._limiter.quota, resets_at_ms, queued))
 
     def poll_events(self) -> list[RateLimitEvent]:
-        """Once an epoch in which something is held back."""
+        """Once an epoch in which something is held back, and once a time for which the node refuses everything."""
         events, self._events = self._events, []
         return events
 

@@ -63,8 +63,8 @@ class MemoryNode:
         config: Its configuration.
         max_message_size_bytes: Largest encoded WakuMessage it sends.
         conditions: Faults on the way to this node; None for the network's.
-        send_fault: Called with every envelope; a text that it returns makes the send fail with that error, as a node
-            does that cannot prove the rate limit. None for no such fault.
+        send_fault: Called with every envelope; a text that it returns makes the send fail with that error, which
+            passes, a `NodeError` one that is `permanent` or says when to try again, as it tells. None for no fault.
     """
 
     def __init__(self, network: MemoryNetwork, name: str, config: NodeConfig, clock: Clock | None) -> None:
@@ -72,7 +72,7 @@ class MemoryNode:
         self.config = config
         self.max_message_size_bytes = config.max_message_size_bytes
         self.conditions: NetworkConditions | None = None
-        self.send_fault: Callable[[MessageEnvelope], str | None] | None = None
+        self.send_fault: Callable[[MessageEnvelope], str | NodeError | None] | None = None
         self.inbox = Inbox(network.transit, self._deliver)
         self._network = network
         self._clock = clock
@@ -147,9 +147,14 @@ class MemoryNode:
         """
         self._require_started("send")
         outgoing = self._accept(envelope)
-        error = self.send_fault(envelope) if self.send_fault is not None else None
-        if error is not None:
-            self._streams.put_soon(MessageSendError(outgoing.request_id, error, outgoing.message_hash))
+        fault = self.send_fault(envelope) if self.send_fault is not None else None
+        if fault is not None:
+            error = fault if isinstance(fault, NodeError) else NodeError(fault)
+            self._streams.put_soon(
+                MessageSendError(
+                    outgoing.request_id, str(error), outgoing.message_hash, error.permanent, error.retry_after_ms
+                )
+            )
         elif self._state is not ConnectionState.DISCONNECTED:
             self._transmit(outgoing)
         else:
@@ -235,7 +240,9 @@ class MemoryNode:
 
     def _accept(self, envelope: MessageEnvelope) -> Outgoing:
         if len(envelope.meta) > META_BYTES_MAX:
-            raise NodeError(f"send: meta is {len(envelope.meta)} bytes, 14/WAKU2-MESSAGE allows {META_BYTES_MAX}")
+            raise NodeError(
+                f"send: meta is {len(envelope.meta)} bytes, 14/WAKU2-MESSAGE allows {META_BYTES_MAX}", permanent=True
+            )
         if self._streams.outcomes_full():
             raise NodeError(f"send: nobody reads the events of node {self.name!r}: read them or close the stream")
         pubsub_topic = self._pubsub_topics.of(envelope.content_topic)
@@ -244,7 +251,8 @@ class MemoryNode:
         if size_bytes > self.max_message_size_bytes:
             raise NodeError(
                 f"send: the encoded message is {size_bytes} bytes, node {self.name!r} carries "
-                f"{self.max_message_size_bytes}: send less in one message"
+                f"{self.max_message_size_bytes}: send less in one message",
+                permanent=True,
             )
         name = message_hash(
             pubsub_topic=pubsub_topic,

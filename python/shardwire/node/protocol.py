@@ -220,7 +220,8 @@ class Node(Protocol):
         heard `MessagePropagated` or `MessageSendError`, or nothing of any message for 60 s.
 
         Raises:
-            NodeError: The message cannot be accepted; the channel tries again, with back-off.
+            NodeError: The message is not accepted. Its `permanent` and `retry_after_ms` say what the channel does, as
+                those of `MessageSendError` do: unless it is permanent the message is sent again.
         """
 
     async def query_store(self, query: StoreQuery) -> StorePage:

@@ -15,6 +15,8 @@ _MARK = b"\x5a"
 # What a cipher that grows adds: more than a node carries.
 _GROWTH_BYTES = 200_000
 _TOPIC_HANGS_S = 3
+# How long a node whose quota is spent refuses everything: longer than it has to answer for a message.
+_EPOCH_MS = 90_000
 
 
 class Fault:
@@ -64,6 +66,10 @@ class FaultyNode:
     def max_message_size_bytes(self) -> int:
         return self.inner.max_message_size_bytes
 
+    @property
+    def has_store(self) -> bool:
+        return self.inner.has_store
+
     async def start(self) -> None:
         await self.inner.start()
 
@@ -81,7 +87,7 @@ class FaultyNode:
     async def _fail_on_topics(self) -> None:
         match self._fault.draw():
             case "busy":
-                raise NodeError(_text("busy"))
+                raise _error("busy")
             case "raises":
                 raise RuntimeError("the node broke")
             case "hangs":
@@ -100,8 +106,8 @@ class FaultyNode:
         if mode.startswith("sends"):
             await self.inner.send(envelope)
         match mode:
-            case "busy" | "no proof":
-                raise NodeError(_text(mode))
+            case "busy" | "no membership" | "next epoch":
+                raise _error(mode)
             case "too large":
                 raise PayloadTooLargeError("the message is too large")
             case "raises" | "sends and raises":
@@ -116,15 +122,21 @@ class FaultyNode:
         return await self.inner.send(envelope)
 
     async def _send_in_vain(self, envelope: MessageEnvelope, mode: str) -> RequestId:
-        self.inner.send_fault = lambda envelope: _text(mode)
+        self.inner.send_fault = lambda envelope: _error(mode)
         try:
             return await self.inner.send(envelope)
         finally:
             self.inner.send_fault = None
 
 
-def _text(mode: str) -> str:
-    return "RLN proof generation failed" if mode == "no proof" else "the node is busy"
+def _error(mode: str) -> NodeError:
+    match mode:
+        case "no membership":
+            return NodeError("RLN membership index is not set", permanent=True)
+        case "next epoch":
+            return NodeError("NonceLimitReached: please wait for the next epoch", retry_after_ms=_EPOCH_MS)
+        case _:
+            return NodeError("the node is busy")
 
 
 class FaultyEvents:

@@ -59,9 +59,11 @@ _WEIGHTS: dict[Kind, int] = {
 }
 NODE_FAULTS = (
     "busy",
-    "no proof",
+    "no membership",
+    "next epoch",
     "busy later",
-    "no proof later",
+    "no membership later",
+    "next epoch later",
     "too large",
     "raises",
     "cancelled",

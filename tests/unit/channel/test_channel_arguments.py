@@ -139,6 +139,10 @@ class DataNode:
     def max_message_size_bytes(self) -> int:
         return 150_000
 
+    @property
+    def has_store(self) -> bool:
+        return True
+
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...

@@ -164,7 +164,8 @@ def test_a_rate_limit_proof_that_fails_is_irrecoverable() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice")
         await world.join("bob")
-        world.nodes["alice"].send_fault = lambda envelope: "RLN proof generation failed"
+        error = NodeError("RLN proof generation failed", permanent=True)
+        world.nodes["alice"].send_fault = lambda envelope: error
         request_id = await alice.send(b"x")
         with pytest.raises(NodeError, match="proof"):
             await alice.delivered(request_id)

@@ -10,7 +10,7 @@ import pytest
 from channel_world import World, run_world
 
 from shardwire.config import ChannelConfig, MessageIdRule, SegmentationConfig
-from shardwire.errors import PersistenceError
+from shardwire.errors import NodeError, PersistenceError
 from shardwire.events import (
     ChunkErrorEvent,
     ChunkSentEvent,
@@ -21,18 +21,18 @@ from shardwire.events import (
 )
 from shardwire.node import MessageEnvelope
 
-NO_PROOF = "RLN proof generation failed"
+NO_PROOF = NodeError("RLN proof generation failed", permanent=True)
 # Four data segments and two of parity for a message of 4,000 bytes.
 CODED = ChannelConfig.logos(
     segmentation=SegmentationConfig(segment_size_bytes=1_024, enable_reed_solomon=True, parity_rate=0.5)
 )
 
 
-def fail(positions: set[int], error: str = NO_PROOF) -> Callable[[MessageEnvelope], str | None]:
+def fail(positions: set[int], error: str | NodeError = NO_PROOF) -> Callable[[MessageEnvelope], str | NodeError | None]:
     """A fault for the envelopes at these positions, counted from 0."""
     count = 0
 
-    def choose(envelope: MessageEnvelope) -> str | None:
+    def choose(envelope: MessageEnvelope) -> str | NodeError | None:
         nonlocal count
         count += 1
         return error if count - 1 in positions else None
@@ -70,7 +70,7 @@ def test_lost_data_is_sent_again_where_parity_was_left_out() -> None:
         lose, choose = world.nodes["alice"].send_fault, fail({4, 5})
         assert lose is not None
 
-        def lose_or_fail(envelope: MessageEnvelope) -> str | None:
+        def lose_or_fail(envelope: MessageEnvelope) -> str | NodeError | None:
             return lose(envelope) or choose(envelope)
 
         world.nodes["alice"].send_fault = lose_or_fail
@@ -89,7 +89,7 @@ def test_a_retransmission_without_a_proof_is_an_error_of_delivery() -> None:
         await asyncio.sleep(1)
         world.nodes["alice"].send_fault = lambda envelope: NO_PROOF
         await asyncio.sleep(60)
-        with pytest.raises(TimeoutError, match=NO_PROOF):
+        with pytest.raises(TimeoutError, match=str(NO_PROOF)):
             await alice.delivered(request_id, timeout_ms=1_000)
 
     world = run_world(scenario)
@@ -97,7 +97,7 @@ def test_a_retransmission_without_a_proof_is_an_error_of_delivery() -> None:
     (chunk,) = world.of("alice", ChunkErrorEvent)
     assert chunk.chunk_info.chunks == (0,)
     (error,) = world.of("alice", MessageSendErrorEvent)
-    assert (error.stage, error.error) == ("delivery", NO_PROOF)
+    assert (error.stage, error.error) == ("delivery", str(NO_PROOF))
 
 
 def test_giving_up_names_the_chunks_that_the_node_did_not_take() -> None:

@@ -123,15 +123,15 @@ def test_a_request_whose_send_has_left_cannot_be_cancelled_for_sharing_it() -> N
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-@pytest.mark.parametrize("error", ["RLN proof generation failed", "busy"])
+@pytest.mark.parametrize("error", [NodeError("no membership", permanent=True), NodeError("busy")], ids=str)
 @pytest.mark.parametrize("payload", [b"again", bytes(600_000)])
-def test_a_payload_of_which_nothing_left_is_sent_anew(payload: bytes, error: str, crashes: bool) -> None:
+def test_a_payload_of_which_nothing_left_is_sent_anew(payload: bytes, error: NodeError, crashes: bool) -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice", WAKU, on_disk=True)
         await world.join("bob", WAKU)
         (await world.node("alice")).send_fault = lambda envelope: error
         failed = await alice.send(payload)
-        with pytest.raises(NodeError, match=error):
+        with pytest.raises(NodeError, match=str(error)):
             await alice.delivered(failed, timeout_ms=1_200_000)
         await asyncio.sleep(100)
         assert world.sent_by("alice") == 0
@@ -187,7 +187,7 @@ def test_a_payload_of_which_something_may_have_left_is_not_begun_anew(is_answere
         async def take_the_first(envelope: MessageEnvelope) -> RequestId:
             taken.append(envelope)
             if len(taken) > 1:
-                node.send_fault = lambda envelope: "RLN proof generation failed"
+                node.send_fault = lambda envelope: NodeError("no membership", permanent=True)
             elif not is_answered:
                 return RequestId("of which nothing is heard again")
             return await take(envelope)

@@ -1,0 +1,75 @@
+"""Whether the node is worth a try: not while it is offline, for a while after it failed, or while it refuses all."""
+
+from __future__ import annotations
+
+# After a dispatch failed nothing is tried for this long, doubled with each failure in a row.
+PAUSE_MS_MIN = 500
+PAUSE_MS_MAX = 30_000
+# A node that names a longer time errs: it is tried again after this one.
+HOLD_MS_MAX = 24 * 3_600_000
+# A hold that ends no later than this after one that was announced is no news, while nothing has left in between.
+HOLD_NEWS_MS = 10_000
+
+
+class Readiness:
+    """What the node's answers say of the next try.
+
+    Attributes:
+        online: Whether the node is connected.
+        failed_ms: When it failed last; -1 for never.
+        held_until_ms: Until when it refuses everything, as it said; in the past where it does not.
+    """
+
+    __slots__ = ("_announced_ms", "_failures_in_row", "_paused_until_ms", "failed_ms", "held_until_ms", "online")
+
+    def __init__(self) -> None:
+        self.online = True
+        self.failed_ms = -1
+        self.held_until_ms = 0
+        self._paused_until_ms = 0
+        self._failures_in_row = 0
+        # The end of the latest hold that the application was told of.
+        self._announced_ms = -HOLD_NEWS_MS
+
+    def may_try(self, monotonic_ms: int) -> bool:
+        return self.online and self._paused_until_ms <= monotonic_ms and self.held_until_ms <= monotonic_ms
+
+    def is_held(self, monotonic_ms: int) -> bool:
+        """Whether the node refuses everything until a time that it named."""
+        return self.held_until_ms > monotonic_ms
+
+    def resumes_ms(self, monotonic_ms: int) -> int | None:
+        """When an online node may be tried again; None where that is now."""
+        resumes_ms = max(self._paused_until_ms, self.held_until_ms)
+        return resumes_ms if resumes_ms > monotonic_ms else None
+
+    def on_failed(self, monotonic_ms: int) -> None:
+        """The node did not take a message and gave no time: it is left alone, the longer the more often in a row."""
+        self.failed_ms = monotonic_ms
+        self._paused_until_ms = monotonic_ms + self._back_off_ms()
+
+    def on_held(self, retry_after_ms: int, monotonic_ms: int) -> bool:
+        """The node refuses everything for so long, which is no failure; whether that is news.
+
+        One that promises too much is asked less and less often all the same.
+        """
+        hold_ms = min(max(retry_after_ms, PAUSE_MS_MIN), HOLD_MS_MAX)
+        if not self.is_held(monotonic_ms):
+            hold_ms = max(hold_ms, self._back_off_ms())
+        self.held_until_ms = max(self.held_until_ms, monotonic_ms + hold_ms)
+        if self.held_until_ms <= self._announced_ms + HOLD_NEWS_MS:
+            return False
+        self._announced_ms = self.held_until_ms
+        return True
+
+    def on_taken(self, monotonic_ms: int) -> None:
+        """The node brought a message to the network."""
+        self._failures_in_row = 0
+        self._paused_until_ms = 0
+        if not self.is_held(monotonic_ms):
+            self._announced_ms = -HOLD_NEWS_MS
+
+    def _back_off_ms(self) -> int:
+        pause_ms = min(PAUSE_MS_MAX, PAUSE_MS_MIN << min(self._failures_in_row, 16))
+        self._failures_in_row += 1
+        return pause_ms
