@@ -13,12 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from live_servers import LiveServer, NatsServer
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # A make target sets up, builds and tests the whole project: that it exists is checked here, CI runs it.
 MAKE = re.compile(r"make( \w[\w-]*(=\S+)?)*")
+
+
+# The servers that the examples of a page run against, and the variable that tells them where.
+SERVERS: dict[str, tuple[str, Callable[[Path], LiveServer]]] = {
+    "nats.md": ("NATS_URL", lambda directory: NatsServer(directory, jetstream=True)),
+}
 
 
 @dataclass(frozen=True)
@@ -101,8 +108,14 @@ def run_page(page: Path, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_page_runs(page: Path, tmp_path: Path) -> None:
-    run_page(page, tmp_path)
+def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if page.name not in SERVERS:
+        run_page(page, tmp_path)
+        return
+    variable, make_server = SERVERS[page.name]
+    with make_server(tmp_path / "server") as server:
+        monkeypatch.setenv(variable, server.url)
+        run_page(page, tmp_path)
 
 
 @pytest.mark.parametrize(

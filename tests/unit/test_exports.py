@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import shardwire
-from shardwire import config, errors, events
+from shardwire import config, errors, events, node
 
 
 @pytest.mark.parametrize("name", shardwire.__all__)
@@ -35,15 +35,25 @@ def test_names_and_rooms_agree() -> None:
     assert dir(shardwire) == sorted(shardwire.__all__)
 
 
+def test_every_name_of_the_nodes_is_there() -> None:
+    assert sorted(node.__all__, key=lambda name: (not name.isupper(), name)) == node.__all__
+    for name in node.__all__:
+        assert getattr(node, name) is not None
+    assert set(node._ROOM_OF) <= set(node.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = node.nothing
+
+
 def test_unknown_names_raise() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = shardwire.nothing  # type: ignore[attr-defined]
 
 
 def test_importing_needs_no_optional_dependency() -> None:
-    optional = ["cryptography", "httpx", "pyspark", "pyarrow", "pandas", "rich", "typer", "matplotlib"]
+    optional = ["cryptography", "httpx", "nats", "nkeys", "pyspark", "pyarrow", "pandas", "rich", "typer", "matplotlib"]
     code = (
-        "import sys, shardwire\n"
+        "import sys, shardwire, shardwire.node, shardwire.node.transport\n"
+        "for name in shardwire.node.__all__: getattr(shardwire.node, name)\n"
         "for name in shardwire.__all__:\n"
         "    if name != 'erasure': getattr(shardwire, name)\n"
         f"print([name for name in {optional!r} if name in sys.modules])"

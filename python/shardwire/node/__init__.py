@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from shardwire.node.clock import Clock, SystemClock, running_clock
 from shardwire.node.conditions import NetworkConditions
 from shardwire.node.memory import MemoryNode
@@ -28,6 +31,15 @@ from shardwire.node.store import MessageStore
 from shardwire.node.trace import ReceiverOutcome, TraceRecord
 from shardwire.node.virtual_time import VirtualClock, VirtualTimeError, VirtualTimeLoop, run_virtual
 
+if TYPE_CHECKING:
+    from shardwire.node.nats import NatsNode, StreamLimits
+
+# Loaded when they are first used: their clients are extras.
+_ROOM_OF = {
+    "NatsNode": "shardwire.node.nats",
+    "StreamLimits": "shardwire.node.nats",
+}
+
 __all__ = [
     "MAX_MESSAGE_SIZE_BYTES",
     "STORE",
@@ -43,6 +55,7 @@ __all__ = [
     "MessageSent",
     "MessageStore",
     "MessagesMissed",
+    "NatsNode",
     "NetworkConditions",
     "Node",
     "NodeConfig",
@@ -52,6 +65,7 @@ __all__ = [
     "StorePage",
     "StoreQuery",
     "StoredMessage",
+    "StreamLimits",
     "SystemClock",
     "TraceRecord",
     "VirtualClock",
@@ -60,3 +74,12 @@ __all__ = [
     "run_virtual",
     "running_clock",
 ]
+
+
+def __getattr__(name: str) -> object:
+    room = _ROOM_OF.get(name)
+    if room is None:
+        raise AttributeError(f"module 'shardwire.node' has no attribute {name!r}")
+    value = getattr(import_module(room), name)
+    globals()[name] = value
+    return value

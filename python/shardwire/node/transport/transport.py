@@ -151,11 +151,20 @@ class TransportLink:
         self.deliver(MessageReceived(envelope, name, timestamp_ns))
         return True
 
-    def received_encoded(self, data: bytes, pubsub_topic: str | None = None) -> bool:
-        """Hands an encoded WakuMessage to the readers; one that is none is counted and dropped."""
+    def received_encoded(
+        self, data: bytes, pubsub_topic: str | None = None, *, content_topic: str | None = None
+    ) -> bool:
+        """Hands an encoded WakuMessage to the readers; one that is none is counted and dropped.
+
+        So is one of another content topic than the given one: a server that lets its users publish to some topics only
+        must not be got round by what a message says of itself.
+        """
         message = WakuMessage.decode(data)
         if message is None:
             self.count("received_malformed")
+            return False
+        if content_topic is not None and message.content_topic != content_topic:
+            self.count("received_misplaced")
             return False
         envelope = MessageEnvelope(message.content_topic, message.payload, bool(message.ephemeral), message.meta or b"")
         return self.received(envelope, message.timestamp_ns or 0, pubsub_topic)

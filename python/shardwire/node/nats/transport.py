@@ -1,0 +1,218 @@
+"""How messages travel over a NATS server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from nats import errors as nats_errors
+from nats.js import errors as js_errors
+
+from shardwire.errors import NodeError
+from shardwire.node.nats.session import NatsLogin, NatsSession
+from shardwire.node.nats.store import NatsStore
+from shardwire.node.nats.stream import StreamLimits
+from shardwire.node.nats.subjects import Subjects
+from shardwire.node.protocol import StorePage, StoreQuery
+from shardwire.node.transport.answers import Ambiguous, Answer, Passing, Permanent, Published
+from shardwire.node.transport.kept_connection import ConnectionLost, KeptConnection
+from shardwire.node.transport.message import OutgoingMessage
+from shardwire.node.transport.transport import Transport, TransportLink
+from shardwire.node.waku_message import PubsubTopics
+
+logger = logging.getLogger(__name__)
+
+PUBLISHES_AT_ONCE = 32
+# `NATS/1.0`, one header with the message hash, and the line ends between them.
+HEADER_BYTES = 100
+# How often a stream that is gone is looked for.
+STORE_LOOK_MS = 5_000
+# What a client throws away came within this.
+LOST_WITHIN_NS = 5_000_000_000
+_MESSAGE_ID_HEADER = "Nats-Msg-Id"
+
+
+class NatsTransport(Transport):
+    """Publishes to a subject of each message's own and subscribes to those of a topic.
+
+    Args:
+        login: Where, and with which credentials.
+        subject_prefix: First token of every subject.
+        stream: Name of the stream; None for no store.
+        stream_limits: Of one that is made.
+        size_bytes_max: Largest encoded message; None for what the server carries.
+    """
+
+    publishes_at_once = PUBLISHES_AT_ONCE
+
+    def __init__(
+        self,
+        login: NatsLogin,
+        subject_prefix: str,
+        stream: str | None,
+        stream_limits: StreamLimits,
+        *,
+        size_bytes_max: int | None,
+    ) -> None:
+        self.name = str(login.address)
+        self._login = login
+        self._subjects = Subjects(subject_prefix)
+        self._stream = stream
+        self._stream_limits = stream_limits
+        self._size_bytes_max = size_bytes_max
+        self._store: NatsStore | None = None
+        self._no_store_told = ""
+        self._connection: KeptConnection[NatsSession] | None = None
+
+    @property
+    def has_store(self) -> bool:  # type: ignore[override]
+        return self._store is not None
+
+    async def connect(self, link: TransportLink) -> None:
+        self._link = link
+        self._pubsub_topics = PubsubTopics(link.config.cluster_id, link.config.num_shards_in_cluster)
+        self._connection = KeptConnection(self.name, self._open, link)
+        await self._connection.start()
+
+    async def disconnect(self) -> None:
+        if self._connection is not None:
+            await self._connection.stop()
+
+    async def subscribe(self, content_topic: str, pubsub_topic: str) -> None:
+        assert self._connection is not None
+        await self._connection.subscribe(content_topic)
+
+    async def unsubscribe(self, content_topic: str, pubsub_topic: str) -> None:
+        session = self._session
+        if session is not None:
+            try:
+                await session.unsubscribe(content_topic)
+            except ConnectionLost:
+                # It ended with its connection.
+                return
+
+    async def publish(self, message: OutgoingMessage) -> Answer:
+        session = self._session
+        if session is None:
+            return Passing("the server is out of reach")
+        subject = self._subjects.of_message(message.envelope.content_topic, message.message_hash)
+        data = message.encode()
+        try:
+            if self._store is not None and not message.envelope.ephemeral:
+                return await self._publish_stored(session, self._store, subject, data, message.message_hash)
+            await session.client.publish(subject, data)
+            await session.flushed()
+        except nats_errors.MaxPayloadError:
+            return Permanent(f"the message has {len(data)} bytes, the server carries {session.message_bytes_max}")
+        except (nats_errors.ConnectionClosedError, nats_errors.OutboundBufferLimitError):
+            return Passing("the server is out of reach")
+        except ConnectionLost as lost:
+            return Ambiguous(str(lost))
+        except nats_errors.Error as error:
+            return Ambiguous(f"the connection failed: {type(error).__name__}")
+        return Published() if not session.is_refused(subject) else _not_permitted(subject)
+
+    async def query_store(self, query: StoreQuery) -> StorePage:
+        store = self._store
+        if store is None or self._session is None:
+            raise NodeError(f"{self.name}: {self._no_store_told or 'no stream is in reach'}")
+        return await store.query(query, self._link.topics)
+
+    # --- details ---
+
+    @property
+    def _session(self) -> NatsSession | None:
+        return None if self._connection is None else self._connection.session
+
+    async def _open(self) -> NatsSession:
+        session = NatsSession(
+            self._link.clock,
+            self._on_data,
+            self._on_lost,
+            self._on_max_payload,
+            self._subjects.of_topic,
+        )
+        await session.open(self._login)
+        self._on_max_payload(session.message_bytes_max)
+        try:
+            await self._open_store(session)
+        except ConnectionLost as lost:
+            await session.close()
+            raise NodeError(f"{self.name}: {lost}") from None
+        return session
+
+    async def _open_store(self, session: NatsSession) -> None:
+        self._store = None
+        if self._stream is None:
+            return
+        store = NatsStore(session, self._stream, self._subjects, self._pubsub_topics)
+        reason = await store.open(self._stream_limits)
+        if reason is None:
+            self._store = store
+        if (told := reason or "") != self._no_store_told:
+            self._no_store_told = told
+            logger.info("%s: %s", self.name, f"no store: {reason}" if reason else f"stream {self._stream} is the store")
+
+    async def _publish_stored(
+        self, session: NatsSession, store: NatsStore, subject: str, data: bytes, message_hash: bytes
+    ) -> Answer:
+        """Publishes and waits for the stream; the same message twice is kept once."""
+        request = store.jetstream.publish(
+            subject,
+            data,
+            timeout=self.publish_timeout_ms / 1000,
+            headers={_MESSAGE_ID_HEADER: message_hash.hex()},
+        )
+        try:
+            await session.unless_broken(request)
+        except js_errors.NoStreamResponseError:
+            # Whoever is subscribed has it; nothing keeps it.
+            self._on_store_gone(store, "the stream is gone")
+            return Published()
+        except js_errors.APIError as error:
+            self._link.count("stream_refused")
+            if error.code == 503:
+                self._on_store_gone(store, error.description or "the stream is not ready")
+            return Published()
+        except nats_errors.TimeoutError:
+            return _not_permitted(subject) if session.is_refused(subject) else Ambiguous("the stream did not answer")
+        self._link.count("stored")
+        return Published(stored=True)
+
+    def _on_store_gone(self, store: NatsStore, reason: str) -> None:
+        if self._store is not store:
+            return
+        self._store = None
+        self._no_store_told = reason
+        logger.warning("%s: no store: %s", self.name, reason)
+        self._link.run("store", self._find_store)
+
+    async def _find_store(self) -> None:
+        """Looks for the stream until it is there again, or the next session looks."""
+        session = self._session
+        if session is None:
+            return
+        while self._store is None and not session.is_broken:
+            await asyncio.sleep(STORE_LOOK_MS / 1000)
+            try:
+                await self._open_store(session)
+            except ConnectionLost:
+                return
+
+    def _on_data(self, content_topic: str, subject: str, data: bytes) -> None:
+        self._link.received_encoded(data, content_topic=content_topic)
+
+    def _on_lost(self) -> None:
+        """The client threw away what came faster than it was taken."""
+        self._link.count("slow_consumer")
+        self._link.missed(self._link.clock.epoch_ns() - LOST_WITHIN_NS)
+
+    def _on_max_payload(self, size_bytes: int) -> None:
+        carried = size_bytes - (HEADER_BYTES if self._stream is not None else 0)
+        if self._size_bytes_max is not None:
+            carried = min(carried, self._size_bytes_max)
+        self._link.max_message_size_bytes = carried
+
+
+def _not_permitted(subject: str) -> Permanent:
+    return Permanent(f"the server lets this user not publish to {subject}: give it the permission")
