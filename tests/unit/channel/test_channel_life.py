@@ -182,7 +182,7 @@ def test_close_ends_every_task_and_stream() -> None:
         await close_channel(world.channels["bob"])
         await asyncio.sleep(0)
         assert len(asyncio.all_tasks()) == before
-        assert world.nodes["alice"]._live_streams() == []
+        assert world.nodes["alice"]._streams.live() == []
 
     run_world(scenario)
 
