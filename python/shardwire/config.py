@@ -208,7 +208,7 @@ class SyncConfig:
         process_task_min_elapse_ms: Least time between two runs of the incoming task; 0 runs at once.
         retrieve_frequency_ms: How often missing messages are asked of the store.
         store_queries_per_minute_max: Store queries sent in any minute.
-        query_on_connect: Whether the store is asked for what was missed when the node connects.
+        query_on_connect: Whether the store is asked for what was missed when the node connects, or says that it missed.
         query_on_connect_interval_ms: Time after which a connection asks again.
         participant_ttl_ms: A sender unheard for this long is no longer a member.
         acknowledgement_sync: Whether a received message is acknowledged by a sync of its own, outside the

@@ -24,6 +24,7 @@ from typing import Any
 
 from shardwire._native import SdsMessage
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
+from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.dispatch import Dispatcher
 from shardwire.channel.session import Session
 from shardwire.channel.subscriptions import Subscriptions
@@ -48,7 +49,7 @@ POINTS: dict[str, tuple[type[Any], str]] = {
     "commit": (Writer, "commit"),
     "carry out": (Session, "_carry_out"),
     "dispatch": (Dispatcher, "_dispatch"),
-    "take": (Session, "_receive"),
+    "take": (Arrivals, "_receive"),
     "hand over": (Subscriptions, "hand_over"),
     "announce": (Session, "_announce"),
 }

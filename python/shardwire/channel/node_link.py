@@ -78,8 +78,7 @@ class NodeLink:
         except BaseException:
             await self._close_events()
             raise
-        # Nobody says how the connection is when this starts: a store that is out of reach is asked in vain.
-        self._retrieval.on_connection(ConnectionState.CONNECTED)
+        self._retrieval.on_started()
         self._tasks = [
             asyncio.create_task(work, name=f"shardwire {self._channel_id} {name}")
             for name, work in (

@@ -19,6 +19,7 @@ from shardwire.node.protocol import (
     MessagePropagated,
     MessageReceived,
     MessageSendError,
+    MessagesMissed,
     NodeEvent,
 )
 
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 # Transport hashes of what was sent or taken in, so that an echo, a repetition of the network or a store that answers
 # with what is known costs no decryption and is not mistaken for a retransmission.
 KNOWN_HASHES_MAX = 50_000
+# Kinds of events that mean something here.
+_READ = (MessageReceived, MessagePropagated, MessageSendError, MessagesMissed, ConnectionStatus)
 
 
 @dataclass(slots=True)
@@ -88,6 +91,7 @@ class Reception:
         dispatcher: Told what became of what was sent.
         take: Given every decrypted message.
         on_connection: Told when the connection changes.
+        on_missed: Told the transport time from which on messages may have passed the node by.
         count: Counts what was dropped, by reason.
     """
 
@@ -99,6 +103,7 @@ class Reception:
         dispatcher: Dispatcher,
         take: Take,
         on_connection: Callable[[ConnectionState], None],
+        on_missed: Callable[[int], None],
         count: Callable[[str], None],
     ) -> None:
         self._content_topic = content_topic
@@ -107,6 +112,7 @@ class Reception:
         self._dispatcher = dispatcher
         self._take = take
         self._on_connection = on_connection
+        self._on_missed = on_missed
         self._sender_of = getattr(encryption, "sender_of", None)
         self._count = count
         self._known_hashes: OrderedDict[bytes, None] = OrderedDict()
@@ -135,11 +141,11 @@ class Reception:
                     envelope, message_hash = event.envelope, event.message_hash
                     if self._encryption is not None:
                         if message_hash not in self._known_hashes:
-                            await self.ingest(envelope, message_hash, event.timestamp_ns)
+                            await self._take_in(event)
                     elif self._admits(envelope, message_hash):
-                        # As `ingest` does; spares a coroutine.
+                        # As `_take_in` does; spares a coroutine.
                         payload = envelope.payload
-                        waiting = self._hand_on(payload, payload, message_hash, event.timestamp_ns, False)
+                        waiting = self.hand_on(payload, payload, message_hash, event.timestamp_ns)
                         if waiting is not None:
                             await waiting
                 case MessagePropagated(request_id=str(), message_hash=bytes()):
@@ -148,7 +154,9 @@ class Reception:
                     self._dispatcher.on_send_error(event)
                 case ConnectionStatus(state=ConnectionState()):
                     self._on_connection(event.state)
-                case MessageReceived() | MessagePropagated() | MessageSendError() | ConnectionStatus():
+                case MessagesMissed(since_ns=int()) if type(event.since_ns) is int and event.since_ns >= 0:
+                    self._on_missed(event.since_ns)
+                case _ if isinstance(event, _READ):
                     # As if it had not come: what it was about is fetched, or sent again.
                     self._count("node_events_malformed")
                     logger.error("the node gave a malformed %s: it is dropped", type(event).__name__)
@@ -167,20 +175,19 @@ class Reception:
         """A message was not kept after all: it may come again, from a store for example."""
         self._known_hashes.pop(message_hash, None)
 
-    async def ingest(
-        self, envelope: MessageEnvelope, message_hash: bytes, timestamp_ns: int, *, from_store: bool = False
-    ) -> bytes | None:
-        """Takes in one message; gives the SDS message, None where it is known or not ours."""
+    async def _take_in(self, event: MessageReceived) -> None:
+        data = await self.open(event.envelope, event.message_hash)
+        if data is not None:
+            waiting = self.hand_on(data, event.envelope.payload, event.message_hash, event.timestamp_ns)
+            if waiting is not None:
+                await waiting
+
+    async def open(self, envelope: MessageEnvelope, message_hash: bytes) -> bytes | None:
+        """The SDS message of an envelope, known from here on; None where it was known, or is not ours."""
         if not self._admits(envelope, message_hash):
             return None
         payload = envelope.payload
-        data = payload if self._encryption is None else await self._decrypt(self._encryption, payload)
-        if data is None:
-            return None
-        waiting = self._hand_on(data, payload, message_hash, timestamp_ns, from_store)
-        if waiting is not None:
-            await waiting
-        return data
+        return payload if self._encryption is None else await self._decrypt(self._encryption, payload)
 
     def _admits(self, envelope: MessageEnvelope, message_hash: bytes) -> bool:
         """Whether a message is new and meant for this channel; it is known from here on."""
@@ -192,10 +199,10 @@ class Reception:
         self.remember(message_hash)
         return True
 
-    def _hand_on(
-        self, data: bytes, payload: bytes, message_hash: bytes, timestamp_ns: int, from_store: bool
+    def hand_on(
+        self, data: bytes, payload: bytes, message_hash: bytes, timestamp_ns: int, *, from_store: bool = False
     ) -> Awaitable[None] | None:
-        """Gives a decrypted message to the channel."""
+        """Gives a decrypted message to the channel, with the payload that it came in."""
         if timestamp_ns > self._newest_timestamp_ns:
             self._newest_timestamp_ns = timestamp_ns
         sender = None if self._sender_of is None else self._authenticated_sender(self._sender_of, payload)

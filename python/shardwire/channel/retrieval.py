@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from shardwire._native import HistoryEntry, MissingMessage, SdsMessage
+from shardwire.channel.catch_up import QUERY_MARGIN_MS, CatchUp
 from shardwire.channel.hooks import heed_cancellation, is_ours
 from shardwire.channel.reception import Reception
+from shardwire.channel.store_queries import StoreQueries, Walk
 from shardwire.config import SdsWireFormat, SyncConfig
-from shardwire.errors import NodeError, ShardwireError
+from shardwire.errors import ShardwireError
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock
 from shardwire.node.protocol import ConnectionState, Node, StoredMessage, StorePage, StoreQuery
 from shardwire.node.wake import Wake
@@ -30,20 +31,10 @@ WINDOW_INTERVAL_MS = 10_000
 ROUNDS_AT_FREQUENCY = 10
 WINDOW_ROUNDS_AT_FREQUENCY = 3
 PAUSE_MS_MAX = 60_000
-PAGES_PER_QUERY_MAX = 500
-# A store whose pages go on and bring nothing is left.
-PAGES_WITHOUT_NEWS_MAX = 3
-# How far back a participant asks that never received anything (as @waku/sdk does).
-FIRST_QUERY_RANGE_MS = 30 * 24 * 3_600_000
-# Clocks of senders and stores differ; messages may be late.
-QUERY_MARGIN_MS = 30_000
 # How soon to look again whether the application has made room.
 ROOM_RECHECK_MS = 1_000
-# A node whose `query_store` never returns does not end retrieval.
-QUERY_TIMEOUT_MS = 60_000
 # Going through what is missing takes time: so many a second of it, and what is detected meanwhile is gathered.
 MISSING_PER_S_MAX = 10_000
-_MINUTE_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -52,17 +43,6 @@ class _Asked:
 
     rounds: int
     due_ms: int
-
-
-@dataclass(slots=True)
-class _Walk:
-    """Through the pages of one query; no generator, since an event loop keeps book of each of those."""
-
-    query: StoreQuery
-    cursor: bytes | None = None
-    seen: set[bytes] = field(default_factory=set)
-    without_news: int = 0
-    pages_left: int = PAGES_PER_QUERY_MAX
 
 
 class Retrieval:
@@ -77,10 +57,16 @@ class Retrieval:
         clock: Both times.
         reception: Takes in what a store answers, and knows what was taken in before.
         missing: What is missing, by message id, kept up to date by its owner.
+        is_known: Whether a message id is in the local log.
         has_room: Whether what is fetched would be kept.
-        on_caught_up: Called when the store has answered what passed by, and all of it is on its way in.
+        refused: How many messages were not kept so far for want of room.
+        all_taken_in: Returns when all that was fetched so far is taken in.
+        on_caught_up: Called when the store has answered what passed by, and all of it is taken in.
         on_irretrievable: Told message ids that the store was asked for and does not have.
         last_seen_ns: Transport time up to which nothing was missed before this start; 0 for never.
+
+    Attributes:
+        catch_up: From when on messages may have passed by.
     """
 
     def __init__(
@@ -93,8 +79,11 @@ class Retrieval:
         clock: Clock,
         reception: Reception,
         missing: Mapping[str, MissingMessage],
+        is_known: Callable[[str], bool],
         has_room: Callable[[], bool],
-        on_caught_up: Callable[[], Awaitable[None]],
+        refused: Callable[[], int],
+        all_taken_in: Callable[[], Awaitable[None]],
+        on_caught_up: Callable[[], None],
         on_irretrievable: Callable[[tuple[str, ...]], None],
         last_seen_ns: int,
     ) -> None:
@@ -106,63 +95,90 @@ class Retrieval:
         self._clock = clock
         self._reception = reception
         self._missing = missing
+        self._is_known = is_known
         self._has_room = has_room
+        self._refused = refused
+        self._all_taken_in = all_taken_in
         self._on_caught_up = on_caught_up
         self._on_irretrievable = on_irretrievable
-        self._last_seen_ns = last_seen_ns
-        # When that was found, by the clock that nobody sets; None where it comes from an earlier life.
-        self._seen_at_ms: int | None = None
+        self.catch_up = CatchUp(sync.query_on_connect, sync.query_on_connect_interval_ms, last_seen_ns)
+        self._store = StoreQueries(node, clock, sync.store_queries_per_minute_max)
         self._wake = Wake()
         self._online = True
-        self._catch_up = sync.query_on_connect
-        self._caught_up_ms: int | None = None
         # Message ids that were asked for and are missing still, the one asked for longest ago first.
         self._asked: dict[str, _Asked] = {}
         self._next_round_ms = 0
         self._next_window_ms = 0
-        self._query_times_ms: deque[int] = deque()
-        self.queries = 0
+
+    @property
+    def queries(self) -> int:
+        return self._store.count
 
     def on_missing(self) -> None:
         """Something new is missing: it is asked for at once."""
         self._wake.set()
 
+    def on_started(self) -> None:
+        """The channel starts, and nobody says how the connection is: a store out of reach is asked in vain."""
+        self._online = True
+        self.on_missed(self._present_ns())
+        self._on_store_near()
+
+    def on_missed(self, since_ns: int) -> None:
+        """From this transport time on messages may have passed by."""
+        self.catch_up.on_gap(min(since_ns, self._present_ns()))
+        self._wake.set()
+
     def on_connection(self, state: ConnectionState) -> None:
         """A connection that comes back, or a store that comes into reach, makes us ask for what passed by."""
         was_online, self._online = self._online, state is not ConnectionState.DISCONNECTED
+        if was_online and not self._online:
+            self.catch_up.on_gap(self._present_ns())
         if self._online and self._sync.query_on_connect and (not was_online or state is ConnectionState.CONNECTED):
-            self._catch_up = True
-            for asked in self._asked.values():
-                # Another store, or one that has learned more meanwhile.
-                asked.rounds = asked.due_ms = 0
-            self._wake.set()
+            self._on_store_near()
+
+    def _on_store_near(self) -> None:
+        self.catch_up.on_store_near()
+        for asked in self._asked.values():
+            # Another store, or one that has learned more meanwhile.
+            asked.rounds = asked.due_ms = 0
+        self._wake.set()
+
+    def _present_ns(self) -> int:
+        return self._clock.epoch_ms() * NANOSECONDS_PER_MS
 
     async def run(self) -> None:
         """Asks whenever something is due, until cancelled."""
         while True:
             self._wake.clear()
-            if self._online:
+            if self._may_ask():
                 try:
                     await self._query_what_is_due()
-                except NodeError as error:
-                    # No store in reach: asked again with the next period or connection.
-                    logger.debug("store query: %s", error)
-                except ShardwireError as error:
-                    logger.warning("store query: %s", error)
                 except BaseException as error:
                     if is_ours(error):
                         raise
-                    logger.exception("the node raised %s for a store query", type(error).__name__)
+                    self._on_query_failed(error)
             heed_cancellation()
             await asyncio.sleep(len(self._missing) / MISSING_PER_S_MAX)
             await self._sleep()
 
+    def _may_ask(self) -> bool:
+        if not self._online or not self._node.has_store:
+            return False
+        return self._clock.monotonic_ms() >= self.catch_up.retry_at_ms and self._has_room()
+
+    def _on_query_failed(self, error: BaseException) -> None:
+        """It is asked again until a store answers; told of once until then."""
+        level = logging.DEBUG if self.catch_up.fails else logging.WARNING
+        unexpected = None if isinstance(error, ShardwireError) else error
+        text = f"it raised {type(error).__name__}" if unexpected is not None else str(error)
+        logger.log(level, "no store answered, it is asked again until one does: %s", text, exc_info=unexpected)
+        self.catch_up.on_failed(self._clock.monotonic_ms())
+
     async def _query_what_is_due(self) -> None:
-        if not self._has_room():
-            return
-        if self._catch_up:
-            self._catch_up = False
-            self._caught_up_ms = self._clock.monotonic_ms()
+        asked, failed = self.queries, self.catch_up.fails
+        catch_up_ms = self.catch_up.next_ms()
+        if catch_up_ms is not None and catch_up_ms <= self._clock.monotonic_ms():
             await self._query_passed()
         due = self._due_entries()
         hinted = [entry for entry in due if entry.retrieval_hint]
@@ -172,6 +188,9 @@ class Retrieval:
         if hintless and self._clock.monotonic_ms() >= self._next_window_ms:
             self._next_window_ms = self._clock.monotonic_ms() + WINDOW_INTERVAL_MS
             await self._query_window(hintless)
+        if failed and self.queries > asked:
+            logger.info("the store answers again")
+            self.catch_up.on_recovered()
 
     def _due_entries(self) -> list[HistoryEntry]:
         """What was never asked for, and with every period as many of the others as one query takes, in turn."""
@@ -214,7 +233,7 @@ class Retrieval:
         for message_hash in by_hash:
             # Missing, so whatever became of an earlier arrival does not count.
             self._reception.forget(message_hash)
-        answered, _ = await self._fetch(tuple(by_hash))
+        answered, _, _ = await self._fetch(tuple(by_hash))
         self._note_answered(entries, self._sync.retrieve_frequency_ms, ROUNDS_AT_FREQUENCY)
         absent = tuple(message_id for message_hash, message_id in by_hash.items() if message_hash not in answered)
         if absent:
@@ -229,10 +248,10 @@ class Retrieval:
         self._note_asked(entries)
         end_ms = self._clock.epoch_ms() + QUERY_MARGIN_MS
         start_ms = end_ms - 2 * QUERY_MARGIN_MS - self._sync.query_on_connect_interval_ms
-        walk = _Walk(replace(self._topic_query(start_ms, forward=True), end_time_ns=end_ms * NANOSECONDS_PER_MS))
-        while (page := await self._next_page(walk)) is not None:
-            _, taken = await self._fetch(self._unknown(page))
-            absent -= {message.message_id for data in taken if (message := self._decode(data)) is not None}
+        walk = Walk(replace(self._topic_query(start_ms, forward=True), end_time_ns=end_ms * NANOSECONDS_PER_MS))
+        while (page := await self._store.next_page(walk)) is not None:
+            _, brought, _ = await self._fetch(self._unknown(page))
+            absent -= brought
         frequency_ms = max(WINDOW_INTERVAL_MS, self._sync.retrieve_frequency_ms)
         self._note_answered(entries, frequency_ms, WINDOW_ROUNDS_AT_FREQUENCY)
         if absent:
@@ -241,30 +260,30 @@ class Retrieval:
     async def _query_passed(self) -> None:
         """004, Query on connect: newest first, until a message of our channel names its history.
 
-        What came before that one is then found through the history. A page of which everything is known ends it too.
+        What came before that one is then found through the history. So only one ends it that is new here, or whose
+        history is: what somebody repeats does not. A page of which everything is known ends it too, unless a gap is
+        known behind.
         """
-        epoch_ms, monotonic_ms = self._clock.epoch_ms(), self._clock.monotonic_ms()
-        # Without an end: where our clock is behind, what others sent lately lies in its future.
-        walk = _Walk(self._topic_query(self._passed_since_ms(epoch_ms, monotonic_ms), forward=False))
-        while (page := await self._next_page(walk)) is not None:
-            unknown = self._unknown(page)
-            _, taken = await self._fetch(unknown)
-            if not unknown or any(self._names_history(data) for data in taken):
-                break
-        if self._has_room():
-            await self._on_caught_up()
-            self._last_seen_ns = (epoch_ms - QUERY_MARGIN_MS) * NANOSECONDS_PER_MS
-            self._seen_at_ms = monotonic_ms
-
-    def _passed_since_ms(self, epoch_ms: int, monotonic_ms: int) -> int:
-        """The transport time from which on messages may have passed by."""
-        if not self._last_seen_ns:
-            return epoch_ms - FIRST_QUERY_RANGE_MS
-        since_ms = self._last_seen_ns // NANOSECONDS_PER_MS
-        if self._seen_at_ms is not None:
-            # Where the clock was set back meanwhile, by that it is as long ago as it really is.
-            since_ms = min(since_ms, epoch_ms - (monotonic_ms - self._seen_at_ms))
-        return since_ms - QUERY_MARGIN_MS
+        epoch_ms, monotonic_ms, refused = self._clock.epoch_ms(), self._clock.monotonic_ms(), self._refused()
+        span = self.catch_up.begin(epoch_ms, monotonic_ms)
+        try:
+            # Without an end: where our clock is behind, what others sent lately lies in its future.
+            walk = Walk(self._topic_query(span.since_ms, forward=False))
+            while (page := await self._store.next_page(walk)) is not None:
+                unknown = self._unknown(page)
+                _, _, leads_back = await self._fetch(unknown)
+                if leads_back or not (unknown or span.thorough):
+                    break
+            await self._all_taken_in()
+        except BaseException as error:
+            if is_ours(error):
+                self.catch_up.put_off(0)
+            raise
+        if self._refused() == refused and self._has_room():
+            self._on_caught_up()
+            self.catch_up.on_answered(epoch_ms, monotonic_ms)
+        else:
+            self.catch_up.put_off(self._clock.monotonic_ms() + ROOM_RECHECK_MS)
 
     def _topic_query(self, start_ms: int, *, forward: bool) -> StoreQuery:
         return StoreQuery(
@@ -280,85 +299,56 @@ class Retrieval:
         known = self._reception.known_hashes
         return tuple([name for message in page.messages if (name := message.message_hash) not in known])
 
-    def _names_history(self, data: bytes) -> bool:
-        message = self._decode(data)
-        return message is not None and bool(message.causal_history)
+    def _leads_back(self, message: SdsMessage) -> bool:
+        """Whether the history of a message leads to what passed by before it."""
+        if not message.causal_history:
+            return False
+        if message.content and not self._is_known(message.message_id):
+            return True
+        return any(not self._is_known(entry.message_id) for entry in message.causal_history)
 
     def _decode(self, data: bytes) -> SdsMessage | None:
         message = SdsMessage.decode(data, self._wire_format)
         return message if message is not None and message.channel_id == self._channel_id else None
 
-    async def _fetch(self, hashes: tuple[bytes, ...]) -> tuple[set[bytes], list[bytes]]:
+    async def _fetch(self, hashes: tuple[bytes, ...]) -> tuple[set[bytes], set[str], bool]:
         """Takes in messages by hash, oldest first, so that causes come before effects.
 
         Returns:
-            The hashes that the store has, and the SDS messages that were new.
+            The hashes that the store has, the ids of the messages that it brought, and whether the history of one
+            leads further back.
         """
         answered: set[bytes] = set()
-        taken: list[bytes] = []
+        brought: set[str] = set()
+        leads_back = False
         for start in range(0, len(hashes), MESSAGES_PER_QUERY):
             batch = hashes[start : start + MESSAGES_PER_QUERY]
-            walk = _Walk(StoreQuery(message_hashes=batch, page_size=MESSAGES_PER_QUERY))
-            while (page := await self._next_page(walk)) is not None:
-                for message in sorted(page.messages, key=lambda message: message.timestamp_ns):
-                    answered.add(message.message_hash)
-                    data = await self._ingest(message)
-                    if data is not None:
-                        taken.append(data)
-        return answered, taken
+            walk = Walk(StoreQuery(message_hashes=batch, page_size=MESSAGES_PER_QUERY))
+            while (page := await self._store.next_page(walk)) is not None:
+                for stored in sorted(page.messages, key=lambda message: message.timestamp_ns):
+                    answered.add(stored.message_hash)
+                    data = await self._open(stored)
+                    if data is None:
+                        continue
+                    message = self._decode(data)
+                    if message is not None:
+                        brought.add(message.message_id)
+                        # Asked before it is taken in.
+                        leads_back = leads_back or self._leads_back(message)
+                    await self._hand_on(stored, data)
+        return answered, brought, leads_back
 
-    async def _ingest(self, message: StoredMessage) -> bytes | None:
-        if message.envelope is None:
+    async def _open(self, stored: StoredMessage) -> bytes | None:
+        if stored.envelope is None:
             return None
-        return await self._reception.ingest(
-            message.envelope, message.message_hash, message.timestamp_ns, from_store=True
-        )
+        return await self._reception.open(stored.envelope, stored.message_hash)
 
-    async def _next_page(self, walk: _Walk) -> StorePage | None:
-        """The next page of a query; None after the last one that is asked for."""
-        if not walk.pages_left:
-            return None
-        wait_ms = self._quota_wait_ms()
-        while wait_ms > 0:
-            await asyncio.sleep(wait_ms / 1000)
-            wait_ms = self._quota_wait_ms()
-        query, cursor = walk.query, walk.cursor
-        page = await self._ask(query if cursor is None else replace(query, cursor=cursor))
-        known = len(walk.seen)
-        walk.seen.update([message.message_hash for message in page.messages])
-        walk.without_news = 0 if len(walk.seen) > known else walk.without_news + 1
-        # A store that repeats itself is not followed, whatever its cursors.
-        if page.cursor is None or page.cursor == cursor or walk.without_news >= PAGES_WITHOUT_NEWS_MAX:
-            walk.pages_left = 0
-        else:
-            walk.cursor = page.cursor
-            walk.pages_left -= 1
-        return page
-
-    async def _ask(self, query: StoreQuery) -> StorePage:
-        """Raises:
-        NodeError: The node did not answer in time, or as it raised.
-        """
-        limit = asyncio.timeout(QUERY_TIMEOUT_MS / 1000)
-        try:
-            async with limit:
-                return await self._node.query_store(query)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            logger.warning("query_store of the node did not return within %d ms", QUERY_TIMEOUT_MS)
-            raise NodeError(f"query_store of the node did not return within {QUERY_TIMEOUT_MS} ms") from None
-
-    def _quota_wait_ms(self) -> int:
-        """How long until one more query fits the minute; where that is 0 it counts as made."""
-        now_ms = self._clock.monotonic_ms()
-        while self._query_times_ms and self._query_times_ms[0] <= now_ms - _MINUTE_MS:
-            self._query_times_ms.popleft()
-        if len(self._query_times_ms) >= self._sync.store_queries_per_minute_max:
-            return self._query_times_ms[0] + _MINUTE_MS - now_ms
-        self._query_times_ms.append(now_ms)
-        self.queries += 1
-        return 0
+    async def _hand_on(self, stored: StoredMessage, data: bytes) -> None:
+        assert stored.envelope is not None
+        payload = stored.envelope.payload
+        waiting = self._reception.hand_on(data, payload, stored.message_hash, stored.timestamp_ns, from_store=True)
+        if waiting is not None:
+            await waiting
 
     async def _sleep(self) -> None:
         delay_ms = self._next_due_ms()
@@ -374,22 +364,20 @@ class Retrieval:
                 timer.cancel()
 
     def _on_timer(self) -> None:
-        elapsed_ms = self._clock.monotonic_ms() - (self._caught_up_ms or 0)
-        if self._sync.query_on_connect and elapsed_ms >= self._sync.query_on_connect_interval_ms:
-            self._catch_up = True
         self._wake.set()
 
     def _next_due_ms(self) -> int | None:
-        if not self._online:
+        """How long until something is due; None for never."""
+        if not self._online or not self._node.has_store:
             return None
         if not self._has_room():
             return max(self._sync.retrieve_frequency_ms, ROOM_RECHECK_MS)
-        now_ms = self._clock.monotonic_ms()
         due = []
         missing, asked = self._missing, self._asked
         if missing:
             earliest_ms = min([known.due_ms if (known := asked.get(message_id)) else 0 for message_id in missing])
-            due.append(max(self._next_round_ms, earliest_ms) - now_ms)
-        if self._sync.query_on_connect and self._caught_up_ms is not None:
-            due.append(self._caught_up_ms + self._sync.query_on_connect_interval_ms - now_ms)
-        return min(due, default=None)
+            due.append(max(self._next_round_ms, earliest_ms))
+        catch_up_ms = self.catch_up.next_ms()
+        if catch_up_ms is not None:
+            due.append(catch_up_ms)
+        return None if not due else max(min(due), self.catch_up.retry_at_ms) - self._clock.monotonic_ms()

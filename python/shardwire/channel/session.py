@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from functools import partial
 from typing import Any
 
+from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.collected import Collected
 from shardwire.channel.deliveries import Delivery
 from shardwire.channel.dispatch import Dispatcher, DispatchOutcome, Propagated
@@ -16,8 +15,7 @@ from shardwire.channel.hooks import end_tasks
 from shardwire.channel.node_link import NodeLink
 from shardwire.channel.parts import Parts
 from shardwire.channel.rate_limit import RateLimitStatus
-from shardwire.channel.reception import Arrival, Reception
-from shardwire.channel.records import LAST_SEEN, LastSeenRecord
+from shardwire.channel.reception import Reception
 from shardwire.channel.retrieval import Retrieval
 from shardwire.channel.send_events import Outcome
 from shardwire.channel.waiters import Callers, DeliveryWaiters
@@ -29,8 +27,6 @@ from shardwire.sds.outputs import Transmit
 
 logger = logging.getLogger(__name__)
 
-# How far the newest transport time may move before it is stored again.
-LAST_SEEN_STEP_NS = 10_000_000_000
 # On closing, callbacks that are being told outcomes get this long.
 CLOSING_ANNOUNCEMENTS_S = 1.0
 
@@ -53,7 +49,6 @@ class Session:
         self._rng = parts.rng
         self._writer = parts.writer
         self._own_persistence = parts.own_persistence
-        self._stored_last_seen_ns = parts.last_seen_ns
         self.driver = Driver(
             parts.engine, parts.writer, parts.clock, self._carry_out, parts.config.sync.process_task_min_elapse_ms
         )
@@ -66,9 +61,13 @@ class Session:
             meta,
             parts.encryption,
             self._dispatcher,
-            self._take,
+            lambda arrival: self._arrivals.take(arrival),
             self._on_connection,
+            self._on_missed,
             parts.engine.count,
+        )
+        self._arrivals = Arrivals(
+            self.driver, parts.engine, parts.last_seen_ns, self._seen_until_ns, self._reception.forget
         )
         self._retrieval = Retrieval(
             parts.node,
@@ -79,7 +78,10 @@ class Session:
             parts.clock,
             self._reception,
             parts.engine.machine.incoming.gaps.missing.by_id,
+            lambda message_id: message_id in parts.engine.machine.log.entries,
             parts.engine.has_room,
+            lambda: self._arrivals.refused,
+            self._arrivals.all_taken_in,
             self._on_caught_up,
             self._on_irretrievable,
             parts.last_seen_ns,
@@ -352,27 +354,18 @@ class Session:
 
     # --- what the network brings ---
 
-    def _take(self, arrival: Arrival) -> Awaitable[None] | None:
-        return self.driver.post_received(partial(self._receive, arrival), len(arrival.data))
+    def _seen_until_ns(self, epoch_ms: int) -> int:
+        """The transport time up to which nothing was missed: a gap that no store answered for stays one."""
+        newest_ns = self._reception.newest_until_ns(epoch_ms)
+        gap_ns = self._retrieval.catch_up.open_since_ns
+        return newest_ns if gap_ns is None else min(newest_ns, gap_ns)
 
-    def _receive(self, arrival: Arrival, now: Now) -> None:
-        newest_ns = self._reception.newest_until_ns(now.epoch_ms)
-        if not 0 <= newest_ns - self._stored_last_seen_ns <= LAST_SEEN_STEP_NS:
-            self._stored_last_seen_ns = newest_ns
-            self.engine.keep({(LAST_SEEN, b""): LastSeenRecord(newest_ns).encode()})
-        try:
-            if not self.engine.receive(arrival, now):
-                self._reception.forget(arrival.message_hash)
-        except Exception as error:
-            # A message of a peer ends no channel.
-            logger.exception("a received message raised %s", type(error).__name__)
-            self.engine.count("dropped_by_error")
+    def _on_caught_up(self) -> None:
+        self.driver.post(self.engine.machine.handle_caught_up)
 
-    async def _on_caught_up(self) -> None:
-        # Behind everything that was received before it.
-        waiting = self.driver.post_received(self.engine.machine.handle_caught_up, 0)
-        if waiting is not None:
-            await waiting
+    def _on_missed(self, since_ns: int) -> None:
+        self._retrieval.on_missed(since_ns)
+        self._arrivals.on_missed()
 
     def _may_try(self) -> bool:
         return self.engine.transmissions.may_try(self._clock.monotonic_ms())

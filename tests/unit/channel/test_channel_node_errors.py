@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -69,7 +70,7 @@ BOTH_WAYS = pytest.mark.parametrize("kind", [RefusingNode, LaterRefusingNode], i
 
 async def join_refusing(world: World, kind: type[RefusingNode]) -> tuple[RefusingNode, Any]:
     node = kind(await world.node("alice"))
-    channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=SMALL)
+    channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=SMALL, rng=random.Random(7))
     world.listen("alice", channel)
     await world.join("bob", SMALL)
     return node, channel
@@ -258,7 +259,7 @@ def test_an_error_with_facts_of_wrong_types_is_dropped_and_counted(change: Calla
         node.error = NodeError("refused")
         request_id = await alice.send(b"x")
         await asyncio.sleep(1)
-        assert alice.stats()["node_events_malformed"] == 1
+        assert alice.stats()["node_events_malformed"] >= 1
         node.error = None
         assert await alice.delivered(request_id, timeout_ms=120_000) == {"bob"}
         await close_channel(alice)

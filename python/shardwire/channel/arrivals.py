@@ -1,0 +1,87 @@
+"""What the network brings, on its way into the driver: in order, and with the time up to which nothing was missed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from shardwire.channel.driver import Driver
+from shardwire.channel.engine import Engine
+from shardwire.channel.reception import Arrival
+from shardwire.channel.records import LAST_SEEN, LastSeenRecord
+from shardwire.sds import Now
+
+logger = logging.getLogger(__name__)
+
+# How far the newest transport time may move before it is stored again.
+LAST_SEEN_STEP_NS = 10_000_000_000
+
+
+class Arrivals:
+    """Queues received messages, and stores how far they reach.
+
+    Args:
+        driver: Takes them in.
+        engine: Its state.
+        last_seen_ns: The transport time that is stored.
+        seen_until_ns: Tells, for a Unix time in ms, up to which transport time nothing was missed.
+        forget: Told the hash of a message that was not kept.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        engine: Engine,
+        last_seen_ns: int,
+        seen_until_ns: Callable[[int], int],
+        forget: Callable[[bytes], None],
+    ) -> None:
+        self._driver = driver
+        self._engine = engine
+        self._stored_ns = last_seen_ns
+        self._seen_until_ns = seen_until_ns
+        self._forget = forget
+
+    @property
+    def refused(self) -> int:
+        """How many messages were not kept for want of room."""
+        return self._engine.counts.get("dropped_by_backpressure", 0)
+
+    def take(self, arrival: Arrival) -> Awaitable[None] | None:
+        """Queues a message; what it gives, if anything, is awaited before the next one."""
+        return self._driver.post_received(partial(self._receive, arrival), len(arrival.data))
+
+    async def all_taken_in(self) -> None:
+        """Returns when everything that was queued before is taken in."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def reach(now: Now) -> None:
+            if not future.done():
+                future.set_result(None)
+
+        waiting = self._driver.post_received(reach, 0)
+        if waiting is not None:
+            await waiting
+        await future
+
+    def on_missed(self) -> None:
+        """Something passed by: a later life must not take it for seen."""
+        self._driver.post(self._note_seen)
+
+    def _receive(self, arrival: Arrival, now: Now) -> None:
+        self._note_seen(now)
+        try:
+            if not self._engine.receive(arrival, now):
+                self._forget(arrival.message_hash)
+        except Exception as error:
+            # A message of a peer ends no channel.
+            logger.exception("a received message raised %s", type(error).__name__)
+            self._engine.count("dropped_by_error")
+
+    def _note_seen(self, now: Now) -> None:
+        seen_ns = self._seen_until_ns(now.epoch_ms)
+        if not 0 <= seen_ns - self._stored_ns <= LAST_SEEN_STEP_NS:
+            self._stored_ns = seen_ns
+            self._engine.keep({(LAST_SEEN, b""): LastSeenRecord(seen_ns).encode()})

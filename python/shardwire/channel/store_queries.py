@@ -1,0 +1,95 @@
+"""Pages of a store's answers: so many queries in any minute, none for ever, and no further than they bring news."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from shardwire.errors import NodeError
+from shardwire.node.clock import Clock
+from shardwire.node.protocol import Node, StorePage, StoreQuery
+
+PAGES_PER_QUERY_MAX = 500
+# A store whose pages go on and bring nothing is left.
+PAGES_WITHOUT_NEWS_MAX = 3
+# A node whose `query_store` never returns does not end retrieval.
+QUERY_TIMEOUT_MS = 60_000
+_MINUTE_MS = 60_000
+
+
+@dataclass(slots=True)
+class Walk:
+    """Through the pages of one query; no generator, since an event loop keeps book of each of those."""
+
+    query: StoreQuery
+    cursor: bytes | None = None
+    seen: set[bytes] = field(default_factory=set)
+    without_news: int = 0
+    pages_left: int = PAGES_PER_QUERY_MAX
+
+
+class StoreQueries:
+    """The queries of one channel.
+
+    Args:
+        node: Asked.
+        clock: For the limit.
+        per_minute_max: Queries sent in any minute; more wait.
+
+    Attributes:
+        count: How many were sent.
+    """
+
+    def __init__(self, node: Node, clock: Clock, per_minute_max: int) -> None:
+        self._node = node
+        self._clock = clock
+        self._per_minute_max = per_minute_max
+        self._times_ms: deque[int] = deque()
+        self.count = 0
+
+    async def next_page(self, walk: Walk) -> StorePage | None:
+        """The next page of a query; None after the last one that is asked for.
+
+        Raises:
+            NodeError: The node did not answer in time, or as it raised.
+        """
+        if not walk.pages_left:
+            return None
+        wait_ms = self._quota_wait_ms()
+        while wait_ms > 0:
+            await asyncio.sleep(wait_ms / 1000)
+            wait_ms = self._quota_wait_ms()
+        query, cursor = walk.query, walk.cursor
+        page = await self._ask(query if cursor is None else replace(query, cursor=cursor))
+        known = len(walk.seen)
+        walk.seen.update([message.message_hash for message in page.messages])
+        walk.without_news = 0 if len(walk.seen) > known else walk.without_news + 1
+        # A store that repeats itself is not followed, whatever its cursors.
+        if page.cursor is None or page.cursor == cursor or walk.without_news >= PAGES_WITHOUT_NEWS_MAX:
+            walk.pages_left = 0
+        else:
+            walk.cursor = page.cursor
+            walk.pages_left -= 1
+        return page
+
+    async def _ask(self, query: StoreQuery) -> StorePage:
+        limit = asyncio.timeout(QUERY_TIMEOUT_MS / 1000)
+        try:
+            async with limit:
+                return await self._node.query_store(query)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise NodeError(f"query_store of the node did not return within {QUERY_TIMEOUT_MS} ms") from None
+
+    def _quota_wait_ms(self) -> int:
+        """How long until one more query fits the minute; where that is 0 it counts as made."""
+        now_ms = self._clock.monotonic_ms()
+        while self._times_ms and self._times_ms[0] <= now_ms - _MINUTE_MS:
+            self._times_ms.popleft()
+        if len(self._times_ms) >= self._per_minute_max:
+            return self._times_ms[0] + _MINUTE_MS - now_ms
+        self._times_ms.append(now_ms)
+        self.count += 1
+        return 0
