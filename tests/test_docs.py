@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from live_servers import LiveServer, NatsServer
+from live_servers import LiveServer, Mosquitto, NatsServer
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
@@ -24,6 +24,7 @@ MAKE = re.compile(r"make( \w[\w-]*(=\S+)?)*")
 
 # The servers that the examples of a page run against, and the variable that tells them where.
 SERVERS: dict[str, tuple[str, Callable[[Path], LiveServer]]] = {
+    "mqtt.md": ("MQTT_URL", Mosquitto),
     "nats.md": ("NATS_URL", lambda directory: NatsServer(directory, jetstream=True)),
 }
 

@@ -50,7 +50,19 @@ def test_unknown_names_raise() -> None:
 
 
 def test_importing_needs_no_optional_dependency() -> None:
-    optional = ["cryptography", "httpx", "nats", "nkeys", "pyspark", "pyarrow", "pandas", "rich", "typer", "matplotlib"]
+    optional = [
+        "cryptography",
+        "httpx",
+        "nats",
+        "nkeys",
+        "paho",
+        "pyspark",
+        "pyarrow",
+        "pandas",
+        "rich",
+        "typer",
+        "matplotlib",
+    ]
     code = (
         "import sys, shardwire, shardwire.node, shardwire.node.transport\n"
         "for name in shardwire.node.__all__: getattr(shardwire.node, name)\n"

@@ -32,10 +32,12 @@ from shardwire.node.trace import ReceiverOutcome, TraceRecord
 from shardwire.node.virtual_time import VirtualClock, VirtualTimeError, VirtualTimeLoop, run_virtual
 
 if TYPE_CHECKING:
+    from shardwire.node.mqtt import MqttNode
     from shardwire.node.nats import NatsNode, StreamLimits
 
 # Loaded when they are first used: their clients are extras.
 _ROOM_OF = {
+    "MqttNode": "shardwire.node.mqtt",
     "NatsNode": "shardwire.node.nats",
     "StreamLimits": "shardwire.node.nats",
 }
@@ -55,6 +57,7 @@ __all__ = [
     "MessageSent",
     "MessageStore",
     "MessagesMissed",
+    "MqttNode",
     "NatsNode",
     "NetworkConditions",
     "Node",

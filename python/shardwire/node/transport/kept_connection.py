@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 REOPEN_PAUSE_MS_MIN = 250
 REOPEN_PAUSE_MS_MAX = 5_000
+# A session that held so long was a good one.
+SETTLED_MS = 10_000
 # Clocks of participants differ, and what was on its way when the connection broke was stamped before.
 MISSED_MARGIN_MS = 5_000
 
@@ -32,11 +34,9 @@ class Session(ABC):
 
     Attributes:
         heard_ns: Unix time at which the server was last heard, in nanoseconds.
-        resumed: Whether the server kept what came in since the session before: nothing passed by.
     """
 
     heard_ns: int
-    resumed: bool = False
 
     def __init__(self) -> None:
         self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -79,6 +79,10 @@ class Session(ABC):
             ConnectionLost: The session is broken.
         """
 
+    async def say_goodbye(self) -> None:
+        """Tells the server that this end is meant; within seconds."""
+        return
+
     @abstractmethod
     async def close(self) -> None:
         """Ends the connection, broken or not; within seconds."""
@@ -103,6 +107,8 @@ class KeptConnection(Generic[S]):
         self._open_session = open_session
         self._link = link
         self._session: S | None = None
+        self._opened_ms = 0
+        self._pause_ms = REOPEN_PAUSE_MS_MIN
 
     @property
     def session(self) -> S | None:
@@ -117,6 +123,7 @@ class KeptConnection(Generic[S]):
             NodeError: The server is out of reach or refuses us.
         """
         self._session = await self._open_session()
+        self._opened_ms = self._link.clock.monotonic_ms() - SETTLED_MS
         self._link.connection(ConnectionState.CONNECTED)
         self._link.run("connection", self._keep)
 
@@ -124,6 +131,8 @@ class KeptConnection(Generic[S]):
         """Closes the session."""
         session, self._session = self._session, None
         if session is not None:
+            if not session.is_broken:
+                await session.say_goodbye()
             session.break_("stopped")
             await session.close()
 
@@ -154,20 +163,23 @@ class KeptConnection(Generic[S]):
                 await session.close()
             self._session = session = await self._reopen()
             self._link.connection(ConnectionState.CONNECTED)
-            if not session.resumed:
-                self._link.missed(max(0, away_since_ns - MISSED_MARGIN_MS * NANOSECONDS_PER_MS))
+            # A broker may keep what comes in for a client that is away, as much of it as it likes.
+            self._link.missed(max(0, away_since_ns - MISSED_MARGIN_MS * NANOSECONDS_PER_MS))
 
     async def _reopen(self) -> S:
-        pause_ms = REOPEN_PAUSE_MS_MIN
+        # A server that lets us in and throws us out again is not asked faster than one that is away.
+        if self._link.clock.monotonic_ms() - self._opened_ms > SETTLED_MS:
+            self._pause_ms = REOPEN_PAUSE_MS_MIN
         told = ""
         while True:
-            await asyncio.sleep(pause_ms / 1000)
-            pause_ms = min(2 * pause_ms, REOPEN_PAUSE_MS_MAX)
+            await asyncio.sleep(self._pause_ms / 1000)
+            self._pause_ms = min(2 * self._pause_ms, REOPEN_PAUSE_MS_MAX)
             session = None
             try:
                 session = await self._open_session()
                 for topic in tuple(self._link.topics):
                     await session.subscribe(topic)
+                self._opened_ms = self._link.clock.monotonic_ms()
                 return session
             except (NodeError, ConnectionLost) as error:
                 if session is not None:
