@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from shardwire._config_checks import INTEGER_MAX, INTEGER_MIN
 from shardwire._native import ReassemblerCore, SegmentDiscarded, SegmentStored, SetDropped
 from shardwire.config import SegmentationConfig
+from shardwire.config.checks import INTEGER_MAX, INTEGER_MIN
 from shardwire.errors import ConfigError
 from shardwire.segmentation.outcomes import ReceiveOutcome
 from shardwire.segmentation.parameters import native_parameters

@@ -1,0 +1,153 @@
+"""The whole of a channel's configuration: the defaults of specification 003, and the options of specification 004."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeVar
+
+from shardwire.config.checks import check_bools, check_choices, refuse
+from shardwire.config.rate_limit import RateLimitConfig
+from shardwire.config.sds import SdsConfig, SyncConfig
+from shardwire.config.segmentation import SegmentationConfig
+from shardwire.errors import ConfigError
+
+DeliveredWhen = Literal["any"] | int | frozenset[str]
+Redelivery = Literal["at-least-once", "at-most-once"]
+Repair = Literal["arq", "parity"]
+
+T = TypeVar("T", bound="ChannelConfig")
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelConfig:
+    """Everything a reliable channel is configured with. `logos()` and `waku()` are the presets.
+
+    Attributes:
+        segmentation: How payloads become segments.
+        sds: Scalable Data Sync.
+        sync: Synchronisation and retrieval.
+        rate_limit: The rate limit.
+        auto_start: Whether `create_reliable_channel` starts the channel.
+        delivered_when: Who must be able to reconstruct a message before `delivered` fires: "any" other
+            participant, a number of them, or a set of sender ids.
+        redelivery: After a crash "at-least-once" hands the event in progress over again, flagged;
+            "at-most-once" does not.
+        repair: "arq" sends again what is shown missing.
+        envelope_meta: Marker stamped on every envelope and required of received ones; None for no marker.
+    """
+
+    segmentation: SegmentationConfig = field(default_factory=SegmentationConfig)
+    sds: SdsConfig = field(default_factory=SdsConfig)
+    sync: SyncConfig = field(default_factory=SyncConfig)
+    rate_limit: RateLimitConfig = field(default_factory=RateLimitConfig)
+    auto_start: bool = True
+    delivered_when: DeliveredWhen | Set[str] = "any"
+    redelivery: Redelivery = "at-least-once"
+    repair: Repair = "arq"
+    envelope_meta: bytes | None = None
+
+    def __post_init__(self) -> None:
+        parts = {
+            "segmentation": SegmentationConfig,
+            "sds": SdsConfig,
+            "sync": SyncConfig,
+            "rate_limit": RateLimitConfig,
+        }
+        for name, kind in parts.items():
+            if not isinstance(getattr(self, name), kind):
+                raise refuse(self, name, getattr(self, name), f"a {kind.__name__}")
+        check_bools(self, ("auto_start",))
+        check_choices(self, "redelivery", ("at-least-once", "at-most-once"))
+        check_choices(self, "repair", ("arq", "parity"))
+        if self.repair == "parity":
+            raise refuse(self, "repair", "parity", "'arq': repair by parity on demand is not built yet")
+        self._check_delivered_when()
+        meta = self.envelope_meta
+        # 14/WAKU2-MESSAGE: meta is at most 64 bytes.
+        if meta is not None and (not isinstance(meta, bytes) or not 1 <= len(meta) <= 64):
+            raise refuse(self, "envelope_meta", meta, "None or 1 to 64 bytes")
+
+    def _check_delivered_when(self) -> None:
+        value: Any = self.delivered_when
+        if value == "any":
+            return
+        if isinstance(value, Set) and value and all(isinstance(name, str) and name for name in value):
+            object.__setattr__(self, "delivered_when", frozenset(value))
+            return
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise refuse(
+                self, "delivered_when", value, "'any', an integer of at least 1 or a non-empty set of sender ids"
+            )
+
+    @classmethod
+    def logos(cls, **changes: Any) -> Self:
+        """The defaults of specification 003, with `changes` to top-level fields."""
+        return replace(cls(), **changes)
+
+    @classmethod
+    def waku(cls, **changes: Any) -> Self:
+        """The defaults of specification 004, with `changes` to top-level fields."""
+        return replace(ReliableChannelOptions()._config(cls), **changes)
+
+
+# The fields that options of other names stand for.
+_OPTION_OF_FIELD = {"acknowledgement_timeout_ms": "retry_interval_ms", "max_retransmissions": "max_retry_attempts"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReliableChannelOptions:
+    """The options of specification 004 under their own names and defaults; `to_config()` gives the `ChannelConfig`.
+
+    Raises:
+        ConfigError: An option is out of its limits.
+    """
+
+    sync_min_interval_ms: int = 30_000
+    retry_interval_ms: int = 30_000
+    max_retry_attempts: int = 10
+    retrieve_frequency_ms: int = 10_000
+    sweep_in_buf_interval_ms: int = 5_000
+    query_on_connect: bool = True
+    auto_start: bool = True
+    process_task_min_elapse_ms: int = 1_000
+    causal_history_size: int = 200
+    timeout_for_lost_messages_ms: int | None = None
+    possible_acks_threshold: int = 2
+
+    def to_config(self) -> ChannelConfig:
+        """The channel configuration that these options describe."""
+        return self._config(ChannelConfig)
+
+    def __post_init__(self) -> None:
+        try:
+            self._config(ChannelConfig)
+        except ConfigError as error:
+            _, _, rest = str(error).partition(".")
+            field, _, text = rest.partition(" ")
+            raise ConfigError(f"{type(self).__name__}.{_OPTION_OF_FIELD.get(field, field)} {text}") from None
+
+    def _config(self, kind: Callable[..., T]) -> T:
+        lost_ms = self.timeout_for_lost_messages_ms
+        return kind(
+            segmentation=SegmentationConfig(erasure_code="vandermonde", wire_format="draft"),
+            sds=SdsConfig(
+                acknowledgement_timeout_ms=self.retry_interval_ms,
+                max_retransmissions=self.max_retry_attempts,
+                causal_history_size=self.causal_history_size,
+                bloom_interval_ms=0,
+                possible_acks_threshold=self.possible_acks_threshold,
+                timeout_for_lost_messages_ms=0 if lost_ms is None else lost_ms,
+                message_id="content-sha256",
+            ),
+            sync=SyncConfig(
+                sync_min_interval_ms=self.sync_min_interval_ms,
+                sweep_in_buf_interval_ms=self.sweep_in_buf_interval_ms,
+                process_task_min_elapse_ms=self.process_task_min_elapse_ms,
+                retrieve_frequency_ms=self.retrieve_frequency_ms,
+                query_on_connect=self.query_on_connect,
+                acknowledgement_sync=False,
+            ),
+            rate_limit=RateLimitConfig(counts="segment"),
+            auto_start=self.auto_start,
+        )
