@@ -63,7 +63,9 @@ def test_nim_hashes() -> None:
 def test_the_wire_decides_how_the_machine_hashes() -> None:
     """The moment of a request, from the outside: under "nim" it is nim-sds's."""
     for wire_format, hashed in REPAIR_HASHES.items():
-        repair = Repair(replace(ChannelConfig.logos().sds, wire_format=wire_format), "alice", LocalLog(1, str).entries)
+        repair = Repair(
+            replace(ChannelConfig.logos().sds, wire_format=wire_format), "alice", LocalLog(1, str).entries, syncs=True
+        )
         repair.on_missing(HistoryEntry("m1"), 1_000)
         repair.settle(31_000)
         assert repair.next_request_ms() == 1_000 + request_offset_ms("alice", "m1", 30_000, 120_000, hashed)

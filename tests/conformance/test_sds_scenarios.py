@@ -63,8 +63,16 @@ EXCEPTIONS: dict[tuple[str, int], tuple[list[str], list[Event], str]] = {
     ),
     ("2_lost_then_resend", 26): (
         ["sds:in:message-missing"],
-        [("sds:in:message-missing", ["80a9c32aad8b4cd332db2dbf8367c73af4223c7533eca1020d54095abdc87b18"])],
-        "D20: here one dependency was delivered and one is known to be lost, so one alone is missing",
+        [
+            (
+                "sds:in:message-missing",
+                [
+                    "ab74e526f10b6d2534ee99460fe50392cc94adc836c185144fea77fdbdfa5ae9",
+                    "80a9c32aad8b4cd332db2dbf8367c73af4223c7533eca1020d54095abdc87b18",
+                ],
+            )
+        ],
+        "D20: here one dependency was delivered; the one that was lost is asked for again, since it is named again",
     ),
     ("2_lost_then_resend", 29): (
         ["sds:in:message-irretrievably-lost"],

@@ -175,11 +175,10 @@ def settle_ms(world: World) -> int:
 def aftermath_ms(world: World) -> int:
     """How long after that it may take until all is quiet.
 
-    Who joins late, or was away, is told of the past, and so of what a hostile participant made up, for which it waits
-    as the others did.
+    What is asked for may come late, and with it a history that names what a hostile participant made up: that is asked
+    for then.
     """
-    away = any(world.joins_at_ms) or bool(world.crashes)
-    return AFTERMATH_MS + (LOST_TIMEOUT_MS if world.hostile_at_ms and away else 0)
+    return AFTERMATH_MS + (LOST_TIMEOUT_MS if world.hostile_at_ms else 0)
 
 
 async def _simulate(world: World) -> Evidence:

@@ -47,9 +47,12 @@ class Gaps:
         "_me",
         "_on_found",
         "_on_missing",
+        "_on_named_again",
+        "_others_answer",
         "_quiet_ms",
+        "_without_haste",
+        "askable",
         "lost",
-        "lost_before",
         "lost_changed",
         "missing",
         "named",
@@ -67,19 +70,23 @@ class Gaps:
         self._buffer = buffer
         self._log = log
         self._me = sender_id
+        self._others_answer = config.enable_repair
         self._emit = emit
         self._on_missing = repair.on_missing
         self._on_found = repair.on_found
+        self._on_named_again = repair.on_named_again
+        self._without_haste = repair.without_haste
+        repair.on_silence = self._forget_silent
         self._by_send = config.message_id == "send"
         self._quiet_ms = config.acknowledgement_timeout_ms
         self._lost_ms = config.timeout_for_lost_messages_ms
         self._lost_max = config.missing_messages_max
         self.missing = MissingMessages(config.missing_messages_max)
-        # Keys of sends that were declared lost while only named: what names them again does not wait again.
+        # Keys of sends that nothing waits for, though something names them.
         self.lost: dict[str, None] = {}
         self._lost_order: deque[str] = deque()
-        # Those of them that may be asked for again.
-        self.lost_before: dict[str, None] = {}
+        # Those of them that are asked for all the same: others may hold them.
+        self.askable: dict[str, None] = {}
         self.named = NamedSends(config)
         self._deadlines: list[tuple[int, int, IncomingSend]] = []
         self._deadline_count = 0
@@ -123,12 +130,13 @@ class Gaps:
         known = self.missing.by_id.get(message_id)
         if known is not None:
             self.missing.learn(known, _bounded(entry))
+            self._on_named_again(message_id, monotonic_ms)
             return known.send
         if entry.sender_id == self._me or not 0 < len(message_id) <= MESSAGE_ID_LENGTH_MAX:
             return None
         place = self._buffer.place_of(message_id)
         key = place[0] if place else message_id
-        if (send is not None and key == send.key) or (key in self.lost and not self._may_ask_again(send, key)):
+        if (send is not None and key == send.key) or (key in self.lost and key not in self.askable):
             return None
         cause = self._buffer.sends.get(key)
         if cause is None:
@@ -139,7 +147,8 @@ class Gaps:
             cause.lost = key in self.lost
             self._buffer.changed[key] = None
             cause.from_before = since_first_ms is not None
-            self.named.add(cause, monotonic_ms, since_first_ms or 0)
+            if not cause.lost:
+                self.named.add(cause, monotonic_ms, since_first_ms or 0)
         elif cause.contents:
             if cause.deadline_ms is None and not cause.reconstructed:
                 self.watch(cause, monotonic_ms)
@@ -150,18 +159,6 @@ class Gaps:
         self._track(cause, entry, named_by, monotonic_ms)
         detected.append(entry)
         return cause
-
-    def _may_ask_again(self, send: IncomingSend | None, key: str) -> bool:
-        """A newcomer does not wait long for the past. What a sync names of it later somebody holds: it is asked for
-        again, once, and no content waits for it."""
-        if send is None and key in self._buffer.sends:
-            # It is asked for already: these are others of its contents.
-            return True
-        if send is not None or key not in self.lost_before:
-            return False
-        del self.lost_before[key]
-        self.lost_changed[key] = True
-        return True
 
     def on_received(self, send: IncomingSend, message_id: str) -> None:
         """A content came of a send that has missing messages."""
@@ -192,12 +189,8 @@ class Gaps:
         """The store does not have these: one that is most likely older than this participant is lost at once."""
         for message_id in message_ids:
             message = self.missing.by_id.get(message_id)
-            if message is None or not self.named.is_store_believed(message.send) or message.send.contents:
-                continue
-            if len(message.send.missing or ()) == 1:
+            if message is not None and self.named.is_store_believed(message.send) and not message.send.contents:
                 self._declare_lost(message.send)
-            else:
-                self._untrack(message_id)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -244,18 +237,40 @@ class Gaps:
             self._set_deadline(send, due_ms)
 
     def _report_siblings(self, send: IncomingSend, monotonic_ms: int) -> None:
+        self.ask_for(send, self._siblings(send), monotonic_ms)
+
+    def _siblings(self, send: IncomingSend) -> list[HistoryEntry]:
+        """What is announced of `send` and not here."""
         if send.content_count is None or not self._by_send or send.key != send.send_id:
-            return
+            return []
         held = {entry.ordinal for entry in send.contents}
-        detected: list[HistoryEntry] = []
-        for ordinal in range(send.content_count):
-            message_id = content_id(send.key, ordinal)
-            if ordinal not in held and message_id not in self.missing.by_id:
-                entry = HistoryEntry(message_id, None, send.sender_id)
-                self._track(send, entry, send.sender_id, monotonic_ms)
-                detected.append(entry)
-        if detected:
-            self._emit(MissingDetected(tuple(detected)))
+        return [
+            HistoryEntry(content_id(send.key, ordinal), None, send.sender_id)
+            for ordinal in range(send.content_count)
+            if ordinal not in held
+        ]
+
+    def lacking(self, send: IncomingSend) -> list[tuple[HistoryEntry, str]]:
+        """What is announced or named of `send` and not here, and who named it."""
+        named = [self.missing.by_id[message_id] for message_id in send.missing or ()]
+        known = set(send.missing or ())
+        siblings = [entry for entry in self._siblings(send) if entry.message_id not in known]
+        return [(one.entry, one.named_by) for one in named] + [(entry, send.sender_id) for entry in siblings]
+
+    def go_on_asking(self, lacking: list[tuple[HistoryEntry, str]], monotonic_ms: int) -> None:
+        """Of a send that was given up: nothing waits for these, and somebody may hold them."""
+        for entry, named_by in lacking:
+            place = self._buffer.place_of(entry.message_id)
+            key = place[0] if place else entry.message_id
+            send = self._buffer.sends.get(key)
+            if send is None:
+                send = self._buffer.sends[key] = IncomingSend(key, key, "", monotonic_ms)
+                send.lost = True
+                self._buffer.changed[key] = None
+            if entry.message_id not in self.missing.by_id:
+                self._track(send, entry, named_by, monotonic_ms)
+                # It was asked for while the send was waited for.
+                self._without_haste(entry.message_id)
 
     def _set_deadline(self, send: IncomingSend, at_ms: int) -> None:
         send.deadline_ms = at_ms
@@ -273,29 +288,49 @@ class Gaps:
     # --- lost -----------------------------------------------------------------------------------
 
     def _declare_lost(self, send: IncomingSend) -> None:
+        """What follows `send` goes on; it is asked for all the same, since whoever named it may hold it."""
         # Told once a message: of one that is partly here the channel tells when it gives it up.
         if not send.contents and send.key not in self.lost:
             message = self.missing.by_id.get(next(iter(send.missing or ()), ""))
             self._emit(DependencyLost(message.entry if message else HistoryEntry(send.key, None, None)))
-        self._buffer.drop(send)
+        if not send.contents:
+            self.named.discard(send.key)
+            send.deadline_ms = None
+            self.remember_lost(send.key, True)
+        self._buffer.go_on_without(send)
+        if not self._others_answer:
+            for message_id in list(send.missing or ()):
+                self._forget_silent(message_id)
+
+    def _forget_silent(self, message_id: str) -> None:
+        """Nobody answered for so long that it is asked for no more, unless somebody names it again."""
+        message = self.missing.by_id.get(message_id)
+        if message is None:
+            return
+        self._untrack(message_id)
+        send = message.send
+        if not send.missing and not send.contents and self._buffer.sends.get(send.key) is send:
+            self._buffer.drop(send)
+            self.remember_lost(send.key, True)
 
     def forget_named(self, send: IncomingSend, remember: bool) -> None:
         """`send`, of which nothing came, is waited for no longer."""
         self.named.discard(send.key)
         if remember:
-            self.remember_lost(send.key, send.from_before)
+            self.remember_lost(send.key, False)
 
-    def remember_lost(self, key: str, before: bool) -> None:
+    def remember_lost(self, key: str, askable: bool) -> None:
+        """Nothing waits for `key` again; with `askable` it is asked for when it is named."""
         if key not in self.lost:
             self.lost[key] = None
             self._lost_order.append(key)
-        if before:
-            self.lost_before[key] = None
+        if askable:
+            self.askable[key] = None
         self.lost_changed[key] = True
         if len(self._lost_order) > self._lost_max:
             forgotten = self._lost_order.popleft()
             self.lost.pop(forgotten, None)
-            self.lost_before.pop(forgotten, None)
+            self.askable.pop(forgotten, None)
             self.lost_changed[forgotten] = False
 
     def ask_for(self, send: IncomingSend, entries: Iterable[HistoryEntry], monotonic_ms: int) -> None:

@@ -39,16 +39,18 @@ class GivenUp:
 
     # --- giving up ------------------------------------------------------------------------------
 
-    def give_up(self, send: IncomingSend, keep_messages: bool) -> bool:
+    def give_up(self, send: IncomingSend, keep_messages: bool, monotonic_ms: int) -> bool:
         """Forgets the contents of `send`; whether it is given up for the first time.
 
-        With `keep_messages` those that are kept for repair stay, so that the send can be taken up again from them.
+        With `keep_messages` those that are kept for repair stay, so that the send can be taken up again from them, and
+        what it lacks is still asked for.
         """
         machine = self._machine
         gaps, originals = machine.incoming.gaps, machine.repair.originals
         contents = list(send.contents)
         known = self._by_send and send.key in gaps.lost
         known = known or any(entry.message_id in gaps.lost for entry in contents)
+        lacking = gaps.lacking(send) if keep_messages else []
         machine.incoming.abandon(send)
         name = claimed_key(send.send_id, send.sender_id)
         former = {entry.message_id: entry for entry in self.sends.get(name, ())}
@@ -60,10 +62,11 @@ class GivenUp:
             if not keep_messages:
                 originals.forget(message_id)
             if not self._by_send:
-                gaps.remember_lost(message_id, False)
+                gaps.remember_lost(message_id, True)
         if self._by_send:
             gaps.remember_lost(send.key, True)
         self._put(name, tuple(former.values()))
+        gaps.go_on_asking(lacking, monotonic_ms)
         return not known
 
     def doubt(self, message_id: str, sender_id: str, send_id: str) -> None:
@@ -166,7 +169,7 @@ class GivenUp:
         """The first content came again: the others are taken from what is kept here, or asked for."""
         machine = self._machine
         # What follows it went on without it before.
-        machine.incoming.drop(send)
+        machine.incoming.go_on_without(send)
         wanted: list[HistoryEntry] = []
         for entry in absent:
             data = machine.repair.originals.get(entry.message_id)

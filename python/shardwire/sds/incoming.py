@@ -319,14 +319,19 @@ class IncomingBuffer(HeldCount):
             self.gaps.remember_lost(send.key, False)
 
     def drop(self, send: IncomingSend, *, remember: bool = True) -> None:
-        """Nothing waits for `send` any longer; one that was only named is forgotten, but for its key if so wished."""
+        """`send` is neither waited for nor asked for; one that was only named is forgotten, but for its key if so
+        wished."""
         if send.missing:
             self.gaps.forget_missing(send)
-        send.lost = True
-        self.changed[send.key] = None
         if not send.contents and self.sends.get(send.key) is send:
             del self.sends[send.key]
             self.gaps.forget_named(send, remember)
+        self.go_on_without(send)
+
+    def go_on_without(self, send: IncomingSend) -> None:
+        """Nothing waits for `send` any longer."""
+        send.lost = True
+        self.changed[send.key] = None
         self._go(self._unblock(send))
 
     def _join(self, send: IncomingSend, send_id: str, monotonic_ms: int) -> IncomingSend:

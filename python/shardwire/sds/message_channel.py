@@ -90,7 +90,7 @@ class MessageChannel:
         prompt = said or config.enable_repair
         self.anti_entropy = AntiEntropy(config, prompt, self.log, self.bloom, self.participants, rng)
         self.sync_timer = SyncTimer(sync.sync_min_interval_ms, rng, now, self.participants.heard_ms)
-        self.repair = Repair(config, sender_id, self.log.entries)
+        self.repair = Repair(config, sender_id, self.log.entries, syncs=sync.sync_min_interval_ms > 0)
         self.filter_wish = FilterWish(config, prompt, self.bloom, self.repair, self.participants, rng)
         self.repair.on_news = self.filter_wish.on_missing
         self.outgoing = OutgoingBuffer(config, delivered_when, emit, self.repair.on_send_finished)
@@ -258,7 +258,7 @@ class MessageChannel:
         send = self.incoming.find(sender_id, send_id)
         if send is None or not send.contents or send.reconstructed:
             return True
-        return self.given_up.give_up(send, keep_messages)
+        return self.given_up.give_up(send, keep_messages, now.monotonic_ms)
 
     def handle_irretrievable(self, message_ids: Iterable[str], now: Now) -> None:
         """The store does not have these. Only what is older than this participant's first receipt is lost by it."""

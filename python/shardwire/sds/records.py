@@ -27,8 +27,8 @@ Name = tuple[str, bytes]
 
 VERSION = 2
 _VERSION_BYTE = bytes((VERSION,))
-# Ends the record of a lost dependency that a newcomer may ask for once more.
-_BEFORE = b"\x01"
+# Ends the record of a lost dependency that is asked for when it is named.
+_ASKABLE = b"\x01"
 _CHECKSUM_BYTES = 4
 # version, lamport, base of the filter, syncs, sends, time of the first receipt (0: none), what is said up to
 _STATE = Struct("<BQQQQQQ")
@@ -287,7 +287,7 @@ class Records:
             self._put(out, "sds.missing", message_id, value)
         missing.changed.clear()
         for key, lost in incoming.gaps.lost_changed.items():
-            value = _VERSION_BYTE + _BEFORE if key in incoming.gaps.lost_before else _VERSION_BYTE
+            value = _VERSION_BYTE + _ASKABLE if key in incoming.gaps.askable else _VERSION_BYTE
             out["sds.lost", key.encode()] = value if lost else None
         incoming.gaps.lost_changed.clear()
         given_up = self._machine.given_up
@@ -339,8 +339,8 @@ class Records:
 
 
 def read_lost(data: bytes) -> bool:
-    """Whether a newcomer may ask for the lost dependency once more."""
-    return data == _VERSION_BYTE + _BEFORE
+    """Whether the lost dependency is asked for when it is named."""
+    return data == _VERSION_BYTE + _ASKABLE
 
 
 def read_fields(data: bytes, count: int) -> list[Any]:

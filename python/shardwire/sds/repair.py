@@ -6,6 +6,7 @@ import hashlib
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 from shardwire._native import HistoryEntry, LogEntries, Originals, OutgoingContent, farmhash64
 from shardwire.config import SdsConfig, SdsWireFormat
@@ -16,6 +17,12 @@ REQUESTS_PER_MESSAGE_MAX = 3
 REPAIR_BUFFER_MAX = 1_000
 # Original messages kept to answer with, over all of them.
 ORIGINAL_BYTES_MAX = 32 << 20
+# A message is asked for so often in the channel by syncs that leave for it alone; then by what leaves anyway.
+URGENT_ROUNDS = 2
+# It is asked for every T_max so often; then at distances that double with every second request that found no answer.
+STEADY_ROUNDS = 4
+# Beyond this distance it is not asked for again.
+SILENCE_MS_MAX = 24 * 3_600_000
 # Syncs sent for requests alone keep this distance: a peer that invents ids must not make the others talk.
 REPAIR_SYNC_INTERVAL_MS = 1_000
 
@@ -60,20 +67,24 @@ def in_response_group(
 class RepairBuffer:
     """Entries by id, each with a moment; when full, the one with the latest moment goes."""
 
-    __slots__ = ("_order", "by_id", "changed")
+    __slots__ = ("_order", "_urgent", "by_id", "changed")
 
     def __init__(self) -> None:
         self.by_id: dict[str, tuple[int, HistoryEntry]] = {}
         self._order: list[tuple[int, str]] = []
+        # Those for which a message may leave of its own.
+        self._urgent: list[tuple[int, str]] = []
         # For poll_persist.
         self.changed: dict[str, None] = {}
 
-    def put(self, entry: HistoryEntry, at_ms: int) -> None:
-        """Adds `entry`, or moves it to another moment."""
+    def put(self, entry: HistoryEntry, at_ms: int, *, urgent: bool = True) -> None:
+        """Adds `entry`, or moves it to another moment; one that is not urgent waits for what leaves anyway."""
         message_id = entry.message_id
         self.remove(message_id)
         self.by_id[message_id] = (at_ms, entry)
         insort(self._order, (at_ms, message_id))
+        if urgent:
+            insort(self._urgent, (at_ms, message_id))
         self.changed[message_id] = None
         if len(self._order) > REPAIR_BUFFER_MAX:
             self.remove(self._order[-1][1])
@@ -81,25 +92,36 @@ class RepairBuffer:
     def remove(self, message_id: str) -> None:
         known = self.by_id.pop(message_id, None)
         if known is not None:
-            del self._order[bisect_left(self._order, (known[0], message_id))]
+            name = (known[0], message_id)
+            del self._order[bisect_left(self._order, name)]
+            place = bisect_left(self._urgent, name)
+            if place < len(self._urgent) and self._urgent[place] == name:
+                del self._urgent[place]
             self.changed[message_id] = None
 
     def next_ms(self) -> int | None:
-        return self._order[0][0] if self._order else None
+        """The moment of the first urgent entry."""
+        return self._urgent[0][0] if self._urgent else None
 
     def due(self, monotonic_ms: int, count: int) -> list[HistoryEntry]:
-        """Up to `count` entries whose moment has come, the earliest first."""
-        return [self.by_id[message_id][1] for at_ms, message_id in self._order[:count] if at_ms <= monotonic_ms]
+        """Up to `count` entries whose moment has come, urgent ones before the others, the earliest first."""
+        due = [name for name in self._urgent[:count] if name[0] <= monotonic_ms]
+        if len(due) < count:
+            others = (name for name in self._order[: 2 * count] if name not in due and name[0] <= monotonic_ms)
+            due += islice(others, count - len(due))
+        return [self.by_id[message_id][1] for _, message_id in due]
 
 
 class Repair:
     """The outgoing repair buffer (what we ask for) and the incoming one (what we answer).
 
     A request that another participant makes first is put off, not forgotten, and one that found no answer is made
-    again after T_max: both implementations in the field ask once at most.
+    again after T_max: both implementations in the field ask once at most. What nobody answers is asked for less and
+    less often, and once more each time that somebody names it again.
     """
 
     __slots__ = (
+        "_asked",
         "_config",
         "_entries",
         "_hashed",
@@ -107,15 +129,18 @@ class Repair:
         "_me",
         "_requested_ms",
         "_sync_not_before_ms",
+        "_syncs",
         "answers",
         "on_news",
+        "on_silence",
         "originals",
         "own",
         "requests",
         "upcoming",
     )
 
-    def __init__(self, config: SdsConfig, sender_id: str, entries: LogEntries) -> None:
+    def __init__(self, config: SdsConfig, sender_id: str, entries: LogEntries, *, syncs: bool) -> None:
+        self._syncs = syncs
         self._config = config
         self._entries = entries
         self._hashed = REPAIR_HASHES[config.wire_format]
@@ -132,6 +157,10 @@ class Repair:
         self._heard_again_ms: dict[str, int] = {}
         # Called where something new is missing.
         self.on_news: Callable[[int], None] = lambda _: None
+        # Called with a message that is asked for no more.
+        self.on_silence: Callable[[str], None] = lambda _: None
+        # How often each message was asked for, by us and by anyone: a stranger's requests silence ours no sooner.
+        self._asked: dict[str, tuple[int, int]] = {}
         self.requests = RepairBuffer()
         self.answers = RepairBuffer()
 
@@ -148,8 +177,22 @@ class Repair:
 
     def on_found(self, message_id: str) -> None:
         """It came, or is no longer waited for."""
+        self._asked.pop(message_id, None)
         if self.upcoming.pop(message_id, None) is None:
             self.requests.remove(message_id)
+
+    def without_haste(self, message_id: str) -> None:
+        """What is missing is asked for by what leaves anyway."""
+        ours, all_asked = self._asked_for(message_id)
+        self._asked[message_id] = (ours, max(all_asked, URGENT_ROUNDS))
+
+    def on_named_again(self, message_id: str, monotonic_ms: int) -> None:
+        """Somebody names what is asked for: whoever does may hold it, so it is asked for as soon as at first."""
+        if self._asked_for(message_id)[0] > STEADY_ROUNDS and message_id in self.requests.by_id:
+            at_ms, entry = self.requests.by_id[message_id]
+            soon_ms = monotonic_ms + self._offset_ms(message_id)
+            if soon_ms < at_ms:
+                self._ask_at(entry, soon_ms)
 
     def on_message(self, message_id: str) -> None:
         """The message was heard, from whomever: it need not be answered any more."""
@@ -162,7 +205,7 @@ class Repair:
             if since_ms + self._config.repair_t_min_ms > monotonic_ms:
                 return
             del self.upcoming[entry.message_id]
-            self.requests.put(entry, since_ms + self._offset_ms(entry.message_id))
+            self._ask_at(entry, since_ms + self._offset_ms(entry.message_id))
 
     def next_request_ms(self) -> int | None:
         """When a request may be due: at the earliest T_req, or when one must be given."""
@@ -184,7 +227,10 @@ class Repair:
         if message_id in self.upcoming:
             return
         if message_id in self.requests.by_id:
-            self._put_off(self.requests.by_id[message_id][1], monotonic_ms)
+            at_ms, wanted = self.requests.by_id[message_id]
+            ours, all_asked = self._asked_for(message_id)
+            self._asked[message_id] = (ours, all_asked + 1)
+            self._ask_at(wanted, max(at_ms, monotonic_ms + self._period_ms(message_id)))
             return
         held = self._entries.get(message_id)
         if held is None or self._was_answered(message_id, monotonic_ms):
@@ -222,7 +268,7 @@ class Repair:
             if budget_bytes < 0:
                 break
             taken.append(entry)
-            self._put_off(entry, monotonic_ms)
+            self._ask_again_later(entry, monotonic_ms)
         return taken
 
     def take_answer(self, monotonic_ms: int) -> tuple[str, bytes] | None:
@@ -251,9 +297,26 @@ class Repair:
                 self.originals.changed[message_id] = None
             content.wire = None
 
-    def _put_off(self, entry: HistoryEntry, monotonic_ms: int) -> None:
-        wait_ms = self._config.repair_t_max_ms + self._offset_ms(entry.message_id)
-        self.requests.put(entry, monotonic_ms + wait_ms)
+    def _ask_again_later(self, entry: HistoryEntry, monotonic_ms: int) -> None:
+        message_id = entry.message_id
+        ours, all_asked = self._asked_for(message_id)
+        self._asked[message_id] = (ours + 1, all_asked + 1)
+        wait_ms = self._period_ms(message_id) << max(0, ours + 1 - STEADY_ROUNDS) // 2
+        if wait_ms <= SILENCE_MS_MAX:
+            self._ask_at(entry, monotonic_ms + wait_ms)
+        else:
+            self.on_silence(message_id)
+
+    def _ask_at(self, entry: HistoryEntry, at_ms: int) -> None:
+        # Where nothing leaves by itself, there is nothing to ride on.
+        urgent = not self._syncs or self._asked_for(entry.message_id)[1] < URGENT_ROUNDS
+        self.requests.put(entry, at_ms, urgent=urgent)
+
+    def _asked_for(self, message_id: str) -> tuple[int, int]:
+        return self._asked.get(message_id, (0, 0))
+
+    def _period_ms(self, message_id: str) -> int:
+        return self._config.repair_t_max_ms + self._offset_ms(message_id)
 
     def _offset_ms(self, message_id: str) -> int:
         t_min_ms, t_max_ms = self._config.repair_t_min_ms, self._config.repair_t_max_ms

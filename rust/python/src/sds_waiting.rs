@@ -94,7 +94,10 @@ impl Waiting {
                 && short(entry.sender_id)
                 && short(entry.retrieval_hint)
         };
-        self.missing.bind(py).len() + unknown.len() <= self.missing_max && unknown.iter().all(plain)
+        // What was lost and is asked for again needs more than is done here.
+        self.lost.bind(py).is_empty()
+            && self.missing.bind(py).len() + unknown.len() <= self.missing_max
+            && unknown.iter().all(plain)
     }
 
     /// `send` follows `cause`.
@@ -169,7 +172,7 @@ impl Waiting {
             return Ok(Some(cause));
         }
         let key = PyString::from_bytes(py, &entry.message_id[..SEND_ID_LENGTH])?;
-        if key.as_any().eq(&by.send.borrow().key)? || self.lost.bind(py).contains(&key)? {
+        if key.as_any().eq(&by.send.borrow().key)? {
             return Ok(None);
         }
         let sends = self.sends.bind(py);
