@@ -1,6 +1,6 @@
 //! The Python module `shardwire._native`: converts, releases the GIL, wraps. The list of what it
-//! holds follows `python/shardwire/_native.pyi`. Only `fresh` and `untracked`
-//! have unsafe code.
+//! holds follows `python/shardwire/_native.pyi`. Only `fresh`, `untracked` and `arrow::capsule` have
+//! unsafe code.
 
 #![deny(unsafe_code)]
 

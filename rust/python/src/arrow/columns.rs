@@ -9,11 +9,11 @@ use arrow_array::{Array, ArrayRef, StructArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{Field, Fields};
 use pyo3::prelude::*;
-use pyo3_arrow::PyArray;
 use shardwire_core::keccak;
 use shardwire_core::wire::segment::{self, Received, Slot};
 use shardwire_core::wire::waku;
 
+use super::exchange::{ArrayArgument, to_python};
 use super::input::{BinaryColumn, IntegerColumn, TextColumn};
 use super::wire_format_named;
 
@@ -22,8 +22,8 @@ const ROWS_PER_CALL: usize = 1024;
 
 /// Keccak-256 of every row, as binary.
 #[pyfunction]
-pub fn arrow_keccak256<'py>(py: Python<'py>, data: PyArray) -> PyResult<Bound<'py, PyAny>> {
-    let column = BinaryColumn::new(data.array(), "data")?;
+pub fn arrow_keccak256<'py>(py: Python<'py>, data: ArrayArgument) -> PyResult<Bound<'py, PyAny>> {
+    let column = BinaryColumn::new(&data.0, "data")?;
     let digests = py.detach(|| keccak256_column(&column));
     to_python(py, Arc::new(digests))
 }
@@ -53,12 +53,12 @@ fn keccak256_column(column: &BinaryColumn) -> arrow_array::BinaryArray {
 #[pyo3(signature = (data, wire_format, max_total_segments, include_payload))]
 pub fn arrow_decode_segment<'py>(
     py: Python<'py>,
-    data: PyArray,
+    data: ArrayArgument,
     wire_format: &str,
     max_total_segments: u32,
     include_payload: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let column = BinaryColumn::new(data.array(), "data")?;
+    let column = BinaryColumn::new(&data.0, "data")?;
     let wire_format = wire_format_named(wire_format)?;
     let decoded = py.detach(|| {
         let mut out = SegmentColumns::default();
@@ -159,9 +159,9 @@ impl SegmentColumns {
 #[pyfunction]
 pub fn arrow_decode_waku_message<'py>(
     py: Python<'py>,
-    data: PyArray,
+    data: ArrayArgument,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let column = BinaryColumn::new(data.array(), "data")?;
+    let column = BinaryColumn::new(&data.0, "data")?;
     let decoded = py.detach(|| decode_waku_column(&column));
     to_python(py, Arc::new(decoded))
 }
@@ -211,17 +211,17 @@ fn decode_waku_column(column: &BinaryColumn) -> StructArray {
 #[pyfunction]
 pub fn arrow_message_hash<'py>(
     py: Python<'py>,
-    pubsub_topic: PyArray,
-    payload: PyArray,
-    content_topic: PyArray,
-    meta: PyArray,
-    timestamp_ns: PyArray,
+    pubsub_topic: ArrayArgument,
+    payload: ArrayArgument,
+    content_topic: ArrayArgument,
+    meta: ArrayArgument,
+    timestamp_ns: ArrayArgument,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let pubsub_topic = TextColumn::new(pubsub_topic.array(), "pubsub_topic")?;
-    let payload = BinaryColumn::new(payload.array(), "payload")?;
-    let content_topic = TextColumn::new(content_topic.array(), "content_topic")?;
-    let meta = BinaryColumn::new(meta.array(), "meta")?;
-    let timestamp_ns = IntegerColumn::new(timestamp_ns.array(), "timestamp_ns")?;
+    let pubsub_topic = TextColumn::new(&pubsub_topic.0, "pubsub_topic")?;
+    let payload = BinaryColumn::new(&payload.0, "payload")?;
+    let content_topic = TextColumn::new(&content_topic.0, "content_topic")?;
+    let meta = BinaryColumn::new(&meta.0, "meta")?;
+    let timestamp_ns = IntegerColumn::new(&timestamp_ns.0, "timestamp_ns")?;
     let lengths = [
         pubsub_topic.len(),
         content_topic.len(),
@@ -259,10 +259,10 @@ pub fn arrow_message_hash<'py>(
 #[pyfunction]
 pub fn arrow_shard_of<'py>(
     py: Python<'py>,
-    content_topic: PyArray,
+    content_topic: ArrayArgument,
     num_shards_in_cluster: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let column = TextColumn::new(content_topic.array(), "content_topic")?;
+    let column = TextColumn::new(&content_topic.0, "content_topic")?;
     let shards: arrow_array::Int32Array = py.detach(|| {
         column
             .iter()
@@ -282,11 +282,4 @@ pub(super) fn struct_array(valid: &[bool], columns: Vec<(&str, ArrayRef)>) -> St
         .map(|(name, array)| (Field::new(name, array.data_type().clone(), true), array))
         .unzip();
     StructArray::new(Fields::from(fields), arrays, Some(NullBuffer::from(valid)))
-}
-
-/// Hands an array to pyarrow without a copy.
-pub fn to_python<'py>(py: Python<'py>, array: ArrayRef) -> PyResult<Bound<'py, PyAny>> {
-    py.import("pyarrow")?
-        .getattr("array")?
-        .call1((PyArray::from_array_ref(array),))
 }

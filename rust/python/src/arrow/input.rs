@@ -24,7 +24,12 @@ pub enum BinaryColumn {
 impl BinaryColumn {
     /// Borrows the buffers of `array`; `name` stands in the error for another type.
     pub fn new(array: &ArrayRef, name: &str) -> PyResult<Self> {
-        Ok(match array.data_type() {
+        BinaryColumn::of(array).ok_or_else(|| wrong_type(name, "binary", array.data_type()))
+    }
+
+    /// Borrows the buffers of `array`; `None` where it holds no bytes.
+    pub fn of(array: &ArrayRef) -> Option<Self> {
+        Some(match array.data_type() {
             DataType::Binary => BinaryColumn::Binary(array.as_binary::<i32>().clone()),
             DataType::LargeBinary => BinaryColumn::LargeBinary(array.as_binary::<i64>().clone()),
             DataType::BinaryView => BinaryColumn::View(array.as_binary_view().clone()),
@@ -32,7 +37,7 @@ impl BinaryColumn {
                 BinaryColumn::Fixed(array.as_fixed_size_binary().clone())
             }
             DataType::Null => BinaryColumn::Null(array.len()),
-            other => return Err(wrong_type(name, "binary", other)),
+            _ => return None,
         })
     }
 

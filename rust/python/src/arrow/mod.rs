@@ -5,7 +5,9 @@
 
 mod batch;
 mod candidate;
+mod capsule;
 mod columns;
+mod exchange;
 mod group;
 mod input;
 mod leftovers;
@@ -23,7 +25,6 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use shardwire_core::wire::{sds, segment};
 
-pub use columns::to_python;
 pub use columns::{
     arrow_decode_segment, arrow_decode_waku_message, arrow_keccak256, arrow_message_hash,
     arrow_shard_of,

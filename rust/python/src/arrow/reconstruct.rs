@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
-use pyo3_arrow::PyRecordBatch;
 
 use super::batch::Batch;
+use super::exchange::BatchArgument;
 use super::group::{Group, GroupKey, GroupLimits};
 use super::input::BinaryColumn;
 use super::settle::{Settlement, arrow_error};
@@ -75,7 +75,7 @@ impl ArrowReconstructor {
     fn push<'py>(
         &mut self,
         py: Python<'py>,
-        batch: PyRecordBatch,
+        batch: BatchArgument,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let batch = self.settlement.read(batch)?;
         py.detach(|| self.take_in(&batch)).map_err(arrow_error)?;

@@ -9,10 +9,10 @@ use arrow_array::builder::{
 };
 use arrow_schema::{DataType, Field, Fields};
 use pyo3::prelude::*;
-use pyo3_arrow::PyArray;
 use shardwire_core::wire::sds::{self, HistoryEntry, Kind};
 
-use super::columns::{struct_array, to_python};
+use super::columns::struct_array;
+use super::exchange::{ArrayArgument, to_python};
 use super::input::BinaryColumn;
 use super::{sds_wire_format_named, send_of};
 
@@ -20,10 +20,10 @@ use super::{sds_wire_format_named, send_of};
 #[pyfunction]
 pub fn arrow_decode_sds<'py>(
     py: Python<'py>,
-    data: PyArray,
+    data: ArrayArgument,
     wire_format: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let column = BinaryColumn::new(data.array(), "data")?;
+    let column = BinaryColumn::new(&data.0, "data")?;
     let wire_format = sds_wire_format_named(wire_format)?;
     let decoded = py.detach(|| {
         let mut out = SdsColumns::new();

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, Int32Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use pyo3::prelude::*;
-use pyo3_arrow::{PyArray, PyRecordBatch};
 use shardwire_core::keccak;
 use shardwire_core::segment::{Parameters, SegmentationError, Segments};
 
-use super::columns::to_python;
+use super::exchange::{ArrayArgument, batch_to_python, to_python};
 use super::input::BinaryColumn;
 use super::unwrap::batch_of;
 use crate::batch::{ValueSink, each_segmented, segment_lists};
@@ -19,10 +18,10 @@ use crate::segmentation::SegmentationParameters;
 #[pyfunction]
 pub fn arrow_segment<'py>(
     py: Python<'py>,
-    payload: PyArray,
+    payload: ArrayArgument,
     parameters: PyRef<'_, SegmentationParameters>,
 ) -> PyResult<(Bound<'py, PyAny>, Option<String>)> {
-    let column = BinaryColumn::new(payload.array(), "payload")?;
+    let column = BinaryColumn::new(&payload.0, "payload")?;
     let parameters = parameters.inner;
     let (lists, error) = py.detach(|| segment_lists(&column, &parameters));
     Ok((to_python(py, lists)?, error.map(|error| error.to_string())))
@@ -33,10 +32,10 @@ pub fn arrow_segment<'py>(
 #[pyfunction]
 pub fn arrow_segment_rows<'py>(
     py: Python<'py>,
-    payload: PyArray,
+    payload: ArrayArgument,
     parameters: PyRef<'_, SegmentationParameters>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let column = BinaryColumn::new(payload.array(), "payload")?;
+    let column = BinaryColumn::new(&payload.0, "payload")?;
     let parameters = parameters.inner;
     let batch = py.detach(|| {
         let mut out = Rows::default();
@@ -47,7 +46,7 @@ pub fn arrow_segment_rows<'py>(
         });
         out.finish()
     })?;
-    PyRecordBatch::new(batch).into_pyarrow(py)
+    batch_to_python(py, batch)
 }
 
 #[derive(Default)]

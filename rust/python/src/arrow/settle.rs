@@ -5,12 +5,12 @@ use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{ArrowError, Field};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3_arrow::PyRecordBatch;
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::keccak;
 use shardwire_core::segment::Parameters;
 
 use super::batch::Batch;
+use super::exchange::{BatchArgument, batch_to_python};
 use super::group::{Group, GroupLimits};
 use super::leftovers::LeftoverColumns;
 use super::output::{Outcome, OutputColumns};
@@ -56,8 +56,8 @@ impl Settlement {
     }
 
     /// Tells the columns of a batch apart.
-    pub fn read(&mut self, batch: PyRecordBatch) -> PyResult<Batch> {
-        let batch = Batch::new(&batch.into_inner(), self.by_count)?;
+    pub fn read(&mut self, batch: BatchArgument) -> PyResult<Batch> {
+        let batch = Batch::new(&batch.0, self.by_count)?;
         if self.by_fields.is_empty() {
             self.by_fields.clone_from(&batch.by_fields);
         }
@@ -165,7 +165,7 @@ impl Settlement {
     pub fn hand_over<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.ready
             .drain(..)
-            .map(|batch| PyRecordBatch::new(batch).into_pyarrow(py))
+            .map(|batch| batch_to_python(py, batch))
             .collect()
     }
 
@@ -181,7 +181,7 @@ impl Settlement {
         let batch = leftovers
             .finish(&self.by_fields, self.converter.as_ref())
             .map_err(arrow_error)?;
-        PyRecordBatch::new(batch).into_pyarrow(py).map(Some)
+        batch_to_python(py, batch).map(Some)
     }
 }
 

@@ -11,12 +11,12 @@ use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch};
 use arrow_schema::{Field, Schema};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3_arrow::PyRecordBatch;
 use shardwire_core::keccak;
 use shardwire_core::wire::sds::{self, Kind};
 use shardwire_core::wire::segment::{self, Received};
 use shardwire_core::wire::waku;
 
+use super::exchange::{BatchArgument, batch_to_python};
 use super::input::{BinaryColumn, IntegerColumn, TextColumn};
 use super::{NO_WAKU_MESSAGE, sds_wire_format_named, send_of, wire_format_named};
 
@@ -85,9 +85,9 @@ impl NextState {
 #[pyfunction]
 pub fn arrow_unwrap_waku<'py>(
     py: Python<'py>,
-    state: PyRecordBatch,
+    state: BatchArgument,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let state = State::new(&state.into_inner())?;
+    let state = State::new(&state.0)?;
     let next = py.detach(|| {
         let mut out = NextState::default();
         for row in 0..state.payload.len() {
@@ -110,7 +110,7 @@ pub fn arrow_unwrap_waku<'py>(
         }
         out.finish()
     })?;
-    PyRecordBatch::new(next).into_pyarrow(py)
+    batch_to_python(py, next)
 }
 
 /// Takes off the SDS message: its content stays, with the sender and the send that it names.
@@ -118,10 +118,10 @@ pub fn arrow_unwrap_waku<'py>(
 #[pyfunction]
 pub fn arrow_unwrap_sds<'py>(
     py: Python<'py>,
-    state: PyRecordBatch,
+    state: BatchArgument,
     wire_format: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let state = State::new(&state.into_inner())?;
+    let state = State::new(&state.0)?;
     let wire_format = sds_wire_format_named(wire_format)?;
     let next = py.detach(|| {
         let mut out = NextState::default();
@@ -155,18 +155,18 @@ pub fn arrow_unwrap_sds<'py>(
         }
         out.finish()
     })?;
-    PyRecordBatch::new(next).into_pyarrow(py)
+    batch_to_python(py, next)
 }
 
 /// Reads the segments: the state without those that are none, and with `entire_message_hash`.
 #[pyfunction]
 pub fn arrow_unwrap_segment<'py>(
     py: Python<'py>,
-    state: PyRecordBatch,
+    state: BatchArgument,
     wire_format: &str,
     max_total_segments: u32,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let batch = state.into_inner();
+    let batch = state.0;
     let read = State::new(&batch)?;
     let wire_format = wire_format_named(wire_format)?;
     let (hash, error) = py.detach(|| {
@@ -211,7 +211,7 @@ pub fn arrow_unwrap_segment<'py>(
         ("error", Arc::new(error)),
         ("entire_message_hash", Arc::new(hash)),
     ])?;
-    PyRecordBatch::new(next).into_pyarrow(py)
+    batch_to_python(py, next)
 }
 
 /// The payload column, null where no segment was read: such bytes need not cross the network. The
