@@ -15,6 +15,7 @@ help:
 	@echo "make demo [FILE=path]  send a file through a lossy network and reconstruct it, live and on Spark"
 	@echo "make test [SEARCH=1]   run every test; with SEARCH=1 on new random examples"
 	@echo "make spark-versions    run the chosen part of the Spark tests on PySpark 3.5, 4.0 and 4.1"
+	@echo "make interop           run channels through real servers, and beside other implementations (part of make test)"
 	@echo "make miri              run the kernels under Miri (needs nightly Rust)"
 	@echo "make test-aarch64      run the core's tests on aarch64 under emulation"
 	@echo "make sim [SEED=0] [COUNT=1]  run simulated networks, each from one seed"
@@ -46,6 +47,9 @@ test: build
 spark-versions: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 spark-versions: build
 	scripts/spark_versions.sh
+
+interop: build
+	$(BIN)/python -m pytest tests/interop
 
 # Not part of `make test`: Miri takes minutes and needs nightly Rust.
 miri:
