@@ -91,7 +91,7 @@ async def create_reliable_channel(
         sender_id: Unique for each participant, the same in every session.
         encryption: Applied to everything that the channel sends; None sends in the clear.
         config: Counts alone where given. None means `ChannelConfig.logos()`, with each part that the node's
-            `NodeConfig` sets put in its place.
+            `NodeConfig` sets put in its place, and on a node without a store `without_store()` of that.
         clock: Both times; None for those of the running event loop.
         rng: Source of ids and of random delays; None for an unpredictable one.
 
@@ -103,7 +103,7 @@ async def create_reliable_channel(
     """
     _check_node(node)
     _check_ids(channel_id, content_topic, sender_id)
-    config = resolve_config(node.config, config)
+    config = resolve_config(node.config, config, has_store=node.has_store)
     clock = clock if clock is not None else running_clock()
     rng = rng if rng is not None else random.SystemRandom()
     encryption = _bind_encryption(encryption, channel_id)
@@ -159,7 +159,7 @@ async def create_reliable_channel(
     return channel
 
 
-def resolve_config(node_config: NodeConfig, config: ChannelConfig | None) -> ChannelConfig:
+def resolve_config(node_config: NodeConfig, config: ChannelConfig | None, *, has_store: bool) -> ChannelConfig:
     """`config` itself, or the defaults of specification 003 with what the node's configuration sets."""
     if config is not None:
         if not isinstance(config, ChannelConfig):
@@ -173,7 +173,8 @@ def resolve_config(node_config: NodeConfig, config: ChannelConfig | None) -> Cha
         "sds": node_config.sds_config,
         "rate_limit": node_config.rate_limit_config,
     }
-    return ChannelConfig.logos(**{name: part for name, part in parts.items() if part is not None})
+    resolved = ChannelConfig.logos(**{name: part for name, part in parts.items() if part is not None})
+    return resolved if has_store else resolved.without_store()
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from shardwire.config.checks import check_bools, check_choices, refuse
 from shardwire.config.rate_limit import RateLimitConfig
 from shardwire.config.sds import SdsConfig, SyncConfig
 from shardwire.config.segmentation import SegmentationConfig
+from shardwire.config.without_store import MEMBERS_ASSUMED, without_store
 from shardwire.errors import ConfigError
 
 DeliveredWhen = Literal["any"] | int | frozenset[str]
@@ -89,6 +90,22 @@ class ChannelConfig:
     def waku(cls, **changes: Any) -> Self:
         """The defaults of specification 004, with `changes` to top-level fields."""
         return replace(ReliableChannelOptions()._config(cls), **changes)
+
+    def without_store(self, members: int = MEMBERS_ASSUMED) -> Self:
+        """The same for a network without a store, where participants get from each other what they missed.
+
+        Repair comes within seconds instead of minutes. Only fields that hold their defaults change: what was set to
+        something else stays. A channel that is made without a configuration on a node without a store has this one.
+
+        Args:
+            members: Participants that the channel may have: the more there are, the longer each waits for another one
+                to ask or to answer first.
+
+        Raises:
+            ConfigError: `members` is no integer of at least 2.
+        """
+        sds, sync = without_store(self.sds, self.sync, members)
+        return replace(self, sds=sds, sync=sync)
 
 
 # The fields that options of other names stand for.

@@ -23,8 +23,10 @@ URGENT_ROUNDS = 2
 STEADY_ROUNDS = 4
 # Beyond this distance it is not asked for again.
 SILENCE_MS_MAX = 24 * 3_600_000
-# Syncs sent for requests alone keep this distance: a peer that invents ids must not make the others talk.
+# Syncs sent for requests alone keep this distance, a shorter one where T_min is shorter: a peer that invents ids must
+# not make the others talk.
 REPAIR_SYNC_INTERVAL_MS = 1_000
+REPAIR_SYNC_INTERVAL_MS_MIN = 100
 
 
 def repair_hash(text: str) -> int:
@@ -217,7 +219,8 @@ class Repair:
 
     def on_sync_for_requests(self, monotonic_ms: int) -> None:
         """A sync left for requests alone: the next such one waits."""
-        self._sync_not_before_ms = monotonic_ms + REPAIR_SYNC_INTERVAL_MS
+        interval_ms = max(REPAIR_SYNC_INTERVAL_MS_MIN, min(REPAIR_SYNC_INTERVAL_MS, self._config.repair_t_min_ms))
+        self._sync_not_before_ms = monotonic_ms + interval_ms
 
     def on_request(self, entry: HistoryEntry, monotonic_ms: int) -> None:
         """Another participant asks for `entry`."""
