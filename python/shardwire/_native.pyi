@@ -5,7 +5,7 @@ in place, everything else is copied first. The GIL is released above 4 KiB.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, Self, final
 
 from typing_extensions import Buffer, disjoint_base
@@ -55,6 +55,7 @@ __all__ = [
     "SyncDue",
     "Transmit",
     "TransmitCounts",
+    "WakuJsonReader",
     "WakuMessage",
     "__version__",
     "arrow_decode_sds",
@@ -69,7 +70,9 @@ __all__ = [
     "arrow_unwrap_segment",
     "arrow_unwrap_waku",
     "compose_history",
+    "decode_store_json",
     "deliver_head",
+    "encode_waku_json",
     "erasure_encode",
     "erasure_reconstruct",
     "farmhash64",
@@ -1243,3 +1246,40 @@ class ArrowLocalReconstructor:
     def finish(self) -> list[Any]: ...
     def poll_leftovers(self) -> Any:
         """The segments of messages that are not whole, since the last call, as `push` takes them; None if none."""
+
+# --- Waku over REST -----------------------------------------------------------------------------
+
+_JsonMessage = tuple[bytes, str, int, bytes, bool]
+
+@final
+class WakuJsonReader:
+    """Reads the messages of one answer, a JSON array, while it comes in; `null` is an empty one.
+
+    Nothing is held but the element that is not whole yet, which has a largest size. An element that is no message is
+    counted in `malformed` and passed over, one whose (timestamp, content topic) is in `ours` in `echoes`, undecoded.
+    """
+
+    def __new__(cls, *, element_bytes_max: int) -> Self: ...
+    @property
+    def echoes(self) -> int: ...
+    @property
+    def malformed(self) -> int: ...
+    def feed(self, chunk: Buffer, ours: Container[tuple[int, str]], /) -> list[_JsonMessage]:
+        """Payload, content topic, timestamp, meta and whether it is ephemeral of each message that is whole now.
+
+        Raises ValueError where the answer is no array of objects, or an element is too long: nothing can follow.
+        """
+
+    def finish(self) -> None:
+        """Raises ValueError where the answer ended too early."""
+
+def encode_waku_json(*, payload: Buffer, content_topic: str, timestamp_ns: int, meta: Buffer, ephemeral: bool) -> bytes:
+    """A message as the REST interfaces take it."""
+
+def decode_store_json(
+    answer: Buffer, /
+) -> tuple[int | None, str | None, list[tuple[bytes, str | None, _JsonMessage | None]], bytes | None]:
+    """Status, its description, (hash, pubsub topic, message) of each entry, and the cursor, of either dialect.
+
+    Raises ValueError where it is no answer of a store.
+    """

@@ -1,35 +1,23 @@
-"""A client of the store v3 REST interface (13/STORE) in both dialects: logos-delivery (nwaku) and go-waku.
-
-The dialects differ in how hashes are written, in the names of the answer's fields and in what a query must name. An
-answer is read by the fields it has, so either server may give either form. What a server sends is checked first.
-"""
+"""A blocking client of the store v3 REST interface."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from shardwire._native import shard_of
 from shardwire.errors import ConfigError, NodeError
-from shardwire.node.protocol import MessageEnvelope, StoredMessage, StorePage, StoreQuery
+from shardwire.node.protocol import StorePage, StoreQuery
+from shardwire.node.store_v3 import STORE_PATH, TEXT_SHOWN_MAX, WakuDialect, parse_page, query_parameters
 
 if TYPE_CHECKING:
     import httpx
 
 StoreDialect = Literal["auto", "logos-delivery", "go-waku"]
 
-PAGE_SIZE_MAX = 100
-CONTENT_TOPICS_MAX = 10
-HASH_BYTES = 32
-_PATH = "/store/v3/messages"
 _RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
-_TEXT_SHOWN_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +95,7 @@ class StoreClient:
             raise ConfigError(f"StoreEndpoint.url is {endpoint.url!r}: {error}") from None
         if not self._http.base_url.host:
             raise ConfigError(f"StoreEndpoint.url is {endpoint.url!r}: it must name a host")
-        self._dialect: StoreDialect = endpoint.dialect
+        self._dialect: WakuDialect | None = None if endpoint.dialect == "auto" else endpoint.dialect
 
     def __enter__(self) -> Self:
         return self
@@ -128,12 +116,16 @@ class StoreClient:
             ConfigError: The query asks for what this dialect cannot answer.
             NodeError: The store refused, did not answer after all retries, or answered something unreadable.
         """
-        body = self._get(_PATH, query_parameters(query, self._endpoint, self.dialect()))
-        try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError):
-            raise NodeError(f"the store at {self._endpoint.url} answered something that is not JSON") from None
-        return parse_page(answer)
+        endpoint = self._endpoint
+        parameters = query_parameters(
+            query,
+            self.dialect(),
+            peer_addr=endpoint.peer_addr,
+            pubsub_topic=endpoint.pubsub_topic,
+            cluster_id=endpoint.cluster_id,
+            num_shards_in_cluster=endpoint.num_shards_in_cluster,
+        )
+        return parse_page(self._get(STORE_PATH, parameters))
 
     def pages(self, query: StoreQuery) -> Iterator[StorePage]:
         """All pages from `query` on.
@@ -153,9 +145,9 @@ class StoreClient:
             seen.add(page.cursor)
             query = replace(query, cursor=page.cursor)
 
-    def dialect(self) -> StoreDialect:
+    def dialect(self) -> WakuDialect:
         """What the node speaks; asked of it once where the endpoint does not say."""
-        if self._dialect == "auto":
+        if self._dialect is None:
             status, _ = self._attempt("/version", {})
             self._dialect = "logos-delivery" if status == 200 else "go-waku"
         return self._dialect
@@ -163,7 +155,7 @@ class StoreClient:
     def _get(self, path: str, parameters: Mapping[str, str]) -> bytes:
         status, body = self._attempt(path, parameters)
         if status != 200:
-            text = body[:_TEXT_SHOWN_MAX].decode(errors="replace")
+            text = body[:TEXT_SHOWN_MAX].decode(errors="replace")
             raise NodeError(f"the store at {self._endpoint.url} answered {status}: {text!r}")
         return body
 
@@ -213,122 +205,3 @@ class StoreClient:
                 if self._clock() > deadline:
                     raise TimeoutError
             return response.status_code, bytes(body)
-
-
-def query_parameters(query: StoreQuery, endpoint: StoreEndpoint, dialect: StoreDialect) -> dict[str, str]:
-    """The query string of one request.
-
-    Raises:
-        ConfigError: The query asks for what this dialect cannot answer.
-    """
-    if not 1 <= query.page_size <= PAGE_SIZE_MAX:
-        raise ConfigError(f"StoreQuery.page_size is {query.page_size}: it must be from 1 to {PAGE_SIZE_MAX}")
-    write_hash = _base64_hash if dialect == "go-waku" else _hex_hash
-    parameters = {
-        "includeData": _word(query.include_data),
-        "pageSize": str(query.page_size),
-        "ascending": _word(query.forward),
-    }
-    if endpoint.peer_addr is not None:
-        parameters["peerAddr"] = endpoint.peer_addr
-    if query.cursor is not None:
-        parameters["cursor"] = write_hash(query.cursor)
-    if query.message_hashes:
-        if dialect == "go-waku" and endpoint.peer_addr is None:
-            raise ConfigError("go-waku answers a query by hashes only with StoreEndpoint.peer_addr: set it")
-        return parameters | {"hashes": ",".join(map(write_hash, query.message_hashes))}
-    if query.content_topics:
-        parameters["contentTopics"] = ",".join(query.content_topics)
-    pubsub_topic = endpoint.pubsub_topic
-    if dialect == "go-waku":
-        pubsub_topic = pubsub_topic or _autosharded(query.content_topics, endpoint)
-        if len(query.content_topics) > CONTENT_TOPICS_MAX:
-            raise ConfigError(
-                f"a query of go-waku names {len(query.content_topics)} content topics: at most {CONTENT_TOPICS_MAX}"
-            )
-    if pubsub_topic is not None:
-        parameters["pubsubTopic"] = pubsub_topic
-    if query.start_time_ns is not None:
-        parameters["startTime"] = str(query.start_time_ns)
-    if query.end_time_ns is not None:
-        parameters["endTime"] = str(query.end_time_ns)
-    return parameters
-
-
-def parse_page(answer: Any) -> StorePage:
-    """A page out of either dialect's JSON.
-
-    Raises:
-        NodeError: The answer reports a failure or is not a store's.
-    """
-    if not isinstance(answer, dict):
-        raise NodeError(f"a store answered a JSON {type(answer).__name__}: an object is expected")
-    status = _either(answer, "statusCode", "status_code")
-    if status not in (None, 200):
-        described = str(_either(answer, "statusDesc", "status_desc"))[:_TEXT_SHOWN_MAX]
-        raise NodeError(f"the store reports {status}: {described!r}")
-    messages = answer.get("messages") or []
-    cursor = _either(answer, "paginationCursor", "pagination_cursor")
-    try:
-        return StorePage(tuple(map(_parse_message, messages)), None if not cursor else _parse_hash(cursor))
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, binascii.Error) as error:
-        raise NodeError(f"a store's answer cannot be read: {type(error).__name__}") from None
-
-
-def _parse_message(entry: Mapping[str, Any]) -> StoredMessage:
-    message_hash = _parse_hash(_either(entry, "messageHash", "message_hash"))
-    message = entry.get("message")
-    if message is None:
-        return StoredMessage(message_hash)
-    topic = _either(message, "contentTopic", "content_topic")
-    if not isinstance(topic, str):
-        raise TypeError("contentTopic")
-    envelope = MessageEnvelope(
-        content_topic=topic,
-        payload=_parse_base64(message.get("payload") or ""),
-        ephemeral=bool(message.get("ephemeral")),
-        meta=_parse_base64(message.get("meta") or ""),
-    )
-    # protojson writes 64-bit integers as strings.
-    return StoredMessage(message_hash, int(message.get("timestamp") or 0), envelope)
-
-
-def _parse_hash(text: Any) -> bytes:
-    if not isinstance(text, str):
-        raise TypeError("hash")
-    is_hex = text.startswith("0x") or len(text) == 2 * HASH_BYTES
-    value = bytes.fromhex(text.removeprefix("0x")) if is_hex else _parse_base64(text)
-    if len(value) != HASH_BYTES:
-        raise ValueError("hash")
-    return value
-
-
-def _parse_base64(text: str) -> bytes:
-    standard = text.replace("-", "+").replace("_", "/")
-    return base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
-
-
-def _hex_hash(value: bytes) -> str:
-    return "0x" + value.hex()
-
-
-def _base64_hash(value: bytes) -> str:
-    return base64.urlsafe_b64encode(value).decode("ascii")
-
-
-def _autosharded(content_topics: tuple[str, ...], endpoint: StoreEndpoint) -> str:
-    shards = {shard_of(topic, endpoint.num_shards_in_cluster) for topic in content_topics}
-    if len(shards) != 1:
-        raise ConfigError(
-            f"a query of go-waku must name content topics of one shard, and {len(content_topics)} topics lie on "
-            f"{len(shards)}: ask for them apart, or set StoreEndpoint.pubsub_topic"
-        )
-    return f"/waku/2/rs/{endpoint.cluster_id}/{shards.pop()}"
-
-
-def _either(values: Mapping[str, Any], camel: str, snake: str) -> Any:
-    return values[camel] if camel in values else values.get(snake)
-
-
-def _word(value: bool) -> str:
-    return "true" if value else "false"

@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 
 from shardwire.errors import ConfigError
 from shardwire.node.protocol import StorePage, StoreQuery
-from shardwire.node.store_client import PAGE_SIZE_MAX, StoreClient, StoreDialect, StoreEndpoint
+from shardwire.node.store_client import StoreClient, StoreDialect, StoreEndpoint
+from shardwire.node.store_v3 import PAGE_SIZE_MAX
 from shardwire.spark import versions
 from shardwire.spark.versions import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 

@@ -44,6 +44,7 @@ mod sds_waiting;
 mod segmentation;
 mod untracked;
 mod waku;
+mod waku_json;
 
 use pyo3::prelude::*;
 
@@ -116,6 +117,8 @@ mod _native {
     use segmentation::{SegmentHeader, SegmentationParameters, inspect_segment};
     #[pymodule_export]
     use waku::{WakuMessage, message_hash, shard_of};
+    #[pymodule_export]
+    use waku_json::{WakuJsonReader, decode_store_json, encode_waku_json};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

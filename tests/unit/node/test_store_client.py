@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Iterator
 
 import httpx
@@ -11,7 +13,8 @@ from store_server import StoreServer, serving
 from shardwire import ConfigError, NodeError
 from shardwire.node import MessageEnvelope
 from shardwire.node.protocol import StoreQuery
-from shardwire.node.store_client import StoreClient, StoreEndpoint, parse_page
+from shardwire.node.store_client import StoreClient, StoreEndpoint
+from shardwire.node.store_v3 import parse_page, parse_verified_page
 
 TOPIC, OTHER = "/rc/1/a/proto", "/rc/1/b/proto"
 DIALECTS = ["logos-delivery", "go-waku"]
@@ -175,14 +178,15 @@ def test_go_waku_is_asked_by_shard() -> None:
         assert store.requests[-1]["pubsubTopic"].startswith("/waku/2/rs/1/")
         with pytest.raises(ConfigError, match="lie on 2"):
             client.query(StoreQuery(content_topics=(TOPIC, "/toychat/2/huilong/proto")))
-        with pytest.raises(ConfigError, match="peer_addr"):
+        with pytest.raises(ConfigError, match="a store peer is named"):
             client.query(StoreQuery(message_hashes=(bytes(32),)))
         with pytest.raises(ConfigError, match="11 content topics"):
             client.query(StoreQuery(content_topics=tuple(f"/rc/1/{n}/proto" for n in range(11))))
 
 
 def test_both_forms_of_a_field_are_read() -> None:
-    page = parse_page({"messages": [{"message_hash": "11" * 32}], "pagination_cursor": "0x" + "22" * 32})
+    answer = {"messages": [{"message_hash": "11" * 32}], "pagination_cursor": "0x" + "22" * 32}
+    page = parse_page(json.dumps(answer).encode())
     assert page.messages[0].message_hash == b"\x11" * 32
     assert page.cursor == b"\x22" * 32
 
@@ -198,3 +202,23 @@ def test_wrong_options_are_refused() -> None:
         for size in (0, 101):
             with pytest.raises(ConfigError, match="page_size"):
                 client.query(StoreQuery(content_topics=(TOPIC,), page_size=size))
+
+
+def test_a_base64_hash_that_begins_as_hexadecimal_does_is_read() -> None:
+    name = base64.b64decode("0x" + "A" * 41 + "=")
+    text = base64.b64encode(name).decode()
+    assert text.startswith("0x")
+    page = parse_page(json.dumps({"messages": [{"message_hash": text}], "pagination_cursor": text}).encode())
+    assert (page.messages[0].message_hash, page.cursor) == (name, name)
+
+
+def test_what_a_store_gives_under_a_wrong_hash_is_left_out() -> None:
+    store = StoreServer("go-waku", traffic(4))
+    _, answer = store.answer({"includeData": "true", "pubsubTopic": "", "contentTopics": f"{TOPIC},{OTHER}"})
+    genuine = json.dumps(answer).encode()
+    assert parse_verified_page(genuine) == parse_page(genuine)
+    answer["messages"][1]["message"]["payload"] = "bGllcw=="
+    answer["messages"][2]["message_hash"] = base64.b64encode(bytes(32)).decode()
+    altered = json.dumps(answer).encode()
+    assert len(parse_page(altered).messages) == 4
+    assert parse_verified_page(altered).messages == parse_page(genuine).messages[::3]

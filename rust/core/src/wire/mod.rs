@@ -10,6 +10,7 @@ mod sds_spec;
 pub mod segment;
 mod segment_encode;
 pub mod waku;
+pub mod waku_json;
 
 /// The messages of `proto/`, as prost compiles them.
 pub mod proto {
