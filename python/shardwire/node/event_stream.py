@@ -52,6 +52,11 @@ class EventStream:
             self._wake.set()
         return True
 
+    @property
+    def received_bytes(self) -> int:
+        """Payload bytes of received messages that are queued."""
+        return self._received_bytes
+
     def outcomes_full(self) -> bool:
         return len(self._events) - self._received_messages >= OUTCOMES_MAX
 

@@ -62,6 +62,10 @@ class EventStreams:
         """Whether a reader left so many outcomes unread that no further send should be accepted."""
         return any(stream.outcomes_full() for stream in self.live())
 
+    def backlog_bytes(self) -> int:
+        """Payload bytes that wait for the slowest reader."""
+        return max((stream.received_bytes for stream in self.live()), default=0)
+
     def end(self) -> None:
         """Lets every reader take what is queued, then stops its iteration."""
         for stream in self.live():

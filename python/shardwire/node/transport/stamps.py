@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Container
 
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock
 
@@ -40,6 +41,11 @@ class Stamps:
         if len(self._ours) > STAMPS_REMEMBERED_MAX:
             self._ours.popitem(last=False)
         return stamp_ns
+
+    @property
+    def ours(self) -> Container[tuple[int, str]]:
+        """Stamp and topic of every message of ours, as far back as they are remembered."""
+        return self._ours
 
     def is_ours(self, content_topic: str, timestamp_ns: int) -> bool:
         """Whether a message on this topic with this stamp is ours."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 
 from shardwire._native import WakuMessage, message_hash
 from shardwire.errors import NodeError
@@ -110,6 +110,16 @@ class TransportLink:
         """Says that messages since then may have passed by. Call it once they can be asked for again."""
         self.count("missed")
         self._streams.put(MessagesMissed(since_ns))
+
+    @property
+    def ours(self) -> Container[tuple[int, str]]:
+        """(timestamp, content topic) of what this node sent, for readers of many messages; see `is_ours`."""
+        return self._stamps.ours
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Payload bytes that wait for the slowest reader: a transport that fetches may fetch later."""
+        return self._streams.backlog_bytes()
 
     def is_ours(self, content_topic: str, timestamp_ns: int) -> bool:
         """Whether a message with this topic and stamp was sent by this node: it need not even be decoded.

@@ -1,0 +1,219 @@
+"""HTTP as the transport needs it: one answer to one request, and whether a failed one may have had an effect."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import quote, unquote, urlsplit
+
+from shardwire.errors import ConfigError
+
+# Idle connections are left before a server may close them, since a request on a closed one is ambiguous.
+KEEPALIVE_S = 10
+CONNECTIONS_MAX = 8
+
+
+class HttpError(Exception):
+    """A request got no whole answer.
+
+    Attributes:
+        sent: Whether the server may have seen the request.
+    """
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class Http(Protocol):
+    """What makes requests; tests put a scripted node in its place."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_ms: int,
+        on_body: Callable[[bytes], None] | None = None,
+        body_bytes_max: int,
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        """Status, body and headers of the answer.
+
+        Args:
+            method: GET, POST or DELETE.
+            path: From the root, percent-encoded.
+            query: Parameters, not encoded.
+            body: JSON.
+            timeout_ms: Without a byte from the server for so long it fails.
+            on_body: Given the body of an answer 200 piece by piece, which is then not returned; what it raises ends
+                the request.
+            body_bytes_max: A longer body fails.
+
+        Raises:
+            HttpError: There was no whole answer.
+        """
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class RestAddress:
+    """Where a REST interface is, and what it wants to see.
+
+    Attributes:
+        url: Without credentials.
+        username: For basic authentication; None for none.
+        password: Likewise.
+        tls: How the server's certificate is checked; None for the system's authorities.
+    """
+
+    url: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, name: str, url: str, tls: ssl.SSLContext | None = None) -> RestAddress:
+        """Takes the credentials out of a URL.
+
+        Raises:
+            ConfigError: `url`, called `name`, names no server by http or https.
+        """
+        if not isinstance(url, str):
+            raise ConfigError(f"{name} is a {type(url).__name__}: it must be a text such as http://127.0.0.1:8645")
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port, parts = None, None, urlsplit("")
+        shown = url.rpartition("@")[2]
+        if parts.scheme not in ("http", "https") or not host:
+            raise ConfigError(f"{name} is {shown!r}: it must begin with http:// or https:// and name a host")
+        if parts.query or parts.fragment:
+            raise ConfigError(f"{name} is {shown!r}: it must end with a path")
+        host = f"[{host}]" if ":" in host else host
+        base = f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
+        username = None if parts.username is None else unquote(parts.username)
+        password = None if parts.password is None else unquote(parts.password)
+        return cls(base, username, password, tls)
+
+
+def topic_in_path(content_topic: str) -> str:
+    """A topic as one part of a path: its slashes are encoded too."""
+    return quote(content_topic, safe="")
+
+
+class AiohttpClient:
+    """`Http` over aiohttp.
+
+    Raises:
+        ConfigError: The library is missing.
+    """
+
+    def __init__(self, address: RestAddress) -> None:
+        try:
+            import aiohttp
+        except ImportError:
+            raise ConfigError("WakuRestNode needs the library 'aiohttp': pip install 'shardwire[rest]'") from None
+        self._aiohttp = aiohttp
+        self._address = address
+        self._session: Any = None
+
+    def _open(self) -> Any:
+        # Inside of the event loop that uses it.
+        aiohttp, address = self._aiohttp, self._address
+        auth = None
+        if address.username is not None:
+            auth = aiohttp.BasicAuth(address.username, address.password or "", "utf-8")
+        return aiohttp.ClientSession(
+            auth=auth,
+            connector=aiohttp.TCPConnector(
+                limit=CONNECTIONS_MAX,
+                keepalive_timeout=KEEPALIVE_S,
+                **({} if address.tls is None else {"ssl": address.tls}),
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # A short answer could unpack to anything.
+            auto_decompress=False,
+            headers={"Accept-Encoding": "identity", "User-Agent": "shardwire"},
+            middlewares=(self._never_again,),
+            read_bufsize=1 << 20,
+        )
+
+    async def _never_again(self, request: Any, handler: Any) -> Any:
+        """Keeps aiohttp from repeating a GET by itself: one that drained a queue is gone, and we must know."""
+        aiohttp = self._aiohttp
+        try:
+            return await handler(request)
+        except aiohttp.ClientConnectorError:
+            raise
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            raise aiohttp.ClientPayloadError(f"the connection broke: {type(error).__name__}") from error
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_ms: int,
+        on_body: Callable[[bytes], None] | None = None,
+        body_bytes_max: int,
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        from yarl import URL
+
+        if self._session is None:
+            self._session = self._open()
+        aiohttp = self._aiohttp
+        url = URL(self._address.url + path, encoded=True)
+        if query:
+            url = url.update_query(query)
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        timeout_s = timeout_ms / 1000
+        sent = False
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                context = self._session.request(
+                    method,
+                    url,
+                    data=body,
+                    headers=headers,
+                    allow_redirects=False,
+                    timeout=aiohttp.ClientTimeout(total=None, connect=timeout_s, sock_connect=timeout_s),
+                )
+                async with context as response:
+                    sent = True
+                    loop = asyncio.get_running_loop()
+                    pieces: list[bytes] = []
+                    received_bytes = 0
+                    take = on_body if response.status == 200 else None
+                    async for piece in response.content.iter_any():
+                        limit.reschedule(loop.time() + timeout_s)
+                        received_bytes += len(piece)
+                        if received_bytes > body_bytes_max:
+                            raise HttpError(f"the answer is longer than {body_bytes_max} bytes", sent=True)
+                        if take is None:
+                            pieces.append(piece)
+                        else:
+                            take(piece)
+                    return response.status, b"".join(pieces), response.headers
+        except aiohttp.ClientConnectorError as error:
+            # Its text holds the address, and nothing secret.
+            raise HttpError(f"no connection: {error.os_error.strerror or type(error).__name__}", sent=False) from None
+        except (aiohttp.ClientConnectionError, aiohttp.ServerTimeoutError) as error:
+            raise HttpError(f"no connection: {type(error).__name__}", sent=sent) from None
+        except TimeoutError:
+            raise HttpError(f"no answer within {timeout_ms} ms", sent=True) from None
+        except aiohttp.ClientError as error:
+            raise HttpError(f"no whole answer: {type(error).__name__}", sent=True) from None
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
