@@ -119,6 +119,9 @@ class RestTransport(Transport):
         self._store_connected = False
         self._store_failed_ms: int | None = None
         self._discovered_store_peer: str | None = None
+        self._peers: list[WakuPeer] = []
+        # Lightpush of go-waku finds no peer while a query by hash goes on: see `_restore_shards`.
+        self._service_lock = asyncio.Lock()
 
     @property
     def has_store(self) -> bool:  # type: ignore[override]
@@ -204,8 +207,11 @@ class RestTransport(Transport):
             # It would refuse bytes that it has seen as if it had no peers.
             return Published(stored=True)
         try:
-            send = self._api.lightpush if self._light else self._api.relay_publish
-            status, body = await send(message)
+            if self._light:
+                async with self._service_lock:
+                    status, body = await self._api.lightpush(message)
+            else:
+                status, body = await self._api.relay_publish(message)
         except HttpError as error:
             self.on_no_answer(RouteError(str(error), sent=error.sent))
             return Ambiguous(str(error)) if error.sent else Passing(str(error))
@@ -263,10 +269,7 @@ class RestTransport(Transport):
                 cluster_id=self._link.config.cluster_id,
                 num_shards_in_cluster=self._link.config.num_shards_in_cluster,
             )
-            body = await self._store_api.store_page(
-                STORE_PATH, parameters, self._store.timeout_ms, STORE_ANSWER_BYTES_MAX
-            )
-            page = parse_verified_page(body)
+            page = parse_verified_page(await self._ask_store(parameters, forgets_shards=bool(query.message_hashes)))
         except ConfigError as error:
             if query.message_hashes and self._store_peer() is None:
                 raise NodeError(f"{self.name} knows no store: name one by store_peer") from error
@@ -278,6 +281,32 @@ class RestTransport(Transport):
         self._store_failed_ms = None
         self._store_seen = True
         return _as_asked(page, query)
+
+    async def _ask_store(self, parameters: dict[str, str], *, forgets_shards: bool) -> bytes:
+        timeout_ms, api = self._store.timeout_ms, self._store_api
+        if not (forgets_shards and self._light and api is self._api and api.dialect == "go-waku"):
+            return await api.store_page(STORE_PATH, parameters, timeout_ms, STORE_ANSWER_BYTES_MAX)
+        async with self._service_lock:
+            try:
+                return await api.store_page(STORE_PATH, parameters, timeout_ms, STORE_ANSWER_BYTES_MAX)
+            finally:
+                await self._restore_shards(parameters["peerAddr"])
+
+    async def _restore_shards(self, address: str) -> None:
+        """go-waku forgets what shards a peer serves when it asks it by hash, and then finds it for no service."""
+        shards = list(range(self._link.config.num_shards_in_cluster))
+        protocols = [name for peer in self._peers if peer.address == address for name in peer.protocols]
+        try:
+            if await self._api.set_shards(address, shards, protocols) or not self._link.topics:
+                return
+            # A query of a topic sets the shard of that topic.
+            topic, pubsub_topic = next(iter(self._link.topics.items()))
+            now_ns = str(self._link.clock.epoch_ns())
+            parameters = {"peerAddr": address, "pubsubTopic": pubsub_topic, "contentTopics": topic, "pageSize": "1"}
+            parameters |= {"startTime": now_ns, "endTime": now_ns}
+            await self._api.store_page(STORE_PATH, parameters, self._store.timeout_ms, STORE_ANSWER_BYTES_MAX)
+        except NodeError as error:
+            logger.debug("%s: the shards of the store were not restored: %s", self.name, error)
 
     def _pubsub_topic(self, query: StoreQuery) -> str | None:
         topics = {self._link.topics[topic] for topic in query.content_topics if topic in self._link.topics}
@@ -368,6 +397,7 @@ class RestTransport(Transport):
             self._store_seen = self._store_connected = True
 
     def _judge_peers(self, peers: list[WakuPeer]) -> None:
+        self._peers = peers
         connected = [peer for peer in peers if peer.connected]
         needed = {"lightpush": LIGHTPUSH, "filter": FILTER} if self._light else {"relay": RELAY}
         lacking = [name for name, protocol in needed.items() if not any(peer.speaks(protocol) for peer in connected)]

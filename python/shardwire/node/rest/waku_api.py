@@ -155,6 +155,12 @@ class WakuApi:
                 peers.append(_peer(entry))
         return peers
 
+    async def set_shards(self, address: str, shards: list[int], protocols: list[str]) -> bool:
+        """Tells go-waku what a peer serves; False where its operator lets nobody."""
+        said = {"multiaddr": address, "shards": shards, "protocols": protocols}
+        status, _, _ = await self._call("POST", "/admin/v1/peers", json.dumps(said).encode())
+        return status == 200
+
     async def health(self) -> WakuHealth | None:
         """What the node says of its health; None where it does not."""
         status, body, _ = await self._call("GET", "/health")
