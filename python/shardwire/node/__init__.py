@@ -27,6 +27,7 @@ from shardwire.node.protocol import (
     StorePage,
     StoreQuery,
 )
+from shardwire.node.rest import WakuRestNode
 from shardwire.node.store import MessageStore
 from shardwire.node.trace import ReceiverOutcome, TraceRecord
 from shardwire.node.virtual_time import VirtualClock, VirtualTimeError, VirtualTimeLoop, run_virtual
@@ -74,6 +75,7 @@ __all__ = [
     "VirtualClock",
     "VirtualTimeError",
     "VirtualTimeLoop",
+    "WakuRestNode",
     "run_virtual",
     "running_clock",
 ]

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 
 import pytest
-from scripted_transport import ScriptedTransport
+from scripted_transport import OnTime, ScriptedTransport
 from virtual_nodes import TOPIC, virtual
 
 from shardwire import NodeError
@@ -64,7 +64,7 @@ class Sending:
 async def sending(*answers: Answer | BaseException | int | tuple[int, Answer], publishes_at_once: int = 1) -> Sending:
     transport = ScriptedTransport(publishes_at_once=publishes_at_once)
     transport.answers.extend(answers)
-    node = TransportNode(transport)
+    node = TransportNode(transport, rng=OnTime())
     await node.start()
     return Sending(transport, node)
 
@@ -172,7 +172,7 @@ async def test_a_message_that_fails_while_later_ones_leave_has_one_minute() -> N
             return Passing("not this one") if message.envelope.payload == b"bad" else answer
 
     transport = Picky()
-    node = TransportNode(transport)
+    node = TransportNode(transport, rng=OnTime())
     await node.start()
     it = Sending(transport, node)
     (bad,) = await it.send(b"bad")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 import pytest
-from scripted_transport import ScriptedTransport
+from scripted_transport import OnTime, ScriptedTransport
 from virtual_nodes import TOPIC, drain, virtual
 
 from shardwire.node import MessageEnvelope, MessageSent
@@ -15,7 +15,7 @@ from shardwire.node.transport import TransportNode
 
 async def publishing(count: int, **options: bool) -> tuple[ScriptedTransport, TransportNode, list[str]]:
     transport = ScriptedTransport(has_store=True, asks_store_for_presence=True)
-    node = TransportNode(transport)
+    node = TransportNode(transport, rng=OnTime())
     await node.start()
     ids = [await node.send(MessageEnvelope(TOPIC, b"%d" % n, **options)) for n in range(count)]
     return transport, node, ids

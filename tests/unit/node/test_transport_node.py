@@ -7,7 +7,7 @@ import logging
 
 import pytest
 from conformance.vector_files import load
-from scripted_transport import ScriptedTransport
+from scripted_transport import OnTime, ScriptedTransport
 from virtual_nodes import OTHER_TOPIC, TOPIC, drain, virtual
 
 from shardwire import ConfigError, NodeError, PayloadTooLargeError
@@ -32,7 +32,7 @@ NOW_NS = 1_767_225_600_000_000_000
 
 
 async def started(transport: ScriptedTransport, *topics: str, config: NodeConfig | None = None) -> TransportNode:
-    node = TransportNode(transport, config)
+    node = TransportNode(transport, config, rng=OnTime())
     await node.start()
     await node.subscribe(topics)
     return node
@@ -182,7 +182,7 @@ async def test_a_reader_that_is_too_slow_is_told_that_it_missed_something() -> N
 async def test_a_start_that_fails_may_be_tried_again() -> None:
     transport = ScriptedTransport()
     transport.connect_errors.extend([NodeError("nobody listens there"), OSError("odd")])
-    node = TransportNode(transport)
+    node = TransportNode(transport, rng=OnTime())
     with pytest.raises(NodeError, match="nobody listens"):
         await node.start()
     with pytest.raises(NodeError, match="connect raised OSError"):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from shardwire.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
 
 # Idle connections are left before a server may close them, since a request on a closed one is ambiguous.
 KEEPALIVE_S = 10

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
@@ -11,6 +11,9 @@ from shardwire.node.protocol import NodeConfig
 from shardwire.node.rest.http import AiohttpClient, Http, RestAddress
 from shardwire.node.rest.transport import RestTransport, StoreSettings, WakuNodeStatus
 from shardwire.node.transport import TransportNode
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class WakuRestNode(TransportNode):

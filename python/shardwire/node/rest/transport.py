@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import logging
 from dataclasses import dataclass
 
@@ -375,8 +374,11 @@ class RestTransport(Transport):
             )
         date = info.headers.get("Date")
         if date is not None:
+            # Imports much, which nobody else needs.
+            from email.utils import parsedate_to_datetime
+
             try:
-                seconds = email.utils.parsedate_to_datetime(date).timestamp()
+                seconds = parsedate_to_datetime(date).timestamp()
             except ValueError:
                 pass
             else:

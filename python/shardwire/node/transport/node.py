@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Coroutine, Sequence
 from itertools import count
 from types import MappingProxyType
@@ -29,7 +30,7 @@ from shardwire.node.protocol import (
 from shardwire.node.transport.message import OutgoingMessage
 from shardwire.node.transport.outbox import Outbox
 from shardwire.node.transport.presence import StorePresence
-from shardwire.node.transport.stamps import Stamps
+from shardwire.node.transport.stamps import STAMP_OFFSET_NS_MAX, Stamps
 from shardwire.node.transport.transport import Transport, TransportLink
 from shardwire.node.waku_message import META_BYTES_MAX, PubsubTopics, encoded_size_bytes
 
@@ -54,14 +55,23 @@ class TransportNode:
         transport: How messages travel.
         config: Configuration of the node.
         clock: Both times; None for those of the running event loop.
+        rng: Source of the part of a millisecond that all stamps of this node are late; None for an unpredictable one.
     """
 
-    def __init__(self, transport: Transport, config: NodeConfig | None = None, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        config: NodeConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
         if config is not None and not isinstance(config, NodeConfig):
             raise ConfigError(f"config is a {type(config).__name__}: it must be a NodeConfig or None")
         self.config = config or NodeConfig()
         self._transport = transport
         self._clock = clock
+        self._stamp_offset_ns = (rng or random.SystemRandom()).randrange(STAMP_OFFSET_NS_MAX)
         self._streams = EventStreams(transport.name)
         # Content topic -> pubsub topic.
         self._subscriptions: dict[str, str] = {}
@@ -275,7 +285,7 @@ class _Running:
         self.clock = node._clock or running_clock()
         self._streams = node._streams
         self._transport = transport
-        self._stamps = Stamps(self.clock)
+        self._stamps = Stamps(self.clock, node._stamp_offset_ns)
         self.outbox = Outbox(
             transport.name,
             transport.publish,

@@ -12,6 +12,7 @@ from shardwire.node.clock import NANOSECONDS_PER_MS, Clock
 STAMP_LEAD_MS_MAX = 10_000
 # Echoes come within seconds; this many stamps are some minutes of the fastest node.
 STAMPS_REMEMBERED_MAX = 100_000
+STAMP_OFFSET_NS_MAX = 1_000_000
 
 
 class Stamps:
@@ -21,16 +22,19 @@ class Stamps:
 
     Args:
         clock: Unix time.
+        offset_ns: Added to it: nodes whose clocks tick alike, in coarse steps, would otherwise take messages of one
+            another for their own.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, offset_ns: int) -> None:
         self._clock = clock
+        self._offset_ns = offset_ns
         self._last_ns = 0
         self._ours: OrderedDict[tuple[int, str], None] = OrderedDict()
 
     def next_ns(self, content_topic: str) -> int:
         """The stamp of the next message on a topic, nanoseconds since the Unix epoch."""
-        now_ns = self._clock.epoch_ns()
+        now_ns = self._clock.epoch_ns() + self._offset_ns
         stamp_ns = max(now_ns, self._last_ns + 1)
         if stamp_ns - now_ns > STAMP_LEAD_MS_MAX * NANOSECONDS_PER_MS:
             stamp_ns = now_ns
