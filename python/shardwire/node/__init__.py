@@ -27,7 +27,6 @@ from shardwire.node.protocol import (
     StorePage,
     StoreQuery,
 )
-from shardwire.node.rest import WakuRestNode
 from shardwire.node.store import MessageStore
 from shardwire.node.trace import ReceiverOutcome, TraceRecord
 from shardwire.node.virtual_time import VirtualClock, VirtualTimeError, VirtualTimeLoop, run_virtual
@@ -35,12 +34,14 @@ from shardwire.node.virtual_time import VirtualClock, VirtualTimeError, VirtualT
 if TYPE_CHECKING:
     from shardwire.node.mqtt import MqttNode
     from shardwire.node.nats import NatsNode, StreamLimits
+    from shardwire.node.rest import WakuRestNode
 
 # Loaded when they are first used: their clients are extras.
 _ROOM_OF = {
     "MqttNode": "shardwire.node.mqtt",
     "NatsNode": "shardwire.node.nats",
     "StreamLimits": "shardwire.node.nats",
+    "WakuRestNode": "shardwire.node.rest",
 }
 
 __all__ = [

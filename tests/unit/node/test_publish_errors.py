@@ -19,7 +19,8 @@ from shardwire.node import (
     NodeConfig,
 )
 from shardwire.node.rest.publish_errors import PROOF_REFUSALS_MAX, Refusal, refusal_of, shown
-from shardwire.node.rest.transport import RestTransport, StoreSettings
+from shardwire.node.rest.rest_store import StoreSettings
+from shardwire.node.rest.transport import RestTransport
 from shardwire.node.transport import Passing, PassingUntil, Permanent, Published, Restamp, TransportNode
 
 RLN = "Failed to publish: error appending RLN proof to message: "

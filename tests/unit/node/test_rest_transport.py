@@ -25,8 +25,9 @@ from shardwire.node import (
     StoreQuery,
     VirtualClock,
 )
+from shardwire.node.rest.rest_store import StoreSettings
 from shardwire.node.rest.topic_poll import POLL_INTERVAL_MS_MAX
-from shardwire.node.rest.transport import RestTransport, StoreSettings
+from shardwire.node.rest.transport import RestTransport
 from shardwire.node.transport import TransportNode
 
 DIALECTS = ["go-waku", "logos-delivery"]

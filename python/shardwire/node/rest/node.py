@@ -9,7 +9,8 @@ from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import NodeConfig
 from shardwire.node.rest.http import AiohttpClient, Http, RestAddress
-from shardwire.node.rest.transport import RestTransport, StoreSettings, WakuNodeStatus
+from shardwire.node.rest.rest_store import StoreSettings
+from shardwire.node.rest.transport import RestTransport, WakuNodeStatus
 from shardwire.node.transport import TransportNode
 
 if TYPE_CHECKING:

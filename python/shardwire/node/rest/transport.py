@@ -6,23 +6,22 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from shardwire.errors import ConfigError, NodeError
+from shardwire.errors import NodeError
 from shardwire.node.protocol import ConnectionState, StorePage, StoreQuery
 from shardwire.node.rest.http import Http, HttpError
 from shardwire.node.rest.publish_errors import refusal_of
+from shardwire.node.rest.rest_store import RestStore, StoreSettings
 from shardwire.node.rest.topic_poll import TopicPoll
 from shardwire.node.rest.waku_api import (
     FILTER,
     LIGHTPUSH,
     RELAY,
-    STORE,
     RouteError,
     WakuApi,
     WakuHealth,
     WakuNodeInfo,
     WakuPeer,
 )
-from shardwire.node.store_v3 import STORE_PATH, parse_verified_page, query_parameters
 from shardwire.node.transport import Ambiguous, Answer, OutgoingMessage, Passing, Published, Transport, TransportLink
 from shardwire.node.wake import Wake
 
@@ -37,28 +36,8 @@ FIRST_LOOKS = 4
 FIRST_LOOK_INTERVAL_MS = 300
 # Without anybody who tells of peers, one that refused for want of them is tried again after this long.
 ALONE_ASSUMED_MS = 5_000
-# How long a store that failed counts as out of reach.
-STORE_FAILED_MS = 30_000
-STORE_ANSWER_BYTES_MAX = 64 << 20
 # Epoch of The Waku Network, where the configuration of the node sets none.
 RLN_EPOCH_MS = 600_000
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    """Where the store is asked.
-
-    Attributes:
-        use: Whether it is at all.
-        http: Of another node that is asked; None for the same one.
-        peer: Multiaddress of the store that the node asks; None for one among its peers.
-        timeout_ms: For one answer: nodes wait longer for a store than they say.
-    """
-
-    use: bool = True
-    http: Http | None = None
-    peer: str | None = None
-    timeout_ms: int = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +78,9 @@ class RestTransport(Transport):
         self.name = name
         self._http = http
         self._api = WakuApi(http, name)
-        self._store = store
-        self._store_api = self._api if store.http is None else WakuApi(store.http, f"{name} (store)")
-        self._store_identified = store.http is None
         self._light_wanted = light
         self._light = bool(light)
+        self._store = RestStore(name, store, self._api, lambda: self._light, self._tell)
         self._polls: dict[str, tuple[TopicPoll, asyncio.Task[None]]] = {}
         self._look_wake = Wake()
         self._info: WakuNodeInfo | None = None
@@ -113,20 +90,11 @@ class RestTransport(Transport):
         self._no_answer_error = ""
         self._alone: str | None = None
         self._alone_since_ms = 0
-        self._peers_known = False
-        self._store_seen = False
-        self._store_connected = False
-        self._store_failed_ms: int | None = None
-        self._discovered_store_peer: str | None = None
-        self._peers: list[WakuPeer] = []
-        # Lightpush of go-waku finds no peer while a query by hash goes on: see `_restore_shards`.
-        self._service_lock = asyncio.Lock()
 
     @property
     def has_store(self) -> bool:  # type: ignore[override]
         """Whether one is configured, or was ever seen."""
-        configured = self._store.http is not None or self._store.peer is not None
-        return self._store.use and (configured or self._store_seen)
+        return self._store.exists
 
     # --- connection ---
 
@@ -135,6 +103,7 @@ class RestTransport(Transport):
         NodeError: Nobody answers there, it is no Waku node, it wants other credentials, or serves another cluster.
         """
         self._link = link
+        self._store.start(link)
         await self._identify()
         if self._wrong is not None:
             raise NodeError(self._wrong)
@@ -144,7 +113,7 @@ class RestTransport(Transport):
             if look:
                 await asyncio.sleep(FIRST_LOOK_INTERVAL_MS / 1000)
             await self._look_at_peers()
-            if self._alone is None and (self._store_connected or not self._store.use):
+            if self._alone is None and (self._store_in_reach() or not self._store.is_used):
                 break
         self._tell()
         link.run("health", self._watch)
@@ -154,8 +123,7 @@ class RestTransport(Transport):
             task.cancel()
         self._polls.clear()
         await self._http.close()
-        if self._store.http is not None:
-            await self._store.http.close()
+        await self._store.close()
 
     async def status(self) -> WakuNodeStatus:
         """Asks the node what it is and has.
@@ -170,7 +138,7 @@ class RestTransport(Transport):
             self._light,
             None if peers is None else tuple(peers),
             await self._api.health(),
-            self._store_peer(),
+            self._store.peer(),
             self._link.state,
         )
 
@@ -202,12 +170,16 @@ class RestTransport(Transport):
     # --- publishing ---
 
     async def publish(self, message: OutgoingMessage) -> Answer:
-        if message.may_have_left and self._api.dialect == "logos-delivery" and await self._is_stored(message):
+        if (
+            message.may_have_left
+            and self._api.dialect == "logos-delivery"
+            and (await self._store.has(message.message_hash))
+        ):
             # It would refuse bytes that it has seen as if it had no peers.
             return Published(stored=True)
         try:
             if self._light:
-                async with self._service_lock:
+                async with self._store.service_lock:
                     status, body = await self._api.lightpush(message)
             else:
                 status, body = await self._api.relay_publish(message)
@@ -237,16 +209,6 @@ class RestTransport(Transport):
         epoch_ms = RLN_EPOCH_MS if limit is None else limit.epoch_size_ms
         return epoch_ms - self._link.clock.epoch_ms() % epoch_ms
 
-    async def _is_stored(self, message: OutgoingMessage) -> bool:
-        if not self.has_store:
-            return False
-        query = StoreQuery(message_hashes=(message.message_hash,), page_size=1, include_data=False)
-        try:
-            page = await self.query_store(query)
-        except NodeError:
-            return False
-        return any(found.message_hash == message.message_hash for found in page.messages)
-
     # --- store ---
 
     async def query_store(self, query: StoreQuery) -> StorePage:
@@ -254,69 +216,7 @@ class RestTransport(Transport):
         NodeError: No store answered.
         ConfigError: The query asks for what the node cannot ask a store.
         """
-        if not self._store.use:
-            raise NodeError(f"{self.name}: the store is switched off")
-        try:
-            if not self._store_identified:
-                await self._store_api.identify()
-                self._store_identified = True
-            parameters = query_parameters(
-                query,
-                self._store_api.dialect,
-                peer_addr=self._store_peer(),
-                pubsub_topic=self._pubsub_topic(query),
-                cluster_id=self._link.config.cluster_id,
-                num_shards_in_cluster=self._link.config.num_shards_in_cluster,
-            )
-            page = parse_verified_page(await self._ask_store(parameters, forgets_shards=bool(query.message_hashes)))
-        except ConfigError as error:
-            if query.message_hashes and self._store_peer() is None:
-                raise NodeError(f"{self.name} knows no store: name one by store_peer") from error
-            raise
-        except NodeError:
-            self._store_failed_ms = self._link.clock.monotonic_ms()
-            self._tell()
-            raise
-        self._store_failed_ms = None
-        self._store_seen = True
-        return _as_asked(page, query)
-
-    async def _ask_store(self, parameters: dict[str, str], *, forgets_shards: bool) -> bytes:
-        timeout_ms, api = self._store.timeout_ms, self._store_api
-        if not (forgets_shards and self._light and api is self._api and api.dialect == "go-waku"):
-            return await api.store_page(STORE_PATH, parameters, timeout_ms, STORE_ANSWER_BYTES_MAX)
-        async with self._service_lock:
-            try:
-                return await api.store_page(STORE_PATH, parameters, timeout_ms, STORE_ANSWER_BYTES_MAX)
-            finally:
-                await self._restore_shards(parameters["peerAddr"])
-
-    async def _restore_shards(self, address: str) -> None:
-        """go-waku forgets what shards a peer serves when it asks it by hash, and then finds it for no service."""
-        shards = list(range(self._link.config.num_shards_in_cluster))
-        protocols = [name for peer in self._peers if peer.address == address for name in peer.protocols]
-        try:
-            if await self._api.set_shards(address, shards, protocols) or not self._link.topics:
-                return
-            # A query of a topic sets the shard of that topic.
-            topic, pubsub_topic = next(iter(self._link.topics.items()))
-            now_ns = str(self._link.clock.epoch_ns())
-            parameters = {"peerAddr": address, "pubsubTopic": pubsub_topic, "contentTopics": topic, "pageSize": "1"}
-            parameters |= {"startTime": now_ns, "endTime": now_ns}
-            await self._api.store_page(STORE_PATH, parameters, self._store.timeout_ms, STORE_ANSWER_BYTES_MAX)
-        except NodeError as error:
-            logger.debug("%s: the shards of the store were not restored: %s", self.name, error)
-
-    def _pubsub_topic(self, query: StoreQuery) -> str | None:
-        topics = {self._link.topics[topic] for topic in query.content_topics if topic in self._link.topics}
-        return topics.pop() if len(topics) == 1 else None
-
-    def _store_peer(self) -> str | None:
-        if self._store.peer is not None:
-            return self._store.peer
-        # logos-delivery chooses, and may be the store itself.
-        asked = self._store_api
-        return self._discovered_store_peer if asked is self._api and asked.dialect == "go-waku" else None
+        return await self._store.query(query)
 
     # --- how the node is ---
 
@@ -344,7 +244,7 @@ class RestTransport(Transport):
             interval_ms = HEALTH_INTERVAL_MS
             if state is ConnectionState.DISCONNECTED:
                 interval_ms = HEALTH_INTERVAL_MS_DISCONNECTED
-            elif state is ConnectionState.PARTIALLY_CONNECTED and self._store.use:
+            elif state is ConnectionState.PARTIALLY_CONNECTED and self._store.is_used:
                 interval_ms = HEALTH_INTERVAL_MS_PARTIAL
             timer = asyncio.get_running_loop().call_later(interval_ms / 1000, self._look_wake.set)
             try:
@@ -388,7 +288,7 @@ class RestTransport(Transport):
     async def _look_at_peers(self) -> None:
         peers = await self._api.peers()
         health = await self._api.health() if self._api.dialect == "logos-delivery" else None
-        self._peers_known = peers is not None or health is not None
+        self._store.judge_peers(peers)
         if peers is not None:
             self._judge_peers(peers)
         elif health is not None:
@@ -396,23 +296,16 @@ class RestTransport(Transport):
         elif self._link.clock.monotonic_ms() - self._alone_since_ms >= ALONE_ASSUMED_MS:
             self._alone = None
         if health is not None and health.protocols.get("store") == "ready":
-            self._store_seen = self._store_connected = True
+            self._store.on_mounted()
 
     def _judge_peers(self, peers: list[WakuPeer]) -> None:
-        self._peers = peers
         connected = [peer for peer in peers if peer.connected]
         needed = {"lightpush": LIGHTPUSH, "filter": FILTER} if self._light else {"relay": RELAY}
         lacking = [name for name, protocol in needed.items() if not any(peer.speaks(protocol) for peer in connected)]
         self._alone = f"no {' and no '.join(lacking)} peer" if lacking else None
-        stores = [peer for peer in connected if peer.speaks(STORE)]
-        self._store_connected = bool(stores)
-        if stores and self._discovered_store_peer not in {peer.address for peer in stores}:
-            self._discovered_store_peer = stores[0].address or None
-        self._store_seen = self._store_seen or self._discovered_store_peer is not None
 
     def _judge_health(self, health: WakuHealth) -> None:
         self._alone = "the node says that it is disconnected" if health.connection == "Disconnected" else None
-        self._store_connected = health.protocols.get("store client") == "ready" or self._store_connected
 
     def _set_alone(self, error: str | None) -> None:
         if (self._alone is None) == (error is None):
@@ -433,29 +326,10 @@ class RestTransport(Transport):
             self._link.connection(ConnectionState.DISCONNECTED, self._no_answer_error)
         elif self._alone is not None:
             self._link.connection(ConnectionState.DISCONNECTED, self._alone)
-        elif self._store.use and not self._store_in_reach():
+        elif self._store.is_used and not self._store_in_reach():
             self._link.connection(ConnectionState.PARTIALLY_CONNECTED, "no store in reach")
         else:
             self._link.connection(ConnectionState.CONNECTED)
 
     def _store_in_reach(self) -> bool:
-        failed_ms = self._store_failed_ms
-        if failed_ms is not None and self._link.clock.monotonic_ms() - failed_ms < STORE_FAILED_MS:
-            return False
-        separate = self._store.http is not None
-        return separate or self._store_connected or (self._store.peer is not None and not self._peers_known)
-
-
-def _as_asked(page: StorePage, query: StoreQuery) -> StorePage:
-    """Without what was not asked for."""
-    if query.message_hashes:
-        wanted = set(query.message_hashes)
-        messages = tuple(message for message in page.messages if message.message_hash in wanted)
-    elif query.content_topics:
-        topics = set(query.content_topics)
-        messages = tuple(
-            message for message in page.messages if message.envelope is None or message.envelope.content_topic in topics
-        )
-    else:
-        return page
-    return StorePage(messages, page.cursor)
+        return self._store.in_reach(self._link.clock.monotonic_ms())
