@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from interop.live.networks import LiveNetwork, MqttNetwork, NatsNetwork
 from interop.live.scenarios import LARGE_BYTES, SCENARIOS, World
+from interop.live.waku_networks import LightWakuNetwork, WakuNetwork
 
 # Processes of so many scenarios compete for the processor at the same time.
 SCENARIOS_AT_ONCE = 8
@@ -18,6 +19,8 @@ NETWORKS: dict[str, tuple[Callable[[Path], LiveNetwork], int]] = {
     "nats": (lambda directory: NatsNetwork(directory, jetstream=False), LARGE_BYTES),
     "jetstream": (lambda directory: NatsNetwork(directory, jetstream=True), LARGE_BYTES),
     "mqtt": (MqttNetwork, LARGE_BYTES),
+    "waku": (WakuNetwork, LARGE_BYTES),
+    "waku-light": (LightWakuNetwork, LARGE_BYTES),
 }
 
 Case = tuple[str, str]

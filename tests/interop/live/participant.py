@@ -27,6 +27,7 @@ from shardwire.node import ConnectionStatus, NodeConfig
 from shardwire.persistence import MemoryPersistence, SqlitePersistence
 
 DRAIN_MS = 10_000
+CONTENT_TOPIC = "/shardwire/1/live/proto"
 
 
 def payload_of(sender: str, number: int, size: int) -> bytes:
@@ -77,7 +78,7 @@ class Participant:
         await self._node.start()
         watching = asyncio.create_task(self._watch())
         self._channel = await create_reliable_channel(
-            self._node, "live", "/shardwire/1/live/proto", settings["sender_id"], config=config
+            self._node, "live", CONTENT_TOPIC, settings["sender_id"], config=config
         )
         self._channel.on_message_received(self._on_received)
         self._channel.on(MessageDeliveredEvent, lambda event: self._tell_of("delivered", event.request_id))
