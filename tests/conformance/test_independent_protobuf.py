@@ -14,10 +14,11 @@ from grpc_tools import protoc
 
 from shardwire._native import HistoryEntry, SdsMessage, WakuMessage, keccak256
 from shardwire.config import SegmentWireFormat
+from shardwire.node.udp.datagram import FRAGMENT, FRAGMENT_HEADER_BYTES, HELLO, STATUS, Datagram, decode
 from shardwire.segmentation import PayloadReconstructed, Reassembler, SegmentationConfig, inspect, segment
 
 PROTO = Path(__file__).parents[2] / "proto"
-NAMES = ("segment_raw", "segment_draft", "segment_lip243", "sds", "sds_nim", "waku_message")
+NAMES = ("segment_raw", "segment_draft", "segment_lip243", "sds", "sds_nim", "waku_message", "udp_datagram")
 PAYLOAD = bytes(range(256)) * 9 + b"tail"
 
 
@@ -106,3 +107,21 @@ def test_waku_messages(compiled: dict[str, ModuleType]) -> None:
     )
     message = _parsed(compiled["waku_message"], "WakuMessage", ours.encode())
     assert WakuMessage.decode(message.SerializeToString()) == ours
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        Datagram(to=1 << 63, sender=2, kind=HELLO, token=3, answer=1),
+        Datagram(sender=2, kind=HELLO),
+        Datagram(to=7, sender=8, kind=FRAGMENT, number=9, index=0, count=1, data=b"x"),
+        Datagram(to=7, sender=8, kind=FRAGMENT, number=0xFFFFFFFF, index=63, count=64, data=bytes(1_168)),
+        Datagram(to=7, sender=8, kind=STATUS, number=10, held=(1 << 64) - 1),
+    ],
+)
+def test_udp_datagrams(compiled: dict[str, ModuleType], datagram: Datagram) -> None:
+    message = _parsed(compiled["udp_datagram"], "UdpDatagram", datagram.encode())
+    for name in Datagram.__slots__:
+        assert getattr(message, name) == getattr(datagram, name), name
+    assert decode(message.SerializeToString()) == datagram
+    assert datagram.kind != FRAGMENT or len(datagram.encode()) <= FRAGMENT_HEADER_BYTES + len(datagram.data)

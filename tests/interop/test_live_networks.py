@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from interop.live.networks import LiveNetwork, MqttNetwork, NatsNetwork
+from interop.live.networks import LiveNetwork, MqttNetwork, NatsNetwork, UdpNetwork
 from interop.live.scenarios import LARGE_BYTES, SCENARIOS, World
 from interop.live.waku_networks import LightWakuNetwork, WakuNetwork
 
@@ -21,6 +21,7 @@ NETWORKS: dict[str, tuple[Callable[[Path], LiveNetwork], int]] = {
     "mqtt": (MqttNetwork, LARGE_BYTES),
     "waku": (WakuNetwork, LARGE_BYTES),
     "waku-light": (LightWakuNetwork, LARGE_BYTES),
+    "udp": (lambda directory: UdpNetwork(directory, loss=0.03), LARGE_BYTES),
 }
 
 Case = tuple[str, str]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from shardwire.node.mqtt import MqttNode
     from shardwire.node.nats import NatsNode, StreamLimits
     from shardwire.node.rest import WakuRestNode
+    from shardwire.node.udp import UdpNode
 
 # Loaded when they are first used: their clients are extras.
 _ROOM_OF = {
@@ -42,6 +43,7 @@ _ROOM_OF = {
     "NatsNode": "shardwire.node.nats",
     "StreamLimits": "shardwire.node.nats",
     "WakuRestNode": "shardwire.node.rest",
+    "UdpNode": "shardwire.node.udp",
 }
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "StreamLimits",
     "SystemClock",
     "TraceRecord",
+    "UdpNode",
     "VirtualClock",
     "VirtualTimeError",
     "VirtualTimeLoop",

@@ -11,6 +11,7 @@ from typing import Any
 
 import paho.mqtt.subscribe as paho_subscribe
 from live_servers import LiveServer, Mosquitto, NatsServer, free_port
+from udp_relay import UdpRelay
 
 
 class LiveNetwork(ABC):
@@ -121,3 +122,41 @@ class MqttNetwork(ServerNetwork):
         # As it was at its last count, a second ago, before we asked.
         await asyncio.sleep(1.5)
         return await asyncio.to_thread(ask)
+
+
+class UdpNetwork(LiveNetwork):
+    """Two UDP nodes, and a path between them that loses a share of the datagrams."""
+
+    def __init__(self, directory: Path, *, loss: float) -> None:
+        super().__init__(directory)
+        self._loss = loss
+        self._ports = free_port(), free_port()
+
+    async def start(self) -> None:
+        self._relay = UdpRelay(self._ports, loss=self._loss)
+
+    async def stop(self) -> None:
+        self._relay.close()
+
+    def node(self, name: str) -> dict[str, Any]:
+        side = ("alice", "bob").index(name)
+        peer = f"127.0.0.1:{self._relay.fronts[1 - side]}"
+        return {"node": "UdpNode", "arguments": {"url": f"udp://127.0.0.1:{self._ports[side]}", "peers": [peer]}}
+
+    async def crash(self) -> None:
+        self._relay.cut = True
+
+    async def start_again(self) -> None:
+        self._relay.cut = False
+
+    def pause(self) -> None:
+        self._relay.cut = True
+
+    def go_on(self) -> None:
+        self._relay.cut = False
+
+    async def subscriptions(self) -> int:
+        """Who sends anything within two hellos."""
+        before = self._relay.passed_from[:]
+        await asyncio.sleep(7)
+        return sum(now > then for now, then in zip(self._relay.passed_from, before, strict=True))
