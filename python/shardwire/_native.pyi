@@ -1219,12 +1219,15 @@ class ArrowReconstructor:
     def push(self, batch: Any) -> list[Any]:
         """Takes in the `by` columns, hash, send_id, payload, timestamp, sender, error; returns finished messages.
 
-        A row of a hash and neither payload nor error says that a message is whole elsewhere: it has no row here.
+        A leftover with `error` "whole" says that a partition holds a message whole: it has no row here.
         """
     def finish(self) -> list[Any]: ...
-    @property
-    def repeated(self) -> int:
-        """Messages so far that more than one row said to be whole elsewhere."""
+    def poll_corrections(self) -> Any:
+        """Since the last call: rows of partitions that are wrong, as `push` takes them in; None if none.
+
+        `timestamp` holds the partition, `error` the number of data segments that came in no partition, or null where
+        another partition's row stands for the message.
+        """
 
 @final
 class ArrowLocalReconstructor:
@@ -1240,12 +1243,13 @@ class ArrowLocalReconstructor:
         held_bytes_max: int,
         work_budget: int,
         window_bytes: int,
+        partition: int,
     ) -> Self: ...
     def push(self, batch: Any) -> list[Any]:
         """Takes in what `ArrowReconstructor.push` does; returns whole messages and what cannot be read."""
     def finish(self) -> list[Any]: ...
     def poll_leftovers(self) -> Any:
-        """The segments of messages that are not whole, since the last call, as `push` takes them; None if none."""
+        """Segments of messages that are not whole, and a row for each that is, since the last call; None if none."""
 
 # --- Waku over REST -----------------------------------------------------------------------------
 

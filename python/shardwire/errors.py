@@ -75,4 +75,12 @@ class PersistenceError(ShardwireError):
 
 
 class DecryptionError(ShardwireError):
-    """A payload cannot be decrypted with any of the keys."""
+    """A payload cannot be decrypted with any of the keys.
+
+    Attributes:
+        reason: Why, in one of few sentences that name nothing the payload holds: what is counted is counted by it.
+    """
+
+    def __init__(self, message: str = "", *, reason: str = "altered, or for another key or channel") -> None:
+        super().__init__(message)
+        self.reason = reason

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from spark.rows import CONFIG, payload_of, reassembled, rows_of, segment_batch
 
 from shardwire import ReassemblyLimits, SegmentationConfig, _native, keccak256
+from shardwire.archive.arrow import limits_of, parameters
 from shardwire.segmentation import segment
-from shardwire.spark.native import limits_of, parameters
 from shardwire.spark.reconstruct import Reconstruction
 
 
@@ -172,14 +172,15 @@ def test_times_and_senders() -> None:
     assert message["senders"] == ["alice", "bob"]
 
 
-def test_rows_that_cannot_be_read_are_counted_in_one_row() -> None:
-    rows = [{"error": "no segment: b", "timestamp": 4}, {"error": "no segment: a", "timestamp": 2}]
-    [message] = run(rows, batch_rows=1)
-    assert message["status"] == "invalid"
-    assert message["entire_message_hash"] is None
-    assert message["segments_received"] == 2
-    assert message["error"] == "no segment: a"
-    assert (message["first_timestamp"], message["last_timestamp"]) == (2, 4)
+def test_rows_that_cannot_be_read_are_counted_by_reason() -> None:
+    rows = [
+        {"error": "no segment: a", "timestamp": 2},
+        {"error": "no segment: b", "timestamp": 4},
+        {"error": "no segment: b", "timestamp": 3},
+    ]
+    told = [(row["status"], row["segments_received"], row["error"]) for row in run(rows, batch_rows=1)]
+    assert told == [("invalid", 1, "no segment: a"), ("invalid", 2, "no segment: b")]
+    assert [row["first_timestamp"] for row in run(rows)] == [2, 3]
 
 
 def test_hostile_bytes_under_a_key_do_not_hide_the_message() -> None:
@@ -286,13 +287,19 @@ def test_any_loss_order_and_repeats_equal_the_reassembler(data: st.DataObject) -
     assert all((row["status"] in ("complete", "recovered")) == (row["payload"] is not None) for row in found)
 
 
+def whole(payload: bytes, partition: int) -> dict[str, Any]:
+    """What a partition says of a message that it holds whole."""
+    return {"hash": keccak256(payload), "payload": b"", "timestamp": partition, "error": "whole"}
+
+
 def test_a_message_that_is_whole_elsewhere_has_no_row() -> None:
     one, two, three = (payload_of(number, 3_000) for number in (40, 41, 42))
     machine = _native.ArrowReconstructor(parameters(CONFIG), by_count=0, include_payload=True, **limits_of(CONFIG))
     # Only its hash tells; its late repeats may stand on either side of that row.
     repeats = rows_of(one)
-    rows = [*repeats[:2], {"hash": keccak256(one)}, *repeats[2:], *rows_of(two)]
-    rows += [{"hash": keccak256(three)}] * 2
+    rows = [*repeats[:2], whole(one, 1), *repeats[2:], *rows_of(two)]
+    rows += [whole(three, 1), whole(three, 2)]
     found = [*machine.push(segment_batch(rows)), *machine.finish()]
     assert [row["payload"] for batch in found for row in batch.to_pylist()] == [two]
-    assert machine.repeated == 1
+    told = machine.poll_corrections().to_pylist()
+    assert [(row["hash"], row["timestamp"], row["error"]) for row in told] == [(keccak256(three), 2, None)]

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark.rows import CONFIG, payload_of
+from spark.rows import CONFIG, in_partitions, payload_of
 
-from shardwire import ConfigError, SegmentationConfig
+from shardwire import ConfigError, SegmentationConfig, _native
 from shardwire.segmentation import segment
-from shardwire.spark import reconstruct, reconstruct_archive
+from shardwire.spark import reconstruct, reconstruct_archive, reconstruct_stream
+from shardwire.spark.files import read_in_order
 from shardwire.spark.schema import MESSAGE_FIELDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+LIP243 = SegmentationConfig(segment_size_bytes=640, wire_format="lip243")
 
 
 def write_archive(path: Path, messages: int, files: int, in_flight: int, seed: int = 1) -> list[bytes]:
@@ -139,7 +143,7 @@ def test_by_columns_and_an_empty_archive(spark: SparkSession, tmp_path: Path) ->
 
 def test_a_sink_that_exists_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(ConfigError, match="which exists"):
+    with pytest.raises(ConfigError, match="exists: give a directory that does not"):
         reconstruct_archive(spark, spark.createDataFrame([], "payload binary"), str(tmp_path / "out"), CONFIG)
 
 
@@ -151,3 +155,116 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> Non
             spark, df.selectExpr("payload", "cast(topic as string) topic"), str(tmp_path / "out"), CONFIG, by=["topic"]
         )
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def counted(rows: list[Any]) -> dict[Any, Any]:
+    """Of every message its status; of what is no segment the rows by reason."""
+    unread = {row["error"]: row["segments_received"] for row in rows if row["entire_message_hash"] is None}
+    return unread | {
+        (row["entire_message_hash"], row["send_id"]): (row["status"], row["data_segments_recovered"], row["payload"])
+        for row in rows
+        if row["entire_message_hash"] is not None
+    }
+
+
+def sent(send: str, place: int, content: bytes) -> bytes:
+    return _native.SdsMessage(
+        sender_id="alice", message_id=f"{send}.{place}", channel_id="room", lamport_timestamp=1, content=content
+    ).encode()
+
+
+def hostile_archive(seed: int) -> list[bytes]:
+    """Messages with losses, repeats and forgeries, in random order, among rows that are no segments in many ways."""
+    chance = random.Random(seed)
+    rows: list[bytes] = []
+    for number in range(60):
+        send = f"{number:032x}"
+        parts = segment(payload_of(seed * 100 + number, 5_000), CONFIG)
+        lost = chance.sample(range(12), chance.choice([0, 0, 1, 3, 6]))
+        for place, part in enumerate(parts):
+            if place not in lost:
+                rows += [sent(send, place, part)] * chance.choice([1, 1, 1, 2])
+        if number % 10 == 0:
+            rows.append(sent(send, 2, parts[2][:300] + b"----" + parts[2][304:]))
+    # Anyone can invent a send id, a length, a number: none of them is a reason of its own.
+    rows += [sent(f"{number:032x}", 0, chance.randbytes(50 + number)) for number in range(57)]
+    rows += [chance.randbytes(number + 1) for number in range(20)]
+    rows += [sent("f" * 32, place, part) for place, part in enumerate(segment(payload_of(seed, 3_000), LIP243))]
+    chance.shuffle(rows)
+    return rows
+
+
+def test_statuses_and_unreadable_rows_do_not_depend_on_the_plan(spark: SparkSession, tmp_path: Path) -> None:
+    rows = hostile_archive(7)
+    df = in_partitions(spark, 5, rows)
+    wanted = counted(reconstruct(df, CONFIG, unwrap=["sds"]).collect())
+    statuses = Counter(value[0] for value in wanted.values() if isinstance(value, tuple))
+    assert set(statuses) == {"complete", "recovered", "incomplete"}
+    reasons = {reason: count for reason, count in wanted.items() if isinstance(reason, str)}
+    assert reasons.pop("no segment of this wire, but one of lip243: is the wire format right?") >= 3
+    assert sum(reasons.values()) == 77
+    assert len(reasons) < 8
+    # A message that a partition recovers has its missing segments elsewhere: they were shuffled.
+    report = reconstruct_archive(spark, df, str(tmp_path / "out"), CONFIG, unwrap=["sds"])
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert counted(found) == wanted
+    assert len(found) == len(wanted)
+    assert sum(report.messages.values()) == len(found)
+    assert {status: report.messages[status] for status in statuses} == statuses
+    assert report.payload_bytes == sum(row["payload_length"] or 0 for row in found)
+    one = reconstruct_archive(spark, df.coalesce(1), str(tmp_path / "one"), CONFIG, unwrap=["sds"])
+    assert one.messages == report.messages
+    assert counted(spark.read.parquet(str(tmp_path / "one")).collect()) == wanted
+    df.write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 2).parquet(str(tmp_path / "in"))
+    query = (
+        reconstruct_stream(stream, CONFIG, unwrap=["sds"])
+        .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "streamed"), format="parquet", outputMode="append")
+    )
+    query.awaitTermination()
+    streamed = Counter()
+    for row in spark.read.parquet(str(tmp_path / "streamed")).where("entire_message_hash is null").collect():
+        streamed[row["error"]] += row["segments_received"]
+    assert dict(streamed) == {reason: count for reason, count in wanted.items() if isinstance(reason, str)}
+
+
+def test_what_several_partitions_hold_whole_is_written_once_and_does_not_cross(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    payloads = [payload_of(600 + number, 5_000) for number in range(30)]
+    parts = [part for payload in payloads for part in segment(payload, CONFIG)]
+    alone = [part for payload in payloads[:10] for part in segment(payload, CONFIG)]
+    # The second and the third partition repeat messages of the first; the fourth has its own alone.
+    own = [part for number in range(5) for part in segment(payload_of(700 + number, 5_000), CONFIG)]
+    df = spark.createDataFrame([(part,) for part in parts], "payload binary").coalesce(1)
+    for more in (parts, alone, own):
+        df = df.union(spark.createDataFrame([(part,) for part in more], "payload binary").coalesce(1))
+    report = reconstruct_archive(spark, df, str(tmp_path / "out"), CONFIG)
+    assert (report.messages, report.messages_local) == ({"complete": 35}, 35)
+    assert report.bytes_shuffled == 0
+    assert report.payload_bytes == 35 * 5_000
+    found = [row["payload"] for row in spark.read.parquet(str(tmp_path / "out")).collect()]
+    assert len(found) == len(set(found)) == 35
+
+
+def test_neighbouring_files_share_a_task(spark: SparkSession, tmp_path: Path) -> None:
+    payloads = write_archive(tmp_path / "in", messages=60, files=30, in_flight=3)
+    df = read_in_order(spark, str(tmp_path / "in"))
+    assert df.rdd.getNumPartitions() < 10
+    report = reconstruct_archive(spark, str(tmp_path / "in"), str(tmp_path / "out"), CONFIG)
+    assert sum(report.messages.values()) == len(payloads)
+    assert report.messages_local > 40
+
+
+def test_what_a_source_may_not_be(spark: SparkSession, tmp_path: Path) -> None:
+    write_archive(tmp_path / "in", messages=2, files=1, in_flight=1)
+    for sink in ("in", "in/below", "."):
+        with pytest.raises(ConfigError, match=r"exists|overlap"):
+            reconstruct_archive(spark, str(tmp_path / "in"), str(tmp_path / sink), CONFIG)
+    (tmp_path / "in" / "_delta_log").mkdir()
+    (tmp_path / "in" / "_delta_log" / "00000000000000000000.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"a table of Delta.*format\('delta'\)\.load"):
+        reconstruct_archive(spark, str(tmp_path / "in"), str(tmp_path / "out"), CONFIG)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from spark.rows import CONFIG, payload_of
 
 from shardwire import ConfigError, SegmentationConfig, _native, keccak256, keccak256_many
+from shardwire.archive.arrow import batch_of, parameters
 from shardwire.segmentation import segment
 from shardwire.spark import functions as sw
 from shardwire.spark import pandas_functions as pandas_sw
-from shardwire.spark.native import batch_of, parameters
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -105,8 +105,11 @@ def wrapped(spark: SparkSession, directory: Path, cipher: Any = ChaCha20Poly1305
 
 def reconstruct_and_unwrap(spark: SparkSession, directory: Path) -> None:
     step = decrypt(key_file=directory / "channel.key", channel_id="room")
-    [message] = reconstruct(wrapped(spark, directory), CONFIG, by=["via"], unwrap=["waku", step, "sds"]).collect()
+    by = ["via", "content_topic"]
+    [message] = reconstruct(wrapped(spark, directory), CONFIG, by=by, unwrap=["waku", step, "sds"]).collect()
     assert (message["status"], bytes(message["payload"]), message["via"]) == ("recovered", PAYLOAD, "relay")
+    # The rows have no such column: it is the topic that the Waku messages name.
+    assert message["content_topic"] == "/app/1/a/proto"
     assert (message["first_timestamp"], message["send_id"]) == (TIME, "a" * 32)
     (directory / "aes").mkdir()
     step = decrypt(key_file=directory / "aes" / "channel.key", channel_id="room", cipher="aes-256-gcm")

@@ -123,18 +123,26 @@ class AeadEncryption(ABC):
         DecryptionError: Not of this format, not for these keys or this channel, or altered.
         """
         if len(payload) < OVERHEAD_BYTES:
-            raise DecryptionError(f"{len(payload)} bytes are too few for a ciphertext: it has {OVERHEAD_BYTES} or more")
+            raise DecryptionError(
+                f"{len(payload)} bytes are too few for a ciphertext: it has {OVERHEAD_BYTES} or more",
+                reason="too short for a ciphertext",
+            )
         header = bytes(payload[: 1 + KEY_ID_BYTES])
         if header[0] != _VERSION:
-            raise DecryptionError(f"ciphertext version {header[0]} is unknown: this release reads version {_VERSION}")
+            raise DecryptionError(
+                f"ciphertext version {header[0]} is unknown: this release reads version {_VERSION}",
+                reason=f"no ciphertext of version {_VERSION}",
+            )
         cipher = self._ciphers.get(header[1:])
         if cipher is None:
-            raise DecryptionError(f"no key with id {header[1:].hex()} is held")
+            raise DecryptionError(f"no key with id {header[1:].hex()} is held", reason="no key with its id is held")
         view = memoryview(payload)[len(header) :]
         try:
             return cipher.decrypt(bytes(view[:NONCE_BYTES]), view[NONCE_BYTES:], self._associated_data(header))
         except _invalid_tag():
-            raise DecryptionError("the ciphertext was altered or belongs to another channel") from None
+            raise DecryptionError(
+                "the ciphertext was altered or belongs to another channel", reason="altered, or of another channel"
+            ) from None
 
     def __repr__(self) -> str:
         ids = ", ".join(key_id.hex() for key_id in self._ciphers)

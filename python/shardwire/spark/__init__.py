@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shardwire.archive.unwrap import Decrypt, decrypt
 from shardwire.spark import functions, pandas_functions
 from shardwire.spark.archive import ArchiveReport, reconstruct_archive
 from shardwire.spark.reconstruct import reconstruct
@@ -10,7 +11,6 @@ from shardwire.spark.segments import segment_messages, with_keccak256
 from shardwire.spark.session import job_session, local_cluster_session
 from shardwire.spark.sql import register
 from shardwire.spark.stream import reconstruct_stream
-from shardwire.spark.unwrap import Decrypt, decrypt
 
 __all__ = [
     "ArchiveReport",

@@ -1,9 +1,10 @@
-"""Archives, local first: what is whole within a partition never crosses the network.
+"""Archives, local first: what is whole within a partition is reconstructed there; only the rest crosses the network.
 
-Segments of one message lie near each other in an archive. Each task therefore passes once over its own partition as it
-lies there, with a bounded window of open messages, and writes those that are whole; only the segments of the rest meet
-in a second step. Files are written beside the sink through Spark's commit
-protocol and take its place by one renaming: a retried or speculative task leaves nothing double, a failed job nothing.
+Segments of one message lie near each other in an archive. Tasks of a first job reconstruct in a bounded window what
+their partition holds whole and leave the segments of the rest, and a short row for each message that is whole; a second
+job, the one with a shuffle, completes the rest and says which rows of the first are wrong. The archive is read once and
+no payload that is whole anywhere crosses the network. All files come into being beside the sink, through Spark's commit
+protocol, and take its place by one renaming: a retried or speculative task leaves nothing double, a failed job nothing.
 """
 
 from __future__ import annotations
@@ -12,43 +13,54 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute
-from pyspark.errors import PySparkAttributeError
+from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from shardwire import _native
-from shardwire.config import SegmentationConfig
-from shardwire.errors import ConfigError, ShardwireError
-from shardwire.spark.columns import columns_of_names
-from shardwire.spark.native import Array, batch_of, columns_of, limits_of, map_in_arrow, parameters
-from shardwire.spark.reconstruct import (
+from shardwire.archive.arrow import (
     ERROR,
     HASH,
+    MESSAGE_SCHEMA,
     PAYLOAD,
     SEGMENT_COLUMNS,
     SEND_ID,
     SENDER,
     TIMESTAMP,
+    WINDOW_BYTES,
+    Array,
+    batch_of,
+    columns_of,
+    limits_of,
+    parameters,
+)
+from shardwire.archive.unwrap import UnwrapSegments, UnwrapStep, check_steps
+from shardwire.config import SegmentationConfig
+from shardwire.errors import ConfigError
+from shardwire.spark.columns import columns_of_names
+from shardwire.spark.corrections import corrected
+from shardwire.spark.files import SinkFiles, read_in_order
+from shardwire.spark.native import map_in_arrow
+from shardwire.spark.reconstruct import (
+    Reconstruction,
     absent_columns,
     check_columns,
     keyed_segments,
     message_schema,
-    reconstruct_segments,
+    segments_together,
+    unwrapping_of,
     wire_messages,
 )
 from shardwire.spark.schema import MESSAGE_FIELDS
 from shardwire.spark.tally import Tally
-from shardwire.spark.unwrap import UnwrapSegments, UnwrapStep, check_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-# Segments that a task holds at once, about; a quarter of it is settled whenever it is full.
-WINDOW_BYTES = 64 << 20
+    from pyspark.sql.readwriter import DataFrameWriter
 
 _KIND = "shardwire_kind"
 # The directories of the sink, which a reader of the whole sees as a column.
@@ -62,11 +74,15 @@ _CARRIERS = {
     SENDER: "status",
     ERROR: "error",
 }
-_KINDS = _MESSAGE, _SEGMENT, _UNREAD = "message", "segment", "unread"
-# Below the staging directory: what the first step wrote, and what becomes the sink.
-_RAW, _RESULT = "raw", "result"
+_MESSAGE, _SEGMENT, _UNREAD, _CORRECTION = "message", "segment", "unread", "correction"
+# Below the staging directory: what each job wrote, and what becomes the sink.
+_LOCAL, _ACROSS, _RESULT = "raw", "across", "result"
 # Spark otherwise sorts every row, payload and all, by the directory it goes to.
 _WRITERS_CONF = "spark.sql.maxConcurrentOutputFileWriters"
+_WRITERS = 3
+# A writer holds a row group, and a task has several writers.
+_ROW_GROUP_CONF = "parquet.block.size"
+_ROW_GROUP_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +90,12 @@ class ArchiveReport:
     """What `reconstruct_archive` did.
 
     Attributes:
-        messages: Messages by status.
+        messages: Messages by status, and under "invalid" also the rows (per reason and `by`) for what is no segment.
         messages_local: Messages that were whole within a partition.
         payload_bytes: Bytes of the payloads that were reconstructed.
-        bytes_shuffled: Bytes of segments that crossed the network in the second step, counted where they arrived. The
-            identities of messages that are whole cross beside them, some 40 bytes each.
+        bytes_shuffled: Bytes of segments that crossed the network in the second step, counted where they arrived.
+            Beside them cross a row of some 40 bytes for each message that is whole in a partition, and 21 bytes for
+            each data segment that it recovered.
         seconds: Wall time.
     """
 
@@ -103,15 +120,17 @@ def reconstruct_archive(
     timestamp: str | None = None,
     sender: str | None = None,
 ) -> ArchiveReport:
-    """Reconstructs an archive into Parquet files; the arguments and the columns are those of `reconstruct`.
+    """Reconstructs an archive into Parquet files; arguments, columns and every status are those of `reconstruct`.
 
-    A message that is whole within a partition counts what that partition holds of it within a window of 64 MB: repeats
-    that come later, or in another partition, are dropped and not counted.
+    The counts of a message that is whole within a partition (segments_received, duplicates, conflicts, copies, times
+    and senders) are those of this partition, within a window of 64 MB: what comes later or lies elsewhere is not
+    counted.
 
     Args:
         spark: The session.
-        source: Parquet files or a DataFrame, in about the order of arrival; it is read once.
-        sink: A directory that must not exist yet.
+        source: A DataFrame in about the order of arrival, or a path of Parquet files: those of a directory are taken in
+            the order of their names, neighbours together. It is read once.
+        sink: A directory that must not exist yet, outside the source.
         config: How the payloads were segmented.
         payload: As in `reconstruct`, like the arguments after it.
 
@@ -119,13 +138,19 @@ def reconstruct_archive(
         What was found and what it cost.
 
     Raises:
-        ConfigError: As `reconstruct` raises it, or the sink exists.
+        ConfigError: As `reconstruct` raises it; the sink exists or lies in the source; the source is a table of Delta
+            or Iceberg, whose files are not all its rows.
     """
     started = time.monotonic()
     config = config or SegmentationConfig()
     steps = check_steps(unwrap)
-    df = spark.read.parquet(source) if isinstance(source, str) else source
-    by = check_columns(df, by, (_KIND, _FOUND))
+    files = SinkFiles(spark, sink)
+    if isinstance(source, str):
+        files.refuse_within(source)
+        df = read_in_order(spark, source)
+    else:
+        df = source
+    by = check_columns(df, by, steps, (_KIND, _FOUND))
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     unwrapping = None
@@ -133,16 +158,24 @@ def reconstruct_archive(
         rows = keyed_segments(df, key, payload, by, timestamp, sender)
     else:
         rows = wire_messages(df, payload, by, timestamp, sender)
-        unwrapping = UnwrapSegments(len(by), steps, config.wire_format, config.max_total_segments)
-    absent = absent_columns(df, steps, timestamp, sender, is_keyed=key is not None) | {ERROR}
-    archive = _Archive(config, by, include_payload, _Files(spark, sink))
+        unwrapping = unwrapping_of(df, config, by, steps)
+    absent = absent_columns(df, steps, timestamp, sender, is_keyed=key is not None) - {ERROR, TIMESTAMP}
+    archive = _Archive(config, by, include_payload, files)
     local, across = Tally.of(spark.sparkContext), Tally.of(spark.sparkContext)
     try:
         staged = archive.reconstruct_locally(rows, unwrapping, local)
-        unread = archive.reconstruct_across(staged, absent, local["unread"], across)
+        met = archive.reconstruct_across(staged, absent, across)
+        unread = archive.count_unread(staged, local["unread"])
         # Everything that reads the staged files comes before they are renamed.
-        local = archive.settle_local(staged, local, repeated=across["repeated"] > 0)
-        archive.files.publish()
+        if across["corrections"]:
+            local = archive.settle_corrected(staged, met)
+        else:
+            archive.files.rename(f"{_LOCAL}/{_KIND}={_MESSAGE}", f"{_RESULT}/{_FOUND}=local")
+        archive.files.rename(f"{_ACROSS}/{_KIND}={_MESSAGE}", f"{_RESULT}/{_FOUND}=across")
+        if not archive.files.exists(files.path(_RESULT)):
+            # A directory without a file has no columns to read.
+            staged.limit(0).drop(_KIND).write.parquet(files.path(f"{_RESULT}/{_FOUND}=across"))
+        archive.files.publish(_RESULT)
     finally:
         archive.files.remove()
     messages = Counter(local.messages) + Counter(across.messages) + Counter(invalid=unread)
@@ -162,160 +195,131 @@ class _Archive:
     config: SegmentationConfig
     by: list[str]
     include_payload: bool
-    files: _Files
+    files: SinkFiles
 
     def reconstruct_locally(self, rows: DataFrame, unwrapping: UnwrapSegments | None, tally: Tally) -> DataFrame:
-        """Writes the messages that are whole within a partition, the segments of the others, and what is unread."""
+        """Writes the messages that are whole within a partition, what is left for the others, and what is unread."""
         schema = StructType([*message_schema(rows, self.by).fields, StructField(_KIND, StringType())])
-        types = _arrow_types(schema, self.by)
-        local = _LocalReconstruction(self.config, unwrapping, len(self.by), self.include_payload, types, tally)
+        kinds = _Kinds(len(self.by), tuple(schema.names))
+        local = _LocalReconstruction(self.config, unwrapping, self.include_payload, kinds, tally)
+        return self._written(map_in_arrow(rows, local, schema), _LOCAL, "reconstruct what is whole within a partition")
+
+    def reconstruct_across(self, staged: DataFrame, absent: frozenset[str], tally: Tally) -> DataFrame:
+        """Writes the messages that several partitions hold together, and what of the first job is to be corrected."""
+        segments = staged.where(F.col(_KIND) == _SEGMENT).select(
+            *columns_of_names(self.by), *(F.col(carrier).alias(name) for name, carrier in _CARRIERS.items())
+        )
+        together = segments_together(segments.drop(*absent), self.by)
+        machine = Reconstruction(self.config, len(self.by), self.include_payload, absent)
+        kinds = _Kinds(len(self.by), tuple(staged.schema.names))
+        met = map_in_arrow(together, _Meeting(machine, kinds, tally), staged.schema)
+        return self._written(met, _ACROSS, "reconstruct what several partitions hold together")
+
+    def count_unread(self, staged: DataFrame, rows: int) -> int:
+        """Writes a row (per reason and `by`) for what is no segment; returns how many there are."""
+        if not rows:
+            return 0
+        counted = _unread(staged.where(F.col(_KIND) == _UNREAD), self.by)
+        path = self.files.path(f"{_RESULT}/{_FOUND}=unread")
+        counted.coalesce(1).write.parquet(path)
+        return staged.sparkSession.read.schema(counted.schema).parquet(path).count()
+
+    def settle_corrected(self, staged: DataFrame, met: DataFrame) -> Tally:
+        """Puts the messages that are whole within a partition into the result, each once and with its status."""
+        source, target = f"{_LOCAL}/{_KIND}={_MESSAGE}", f"{_RESULT}/{_FOUND}=local"
+        corrections = met.where(F.col(_KIND) == _CORRECTION)
+        schema = StructType([field for field in staged.schema.fields if field.name != _KIND])
+        names = self.files.names(source)
+        touched = corrected(corrections, self.by, names, self.files.path(source), schema, self.files.path(target))
+        for name in names:
+            if name not in touched:
+                self.files.rename(f"{source}/{name}", f"{target}/{name}")
+        return Tally.of_messages(staged.sparkSession.read.schema(schema).parquet(self.files.path(target)))
+
+    def _written(self, rows: DataFrame, name: str, description: str) -> DataFrame:
+        """Writes the rows into a directory a kind, and reads them from there."""
         spark = rows.sparkSession
         before = spark.conf.get(_WRITERS_CONF, None)
-        spark.conf.set(_WRITERS_CONF, str(len(_KINDS)))
+        spark.conf.set(_WRITERS_CONF, str(_WRITERS))
+        spark.sparkContext.setJobDescription(f"shardwire: {description}")
         try:
-            map_in_arrow(rows, local, schema).write.partitionBy(_KIND).parquet(self.files.path(_RAW))
+            self._writer(rows).partitionBy(_KIND).parquet(self.files.path(name))
         finally:
+            spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]  # takes the description away
             if before is None:
                 spark.conf.unset(_WRITERS_CONF)
             else:
                 spark.conf.set(_WRITERS_CONF, before)
-        return spark.read.schema(schema).parquet(self.files.path(_RAW))
+        return spark.read.schema(rows.schema).parquet(self.files.path(name))
 
-    def reconstruct_across(self, staged: DataFrame, absent: frozenset[str], unread_rows: int, tally: Tally) -> int:
-        """Writes the messages that several partitions held together and a row (per `by`) for what is unread.
-
-        Returns:
-            The rows for what is unread.
-        """
-        segments = staged.where(F.col(_KIND) == _SEGMENT).select(
-            *columns_of_names(self.by), *(F.col(carrier).alias(name) for name, carrier in _CARRIERS.items())
-        )
-        # Beside them the identities of the messages that are whole: what else came of one is a late repeat.
-        whole = staged.where(F.col(_KIND) == _MESSAGE).select(
-            *columns_of_names(self.by),
-            F.col(_CARRIERS[HASH]).alias(HASH),
-            F.col(_CARRIERS[SEND_ID]).alias(SEND_ID),
-            F.lit(None).cast("binary").alias(PAYLOAD),
-            F.lit(None).cast("bigint").alias(TIMESTAMP),
-            *(F.lit(None).cast("string").alias(name) for name in (SENDER, ERROR)),
-        )
-        found = reconstruct_segments(
-            segments.unionByName(whole), self.config, self.by, self.include_payload, absent, tally
-        )
-        rows = 0
-        if unread_rows:
-            unread = staged.where(F.col(_KIND) == _UNREAD)
-            rows = unread.select(*columns_of_names(self.by)).distinct().count() if self.by else 1
-            found = found.unionByName(_unread(unread, self.by))
-        found.write.parquet(self.files.path(f"{_RESULT}/{_FOUND}=across"))
-        return rows
-
-    def settle_local(self, staged: DataFrame, tally: Tally, *, repeated: bool) -> Tally:
-        """Puts the messages that are whole within a partition into the result; returns the tally of those it has."""
-        target = f"{_RESULT}/{_FOUND}=local"
-        if not repeated:
-            # Where there are none there is no such directory.
-            self.files.rename(f"{_RAW}/{_KIND}={_MESSAGE}", target)
-            return tally
-        once = staged.where(F.col(_KIND) == _MESSAGE).drop(_KIND)
-        once.dropDuplicates(["entire_message_hash", "send_id", *self.by]).write.parquet(self.files.path(target))
-        kept = staged.sparkSession.read.schema(once.schema).parquet(self.files.path(target))
-        return Tally.of_messages(kept)
+    def _writer(self, rows: DataFrame) -> DataFrameWriter:
+        if rows.sparkSession.conf.get(_ROW_GROUP_CONF, None) is not None:
+            return rows.write
+        return rows.write.option(_ROW_GROUP_CONF, str(_ROW_GROUP_BYTES))
 
 
-def _arrow_types(schema: StructType, by: Sequence[str]) -> dict[str, Any]:
-    """The Arrow types of our columns, and a stand-in for those of `by`: they are handed on, never made."""
-    types: dict[str, Any] = {
-        "binary": pa.binary(),
-        "string": pa.string(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "array<string>": pa.list_(pa.string()),
-    }
-    return {
-        field.name: pa.null() if field.name in by else types[field.dataType.simpleString()] for field in schema.fields
-    }
-
-
-def _unread(messages: DataFrame, by: list[str]) -> DataFrame:
-    """One row (per `by`) for what no partition could read."""
+def _unread(rows: DataFrame, by: list[str]) -> DataFrame:
+    """One row (per reason and `by`) for what no partition could read."""
     sums = {"segments_received", "duplicates", "conflicts"}
     kept: dict[str, Any] = {
         **{name: F.sum(name) for name in sums},
         "status": F.lit("invalid"),
         "first_timestamp": F.min("first_timestamp"),
         "last_timestamp": F.max("last_timestamp"),
-        "senders": F.sort_array(F.array_distinct(F.flatten(F.collect_list("senders")))),
+        "senders": F.slice(F.sort_array(F.array_distinct(F.flatten(F.collect_set("senders")))), 1, 64),
         "copies": F.lit(0),
-        "error": F.min("error"),
+        "error": F.first("error"),
     }
     columns = [
         kept.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in MESSAGE_FIELDS.fields
     ]
-    return messages.groupBy(*columns_of_names(by)).agg(*columns)
+    reason = F.col("error").alias("shardwire_reason")
+    return rows.groupBy(*columns_of_names(by), reason).agg(*columns).drop("shardwire_reason")
 
 
-class _Files:
-    """The sink and the directory beside it where it is made, on whatever file system the sink is."""
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """Rows of several kinds in one schema, that of messages and `_KIND`: what a kind does not have is null."""
 
-    def __init__(self, spark: SparkSession, sink: str) -> None:
-        try:
-            jvm: Any = spark.sparkContext._jvm
-        except PySparkAttributeError:
-            raise ConfigError(
-                "spark is a Spark Connect session, which does not reach the file system that the archive's files are "
-                "renamed on: use a classic session, or reconstruct and write what it gives"
-            ) from None
-        self._hadoop = jvm.org.apache.hadoop.fs
-        self._staging = f"{sink.rstrip('/')}.shardwire-staging"
-        self._sink = self._hadoop.Path(sink)
-        self._system = self._sink.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-        if self._system.exists(self._sink):
-            raise ConfigError(f"sink is {sink!r}, which exists: give a directory that does not")
-        self.remove()
+    by_count: int
+    names: tuple[str, ...]
 
-    def path(self, below: str) -> str:
-        """A path below the staging directory."""
-        return f"{self._staging}/{below}"
+    def messages(self, batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+        """Messages as they are."""
+        return self._arranged(columns_of(batch), batch.num_rows, kind)
 
-    def rename(self, source: str, target: str) -> bool:
-        """Renames below the staging directory; False where there is no `source`."""
-        return self._rename(source, self._hadoop.Path(self.path(target)))
+    def segments(self, batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+        """Segments in the columns of messages: their own bytes, time and sender stand where a message's do."""
+        names = [*batch.schema.names[: self.by_count], *(_CARRIERS[name] for name in SEGMENT_COLUMNS)]
+        return self._arranged(dict(zip(names, batch.columns, strict=True)), batch.num_rows, kind)
 
-    def publish(self) -> None:
-        """Puts the result in the sink's place."""
-        self._rename(_RESULT, self._sink)
+    def _arranged(self, columns: dict[str, Array], rows: int, kind: str) -> pa.RecordBatch:
+        columns[_KIND] = pa.array([kind]).take(pa.array([0] * rows, type=pa.int32()))
+        return batch_of({name: self._column(columns, name, rows) for name in self.names})
 
-    def remove(self) -> None:
-        """Removes the staging directory where there is one."""
-        self._system.delete(self._hadoop.Path(self._staging), True)
-
-    def _rename(self, source: str, target: Any) -> bool:
-        path = self._hadoop.Path(self.path(source))
-        if not self._system.exists(path):
-            return False
-        if not self._system.rename(path, target):
-            raise ShardwireError(f"{path.toString()} could not be renamed to {target.toString()}")
-        return True
+    def _column(self, columns: dict[str, Array], name: str, rows: int) -> Array:
+        given = columns.get(name)
+        return pa.nulls(rows, MESSAGE_SCHEMA.field(name).type) if given is None else given
 
 
 @dataclass(frozen=True, slots=True)
 class _LocalReconstruction:
-    """Runs on executors: a partition's rows in; its whole messages and the segments of the rest out."""
+    """Runs on executors: a partition's rows in; its whole messages and what is left for the others out."""
 
     config: SegmentationConfig
     unwrapping: UnwrapSegments | None
-    by_count: int
     include_payload: bool
-    types: dict[str, Any]
+    kinds: _Kinds
     tally: Tally
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
         machine = _native.ArrowLocalReconstructor(
             parameters(self.config),
-            by_count=self.by_count,
+            by_count=self.kinds.by_count,
             include_payload=self.include_payload,
             window_bytes=WINDOW_BYTES,
+            partition=context.partitionId() if context is not None else 0,
             **limits_of(self.config),
         )
         if self.unwrapping is not None:
@@ -329,27 +333,44 @@ class _LocalReconstruction:
     def _messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self.tally.count_messages(batch)
+            unread_rows = batch.column("entire_message_hash").null_count
+            if not unread_rows:
+                yield self.kinds.messages(batch, _MESSAGE)
+                continue
             is_read = batch.column("entire_message_hash").is_valid()
-            for kind, rows in ((_MESSAGE, is_read), (_UNREAD, pa.compute.invert(is_read))):
-                # Not `true_count`: before pyarrow 16.1 it crashes on an array without nulls.
-                count = rows.cast(pa.int8()).sum().as_py() or 0
-                if count == batch.num_rows:
-                    yield self._arranged(columns_of(batch), count, kind)
-                elif count:
-                    yield self._arranged(columns_of(batch.filter(rows)), count, kind)
+            if unread_rows < batch.num_rows:
+                yield self.kinds.messages(batch.filter(is_read), _MESSAGE)
+            yield self.kinds.messages(batch.filter(pa.compute.invert(is_read)), _UNREAD)
 
     def _leftovers(self, machine: _native.ArrowLocalReconstructor) -> Iterator[pa.RecordBatch]:
-        """Segments in the columns of messages: their own bytes, time and sender stand where a message's do."""
         batch = machine.poll_leftovers()
         if batch is not None:
-            names = [*batch.schema.names[: self.by_count], *(_CARRIERS[name] for name in SEGMENT_COLUMNS)]
-            yield self._arranged(dict(zip(names, batch.columns, strict=True)), batch.num_rows, _SEGMENT)
+            yield self.kinds.segments(batch, _SEGMENT)
 
-    def _arranged(self, columns: dict[str, Array], rows: int, kind: str) -> pa.RecordBatch:
-        """The batch in the schema of every kind: what a kind does not have is null."""
-        columns[_KIND] = pa.array([kind]).take(pa.array([0] * rows, type=pa.int32()))
-        return batch_of({name: self._column(columns, name, rows) for name in self.types})
 
-    def _column(self, columns: dict[str, Array], name: str, rows: int) -> Array:
-        given = columns.get(name)
-        return pa.nulls(rows, self.types[name]) if given is None else given
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """Runs on executors: what the partitions left, sorted; messages and corrections out."""
+
+    reconstruction: Reconstruction
+    kinds: _Kinds
+    tally: Tally
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        machine = self.reconstruction.machine()
+        for batch in batches:
+            is_segment = cast("Any", batch.column(ERROR).is_null())
+            self.tally.count_arrived(batch.column(PAYLOAD).filter(is_segment))
+            yield from self._made(machine.push(self.reconstruction.completed(batch)), machine)
+        yield from self._made(machine.finish(), machine)
+
+    def _made(
+        self, messages: Iterable[pa.RecordBatch], machine: _native.ArrowReconstructor
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in messages:
+            self.tally.count_messages(batch)
+            yield self.kinds.messages(batch, _MESSAGE)
+        corrections = machine.poll_corrections()
+        if corrections is not None:
+            self.tally.add({"corrections": corrections.num_rows})
+            yield self.kinds.segments(corrections, _CORRECTION)

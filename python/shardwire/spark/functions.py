@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from shardwire import _native
+from shardwire.archive.arrow import Array, parameters
 from shardwire.config import SdsWireFormat, SegmentationConfig, SegmentWireFormat
 from shardwire.errors import ConfigError, PayloadTooLargeError
 from shardwire.spark import schema
-from shardwire.spark.native import Array, parameters
 from shardwire.spark.udfs import BatchFunction, arrow_form
 
 if TYPE_CHECKING:

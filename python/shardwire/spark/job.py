@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self, TextIO
 
+from shardwire.archive.unwrap import UnwrapStep, decrypt
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
-from shardwire.spark.unwrap import UnwrapStep, decrypt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

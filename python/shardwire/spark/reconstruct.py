@@ -17,20 +17,27 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from shardwire import _native
+from shardwire.archive.arrow import (
+    ERROR,
+    HASH,
+    PAYLOAD,
+    SEGMENT_COLUMNS,
+    SEND_ID,
+    SENDER,
+    TIMESTAMP,
+    batch_of,
+    limits_of,
+    parameters,
+)
+from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import clashing, columns_of_names, nanoseconds_column, typed_column
-from shardwire.spark.native import batch_of, finished, flat, limits_of, map_in_arrow, parameters
+from shardwire.spark.native import finished, flat, map_in_arrow
 from shardwire.spark.schema import MESSAGE_FIELDS
-from shardwire.spark.tally import Tally
-from shardwire.spark.unwrap import UnwrapSegments, UnwrapStep, check_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-# What the state machine takes in, after the columns of `by`; the prefix keeps clear of the user's own names.
-SEGMENT_COLUMNS = tuple(f"shardwire_{name}" for name in ("hash", "send_id", "payload", "timestamp", "sender", "error"))
-HASH, SEND_ID, PAYLOAD, TIMESTAMP, SENDER, ERROR = SEGMENT_COLUMNS
 
 _SEGMENT_TYPES = (BinaryType(), StringType(), BinaryType(), LongType(), StringType(), StringType())
 
@@ -56,11 +63,11 @@ def reconstruct(
     last_timestamp (ns), senders (up to 64, sorted), erasure_code (where parity was needed), send_id, copies,
     data_segments_recovered, error. The status is
 
-    * "complete": every data segment came and the payload hashes to what they claim;
+    * "complete": every data segment came, in whatever company, and the payload hashes to what they claim;
     * "recovered": it does after parity replaced some of them;
     * "incomplete": too few segments came;
-    * "invalid": no choice among the segments hashes to it. Messages that cannot be read at all are counted in one row
-      (per `by`) without a hash.
+    * "invalid": no choice among the segments hashes to it. Rows that are no segment at all are counted in
+      `segments_received` of one row per `error` (and `by`), without hash and send id; there are few reasons.
 
     A payload that arrives padded, with duplicates or among forged segments is found as `Reassembler` finds it. One
     message holds at most `limits.buffered_bytes_per_sender_max` bytes and `limits.candidates_per_slot_max` rivals a
@@ -70,7 +77,8 @@ def reconstruct(
         df: One wire message a row.
         config: How the payloads were segmented.
         payload: The column with the message's bytes (binary); rows where it is null are left out.
-        by: Columns that keep messages apart beside their hash.
+        by: Columns that keep messages apart beside their hash. "content_topic" where `df` has no such column and
+            `unwrap` names "waku": the one that the Waku messages name.
         key: A binary column that holds `entire_message_hash` already, which spares a pass over the payloads.
         include_payload: Whether the payloads themselves are wanted.
         unwrap: What is around the segments, outermost first: "waku", `decrypt(...)`, "sds" or "sds-nim".
@@ -87,7 +95,7 @@ def reconstruct(
     """
     config = config or SegmentationConfig()
     steps = check_steps(unwrap)
-    by = check_columns(df, by)
+    by = check_columns(df, by, steps)
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     if key is not None:
@@ -98,7 +106,9 @@ def reconstruct(
     return reconstruct_segments(segments, config, by, include_payload, absent)
 
 
-def check_columns(df: DataFrame, by: Sequence[str], also_taken: Iterable[str] = ()) -> list[str]:
+def check_columns(
+    df: DataFrame, by: Sequence[str], steps: Sequence[UnwrapStep], also_taken: Iterable[str] = ()
+) -> list[str]:
     """The columns of `by` as a list; `also_taken` are further names that they must not have.
 
     Raises:
@@ -108,7 +118,7 @@ def check_columns(df: DataFrame, by: Sequence[str], also_taken: Iterable[str] = 
         raise ConfigError(f"by is {by!r}: it must be a list of columns, for example [{by!r}]")
     taken = {*MESSAGE_FIELDS.names, *SEGMENT_COLUMNS, *also_taken}
     for name in by:
-        if name not in df.columns:
+        if name not in df.columns and not (name == TOPIC and "waku" in steps):
             raise ConfigError(f"by names the column {name!r}: the DataFrame has {', '.join(df.columns)}")
         if clashing(df, [name], taken):
             raise ConfigError(f"by names the column {name!r}, which the result needs: rename it before")
@@ -144,8 +154,15 @@ def unwrapped_segments(
 ) -> DataFrame:
     """Segments with their hash, out of what wraps them: one pass over the payloads where they lie."""
     messages = wire_messages(df, payload, by, timestamp, sender)
-    unwrapping = UnwrapSegments(len(by), steps, config.wire_format, config.max_total_segments)
-    return map_in_arrow(messages, unwrapping, segment_schema(df, by))
+    return map_in_arrow(messages, unwrapping_of(df, config, by, steps), segment_schema(df, by))
+
+
+def unwrapping_of(
+    df: DataFrame, config: SegmentationConfig, by: Sequence[str], steps: tuple[UnwrapStep, ...]
+) -> UnwrapSegments:
+    """What runs over the rows of `wire_messages`."""
+    topic_from_waku = TOPIC in by and TOPIC not in df.columns
+    return UnwrapSegments(tuple(by), steps, config.wire_format, config.max_total_segments, topic_from_waku)
 
 
 def wire_messages(
@@ -153,7 +170,7 @@ def wire_messages(
 ) -> DataFrame:
     """What `UnwrapSegments` takes in."""
     return df.select(
-        *columns_of_names(by),
+        *columns_of_names(name for name in by if name in df.columns),
         typed_column(df, payload, "payload", "binary").alias(PAYLOAD),
         nanoseconds_column(df, timestamp).alias(TIMESTAMP),
         _sender(df, sender).alias(SENDER),
@@ -180,12 +197,17 @@ def absent_columns(
 def segment_schema(df: DataFrame, by: Sequence[str]) -> StructType:
     """The columns of `by` and of a segment on its way to the state machine."""
     ours = [StructField(name, kind) for name, kind in zip(SEGMENT_COLUMNS, _SEGMENT_TYPES, strict=True)]
-    return StructType([*(df.schema[name] for name in by), *ours])
+    return StructType([*by_fields(df, by), *ours])
+
+
+def by_fields(df: DataFrame, by: Sequence[str]) -> list[StructField]:
+    """The columns of `by`: those of the rows, and the topic that Waku messages name."""
+    return [df.schema[name] if name in df.columns else StructField(name, StringType()) for name in by]
 
 
 def message_schema(segments: DataFrame, by: Sequence[str]) -> StructType:
     """The columns of `by` and of a message."""
-    return StructType([*(segments.schema[name] for name in by), *MESSAGE_FIELDS.fields])
+    return StructType([*by_fields(segments, by), *MESSAGE_FIELDS.fields])
 
 
 def reconstruct_segments(
@@ -194,14 +216,20 @@ def reconstruct_segments(
     by: Sequence[str],
     include_payload: bool,
     absent: frozenset[str] = frozenset(),
-    tally: Tally | None = None,
 ) -> DataFrame:
     """The step across the network: segments of one message meet, sorted, and become its row."""
+    together = segments_together(segments.drop(*absent), by)
+    return map_in_arrow(
+        together, Reconstruction(config, len(by), include_payload, absent), message_schema(segments, by)
+    )
+
+
+def segments_together(segments: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Segments of one message next to each other in one partition; of what is none, those of one reason."""
     # The hash goes first: its first bytes decide nearly every comparison of the sort.
-    order = columns_of_names(name for name in (HASH, SEND_ID, *by) if name not in absent)
-    together = segments.drop(*absent).repartition(*order).sortWithinPartitions(*order)
-    reconstruction = Reconstruction(config, len(by), include_payload, absent, tally)
-    return map_in_arrow(together, reconstruction, message_schema(segments, by))
+    keys = columns_of_names(name for name in (HASH, SEND_ID, *by) if name in segments.columns)
+    reasons = columns_of_names(name for name in (ERROR,) if name in segments.columns)
+    return segments.repartition(*keys).sortWithinPartitions(*keys, *reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,27 +243,22 @@ class Reconstruction:
     by_count: int
     include_payload: bool
     absent: frozenset[str] = frozenset()
-    tally: Tally | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        machine = _native.ArrowReconstructor(
+        machine = self.machine()
+        return chain(flat(machine.push(self.completed(batch)) for batch in batches), finished(machine))
+
+    def machine(self) -> _native.ArrowReconstructor:
+        """What puts messages together."""
+        return _native.ArrowReconstructor(
             parameters(self.config),
             by_count=self.by_count,
             include_payload=self.include_payload,
             **limits_of(self.config),
         )
-        found = chain(flat(machine.push(self._completed(batch)) for batch in batches), finished(machine))
-        if self.tally is None:
-            yield from found
-            return
-        for messages in found:
-            self.tally.count_messages(messages)
-            yield messages
-        self.tally.add({"repeated": machine.repeated})
 
-    def _completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self.tally is not None:
-            self.tally.count_arrived(batch.column(PAYLOAD))
+    def completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the columns that did not cross the network."""
         if not self.absent:
             return batch
         nothing = pa.nulls(batch.num_rows)

@@ -11,13 +11,14 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from shardwire.archive.arrow import batch_of
+from shardwire.archive.unwrap import UnwrapStep, check_steps, state_of, unwrap_batch
 from shardwire.config import SdsWireFormat
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import nanoseconds_column, typed_column
 from shardwire.spark.functions import decode_sds
-from shardwire.spark.native import batch_of, map_in_arrow
+from shardwire.spark.native import map_in_arrow
 from shardwire.spark.report_plot import SENDERS_COLOURED_MAX, SENDERS_LISTED_MAX, draw_report
-from shardwire.spark.unwrap import UnwrapStep, check_steps, unwrap_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -210,17 +211,5 @@ class _Unwrap:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             payload, timestamp = batch.columns
-            nothing = pa.nulls(batch.num_rows, pa.string())
-            state = unwrap_batch(
-                batch_of(
-                    {
-                        "payload": payload,
-                        "timestamp": timestamp,
-                        "sender": nothing,
-                        "send_id": nothing,
-                        "error": nothing,
-                    }
-                ),
-                self.steps,
-            )
+            state, _ = unwrap_batch(state_of(payload, timestamp, pa.nulls(batch.num_rows, pa.string())), self.steps)
             yield batch_of({name: state.column(name) for name in ("payload", "timestamp", "error")})

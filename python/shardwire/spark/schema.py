@@ -14,6 +14,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from shardwire.archive.arrow import MESSAGE_SCHEMA
+
 
 def _struct(*fields: tuple[str, DataType]) -> StructType:
     return StructType([StructField(name, kind, nullable=True) for name, kind in fields])
@@ -62,26 +64,16 @@ WAKU_MESSAGE = _struct(
     ("error", StringType()),
 )
 
+_SPARK_TYPES: dict[str, DataType] = {
+    "binary": BinaryType(),
+    "string": StringType(),
+    "int32": IntegerType(),
+    "int64": LongType(),
+    "list<item: string>": ArrayType(StringType()),
+}
+
 # What `reconstruct` adds to the columns of `by`.
-MESSAGE_FIELDS = _struct(
-    ("entire_message_hash", BinaryType()),
-    ("payload", BinaryType()),
-    ("payload_length", LongType()),
-    ("status", StringType()),
-    ("data_segment_count", IntegerType()),
-    ("parity_segment_count", IntegerType()),
-    ("segments_received", LongType()),
-    ("duplicates", LongType()),
-    ("conflicts", LongType()),
-    ("first_timestamp", LongType()),
-    ("last_timestamp", LongType()),
-    ("senders", ArrayType(StringType())),
-    ("erasure_code", StringType()),
-    ("send_id", StringType()),
-    ("copies", IntegerType()),
-    ("data_segments_recovered", IntegerType()),
-    ("error", StringType()),
-)
+MESSAGE_FIELDS = _struct(*((field.name, _SPARK_TYPES[str(field.type)]) for field in MESSAGE_SCHEMA))
 
 # What `segment_messages` adds to the columns that it keeps.
 SEGMENT_FIELDS = _struct(

@@ -10,11 +10,12 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from shardwire import _native
+from shardwire.archive.arrow import batch_of, parameters
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import clashing, column_of, columns_of_names, typed_column
 from shardwire.spark.functions import keccak256_array
-from shardwire.spark.native import batch_of, map_in_arrow, parameters
+from shardwire.spark.native import map_in_arrow
 from shardwire.spark.schema import SEGMENT_FIELDS
 
 if TYPE_CHECKING:

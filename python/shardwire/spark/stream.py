@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from shardwire.archive.arrow import HASH, SEGMENT_COLUMNS, SEND_ID, TIMESTAMP
+from shardwire.archive.unwrap import UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
 from shardwire.spark import versions
 from shardwire.spark.columns import columns_of_names, nanoseconds_column
 from shardwire.spark.reconstruct import (
-    HASH,
-    SEGMENT_COLUMNS,
-    SEND_ID,
-    TIMESTAMP,
     check_columns,
     keyed_segments,
     message_schema,
     unwrapped_segments,
 )
 from shardwire.spark.stream_state import EVENT_TIME, StreamReconstruction
-from shardwire.spark.unwrap import UnwrapStep, check_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -48,10 +45,11 @@ def reconstruct_stream(
     """Reconstructs messages from a streaming DataFrame of segments or of the wire messages around them. Lazy.
 
     The columns are those of `reconstruct`. A message has its row in the micro-batch that brings its last needed
-    segment; one that stays short of segments has its row, "incomplete" or "invalid", once the watermark is
-    `config.limits.timeout_ms` past its last new segment. Messages that cannot be read are counted in one row (per `by`)
-    a micro-batch. Written through a sink that commits by batch (Parquet, Delta), every row comes out once, also after
-    the driver was killed: state, timers and offsets come back from the checkpoint.
+    segment, and its status is that of this moment; one that stays short of segments has its row, "incomplete" or
+    "invalid", once the watermark is `config.limits.timeout_ms` past its last new segment. Rows that are no segment
+    are counted in one row per reason (and `by`) a micro-batch. Written through a sink that commits by batch
+    (Parquet, Delta), every row comes out once, also after the driver was killed: state, timers and offsets come
+    back from the checkpoint.
 
     Time is event time: the watermark follows the column `timestamp` of the rows, never what messages claim, and no row
     counts as later than its micro-batch. A row that arrives behind the watermark is used like any other.
@@ -87,7 +85,7 @@ def reconstruct_stream(
         if not 0 <= value < 1 << 53:
             raise ConfigError(f"{name} is {value}: it must be from 0 to {(1 << 53) - 1}")
     steps = check_steps(unwrap)
-    by = check_columns(df, by, (EVENT_TIME,))
+    by = check_columns(df, by, steps, (EVENT_TIME,))
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     if EVENT_TIME in by:

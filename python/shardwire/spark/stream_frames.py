@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from shardwire.spark.reconstruct import PAYLOAD, SENDER, TIMESTAMP
+from shardwire.archive.arrow import PAYLOAD, SENDER, TIMESTAMP
 from shardwire.spark.stream_state import Segment, StreamReconstruction
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,9 @@ from pyspark.sql.types import (
 )
 
 from shardwire import _native
+from shardwire.archive.arrow import ERROR, PAYLOAD, SENDER, TIMESTAMP, batch_of, parameters
 from shardwire.config import ReassemblyLimits, SegmentationConfig
 from shardwire.errors import InvalidSegmentError
-from shardwire.spark.native import batch_of, parameters
-from shardwire.spark.reconstruct import ERROR, PAYLOAD, SENDER, TIMESTAMP
 from shardwire.spark.schema import MESSAGE_FIELDS
 from shardwire.spark.versions import StatefulProcessor
 
@@ -209,7 +209,8 @@ class StreamReconstruction(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         *by, digest, _ = key
         if digest is None:
-            yield self._row(by, _unread(rows))
+            for counted in _unread(rows):
+                yield self._row(by, counted)
             return
         state = self._known.get()
         known = Known() if state is None else Known.from_state(state)
@@ -339,21 +340,24 @@ class StreamReconstruction(StatefulProcessor):
         return self._result(*by, *(found[name] for name in MESSAGE_FIELDS.names))
 
 
-def _unread(rows: Iterable[Any]) -> dict[str, Any]:
-    """One row for what could not be read; nothing of it is kept."""
-    known, count = Known(), 0
+def _unread(rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """A row per reason for what could not be read; nothing of it is kept."""
+    counts: Counter[str] = Counter()
+    noted: defaultdict[str, Known] = defaultdict(Known)
     for row in rows:
-        count += 1
-        known.note(row[TIMESTAMP], row[SENDER])
-        known.note_error(row[ERROR] or "the payload is null")
-    return dict.fromkeys(MESSAGE_FIELDS.names) | {
-        "status": "invalid",
-        "segments_received": count,
-        "duplicates": 0,
-        "conflicts": 0,
-        "first_timestamp": known.first_timestamp,
-        "last_timestamp": known.last_timestamp,
-        "senders": sorted(known.senders),
-        "copies": 0,
-        "error": known.error,
-    }
+        reason = row[ERROR] or "the payload is null"
+        counts[reason] += 1
+        noted[reason].note(row[TIMESTAMP], row[SENDER])
+    for reason in sorted(counts):
+        known = noted[reason]
+        yield dict.fromkeys(MESSAGE_FIELDS.names) | {
+            "status": "invalid",
+            "segments_received": counts[reason],
+            "duplicates": 0,
+            "conflicts": 0,
+            "first_timestamp": known.first_timestamp,
+            "last_timestamp": known.last_timestamp,
+            "senders": sorted(known.senders),
+            "copies": 0,
+            "error": reason,
+        }

@@ -12,7 +12,7 @@ import pyarrow.compute
 from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import functions as F
 
-from shardwire.spark.native import Array
+from shardwire.archive.arrow import Array
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

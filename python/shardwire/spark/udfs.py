@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StructType
 
+from shardwire.archive.arrow import Array
 from shardwire.errors import ConfigError
 from shardwire.spark import versions
-from shardwire.spark.native import Array
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -57,6 +57,14 @@ impl Batch {
         })
     }
 
+    /// Why a row of no hash is no segment.
+    pub fn reason_of(&self, row: usize, hash: Option<&[u8; 32]>) -> Option<&str> {
+        match hash {
+            None => self.error.get(row),
+            Some(_) => None,
+        }
+    }
+
     /// The row as a group takes it in.
     pub fn arrival(&self, row: usize) -> Arrival<'_> {
         Arrival {

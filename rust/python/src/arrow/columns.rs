@@ -179,7 +179,7 @@ fn decode_waku_column(column: &BinaryColumn) -> StructArray {
     for row in column.iter() {
         valid.push(row.is_some());
         let read = row.map(|bytes| waku::decode(bytes).ok());
-        error.append_option(matches!(read, Some(None)).then_some(super::NO_WAKU_MESSAGE));
+        error.append_option(matches!(read, Some(None)).then_some(super::reasons::NO_WAKU_MESSAGE));
         let message = read.flatten();
         let message = message.as_ref();
         payload.append_option(message.map(|message| &message.payload));

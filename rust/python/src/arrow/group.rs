@@ -9,6 +9,7 @@ use shardwire_core::wire::segment::{self, Header, Received, Slot, WireFormat};
 
 use super::candidate::{CANDIDATE_BYTES, Candidate, Held, range_within};
 use super::input::BinaryColumn;
+use super::whole::{Missing, WHOLE, WholeCopy};
 
 /// Senders that one row names; further ones are not told.
 const SENDERS_MAX: usize = 64;
@@ -39,6 +40,8 @@ pub struct GroupKey {
     pub hash: Option<[u8; 32]>,
     /// Where message ids tell sends apart.
     pub send_id: Option<Box<str>>,
+    /// Of rows that could not be read as segments: why.
+    pub reason: Option<Box<str>>,
 }
 
 /// One row on its way into a group.
@@ -70,8 +73,8 @@ pub struct Group {
     /// About what the group takes in memory.
     pub weight: usize,
     over_limit: bool,
-    /// Partitions that held the message whole already, told by rows of its key and nothing else.
-    pub times_whole: u64,
+    /// Partitions that hold the message whole.
+    pub whole_copies: Vec<WholeCopy>,
 }
 
 impl Group {
@@ -91,15 +94,21 @@ impl Group {
             held_bytes: 0,
             weight: GROUP_BYTES,
             over_limit: false,
-            times_whole: 0,
+            whole_copies: Vec::new(),
         }
     }
 
     /// Takes in one row. Bytes that are no segment of this message are counted, never refused.
     pub fn receive(&mut self, arrival: &Arrival<'_>, wire_format: WireFormat, limits: GroupLimits) {
         let bytes = arrival.column.get(arrival.row);
-        if bytes.is_none() && arrival.error.is_none() && self.key.hash.is_some() {
-            self.times_whole += 1;
+        if let (Some(packed), Some(WHOLE), Some(partition)) =
+            (bytes, arrival.error, arrival.timestamp)
+            && self.key.hash.is_some()
+        {
+            self.whole_copies.push(WholeCopy {
+                partition,
+                missing: Missing::unpack(packed),
+            });
             return;
         }
         self.rows += 1;
@@ -158,6 +167,26 @@ impl Group {
         claimed
             .is_none_or(|claimed| claimed == length)
             .then_some(pieces)
+    }
+
+    /// Every shard that came as the data segment of this index.
+    pub fn shards_at(&self, index: u8) -> impl Iterator<Item = &[u8]> {
+        self.places
+            .get(&Slot::Data(index))
+            .into_iter()
+            .flatten()
+            .map(Candidate::payload)
+    }
+
+    /// Whether the data segment of this index came with this piece of the payload, padded or not.
+    pub fn holds(&self, index: usize, piece: &[u8]) -> bool {
+        u8::try_from(index).is_ok_and(|index| {
+            self.shards_at(index).any(|shard| {
+                shard
+                    .strip_prefix(piece)
+                    .is_some_and(|padding| padding.iter().all(|byte| *byte == 0))
+            })
+        })
     }
 
     /// Whether the message went unsegmented (`draft`).

@@ -1,13 +1,15 @@
-//! Segments whose message is not whole in this partition: they go on to meet the others.
+//! What goes on from a partition to meet the others': segments of messages that are not whole in it,
+//! and a row for each message that is; and what the others' rows then correct.
 
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Int64Builder, StringBuilder};
-use arrow_array::{ArrayRef, RecordBatch, new_null_array};
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_row::{OwnedRow, RowConverter};
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_schema::{ArrowError, Field, Schema};
 
-use super::group::Group;
+use super::group::{Group, GroupKey};
+use super::whole::{Missing, WHOLE};
 
 /// Columns as the state machine takes them in.
 #[derive(Default)]
@@ -19,6 +21,7 @@ pub struct LeftoverColumns {
     payload: BinaryBuilder,
     timestamp: Int64Builder,
     sender: StringBuilder,
+    error: StringBuilder,
 }
 
 impl LeftoverColumns {
@@ -29,14 +32,55 @@ impl LeftoverColumns {
     /// Adds every segment that `group` holds; repeats of one were counted and are not held.
     pub fn append(&mut self, group: &Group) {
         for candidate in group.candidates() {
-            self.rows += 1;
-            self.by.extend(group.key.by.clone());
-            self.hash.append_option(group.key.hash.as_ref());
-            self.send_id.append_option(group.key.send_id.as_deref());
-            self.payload.append_value(candidate.segment());
-            self.timestamp.append_option(candidate.timestamp);
-            self.sender.append_option(candidate.sender.as_deref());
+            self.append_segment(
+                &group.key,
+                candidate.segment(),
+                candidate.timestamp,
+                candidate.sender.as_deref(),
+            );
         }
+    }
+
+    /// Adds one segment.
+    pub fn append_segment(
+        &mut self,
+        key: &GroupKey,
+        segment: &[u8],
+        timestamp: Option<i64>,
+        sender: Option<&str>,
+    ) {
+        self.append_row(key, Some(segment), timestamp, sender, None);
+    }
+
+    /// Says that a message is whole in `partition`, and which data segments it lacks there.
+    pub fn append_whole(&mut self, key: &GroupKey, partition: i64, missing: &[Missing]) {
+        let packed = Missing::pack(missing);
+        self.append_row(key, Some(&packed), Some(partition), None, Some(WHOLE));
+    }
+
+    /// Says what the row of a message in `partition` should have been: `None`, no row, since another
+    /// partition's stands for the message; otherwise how many data segments came in no partition.
+    pub fn append_correction(&mut self, key: &GroupKey, partition: i64, recovered: Option<usize>) {
+        let recovered = recovered.map(|count| count.to_string());
+        self.append_row(key, None, Some(partition), None, recovered.as_deref());
+    }
+
+    fn append_row(
+        &mut self,
+        key: &GroupKey,
+        payload: Option<&[u8]>,
+        timestamp: Option<i64>,
+        sender: Option<&str>,
+        error: Option<&str>,
+    ) {
+        self.rows += 1;
+        self.by.extend(key.by.clone());
+        self.hash.append_option(key.hash.as_ref());
+        self.send_id.append_option(key.send_id.as_deref());
+        self.payload.append_option(payload);
+        self.timestamp.append_option(timestamp);
+        self.sender.append_option(sender);
+        self.error.append_option(error);
     }
 
     /// The rows so far as a batch; `by` are the fields of the columns that `converter` encoded.
@@ -45,7 +89,7 @@ impl LeftoverColumns {
         by: &[Field],
         converter: Option<&RowConverter>,
     ) -> Result<RecordBatch, ArrowError> {
-        let rows = std::mem::take(&mut self.rows);
+        self.rows = 0;
         let keys = std::mem::take(&mut self.by);
         let mut fields: Vec<Field> = by.to_vec();
         let mut arrays: Vec<ArrayRef> = match converter {
@@ -58,7 +102,7 @@ impl LeftoverColumns {
             ("payload", Arc::new(self.payload.finish())),
             ("timestamp", Arc::new(self.timestamp.finish())),
             ("sender", Arc::new(self.sender.finish())),
-            ("error", new_null_array(&DataType::Utf8, rows)),
+            ("error", Arc::new(self.error.finish())),
         ];
         for (name, array) in columns {
             fields.push(Field::new(name, array.data_type().clone(), true));

@@ -3,30 +3,30 @@
 //!
 //! Groups are open side by side within a bounded window. When it is full, those that went longest
 //! without a segment are settled. A segment that comes later than that is dropped where its message
-//! was whole, and a leftover otherwise; nothing is lost by either.
+//! had it, and a leftover otherwise; nothing is lost by either.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use arrow_row::Rows;
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
+use shardwire_core::wire::segment::{self, Received, Slot, WireFormat};
 
 use super::batch::Batch;
 use super::exchange::BatchArgument;
 use super::group::{Group, GroupKey, GroupLimits};
 use super::input::BinaryColumn;
-use super::settle::{Settlement, arrow_error};
+use super::settle::{Settled, Settlement, arrow_error};
 use crate::segmentation::SegmentationParameters;
-
-/// Whole messages whose late repeats are known.
-const WHOLE_REMEMBERED_MAX: usize = 1 << 16;
 
 /// Reconstructs what is whole among rows in any order.
 ///
 /// Takes in what `ArrowReconstructor` does. `push` and `finish` return the messages that are whole,
-/// and one row (per `by`) for what cannot be read; `poll_leftovers` the segments of the others.
+/// each once, and rows (per `by` and reason) for what cannot be read; `poll_leftovers` the segments of
+/// the others, and a row for each that is whole.
 #[pyclass(module = "shardwire._native")]
 pub struct ArrowLocalReconstructor {
     settlement: Settlement,
@@ -35,8 +35,9 @@ pub struct ArrowLocalReconstructor {
     open_bytes: usize,
     /// Rows so far.
     rows: u64,
-    whole: HashSet<Arc<GroupKey>>,
-    whole_order: VecDeque<Arc<GroupKey>>,
+    /// Messages that have their row, and the data segments that they lack.
+    whole: HashMap<u128, Box<[u8]>>,
+    hashers: [RandomState; 2],
 }
 
 struct Open {
@@ -50,7 +51,7 @@ impl ArrowLocalReconstructor {
     #[new]
     #[pyo3(signature = (
         parameters, *, by_count, include_payload, candidates_per_slot_max, held_bytes_max, work_budget,
-        window_bytes
+        window_bytes, partition
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -61,6 +62,7 @@ impl ArrowLocalReconstructor {
         held_bytes_max: usize,
         work_budget: u64,
         window_bytes: usize,
+        partition: i64,
     ) -> Self {
         let parameters = parameters.inner;
         let limits = GroupLimits {
@@ -75,14 +77,14 @@ impl ArrowLocalReconstructor {
                 work_budget,
                 by_count,
                 include_payload,
-                true,
+                Some(partition),
             ),
             window_bytes,
             open: HashMap::new(),
             open_bytes: 0,
             rows: 0,
-            whole: HashSet::new(),
-            whole_order: VecDeque::new(),
+            whole: HashMap::new(),
+            hashers: [RandomState::new(), RandomState::new()],
         }
     }
 
@@ -107,7 +109,8 @@ impl ArrowLocalReconstructor {
         self.settlement.hand_over(py)
     }
 
-    /// The segments, since the last call, of messages that are not whole; `None` where there are none.
+    /// Since the last call: the segments of messages that are not whole, and a row for each that is,
+    /// with `error` "whole". `None` where there are none.
     fn poll_leftovers<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.settlement.take_leftovers(py)
     }
@@ -134,16 +137,31 @@ impl ArrowLocalReconstructor {
 
     /// Takes in one row; returns how many bytes of it are kept.
     fn receive(&mut self, batch: &Batch, by: Option<&Rows>, row: usize) -> usize {
+        let hash = batch.hash_of(row);
         let key = GroupKey {
             by: by.map(|by| by.row(row).owned()),
-            hash: batch.hash_of(row),
+            hash,
             send_id: batch.send_id.get(row).map(Into::into),
+            reason: batch.reason_of(row, hash.as_ref()).map(Into::into),
         };
         self.rows += 1;
         let open = match self.open.entry(key) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                if self.whole.contains(entry.key()) {
+                let known = identity_of(&self.hashers, entry.key());
+                if let Some(missing) = self.whole.get(&known) {
+                    let wire_format = self.settlement.parameters.settings().wire_format;
+                    let segments_max = self.settlement.limits.max_total_segments;
+                    if let Some(bytes) = batch.payload.get(row)
+                        && is_one_of(missing, bytes, wire_format, segments_max)
+                    {
+                        self.settlement.leftovers.append_segment(
+                            entry.key(),
+                            bytes,
+                            batch.timestamp.get(row),
+                            batch.sender.get(row),
+                        );
+                    }
                     return 0;
                 }
                 let group = Group::new(entry.key().clone());
@@ -186,24 +204,13 @@ impl ArrowLocalReconstructor {
         settled.sort_unstable_by_key(|open| open.last_row);
         let groups: Vec<Group> = settled.into_iter().map(|open| open.group).collect();
         let found = self.settlement.settle(&groups)?;
-        for (group, is_whole) in groups.into_iter().zip(found) {
-            if is_whole {
-                self.remember(group.key);
+        for (group, settled) in groups.iter().zip(found) {
+            if let Settled::Whole(missing) = settled {
+                let known = identity_of(&self.hashers, &group.key);
+                self.whole.insert(known, missing);
             }
         }
         Ok(())
-    }
-
-    fn remember(&mut self, key: GroupKey) {
-        let key = Arc::new(key);
-        if self.whole.insert(Arc::clone(&key)) {
-            self.whole_order.push_back(key);
-        }
-        if self.whole_order.len() > WHOLE_REMEMBERED_MAX
-            && let Some(oldest) = self.whole_order.pop_front()
-        {
-            self.whole.remove(&oldest);
-        }
     }
 
     /// Copies what is held out of batches of which little is held: what few groups have left in
@@ -225,5 +232,31 @@ impl ArrowLocalReconstructor {
             open.group
                 .move_out_of(|column| held.contains_key(&Arc::as_ptr(column)));
         }
+    }
+}
+
+/// 128 bits of a key, which nobody can choose: a message is remembered to the end of its partition, and
+/// may have no second row in it.
+fn identity_of(hashers: &[RandomState; 2], key: &GroupKey) -> u128 {
+    let [high, low] = hashers.each_ref().map(|hasher| hasher.hash_one(key));
+    u128::from(high) << 64 | u128::from(low)
+}
+
+/// Whether these bytes are a data segment of one of these indices.
+fn is_one_of(
+    missing: &[u8],
+    bytes: &[u8],
+    wire_format: WireFormat,
+    max_total_segments: u32,
+) -> bool {
+    if missing.is_empty() {
+        return false;
+    }
+    match segment::decode(bytes, wire_format, max_total_segments) {
+        Ok(Received::Segment(found)) => match found.header.slot {
+            Slot::Data(index) => missing.contains(&index),
+            Slot::Parity(_) => false,
+        },
+        _ => false,
     }
 }

@@ -14,12 +14,14 @@ mod leftovers;
 mod local;
 mod mapped;
 mod output;
+mod reasons;
 mod reconstruct;
 mod recover;
 mod sds_columns;
 mod segments;
 mod settle;
 mod unwrap;
+mod whole;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -36,9 +38,6 @@ pub use reconstruct::ArrowReconstructor;
 pub use sds_columns::arrow_decode_sds;
 pub use segments::{arrow_segment, arrow_segment_rows};
 pub use unwrap::{arrow_unwrap_sds, arrow_unwrap_segment, arrow_unwrap_waku};
-
-/// What is said of bytes that are no Waku message.
-const NO_WAKU_MESSAGE: &str = "no Waku message: not protobuf of 14/WAKU2-MESSAGE";
 
 /// Length of a send id: 32 lower-case hexadecimal digits.
 const SEND_ID_LENGTH: usize = 32;

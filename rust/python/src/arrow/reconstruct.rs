@@ -24,10 +24,10 @@ const WINDOW_BYTES: usize = 64 << 20;
 
 /// Reconstructs messages from batches whose rows are sorted by message.
 ///
-/// A batch has the `by` columns, then hash, send_id, payload, timestamp, sender and error. A row of a
-/// hash and neither payload nor error says that a message is whole elsewhere: it has no row here. What
-/// `push` and `finish` return are pyarrow record batches of finished messages, in the order in which
-/// the messages end.
+/// A batch has the `by` columns, then hash, send_id, payload, timestamp, sender and error. What `push`
+/// and `finish` return are pyarrow record batches of finished messages, in the order in which the
+/// messages end. A message of which a leftover of `ArrowLocalReconstructor` says that it is whole in a
+/// partition has no row here; `poll_corrections` says what the partitions' rows should have been.
 #[pyclass(module = "shardwire._native")]
 pub struct ArrowReconstructor {
     settlement: Settlement,
@@ -63,7 +63,7 @@ impl ArrowReconstructor {
                 work_budget,
                 by_count,
                 include_payload,
-                false,
+                None,
             ),
             open: None,
             window: Vec::new(),
@@ -82,10 +82,11 @@ impl ArrowReconstructor {
         self.settlement.hand_over(py)
     }
 
-    /// Messages so far that more than one row said to be whole elsewhere.
-    #[getter]
-    fn repeated(&self) -> u64 {
-        self.settlement.repeated
+    /// Since the last call: rows of partitions that are wrong, by their message. `timestamp` holds the
+    /// partition; `error` the number of data segments that came in no partition, or null where another
+    /// partition's row stands for the message. `None` where there are none.
+    fn poll_corrections<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.settlement.take_leftovers(py)
     }
 
     /// Ends the last message; returns what is left.
@@ -108,9 +109,11 @@ impl ArrowReconstructor {
         for row in 0..batch.payload.len() {
             let hash = batch.hash_of(row);
             let send_id = batch.send_id.get(row);
+            let reason = batch.reason_of(row, hash.as_ref());
             let continues = self.open.as_ref().is_some_and(|group| {
                 group.key.hash == hash
                     && group.key.send_id.as_deref() == send_id
+                    && group.key.reason.as_deref() == reason
                     && by.as_ref().is_none_or(|by| {
                         group
                             .key
@@ -130,6 +133,7 @@ impl ArrowReconstructor {
                     by: by.as_ref().map(|by| by.row(row).owned()),
                     hash,
                     send_id: send_id.map(Into::into),
+                    reason: reason.map(Into::into),
                 })
             });
             group.receive(&batch.arrival(row), wire_format, limits);

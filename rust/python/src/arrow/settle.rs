@@ -15,6 +15,7 @@ use super::group::{Group, GroupLimits};
 use super::leftovers::LeftoverColumns;
 use super::output::{Outcome, OutputColumns};
 use super::recover::{Recovery, recover};
+use super::whole::{Missing, agree};
 
 /// Hashes groups many at once and lays out what they give.
 pub struct Settlement {
@@ -26,10 +27,19 @@ pub struct Settlement {
     converter: Option<RowConverter>,
     out: OutputColumns,
     ready: Vec<RecordBatch>,
-    /// Where segments go whose message is not whole; `None` where such messages are told of instead.
-    leftovers: Option<LeftoverColumns>,
-    /// Messages that more than one partition held whole.
-    pub repeated: u64,
+    /// Of a partition of many: its number.
+    partition: Option<i64>,
+    /// Of a partition of many: segments whose message is not whole, and a row for each that is. Where
+    /// the partitions meet: what their rows should have been.
+    pub leftovers: LeftoverColumns,
+}
+
+/// What a settled group was.
+pub enum Settled {
+    /// A message with a row, and the data segments that it lacks.
+    Whole(Box<[u8]>),
+    /// Nothing that has a payload.
+    Unfinished,
 }
 
 impl Settlement {
@@ -39,7 +49,7 @@ impl Settlement {
         work_budget: u64,
         by_count: usize,
         include_payload: bool,
-        keep_leftovers: bool,
+        partition: Option<i64>,
     ) -> Self {
         Settlement {
             parameters,
@@ -50,8 +60,8 @@ impl Settlement {
             converter: None,
             out: OutputColumns::new(include_payload),
             ready: Vec::new(),
-            leftovers: keep_leftovers.then(LeftoverColumns::default),
-            repeated: 0,
+            partition,
+            leftovers: LeftoverColumns::default(),
         }
     }
 
@@ -83,12 +93,14 @@ impl Settlement {
         converter.convert_columns(&batch.by).map(Some)
     }
 
-    /// Settles groups in their order; says of each whether its message is there.
-    pub fn settle(&mut self, groups: &[Group]) -> Result<Vec<bool>, ArrowError> {
+    /// Settles groups in their order; says what each was.
+    pub fn settle(&mut self, groups: &[Group]) -> Result<Vec<Settled>, ArrowError> {
         let pieces: Vec<Option<Vec<&[u8]>>> = groups
             .iter()
             .map(|group| {
-                (group.times_whole == 0)
+                group
+                    .whole_copies
+                    .is_empty()
                     .then(|| group.whole_pieces())
                     .flatten()
             })
@@ -99,18 +111,15 @@ impl Settlement {
         let mut digest = digests.iter();
         let mut found = Vec::with_capacity(groups.len());
         for (group, pieces) in groups.iter().zip(pieces) {
-            if group.times_whole > 0 {
-                // Its row is there already; what came here of it are late repeats.
-                self.repeated += u64::from(group.times_whole > 1);
-                found.push(true);
+            if !group.whole_copies.is_empty() {
+                // Its row is there already; what came here of it tells its status.
+                self.correct(group);
+                found.push(Settled::Whole([].into()));
                 continue;
             }
             let hashes_right = pieces.is_some() && digest.next() == group.key.hash.as_ref();
             found.push(match pieces {
-                Some(pieces) if hashes_right => {
-                    self.out.append(group, &Outcome::Complete(pieces));
-                    true
-                }
+                Some(pieces) if hashes_right => self.append_whole(group, pieces, &[], None),
                 _ => self.append_repaired(group),
             });
             if self.out.is_full() {
@@ -120,36 +129,76 @@ impl Settlement {
         Ok(found)
     }
 
-    fn append_repaired(&mut self, group: &Group) -> bool {
+    fn correct(&mut self, group: &Group) {
+        let Some((kept, recovered)) = agree(group) else {
+            return;
+        };
+        for copy in &group.whole_copies {
+            if copy.partition != kept {
+                self.leftovers
+                    .append_correction(&group.key, copy.partition, None);
+            } else if copy.missing.len() != recovered {
+                self.leftovers
+                    .append_correction(&group.key, kept, Some(recovered));
+            }
+        }
+    }
+
+    /// The row of a message; `missing` are the data segments that were recovered.
+    fn append_whole(
+        &mut self,
+        group: &Group,
+        pieces: Vec<&[u8]>,
+        missing: &[usize],
+        erasure_code: Option<ErasureCode>,
+    ) -> Settled {
+        if let Some(partition) = self.partition {
+            let missing: Vec<Missing> = missing
+                .iter()
+                .map(|index| Missing::new(*index, pieces[*index]))
+                .collect();
+            self.leftovers.append_whole(&group.key, partition, &missing);
+        }
+        let outcome = if missing.is_empty() {
+            Outcome::Complete(pieces)
+        } else {
+            Outcome::Recovered {
+                pieces,
+                data_segments_recovered: missing.len(),
+                erasure_code: erasure_code.map(ErasureCode::as_str),
+            }
+        };
+        self.out.append(group, &outcome);
+        Settled::Whole(missing.iter().map(|index| *index as u8).collect())
+    }
+
+    fn append_repaired(&mut self, group: &Group) -> Settled {
         match recover(group, &self.parameters, self.limits, self.work_budget) {
             Recovery::Payload(found) => {
-                let pieces = found.payload.pieces().collect();
-                let data_segments_recovered = found.data_segments_recovered.len();
-                let outcome = if data_segments_recovered == 0 {
-                    Outcome::Complete(pieces)
-                } else {
-                    let erasure_code = found.erasure_code.map(ErasureCode::as_str);
-                    Outcome::Recovered {
-                        pieces,
-                        data_segments_recovered,
-                        erasure_code,
-                    }
-                };
-                self.out.append(group, &outcome);
-                true
+                let pieces: Vec<&[u8]> = found.payload.pieces().collect();
+                // A contested segment counts as lost where a decoder needs others less. Here a message is
+                // complete where all its data segments came, in whatever company.
+                let missing: Vec<usize> = found
+                    .data_segments_recovered
+                    .iter()
+                    .copied()
+                    .filter(|index| !group.holds(*index, pieces[*index]))
+                    .collect();
+                self.append_whole(group, pieces, &missing, found.erasure_code)
             }
             Recovery::Incomplete => self.append_unfinished(group, &Outcome::Incomplete),
             Recovery::Invalid => self.append_unfinished(group, &Outcome::Invalid),
         }
     }
 
-    fn append_unfinished(&mut self, group: &Group, outcome: &Outcome<'_>) -> bool {
-        match &mut self.leftovers {
+    fn append_unfinished(&mut self, group: &Group, outcome: &Outcome<'_>) -> Settled {
+        if self.partition.is_some() && group.key.hash.is_some() {
+            self.leftovers.append(group);
+        } else {
             // What could not be read is nothing that another partition could complete.
-            Some(leftovers) if group.key.hash.is_some() => leftovers.append(group),
-            _ => self.out.append(group, outcome),
+            self.out.append(group, outcome);
         }
-        false
+        Settled::Unfinished
     }
 
     /// Makes a batch of the rows so far, however few.
@@ -171,14 +220,11 @@ impl Settlement {
 
     /// The leftovers so far as pyarrow's batch; `None` where there are none.
     pub fn take_leftovers<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(leftovers) = self
-            .leftovers
-            .as_mut()
-            .filter(|leftovers| !leftovers.is_empty())
-        else {
+        if self.leftovers.is_empty() {
             return Ok(None);
-        };
-        let batch = leftovers
+        }
+        let batch = self
+            .leftovers
             .finish(&self.by_fields, self.converter.as_ref())
             .map_err(arrow_error)?;
         batch_to_python(py, batch).map(Some)

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Int64Builder, StringBuilder};
-use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch};
+use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -18,7 +18,8 @@ use shardwire_core::wire::waku;
 
 use super::exchange::{BatchArgument, batch_to_python};
 use super::input::{BinaryColumn, IntegerColumn, TextColumn};
-use super::{NO_WAKU_MESSAGE, sds_wire_format_named, send_of, wire_format_named};
+use super::reasons::{NO_SDS_KIND, NO_WAKU_MESSAGE, no_sds_message, no_segment};
+use super::{sds_wire_format_named, send_of, wire_format_named};
 
 struct State {
     payload: BinaryColumn,
@@ -70,18 +71,19 @@ impl NextState {
         self.error.append_option(error);
     }
 
-    fn finish(mut self) -> PyResult<RecordBatch> {
-        batch_of(vec![
+    fn columns(mut self) -> Vec<(&'static str, ArrayRef)> {
+        vec![
             ("payload", Arc::new(self.payload.finish())),
             ("timestamp", Arc::new(self.timestamp.finish())),
             ("sender", Arc::new(self.sender.finish())),
             ("send_id", Arc::new(self.send_id.finish())),
             ("error", Arc::new(self.error.finish())),
-        ])
+        ]
     }
 }
 
-/// Takes off the Waku message: its payload stays, and its timestamp where it has one.
+/// Takes off the Waku message: its payload stays, and its timestamp where it has one. Its content topic
+/// stands in a column `content_topic` beside the state.
 #[pyfunction]
 pub fn arrow_unwrap_waku<'py>(
     py: Python<'py>,
@@ -90,25 +92,30 @@ pub fn arrow_unwrap_waku<'py>(
     let state = State::new(&state.0)?;
     let next = py.detach(|| {
         let mut out = NextState::default();
+        let mut content_topic = StringBuilder::new();
         for row in 0..state.payload.len() {
             let (timestamp, sender) = (state.timestamp.get(row), state.sender.get(row));
             let (send_id, error) = (state.send_id.get(row), state.error.get(row));
             let Some(bytes) = state.payload.get(row) else {
                 out.append(None, timestamp, sender, send_id, error);
+                content_topic.append_null();
                 continue;
             };
             match waku::decode(bytes).ok() {
-                Some(message) => out.append(
-                    Some(&message.payload),
-                    message.timestamp.or(timestamp),
-                    sender,
-                    send_id,
-                    None,
-                ),
-                None => out.append(None, timestamp, sender, send_id, Some(NO_WAKU_MESSAGE)),
+                Some(message) => {
+                    let timestamp = message.timestamp.or(timestamp);
+                    out.append(Some(&message.payload), timestamp, sender, send_id, None);
+                    content_topic.append_value(&message.content_topic);
+                }
+                None => {
+                    out.append(None, timestamp, sender, send_id, Some(NO_WAKU_MESSAGE));
+                    content_topic.append_null();
+                }
             }
         }
-        out.finish()
+        let mut columns = out.columns();
+        columns.push(("content_topic", Arc::new(content_topic.finish())));
+        batch_of(columns)
     })?;
     batch_to_python(py, next)
 }
@@ -135,8 +142,8 @@ pub fn arrow_unwrap_sds<'py>(
             let message = match sds::Message::decode(bytes, wire_format) {
                 Ok(message) => message,
                 Err(error) => {
-                    let error = format!("no SDS message: {error}");
-                    out.append(None, timestamp, state.sender.get(row), None, Some(&error));
+                    let error = Some(no_sds_message(&error));
+                    out.append(None, timestamp, state.sender.get(row), None, error);
                     continue;
                 }
             };
@@ -147,18 +154,18 @@ pub fn arrow_unwrap_sds<'py>(
                     out.append(message.content.as_deref(), timestamp, sender, send_id, None);
                 }
                 Some(Kind::Sync) => out.append(None, timestamp, sender, send_id, None),
-                None => {
-                    let error = "no SDS message: neither a lamport timestamp nor content is set";
-                    out.append(None, timestamp, sender, send_id, Some(error));
-                }
+                None => out.append(None, timestamp, sender, None, Some(NO_SDS_KIND)),
             }
         }
-        out.finish()
+        batch_of(out.columns())
     })?;
     batch_to_python(py, next)
 }
 
 /// Reads the segments: the state without those that are none, and with `entire_message_hash`.
+///
+/// A row that is none keeps no `send_id`: such rows are counted by their reason, and anyone can
+/// invent ids.
 #[pyfunction]
 pub fn arrow_unwrap_segment<'py>(
     py: Python<'py>,
@@ -187,15 +194,21 @@ pub fn arrow_unwrap_segment<'py>(
                     hash.append_value(keccak::keccak256(bytes));
                     error.append_null();
                 }
-                Err(reason) => {
+                Err(refused) => {
                     hash.append_null();
-                    error.append_value(format!("no segment: {reason}"));
+                    error.append_value(no_segment(
+                        bytes,
+                        &refused,
+                        wire_format,
+                        max_total_segments,
+                    ));
                 }
             }
         }
         (hash.finish(), error.finish())
     });
     let payload = without_unread(&batch, &read.payload, &hash);
+    let send_id = without_invented(&batch, &read.send_id, &hash);
     let column = |name: &str| {
         Arc::clone(
             batch
@@ -207,7 +220,7 @@ pub fn arrow_unwrap_segment<'py>(
         ("payload", payload),
         ("timestamp", column("timestamp")),
         ("sender", column("sender")),
-        ("send_id", column("send_id")),
+        ("send_id", send_id),
         ("error", Arc::new(error)),
         ("entire_message_hash", Arc::new(hash)),
     ])?;
@@ -227,6 +240,21 @@ fn without_unread(batch: &RecordBatch, payload: &BinaryColumn, hash: &BinaryArra
         .iter()
         .enumerate()
         .map(|(row, bytes)| bytes.filter(|_| hash.is_valid(row)))
+        .collect();
+    Arc::new(kept)
+}
+
+/// The send ids, null where no segment was read.
+fn without_invented(batch: &RecordBatch, send_id: &TextColumn, hash: &BinaryArray) -> ArrayRef {
+    let invented = |row: usize| hash.is_null(row) && send_id.get(row).is_some();
+    if !(0..send_id.len()).any(invented) {
+        let column = batch.column_by_name("send_id");
+        return Arc::clone(column.expect("State::new found every column"));
+    }
+    let kept: StringArray = send_id
+        .iter()
+        .enumerate()
+        .map(|(row, id)| id.filter(|_| hash.is_valid(row)))
         .collect();
     Arc::new(kept)
 }

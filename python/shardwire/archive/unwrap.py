@@ -1,4 +1,4 @@
-"""What wraps segments on their way: Waku messages, encryption, SDS messages. Taken off on the executors."""
+"""What wraps segments on their way: Waku messages, encryption, SDS messages. Taken off a batch at a time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from functools import lru_cache
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute
 
 from shardwire import _native
+from shardwire.archive.arrow import Array, batch_of
 from shardwire.config import SegmentWireFormat
 from shardwire.encryption import AesGcmEncryption, ChaCha20Poly1305Encryption
 from shardwire.errors import ConfigError, DecryptionError
-from shardwire.spark.native import batch_of
 
 CipherName = Literal["chacha20-poly1305", "aes-256-gcm"]
 
@@ -25,6 +26,8 @@ _CIPHERS: dict[CipherName, type[ChaCha20Poly1305Encryption] | type[AesGcmEncrypt
 }
 # The columns of a batch that is being unwrapped, see rust/python/src/arrow/unwrap.rs.
 STATE_COLUMNS = ("payload", "timestamp", "sender", "send_id", "error")
+# A column of `by` that the Waku messages give where the rows have none of this name.
+TOPIC = "content_topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,8 @@ class Decrypt:
                 try:
                     content = encryption.decrypt(payload.as_py())
                 except DecryptionError as error:
-                    errors[row] = f"cannot be decrypted: {error}"
+                    # Rows are counted by their reason: what a peer wrote may not add to the number of reasons.
+                    errors[row] = f"cannot be decrypted: {error.reason}"
             contents.append(content)
         columns = {name: state.column(name) for name in STATE_COLUMNS}
         columns["payload"] = pa.array(contents, type=pa.large_binary())
@@ -111,47 +115,50 @@ def check_steps(steps: Sequence[UnwrapStep]) -> tuple[UnwrapStep, ...]:
     return tuple(steps)
 
 
-def unwrap_batch(state: pa.RecordBatch, steps: Sequence[UnwrapStep]) -> pa.RecordBatch:
-    """The state of a batch after every step, in order."""
+def unwrap_batch(state: pa.RecordBatch, steps: Sequence[UnwrapStep]) -> tuple[pa.RecordBatch, Array | None]:
+    """The state of a batch after every step, in order, and the content topics that its Waku messages name."""
+    topics: Array | None = None
     for step in steps:
         if isinstance(step, Decrypt):
             state = step.unwrap(state)
         elif step == "waku":
             state = _native.arrow_unwrap_waku(state)
+            topics = state.column(TOPIC)
         else:
             state = _native.arrow_unwrap_sds(state, "spec" if step == "sds" else "nim")
-    return state
+    return state, topics
 
 
 @dataclass(frozen=True, slots=True)
 class UnwrapSegments:
-    """Runs on executors: wire messages in, segments with their message's hash out.
+    """Wire messages in, segments with their message's hash out.
 
-    A batch has the `by` columns, then payload, timestamp and sender; what comes out is what `ArrowReconstructor`
-    takes in. Messages that carry nothing of the application are left out.
+    A batch has those columns of `by` that the rows have, then payload, timestamp and sender; what comes out is what
+    `ArrowReconstructor` takes in. Messages that carry nothing of the application are left out.
+
+    Attributes:
+        by: The columns that keep messages apart.
+        topic_from_waku: Whether `content_topic` among them is the one that the Waku messages name.
     """
 
-    by_count: int
+    by: tuple[str, ...]
     steps: tuple[UnwrapStep, ...]
     wire_format: SegmentWireFormat
     max_total_segments: int
+    topic_from_waku: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield self._unwrap(batch)
 
     def _unwrap(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        by = {name: batch.column(position) for position, name in enumerate(batch.schema.names[: self.by_count])}
-        payload, timestamp, sender = (batch.column(self.by_count + offset) for offset in range(3))
-        nothing = pa.nulls(batch.num_rows, pa.string())
-        state = unwrap_batch(
-            batch_of(
-                {"payload": payload, "timestamp": timestamp, "sender": sender, "send_id": nothing, "error": nothing}
-            ),
-            self.steps,
-        )
+        *given, payload, timestamp, sender = batch.columns
+        state, topics = unwrap_batch(state_of(payload, timestamp, sender), self.steps)
         state = _native.arrow_unwrap_segment(state, self.wire_format, self.max_total_segments)
-        columns = dict(by)
+        rest = iter(given)
+        columns: dict[str, Array] = {}
+        for name in self.by:
+            columns[name] = topics if self.topic_from_waku and name == TOPIC and topics is not None else next(rest)
         for name, column in (
             ("hash", "entire_message_hash"),
             ("send_id", "send_id"),
@@ -167,6 +174,14 @@ class UnwrapSegments:
             return unwrapped
         kept = pa.compute.or_(payload.is_valid(), error.is_valid())
         return unwrapped.filter(kept)
+
+
+def state_of(payload: Array, timestamp: Array, sender: Array) -> pa.RecordBatch:
+    """The state of a batch before the first step."""
+    nothing = pa.nulls(len(payload), pa.string())
+    return batch_of(
+        {"payload": payload, "timestamp": timestamp, "sender": sender, "send_id": nothing, "error": nothing}
+    )
 
 
 def _is_key(text: str) -> bool:

@@ -1,0 +1,192 @@
+"""Files and directories by the file system that Spark itself has, wherever they are."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from shardwire.errors import ConfigError, ShardwireError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A task of an archive takes in about as much as a split of Spark's, in neighbouring files.
+GROUP_BYTES = 128 << 20
+GROUPS_MAX = 256
+_TABLES = {"_delta_log/*.json": "Delta", "metadata/*.metadata.json": "Iceberg"}
+
+
+class Files:
+    """Spark's file systems."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        # A classic session reaches Java, and a client of Spark Connect does not, by whichever error it says so.
+        try:
+            context: Any = spark.sparkContext
+            self._hadoop: Any = context._jvm.org.apache.hadoop.fs
+            self._conf: Any = context._jsc.hadoopConfiguration()
+        except Exception:
+            if not type(spark).__module__.startswith("pyspark.sql.connect"):
+                raise
+            raise ConfigError(
+                "spark is a Spark Connect session, which does not reach the file system that files are renamed on: "
+                "use a classic session, or reconstruct and write what it gives"
+            ) from None
+
+    def located(self, path: str) -> tuple[Any, Any]:
+        """The file system of a path, and the path on it in full."""
+        given = self._hadoop.Path(path)
+        system = given.getFileSystem(self._conf)
+        return system, system.makeQualified(given)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or directory."""
+        system, full = self.located(path)
+        return bool(system.exists(full))
+
+    def listed(self, path: str) -> list[Any]:
+        """What lies in a directory, by name, or the file itself; patterns are resolved. Nothing where there is none."""
+        system, full = self.located(path)
+        found: list[Any] = []
+        for status in system.globStatus(full) or ():
+            found += system.listStatus(status.getPath()) if status.isDirectory() else [status]
+        return sorted(found, key=lambda status: str(status.getPath().toString()))
+
+    def is_within(self, inner: str, outer: str) -> bool:
+        """Whether a path is another one or lies below it; of a pattern its directory counts."""
+        inside, outside = (str(self.located(_plain(path))[1].toString()).rstrip("/") for path in (inner, outer))
+        return inside == outside or inside.startswith(f"{outside}/")
+
+    def refuse_overlap(self, source: str, output: str) -> None:
+        """Refuses an output that equals, contains or lies in the input: one would destroy the other.
+
+        Raises:
+            ConfigError: They overlap.
+        """
+        if self.is_within(output, source) or self.is_within(source, output):
+            raise ConfigError(
+                f"the output {output!r} and the input {source!r} overlap: give an output outside the input"
+            )
+
+    def refuse_table(self, source: str) -> None:
+        """Refuses the directory of a table of which only its log says which files are its rows.
+
+        Raises:
+            ConfigError: It is one of Delta or Iceberg.
+        """
+        system, full = self.located(_plain(source))
+        for pattern, kind in _TABLES.items():
+            if system.globStatus(self._hadoop.Path(full, pattern)):
+                raise ConfigError(
+                    f"{source!r} is a table of {kind}, whose files are not all its rows: give the DataFrame of "
+                    f"spark.read.format({kind.lower()!r}).load({source!r})"
+                )
+
+
+class SinkFiles(Files):
+    """An output and the directory beside it where it is made."""
+
+    def __init__(self, spark: SparkSession, sink: str, *, replace: bool = False) -> None:
+        super().__init__(spark)
+        self._name = sink
+        self._staging = f"{sink.rstrip('/')}.shardwire-staging"
+        self._system, self._sink = self.located(sink)
+        self._replace = replace
+        if not replace and self._system.exists(self._sink):
+            raise ConfigError(f"the output {sink!r} exists: give a directory that does not, or ask to replace it")
+        self.remove()
+
+    def refuse_within(self, source: str) -> None:
+        """Refuses a source that overlaps the sink, or that is a table.
+
+        Raises:
+            ConfigError: It does or is.
+        """
+        self.refuse_overlap(source, self._name)
+        self.refuse_table(source)
+
+    def path(self, below: str) -> str:
+        """A path below the staging directory."""
+        return f"{self._staging}/{below}"
+
+    def names(self, below: str) -> list[str]:
+        """The files of a directory below the staging directory."""
+        listed = self.listed(self.path(below)) if self.exists(self.path(below)) else []
+        names = [str(status.getPath().getName()) for status in listed]
+        return [name for name in names if not name.startswith(("_", "."))]
+
+    def rename(self, source: str, target: str) -> bool:
+        """Renames below the staging directory; False where there is no `source`."""
+        if not self._system.exists(self._hadoop.Path(self.path(source))):
+            return False
+        moved = self._hadoop.Path(self.path(target))
+        self._system.mkdirs(moved.getParent())
+        self._rename(self.path(source), moved)
+        return True
+
+    def publish(self, below: str) -> None:
+        """Puts what was made in the sink's place. What is replaced is removed only then."""
+        old = self._hadoop.Path(f"{self._staging}-replaced")
+        is_replaced = self._replace and self._system.exists(self._sink)
+        if is_replaced:
+            self._system.delete(old, True)
+            self._rename(self._name, old)
+        self._rename(self.path(below), self._sink)
+        if is_replaced:
+            self._system.delete(old, True)
+
+    def remove(self) -> None:
+        """Removes the staging directory where there is one."""
+        self._system.delete(self._hadoop.Path(self._staging), True)
+
+    def _rename(self, source: str, target: Any) -> None:
+        path = self._hadoop.Path(source)
+        if not self._system.rename(path, target):
+            raise ShardwireError(f"{path.toString()} could not be renamed to {target.toString()}")
+
+
+def read_in_order(spark: SparkSession, source: str) -> DataFrame:
+    """Parquet files in the order of their names, neighbours in one partition.
+
+    Spark packs small files by their sizes, and messages that reach over the end of a file meet their rest elsewhere.
+    """
+    whole = spark.read.parquet(source)
+    listed = Files(spark).listed(source)
+    files = [
+        (str(status.getPath().toString()), int(status.getLen()))
+        for status in listed
+        if not str(status.getPath().getName()).startswith(("_", "."))
+    ]
+    total = sum(size for _, size in files)
+    groups = _groups(files, total, 2 * spark.sparkContext.defaultParallelism)
+    nested = any(status.isDirectory() for status in listed)
+    if nested or len(groups) in (0, len(files)):
+        return whole
+    parts = [spark.read.schema(whole.schema).parquet(*group).coalesce(1) for group in groups]
+    return reduce(DataFrame.union, parts)
+
+
+def _groups(files: list[tuple[str, int]], total: int, groups_min: int) -> list[list[str]]:
+    """Neighbouring files, about as many bytes in every group."""
+    wanted = max(total // GROUPS_MAX, min(GROUP_BYTES, total // max(1, groups_min)))
+    groups: list[list[str]] = []
+    held = 0
+    for path, size in files:
+        # Half of a file too much is as good as half of one too little.
+        if not groups or held + size // 2 > wanted:
+            groups.append([])
+            held = 0
+        groups[-1].append(path)
+        held += size
+    return groups
+
+
+def _plain(path: str) -> str:
+    """A path up to the first directory or file that is a pattern."""
+    parts = path.split("/")
+    for place, part in enumerate(parts):
+        if any(mark in part for mark in "*?[{"):
+            return "/".join(parts[:place]) or "."
+    return path
