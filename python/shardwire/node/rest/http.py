@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -129,11 +131,11 @@ class AiohttpClient:
     def _open(self) -> Any:
         # Inside of the event loop that uses it.
         aiohttp, address = self._aiohttp, self._address
-        auth = None
+        headers = {"Accept-Encoding": "identity", "User-Agent": "shardwire"}
         if address.username is not None:
-            auth = aiohttp.BasicAuth(address.username, address.password or "", "utf-8")
+            credentials = f"{address.username}:{address.password or ''}".encode()
+            headers["Authorization"] = "Basic " + base64.b64encode(credentials).decode("ascii")
         return aiohttp.ClientSession(
-            auth=auth,
             connector=aiohttp.TCPConnector(
                 limit=CONNECTIONS_MAX,
                 keepalive_timeout=KEEPALIVE_S,
@@ -142,7 +144,7 @@ class AiohttpClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             # A short answer could unpack to anything.
             auto_decompress=False,
-            headers={"Accept-Encoding": "identity", "User-Agent": "shardwire"},
+            headers=headers,
             middlewares=(self._never_again,),
             read_bufsize=1 << 20,
         )
@@ -206,8 +208,9 @@ class AiohttpClient:
                             take(piece)
                     return response.status, b"".join(pieces), response.headers
         except aiohttp.ClientConnectorError as error:
-            # Its text holds the address, and nothing secret.
-            raise HttpError(f"no connection: {error.os_error.strerror or type(error).__name__}", sent=False) from None
+            code = error.os_error.errno
+            reason = os.strerror(code) if code else type(error).__name__
+            raise HttpError(f"no connection: {reason}", sent=False) from None
         except (aiohttp.ClientConnectionError, aiohttp.ServerTimeoutError) as error:
             raise HttpError(f"no connection: {type(error).__name__}", sent=sent) from None
         except TimeoutError:
