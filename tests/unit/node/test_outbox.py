@@ -139,6 +139,20 @@ async def test_failures_of_attempts_under_way_together_count_once() -> None:
     assert [payload[0] for _, payload in it.attempts()[4:]] == [0, 1, 2, 3, 4, 5]
 
 
+def test_an_attempt_that_began_before_another_succeeded_tells_nothing_new(caplog: pytest.LogCaptureFixture) -> None:
+    @virtual
+    async def run() -> None:
+        it = await sending((5_000, Passing("no peers")), 100, publishes_at_once=2)
+        ids = await it.send(b"1", b"2")
+        await asyncio.sleep(5.01)
+        assert it.attempts() == [(0, b"1"), (0, b"2"), (5_000, b"1")]
+        assert it.propagated() == ids[::-1]
+
+    with caplog.at_level(logging.WARNING, "shardwire.node.transport.outbox"):
+        run()
+    assert [record for record in caplog.records if "publishing" in record.getMessage()] == []
+
+
 @virtual
 async def test_what_is_not_published_in_its_minute_fails() -> None:
     it = await sending(*[Passing("no peers")] * 99)

@@ -262,11 +262,11 @@ class Outbox:
                 self._fail(message, answer.error, permanent=True)
                 return
         self.retries += 1
-        if self._failing_since_ms is None:
-            self._failing_since_ms = now_ms
-            logger.warning("%s: publishing fails and is tried again: %s", self._name, answer.error)
-        # What was under way when another attempt failed says nothing new by failing too.
-        if begun_ms > self._failed_ms or not self._failures_in_row:
+        # What was under way when another attempt was answered says nothing new by failing too.
+        if begun_ms >= self._published_ms and (begun_ms > self._failed_ms or not self._failures_in_row):
+            if self._failing_since_ms is None:
+                self._failing_since_ms = now_ms
+                logger.warning("%s: publishing fails and is tried again: %s", self._name, answer.error)
             pause_ms = min(RETRY_PAUSE_MS_MAX, RETRY_PAUSE_MS_MIN << min(self._failures_in_row, 16))
             self._failures_in_row += 1
             self._failed_ms = now_ms
