@@ -1,9 +1,7 @@
 # `make demo` and `make test` set everything up by themselves; stamps make repeats quick.
 SHELL := bash
 BIN := .venv/bin
-export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
-
-RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name 'Cargo.toml') Cargo.toml
+RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name 'Cargo.toml' -o -name 'pyo3.cfg') Cargo.toml .cargo/config.toml
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
@@ -27,7 +25,7 @@ help:
 	@echo "make wheel-check       install that wheel into a clean environment and use it"
 	@echo "make clean             remove what was built"
 
-demo: build
+demo: $(NATIVE)
 	$(BIN)/shardwire demo $(if $(FILE),"$(FILE)")
 
 # Tests that draw their examples draw the same ones at every run; with SEARCH=1 new ones.
@@ -39,7 +37,9 @@ endif
 # Spark sessions of tests live for seconds: optimising their code would take longer than running it.
 test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: build
-	cargo test --quiet --workspace --exclude shardwire-python
+	@echo "shardwire: testing the Rust crates: 2 minutes, and 2 of compiling the first time"
+	cargo test --quiet --workspace
+	@echo "shardwire: testing the Python package: half an hour"
 	$(BIN)/python -m pytest
 	@echo "make test: the tests of the Rust core (cargo test) and of the Python package (pytest) passed"
 
@@ -118,15 +118,19 @@ clean:
 	find python spark_jobs tests scripts benches -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f python/shardwire/_native*.so
 
-build: $(NATIVE)
+build: .venv/requirements.stamp $(NATIVE)
 
-.venv/requirements.stamp: requirements-dev.txt scripts/setup.sh
+# What runs the demo. The Rust crates are compiled meanwhile, where there are none yet.
+.venv/demo.stamp: requirements-demo.txt scripts/setup.sh
 	@scripts/setup.sh toolchain
-	@echo "Setting up .venv"
-	@scripts/setup.sh environment
+	@scripts/setup.sh demo $(NATIVE)
 	@touch $@
 
-$(NATIVE): .venv/requirements.stamp pyproject.toml $(RUST_SOURCES)
-	@echo "Building the native module: some minutes the first time"
-	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/maturin develop --release > $(NATIVE).log 2>&1 || { cat $(NATIVE).log; exit 1; }
+# What the other targets need beside it.
+.venv/requirements.stamp: requirements-dev.txt .venv/demo.stamp
+	@scripts/setup.sh development
+	@touch $@
+
+$(NATIVE): .venv/demo.stamp pyproject.toml $(RUST_SOURCES)
+	@scripts/setup.sh module
 	@touch $@

