@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from shardwire import SegmentationConfig, keccak256
+from shardwire import SegmentationConfig, _native, keccak256
 from shardwire.segmentation import PayloadReconstructed, Reassembler, segment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+LIP243 = SegmentationConfig(segment_size_bytes=640, wire_format="lip243")
 CONFIG = SegmentationConfig(segment_size_bytes=640, enable_reed_solomon=True, parity_rate=0.5)
 
 FIXED = ("hash", "send_id", "payload", "timestamp", "sender", "error")
@@ -66,3 +67,40 @@ def in_partitions(spark: SparkSession, count: int, payloads: Sequence[bytes]) ->
     """Rows of payloads in their order, cut into as many partitions."""
     rows = spark.sparkContext.parallelize([(payload,) for payload in payloads], count)
     return spark.createDataFrame(rows, "payload binary")
+
+
+def counted(rows: list[Any]) -> dict[Any, Any]:
+    """Of every message its status; of what is no segment the rows by reason."""
+    unread = {row["error"]: row["segments_received"] for row in rows if row["entire_message_hash"] is None}
+    return unread | {
+        (row["entire_message_hash"], row["send_id"]): (row["status"], row["data_segments_recovered"], row["payload"])
+        for row in rows
+        if row["entire_message_hash"] is not None
+    }
+
+
+def sent(send: str, place: int, content: bytes) -> bytes:
+    return _native.SdsMessage(
+        sender_id="alice", message_id=f"{send}.{place}", channel_id="room", lamport_timestamp=1, content=content
+    ).encode()
+
+
+def hostile_archive(seed: int) -> list[bytes]:
+    """Messages with losses, repeats and forgeries, in random order, among rows that are no segments in many ways."""
+    chance = random.Random(seed)
+    rows: list[bytes] = []
+    for number in range(60):
+        send = f"{number:032x}"
+        parts = segment(payload_of(seed * 100 + number, 5_000), CONFIG)
+        lost = chance.sample(range(12), chance.choice([0, 0, 1, 3, 6]))
+        for place, part in enumerate(parts):
+            if place not in lost:
+                rows += [sent(send, place, part)] * chance.choice([1, 1, 1, 2])
+        if number % 10 == 0:
+            rows.append(sent(send, 2, parts[2][:300] + b"----" + parts[2][304:]))
+    # Anyone can invent a send id, a length, a number: none of them is a reason of its own.
+    rows += [sent(f"{number:032x}", 0, chance.randbytes(50 + number)) for number in range(57)]
+    rows += [chance.randbytes(number + 1) for number in range(20)]
+    rows += [sent("f" * 32, place, part) for place, part in enumerate(segment(payload_of(seed, 3_000), LIP243))]
+    chance.shuffle(rows)
+    return rows

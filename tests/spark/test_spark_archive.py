@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark.rows import CONFIG, in_partitions, payload_of
+from spark.rows import CONFIG, counted, hostile_archive, in_partitions, payload_of
 
-from shardwire import ConfigError, SegmentationConfig, _native
+from shardwire import ConfigError, SegmentationConfig, archive
 from shardwire.segmentation import segment
 from shardwire.spark import reconstruct, reconstruct_archive, reconstruct_stream
 from shardwire.spark.files import read_in_order
@@ -20,8 +20,6 @@ from shardwire.spark.schema import MESSAGE_FIELDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-LIP243 = SegmentationConfig(segment_size_bytes=640, wire_format="lip243")
 
 
 def write_archive(path: Path, messages: int, files: int, in_flight: int, seed: int = 1) -> list[bytes]:
@@ -60,6 +58,7 @@ def test_an_archive_gives_what_reconstruct_gives(spark: SparkSession, tmp_path: 
     for file in (tmp_path / "out").rglob("*.parquet"):
         assert pq.read_schema(file).names == MESSAGE_FIELDS.names
     assert sorted(map(identity, found)) == sorted(map(identity, plain))
+    assert counted(archive.reconstruct(tmp_path / "in", CONFIG).to_pylist()) == counted(plain) == counted(found)
     assert {row["payload"] for row in found} == set(payloads)
     assert sum(report.messages.values()) == len(payloads)
     assert report.payload_bytes == sum(map(len, payloads))
@@ -157,43 +156,6 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
-def counted(rows: list[Any]) -> dict[Any, Any]:
-    """Of every message its status; of what is no segment the rows by reason."""
-    unread = {row["error"]: row["segments_received"] for row in rows if row["entire_message_hash"] is None}
-    return unread | {
-        (row["entire_message_hash"], row["send_id"]): (row["status"], row["data_segments_recovered"], row["payload"])
-        for row in rows
-        if row["entire_message_hash"] is not None
-    }
-
-
-def sent(send: str, place: int, content: bytes) -> bytes:
-    return _native.SdsMessage(
-        sender_id="alice", message_id=f"{send}.{place}", channel_id="room", lamport_timestamp=1, content=content
-    ).encode()
-
-
-def hostile_archive(seed: int) -> list[bytes]:
-    """Messages with losses, repeats and forgeries, in random order, among rows that are no segments in many ways."""
-    chance = random.Random(seed)
-    rows: list[bytes] = []
-    for number in range(60):
-        send = f"{number:032x}"
-        parts = segment(payload_of(seed * 100 + number, 5_000), CONFIG)
-        lost = chance.sample(range(12), chance.choice([0, 0, 1, 3, 6]))
-        for place, part in enumerate(parts):
-            if place not in lost:
-                rows += [sent(send, place, part)] * chance.choice([1, 1, 1, 2])
-        if number % 10 == 0:
-            rows.append(sent(send, 2, parts[2][:300] + b"----" + parts[2][304:]))
-    # Anyone can invent a send id, a length, a number: none of them is a reason of its own.
-    rows += [sent(f"{number:032x}", 0, chance.randbytes(50 + number)) for number in range(57)]
-    rows += [chance.randbytes(number + 1) for number in range(20)]
-    rows += [sent("f" * 32, place, part) for place, part in enumerate(segment(payload_of(seed, 3_000), LIP243))]
-    chance.shuffle(rows)
-    return rows
-
-
 def test_statuses_and_unreadable_rows_do_not_depend_on_the_plan(spark: SparkSession, tmp_path: Path) -> None:
     rows = hostile_archive(7)
     df = in_partitions(spark, 5, rows)
@@ -216,6 +178,10 @@ def test_statuses_and_unreadable_rows_do_not_depend_on_the_plan(spark: SparkSess
     assert one.messages == report.messages
     assert counted(spark.read.parquet(str(tmp_path / "one")).collect()) == wanted
     df.write.parquet(str(tmp_path / "in"))
+    # Without Spark: the same columns too.
+    alone = archive.reconstruct(tmp_path / "in", CONFIG, unwrap=["sds"], threads=2)
+    assert counted(alone.to_pylist()) == wanted
+    assert alone.schema.names == reconstruct(df, CONFIG, unwrap=["sds"]).columns
     stream = spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 2).parquet(str(tmp_path / "in"))
     query = (
         reconstruct_stream(stream, CONFIG, unwrap=["sds"])

@@ -135,6 +135,65 @@ def reassemble(
     typer.echo(done, err=str(output) == segment_files.STANDARD_OUTPUT)
 
 
+class Cipher(StrEnum):
+    """Ciphers."""
+
+    chacha = "chacha20-poly1305"
+    aes = "aes-256-gcm"
+
+
+@app.command()
+def reconstruct(
+    archive: Annotated[list[Path], typer.Argument(help="Parquet files or directories of them.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the messages, as Parquet.")],
+    payload: Annotated[str, typer.Option("--payload", help="Column with the messages' bytes.")] = "payload",
+    by: Annotated[list[str] | None, typer.Option("--by", help="Column that keeps messages apart; repeatable.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Column with entire_message_hash, if there is one.")] = None,
+    unwrap: Annotated[
+        list[str] | None,
+        typer.Option("--unwrap", "-u", help="What is around, from outside: waku, decrypt, sds, sds-nim; repeatable."),
+    ] = None,
+    key_file: Annotated[Path | None, typer.Option("--key-file", help="decrypt: the key file.")] = None,
+    key_env: Annotated[str | None, typer.Option("--key-env", help="decrypt: an environment variable.")] = None,
+    channel_id: Annotated[str | None, typer.Option("--channel-id", help="decrypt: the channel.")] = None,
+    cipher: Annotated[Cipher, typer.Option("--cipher", help="decrypt: the cipher.")] = Cipher.chacha,
+    timestamp: Annotated[str | None, typer.Option("--timestamp", help="Column with the times.")] = None,
+    sender: Annotated[str | None, typer.Option("--sender", help="Column with who sent a message.")] = None,
+    lengths_only: Annotated[bool, typer.Option("--lengths-only", help="Write no payloads.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output, once all is written.")] = False,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, show_default="one a core")] = None,
+    wire_format: WireOption = Wire.raw,
+    erasure_code: CodeOption = Code.leopard,
+    segment_size: Annotated[int, typer.Option("--segment-size", "-s", min=1, help="As it was segmented.")] = 102_400,
+) -> None:
+    """Reconstruct the messages of an ARCHIVE of network traffic, a row a message, whatever became of it.
+
+    Exits with 1 where a message is incomplete or invalid, or a row is no segment; the output is written all the same.
+    """
+    from shardwire.cli import archives
+
+    config = SegmentationConfig(
+        segment_size_bytes=segment_size, erasure_code=erasure_code.value, wire_format=wire_format.value
+    )
+    asked = archives.Question(
+        config,
+        payload=payload,
+        by=by or (),
+        key=key,
+        unwrap=unwrap or (),
+        secret=archives.Key(key_file, key_env, channel_id, cipher.value),
+        timestamp=timestamp,
+        sender=sender,
+        include_payload=not lengths_only,
+        threads=threads,
+        replace=overwrite,
+    )
+    is_whole, lines = archives.reconstruct_archive(archive, output, asked)
+    for line in lines:
+        typer.echo(line)
+    raise typer.Exit(0 if is_whole else EXIT_FAILED)
+
+
 @app.command()
 def inspect(
     segment: Annotated[Path, typer.Argument(help="A file that holds one segment.", show_default=False)],

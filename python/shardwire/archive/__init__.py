@@ -1,0 +1,19 @@
+"""Archives of network traffic on one machine, without Spark: Parquet or Arrow in, messages out (extra `archive`).
+
+The native core, the columns and the statuses are those of `shardwire.spark`.
+"""
+
+from __future__ import annotations
+
+from shardwire.errors import ConfigError
+
+try:
+    import numpy  # noqa: F401
+    import pyarrow  # noqa: F401
+except ImportError as error:
+    raise ConfigError(f"shardwire.archive needs the library {error.name}: pip install 'shardwire[archive]'") from None
+
+from shardwire.archive.reconstruct import Report, reconstruct, reconstruct_files
+from shardwire.archive.unwrap import Decrypt, decrypt
+
+__all__ = ["Decrypt", "Report", "decrypt", "reconstruct", "reconstruct_files"]

@@ -1,0 +1,66 @@
+"""An output on a local file system: refused where it would destroy its input, made aside, renamed into its place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from shardwire.errors import ConfigError
+
+
+class Output:
+    """A directory that comes into being as a whole.
+
+    Args:
+        path: The directory.
+        inputs: What is read meanwhile.
+        replace: Whether one that exists is replaced.
+
+    Raises:
+        ConfigError: It exists, or it overlaps an input.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], inputs: Iterable[str], *, replace: bool = False) -> None:
+        self.path = Path(path)
+        self.staging = self.path.with_name(f"{self.path.name}.shardwire-staging")
+        self._replace = replace
+        own = Path(os.path.realpath(self.path))
+        for name in inputs:
+            given = Path(os.path.realpath(name))
+            if own == given or own in given.parents or given in own.parents:
+                raise ConfigError(
+                    f"the output {os.fspath(path)!r} and the input {name!r} overlap: give an output outside the input"
+                )
+        if self.path.exists() and not replace:
+            raise ConfigError(f"the output {os.fspath(path)!r} exists: give another one, or ask to replace it")
+        shutil.rmtree(self.staging, ignore_errors=True)
+
+    def __enter__(self) -> Output:
+        self.staging.mkdir(parents=True)
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:
+                self._publish()
+        finally:
+            shutil.rmtree(self.staging, ignore_errors=True)
+
+    def _publish(self) -> None:
+        old = self.path.with_name(f"{self.path.name}.shardwire-replaced")
+        is_replaced = self._replace and self.path.exists()
+        if is_replaced:
+            _remove(old)
+            self.path.rename(old)
+        self.staging.rename(self.path)
+        if is_replaced:
+            _remove(old)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

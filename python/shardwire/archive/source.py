@@ -1,0 +1,282 @@
+"""What an archive is read from: Parquet files or Arrow tables, in order, in pieces that tasks read side by side."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet
+
+from shardwire.archive.arrow import (
+    ERROR,
+    HASH,
+    MESSAGE_SCHEMA,
+    PAYLOAD,
+    SEGMENT_COLUMNS,
+    SEND_ID,
+    SENDER,
+    TIMESTAMP,
+    batch_of,
+)
+from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep
+from shardwire.config import SegmentationConfig
+from shardwire.errors import ConfigError, ShardwireError
+
+if TYPE_CHECKING:
+    from shardwire.archive.arrow import Array
+
+    Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+    Source = Paths | pa.Table
+
+# Bytes of rows that are handed to the native core at once, about.
+BATCH_BYTES = 4 << 20
+_WILD = "*?["
+_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where a row has what, by the columns' names.
+
+    Attributes:
+        by: Columns that keep messages apart.
+        key: A column with the hash, or None.
+        topic_from_waku: Whether `content_topic` among `by` is what the Waku messages name.
+    """
+
+    payload: str
+    by: tuple[str, ...]
+    key: str | None
+    timestamp: str | None
+    sender: str | None
+    topic_from_waku: bool
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are read."""
+        own = [name for name in self.by if not (self.topic_from_waku and name == TOPIC)]
+        rest = (self.key, self.payload, self.timestamp, self.sender)
+        return list(dict.fromkeys([*own, *(name for name in rest if name is not None)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows that lie next to each other: some row groups of a file, or rows of a table."""
+
+    path: str | None
+    table: pa.Table | None
+    # Row groups, or rows where there is a table.
+    start: int
+    stop: int
+    size_bytes: int
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows, some MB at a time."""
+        if self.table is not None:
+            rows = self.table.select(list(names)).slice(self.start, self.stop - self.start)
+            yield from rows.to_batches(max_chunksize=_rows_of(rows.nbytes, rows.num_rows))
+            return
+        path = str(self.path)
+        try:
+            with pa.parquet.ParquetFile(path) as file:
+                groups = [file.metadata.row_group(number) for number in range(self.start, self.stop)]
+                size = sum(group.total_byte_size for group in groups)
+                count = _rows_of(size, sum(group.num_rows for group in groups))
+                yield from file.iter_batches(count, row_groups=list(range(self.start, self.stop)), columns=list(names))
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(path, error) from None
+
+
+def _rows_of(size_bytes: int, rows: int) -> int:
+    return max(1, min(65_536, BATCH_BYTES * rows // max(1, size_bytes)))
+
+
+def files_of(source: Paths) -> list[str]:
+    """The files that are meant, in the order of their names within each path.
+
+    Raises:
+        ConfigError: There is no such file or directory, or no Parquet file in it; a directory is a table of Delta or
+            Iceberg.
+    """
+    given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    found: list[str] = []
+    for one in given:
+        path = os.fspath(one)
+        if any(mark in path for mark in _WILD) and not os.path.exists(path):
+            files = [name for name in sorted(glob.glob(path)) if os.path.isfile(name)]
+        elif os.path.isdir(path):
+            _refuse_table(Path(path))
+            files = sorted(str(file) for file in Path(path).rglob("*") if file.is_file() and _is_data(file, Path(path)))
+        elif os.path.isfile(path):
+            files = [path]
+        else:
+            raise ConfigError(f"there is no file or directory {path!r}")
+        if not files:
+            raise ConfigError(f"{path!r} has no Parquet files")
+        found += files
+    return found
+
+
+def _is_data(file: Path, directory: Path) -> bool:
+    return not any(part.startswith(("_", ".")) for part in file.relative_to(directory).parts)
+
+
+def _refuse_table(directory: Path) -> None:
+    for pattern, kind in (("_delta_log/*.json", "Delta"), ("metadata/*.metadata.json", "Iceberg")):
+        if next(directory.glob(pattern), None) is not None:
+            raise ConfigError(
+                f"{os.fspath(directory)!r} is a table of {kind}, whose files are not all its rows: read it with a "
+                "library for such tables and give the Arrow table, or a list of its current files"
+            )
+
+
+def pieces_of(source: Source) -> tuple[pa.Schema, list[Piece]]:
+    """The columns of a source, and its rows in order, a row group a piece.
+
+    Raises:
+        ConfigError: As `files_of` raises it; files have different columns.
+        ShardwireError: A file is no Parquet file, or is damaged.
+    """
+    if isinstance(source, pa.Table):
+        step = max(1, source.num_rows // 64)
+        edges = [*range(0, source.num_rows, step), source.num_rows]
+        size = source.nbytes // max(1, len(edges) - 1)
+        pieces = [Piece(None, source, start, stop, size) for start, stop in pairwise(edges)]
+        return source.schema, pieces
+    schema: pa.Schema | None = None
+    found = []
+    for path in files_of(source):
+        try:
+            with pa.parquet.ParquetFile(path) as file:
+                own, metadata = file.schema_arrow, file.metadata
+                sizes = [metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)]
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(path, error) from None
+        schema = schema or own
+        found += [Piece(path, None, number, number + 1, size) for number, size in enumerate(sizes)]
+    assert schema is not None, "files_of gives at least one file"
+    return schema, found
+
+
+def _unreadable(path: str, error: Exception) -> ShardwireError:
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return ShardwireError(f"{path} cannot be read as Parquet: {said}")
+
+
+def checked_columns(
+    schema: pa.Schema,
+    payload: str,
+    by: Sequence[str],
+    key: str | None,
+    timestamp: str | None,
+    sender: str | None,
+    steps: Sequence[UnwrapStep],
+) -> Columns:
+    """The columns that are read, checked.
+
+    Raises:
+        ConfigError: A column is missing, has another type or clashes with one of ours; `key` together with steps.
+    """
+    if isinstance(by, str):
+        raise ConfigError(f"by is {by!r}: it must be a list of columns, for example [{by!r}]")
+    if key is not None and steps:
+        raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
+    if len(set(by)) < len(by):
+        raise ConfigError(f"by names a column twice: {', '.join(by)}")
+    topic_from_waku = TOPIC in by and TOPIC not in schema.names and "waku" in steps
+    for name in by:
+        if name in (*MESSAGE_SCHEMA.names, *SEGMENT_COLUMNS):
+            raise ConfigError(f"by names the column {name!r}, which the result needs: rename it before")
+        if not (topic_from_waku and name == TOPIC):
+            _field(schema, name, "by")
+    if timestamp is None and "timestamp" in schema.names:
+        timestamp = "timestamp"
+    wanted_columns: tuple[tuple[str | None, str, Callable[[Any], bool], str], ...] = (
+        (payload, "payload", _is_binary, "binary"),
+        (key, "key", _is_binary, "binary"),
+        (timestamp, "timestamp", _is_time, "int64 (ns) or a timestamp"),
+        (sender, "sender", _is_text, "a string"),
+    )
+    for column, role, is_right, wanted in wanted_columns:
+        if column is not None and not is_right(_field(schema, column, role).type):
+            found = _field(schema, column, role).type
+            raise ConfigError(f"{role} names the column {column!r} of type {found}: it must be {wanted}")
+    return Columns(payload, tuple(by), key, timestamp, sender, topic_from_waku)
+
+
+def _field(schema: pa.Schema, name: str, role: str) -> Any:
+    if name not in schema.names:
+        raise ConfigError(f"{role} names the column {name!r}: the archive has {', '.join(schema.names)}")
+    return schema.field(name)
+
+
+def _is_binary(kind: Any) -> bool:
+    return any(check(kind) for check in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary))
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_time(kind: Any) -> bool:
+    return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))
+
+
+def segments_of(
+    batches: Iterator[pa.RecordBatch], columns: Columns, config: SegmentationConfig, steps: tuple[UnwrapStep, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of an archive as the state machines take them in."""
+    wire = (_wire_of(batch, columns) for batch in batches)
+    if columns.key is not None:
+        return wire
+    unwrap = UnwrapSegments(
+        columns.by, steps, config.wire_format, config.max_total_segments, topic_from_waku=columns.topic_from_waku
+    )
+    return unwrap(wire)
+
+
+def _wire_of(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
+    """The columns of `by`, then payload, timestamp and sender; with a key those of a segment."""
+    payload = batch.column(columns.payload)
+    if payload.null_count:
+        batch = batch.filter(payload.is_valid())
+        payload = batch.column(columns.payload)
+    nothing = pa.nulls(batch.num_rows)
+    timestamp = nothing if columns.timestamp is None else _nanoseconds(batch.column(columns.timestamp))
+    sender = nothing if columns.sender is None else batch.column(columns.sender)
+    given = {name: batch.column(name) for name in columns.by if not (columns.topic_from_waku and name == TOPIC)}
+    if columns.key is None:
+        return batch_of({**given, PAYLOAD: payload, TIMESTAMP: timestamp, SENDER: sender})
+    text = pa.nulls(batch.num_rows, pa.string())
+    return batch_of(
+        {
+            **given,
+            HASH: batch.column(columns.key),
+            SEND_ID: text,
+            PAYLOAD: payload,
+            TIMESTAMP: timestamp,
+            SENDER: sender,
+            ERROR: text,
+        }
+    )
+
+
+def _nanoseconds(times: Array) -> Array:
+    if pa.types.is_timestamp(times.type):
+        # Beyond the year 2262 there are no nanoseconds: null, as on Spark.
+        units = times.cast(pa.int64())
+        factor = _NANOSECONDS[times.type.unit]
+        limit = pa.scalar(((1 << 63) - 1) // factor, pa.int64())
+        held = pa.compute.if_else(
+            pa.compute.less_equal(pa.compute.abs(units), limit), units, pa.scalar(None, pa.int64())
+        )
+        exact: Array = pa.compute.multiply(held, pa.scalar(factor, pa.int64()))
+        return exact
+    return times

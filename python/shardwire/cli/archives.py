@@ -1,0 +1,91 @@
+"""Archives of network traffic: what `shardwire reconstruct` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from shardwire.config import SegmentationConfig
+from shardwire.errors import ConfigError
+
+if TYPE_CHECKING:
+    from shardwire.archive.unwrap import CipherName, UnwrapStep
+
+LAYERS = ("waku", "decrypt", "sds", "sds-nim")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Where the key of the layer "decrypt" is found; never the key itself."""
+
+    file: Path | None = None
+    env: str | None = None
+    channel_id: str | None = None
+    cipher: str = "chacha20-poly1305"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of an archive."""
+
+    config: SegmentationConfig
+    payload: str = "payload"
+    by: Sequence[str] = ()
+    key: str | None = None
+    unwrap: Sequence[str] = ()
+    secret: Key = field(default_factory=Key)
+    timestamp: str | None = None
+    sender: str | None = None
+    include_payload: bool = True
+    threads: int | None = None
+    replace: bool = False
+
+
+def reconstruct_archive(sources: Sequence[Path], output: Path, asked: Question) -> tuple[bool, Iterator[str]]:
+    """Writes the messages of an archive; whether none is missing, and the lines that say what was found.
+
+    Raises:
+        ConfigError: As `shardwire.archive.reconstruct_files` raises it.
+        OSError: A file cannot be written.
+    """
+    from shardwire.archive import reconstruct_files
+    from shardwire.archive.arrow import STATUSES
+
+    report = reconstruct_files(
+        list(sources),
+        output,
+        asked.config,
+        payload=asked.payload,
+        by=list(asked.by),
+        key=asked.key,
+        include_payload=asked.include_payload,
+        unwrap=[_step_of(name, asked.secret) for name in asked.unwrap],
+        timestamp=asked.timestamp,
+        sender=asked.sender,
+        threads=asked.threads,
+        replace=asked.replace,
+    )
+    counts = {**dict.fromkeys(STATUSES, 0), **report.messages}
+
+    def lines() -> Iterator[str]:
+        for status, count in counts.items():
+            yield f"{status:12} {count:>15,}"
+        for reason, rows in report.unreadable.items():
+            yield f"{'no segment':12} {rows:>15,}  {reason}"
+        yield f"{report.payload_bytes:,} bytes of payloads in {output}, {report.seconds:.1f} s"
+
+    return not (counts["incomplete"] or counts["invalid"] or report.unreadable), lines()
+
+
+def _step_of(name: str, key: Key) -> UnwrapStep:
+    from shardwire.archive import decrypt
+
+    if name not in LAYERS:
+        raise ConfigError(f"--unwrap is {name!r}: it must be one of {', '.join(LAYERS)}")
+    if name != "decrypt":
+        return cast("UnwrapStep", name)
+    if (key.file is None) == (key.env is None):
+        raise ConfigError("--unwrap decrypt needs either --key-file or --key-env: give one of them")
+    return decrypt(key_file=key.file, key_env=key.env, channel_id=key.channel_id, cipher=cast("CipherName", key.cipher))

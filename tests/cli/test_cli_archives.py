@@ -1,0 +1,68 @@
+"""`shardwire reconstruct`: options, what it prints, exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from spark.rows import CONFIG, payload_of, sent
+
+from shardwire.cli.app import run
+from shardwire.encryption import AesGcmEncryption
+from shardwire.segmentation import segment
+
+SIZE = ("--segment-size", "640")
+
+
+def write(path: Path, rows: list[bytes]) -> str:
+    pq.write_table(pa.table({"payload": pa.array(rows, pa.binary())}), path)
+    return str(path)
+
+
+def test_an_encrypted_archive_with_losses(tmp_path: Path, capsys: Any) -> None:
+    encryption = AesGcmEncryption([bytes(range(32))])
+    encryption.write_key_file(tmp_path / "channel.key")
+    bound = encryption.bind("room")
+    payloads = [payload_of(number, 5_000) for number in range(3)]
+    rows = []
+    for number, payload in enumerate(payloads):
+        lost = (0, 2, 6)[number]
+        rows += [bound.encrypt(sent(f"{number:032x}", n, part)) for n, part in enumerate(segment(payload, CONFIG))][
+            lost:
+        ]
+    archive = write(tmp_path / "archive.parquet", [*rows, b"noise"])
+    options = ("-u", "decrypt", "-u", "sds", "--key-file", str(tmp_path / "channel.key"), "--channel-id", "room")
+    arguments = ["reconstruct", archive, "-o", str(tmp_path / "out"), *options, "--cipher", "aes-256-gcm", *SIZE]
+    assert run(arguments) == 1
+    told = {line[:12].strip(): line[12:].strip() for line in capsys.readouterr().out.splitlines()}
+    assert [told[status] for status in ("complete", "recovered", "incomplete", "invalid")] == ["1", "1", "1", "0"]
+    assert told["no segment"] == "1  cannot be decrypted: too short for a ciphertext"
+    found = {row["status"]: row["payload"] for row in pq.read_table(tmp_path / "out").to_pylist()}
+    assert (found["complete"], found["recovered"]) == (payloads[0], payloads[1])
+    # Again: the output is there, and is replaced only when that is asked for.
+    assert run(arguments) == 1
+    assert "exists: give another one" in capsys.readouterr().err
+    assert run([*arguments, "--overwrite"]) == 1
+
+
+def test_all_there_gives_0(tmp_path: Path, capsys: Any) -> None:
+    archive = write(tmp_path / "archive.parquet", segment(payload_of(1, 5_000), CONFIG))
+    assert run(["reconstruct", archive, "-o", str(tmp_path / "out"), "--lengths-only", *SIZE]) == 0
+    [row] = pq.read_table(tmp_path / "out").to_pylist()
+    assert (row["payload"], row["payload_length"]) == (None, 5_000)
+
+
+def test_what_is_wrong_is_one_line(tmp_path: Path, capsys: Any) -> None:
+    archive = write(tmp_path / "archive.parquet", [b"x"])
+    for options, reason in (
+        (("--unwrap", "tls"), "--unwrap is 'tls': it must be one of waku, decrypt, sds, sds-nim"),
+        (("--unwrap", "decrypt"), "--unwrap decrypt needs either --key-file or --key-env"),
+        (("--payload", "nothing"), "payload names the column 'nothing': the archive has payload"),
+    ):
+        assert run(["reconstruct", archive, "-o", str(tmp_path / "out"), *options]) == 1
+        [line] = capsys.readouterr().err.splitlines()
+        assert reason in line
+    assert run(["reconstruct", str(tmp_path / "nothing"), "-o", str(tmp_path / "out")]) == 1
+    assert "there is no file or directory" in capsys.readouterr().err
