@@ -24,6 +24,7 @@ from typing import Any
 
 from shardwire._native import SdsMessage
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
+from shardwire.channel.announcements import Announcements
 from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.dispatch import Dispatcher
 from shardwire.channel.session import Session
@@ -51,7 +52,7 @@ POINTS: dict[str, tuple[type[Any], str]] = {
     "dispatch": (Dispatcher, "_dispatch"),
     "take": (Arrivals, "_receive"),
     "hand over": (Subscriptions, "hand_over"),
-    "announce": (Session, "_announce"),
+    "announce": (Announcements, "announce"),
 }
 NAMED_POINTS = (*(f"{moment} {point}" for point in POINTS for moment in ("before", "after")), "in a callback")
 

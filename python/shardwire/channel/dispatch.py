@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardwire.channel.hooks import await_cipher, heed_cancellation, is_ours
-from shardwire.channel.segment_size import payload_bytes_max
+from shardwire.channel.message_sizes import MessageSizes, too_large_text
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.node.protocol import MessageEnvelope, MessageSendError, Node
@@ -79,6 +79,7 @@ class Dispatcher:
         content_topic: Topic of every envelope.
         meta: Marker of every envelope; empty for none.
         encryption: Applied to everything that leaves; None for none.
+        sizes: How large messages may be.
         may_try: Whether the node is worth a try; while it is not, what is queued stays where it is.
         may_leave: Asked at the last moment; a transmit that may not is reported as `Late`.
         report: Told the outcome of every transmit, once.
@@ -90,6 +91,7 @@ class Dispatcher:
         content_topic: str,
         meta: bytes,
         encryption: Encryption | None,
+        sizes: MessageSizes,
         may_try: Callable[[], bool],
         may_leave: Callable[[Transmit], bool],
         report: Callable[[DispatchOutcome], None],
@@ -98,7 +100,7 @@ class Dispatcher:
         self._content_topic = content_topic
         self._meta = meta
         self._encryption = encryption
-        self._payload_bytes_max = payload_bytes_max(node.max_message_size_bytes, content_topic, meta)
+        self._sizes = sizes
         self._may_try = may_try
         self._may_leave = may_leave
         self._report = report
@@ -164,9 +166,11 @@ class Dispatcher:
             logger.error("encryption of message %s failed: %s", transmit.message_id, type(error).__name__)
             self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", permanent=True))
             return
-        if len(payload) > self._payload_bytes_max:
-            # A cipher may add more than it says, or than it added when it was measured.
-            text = f"encrypted it is too large: {len(payload)} bytes, the node carries {self._payload_bytes_max}"
+        payload_bytes_max = self._sizes.payload_bytes_max
+        if len(payload) > payload_bytes_max:
+            # A cipher may add more than it says, or than it added when it was measured, and the node may carry less
+            # than when this was encoded.
+            text = too_large_text(len(payload), payload_bytes_max)
             logger.error("message %s cannot leave: %s", transmit.message_id, text)
             self._report(DispatchFailed(transmit, text, permanent=True))
             return

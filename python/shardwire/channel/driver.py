@@ -43,6 +43,7 @@ class Driver:
         writer: Where changes are committed.
         clock: Both times.
         carry_out: Called with what a commit made true: it resolves, announces, dispatches and delivers.
+        may_transmit: Whether anything may be encoded now.
         process_task_min_elapse_ms: Least time between two batches of received messages.
     """
 
@@ -52,12 +53,14 @@ class Driver:
         writer: Writer,
         clock: Clock,
         carry_out: Callable[[Collected], None],
+        may_transmit: Callable[[], bool],
         process_task_min_elapse_ms: int = 0,
     ) -> None:
         self._engine = engine
         self._writer = writer
         self._clock = clock
         self._carry_out = carry_out
+        self._may_transmit = may_transmit
         self._inputs: deque[Input] = deque()
         self._received: deque[tuple[Input, int]] = deque()
         self._received_bytes = 0
@@ -227,7 +230,7 @@ class Driver:
 
     def _collect(self, now: Now) -> None:
         # While commits fail nothing new is encoded: it could not leave, and would count against the rate limit.
-        collected = self._engine.collect(now, may_transmit=self._commit_failures == 0)
+        collected = self._engine.collect(now, may_transmit=self._commit_failures == 0 and self._may_transmit())
         self._unfinished.append(collected)
         if self._commit_failures:
             self._uncommitted.merge(collected.changes.records)

@@ -20,13 +20,14 @@ from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.rate_limit import RateLimiter
 from shardwire.channel.reception import Arrival
 from shardwire.channel.records import Records
+from shardwire.channel.segment_size import MessageBudget
 from shardwire.channel.send_events import Outcome
 from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.submissions import Settled, Submission, Submissions
 from shardwire.channel.timeline import Timeline
 from shardwire.channel.transmissions import Transmissions
 from shardwire.config import ChannelConfig
-from shardwire.errors import PersistenceError, ShardwireError
+from shardwire.errors import PersistenceError
 from shardwire.events import (
     ChannelEvent,
     ChunkErrorEvent,
@@ -188,6 +189,13 @@ class Engine:
         self._arrival = None
         return not self.incoming.refused
 
+    def on_sizes_changed(self, budget: MessageBudget, now: Now) -> None:
+        """The node's messages have another size: what is encoded from now on is divided so."""
+        self.machine.limit_headers(budget.header_bytes_max)
+        self.submissions.content_bytes_max = budget.content_bytes_max
+        self.transmissions.fail_oversized(budget.content_bytes_max, now)
+        self._settle(now)
+
     def on_dispatch_outcome(self, outcome: DispatchOutcome, now: Now) -> None:
         self.transmissions.on_outcome(outcome, now)
         self._settle(now)
@@ -283,10 +291,6 @@ class Engine:
         """The channel stops."""
         self.active = False
         self.transmissions.on_stopped(now)
-
-    def on_closed(self, error: ShardwireError) -> None:
-        """Refuses what still waits for room in the outgoing buffer."""
-        self.submissions.refuse_waiting(error)
 
     def refuse(self, request_id: str, message_id: str, error: str) -> None:
         """A message that can never be sent (004, Irrecoverable errors), said by events."""

@@ -11,6 +11,7 @@ from typing import cast
 from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.engine import Engine
 from shardwire.channel.incoming import Incoming
+from shardwire.channel.message_sizes import MessageSizes
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.parts import Parts
 from shardwire.channel.rate_limit import RateLimiter
@@ -31,7 +32,7 @@ from shardwire.channel.records import (
 )
 from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.restored_bytes import StoredSegment, expand
-from shardwire.channel.segment_size import MessageBudget, cipher_overhead_bytes, divide_message, payload_bytes_max
+from shardwire.channel.segment_size import MessageBudget
 from shardwire.channel.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
 from shardwire.channel.shared_bytes import SharedBytes
@@ -107,16 +108,8 @@ async def create_reliable_channel(
     clock = clock if clock is not None else running_clock()
     rng = rng if rng is not None else random.SystemRandom()
     encryption = _bind_encryption(encryption, channel_id)
-    meta = config.envelope_meta or b""
-    ciphertext_bytes_max = payload_bytes_max(node.max_message_size_bytes, content_topic, meta)
-    budget = divide_message(
-        config,
-        max_message_size_bytes=node.max_message_size_bytes,
-        content_topic=content_topic,
-        channel_id=channel_id,
-        sender_id=sender_id,
-        cipher_bytes=await cipher_overhead_bytes(encryption, ciphertext_bytes_max),
-    )
+    sizes = MessageSizes(node, config, channel_id, content_topic, sender_id, encryption)
+    await sizes.measure()
     persistence, own_persistence = _choose_persistence(config)
     writer = Writer(persistence, channel_id)
     try:
@@ -137,7 +130,7 @@ async def create_reliable_channel(
             config,
             clock,
             rng,
-            budget,
+            sizes,
             records,
             segments,
             shared,
@@ -233,7 +226,7 @@ def _assemble(
     config: ChannelConfig,
     clock: Clock,
     rng: random.Random,
-    budget: MessageBudget,
+    sizes: MessageSizes,
     records: Mapping[RecordName, bytes],
     segments: list[StoredSegment],
     shared: SharedBytes,
@@ -242,7 +235,7 @@ def _assemble(
     own_persistence: Persistence | None,
 ) -> Session:
     now = Now(clock.monotonic_ms(), clock.epoch_ms())
-    machine = _make_machine(channel_id, sender_id, config, now, rng, budget, records)
+    machine = _make_machine(channel_id, sender_id, config, now, rng, sizes.budget, records)
     timeline = Timeline()
     subscriptions = Subscriptions()
     # Segments of a peer whose node carries larger messages are read at their full size.
@@ -277,11 +270,12 @@ def _assemble(
             content_topic,
             sender_id,
             encryption,
-            replace(config, segmentation=budget.segmentation),
+            config,
+            sizes,
             clock,
             rng,
             engine,
-            ChannelSegmenter(budget.segmentation),
+            ChannelSegmenter(sizes.budget.segmentation),
             subscriptions,
             timeline,
             writer,

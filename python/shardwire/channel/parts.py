@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 
 from shardwire.channel.engine import Engine
+from shardwire.channel.message_sizes import MessageSizes
 from shardwire.channel.segmenter import ChannelSegmenter
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
@@ -27,6 +28,7 @@ class Parts:
     sender_id: str
     encryption: Encryption | None
     config: ChannelConfig
+    sizes: MessageSizes
     clock: Clock
     rng: random.Random
     engine: Engine

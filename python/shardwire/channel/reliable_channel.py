@@ -87,6 +87,7 @@ class ReliableChannel:
         Raises:
             ChannelClosedError: The channel is closed or not started.
             PayloadTooLargeError: The message exceeds what one message can hold; `ChunkErrorEvent` says it too.
+            ConfigError: The node's messages have become too small to carry anything.
             QueueFullError: What waits exceeds `RateLimitConfig.queue_bytes_max`.
             PersistenceError: The message could not be stored; it will not be sent.
             TypeError: The message is no buffer.
@@ -95,6 +96,8 @@ class ReliableChannel:
         session = self._session
         session.require_started()
         request_id = session.new_request_id()
+        if not session.sizes.are_current():
+            await session.sizes.refresh()
         try:
             prepared = await session.segmenter.prepare(payload)
         except PayloadTooLargeError as error:
@@ -122,12 +125,15 @@ class ReliableChannel:
         Raises:
             ChannelClosedError: The channel is closed or not started.
             PayloadTooLargeError: The message does not fit one segment; `ChunkErrorEvent` says it too.
+            ConfigError: The node's messages have become too small to carry anything.
             TypeError: The message is no buffer.
         """
         payload = _payload_of(message)
         session = self._session
         session.require_started()
         request_id = session.new_request_id()
+        if not session.sizes.are_current():
+            await session.sizes.refresh()
         try:
             content = session.segmenter.prepare_ephemeral(payload)
         except PayloadTooLargeError as error:

@@ -38,9 +38,13 @@ class ChannelSegmenter:
     """
 
     def __init__(self, segmentation: SegmentationConfig) -> None:
+        self.use(segmentation)
+        self._carries_empty = segmentation.wire_format != "draft"
+
+    def use(self, segmentation: SegmentationConfig) -> None:
+        """Segments later messages so."""
         self._segmentation = segmentation
         self._single = replace(segmentation, enable_reed_solomon=False)
-        self._carries_empty = segmentation.wire_format != "draft"
 
     async def prepare(self, payload: bytes) -> Prepared:
         """The segments of a message.
@@ -51,8 +55,10 @@ class ChannelSegmenter:
         if not payload and not self._carries_empty:
             return Prepared([], 1, keccak256(payload).hex())
         if len(payload) < THREAD_BYTES_MIN:
-            return self._segment(payload)
-        return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload)
+            return self._segment(payload, self._segmentation)
+        # As it is set now: the thread may begin later.
+        segmentation = self._segmentation
+        return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload, segmentation)
 
     def prepare_ephemeral(self, payload: bytes) -> bytes | None:
         """The one content of an ephemeral message; None for an empty one that the wire cannot carry.
@@ -80,9 +86,10 @@ class ChannelSegmenter:
             return keccak256(payload).hex()
         return (await asyncio.get_running_loop().run_in_executor(None, keccak256, payload)).hex()
 
-    def _segment(self, payload: bytes) -> Prepared:
-        contents = segment(payload, self._segmentation)
-        header = inspect(contents[0], wire_format=self._segmentation.wire_format)
+    @staticmethod
+    def _segment(payload: bytes, segmentation: SegmentationConfig) -> Prepared:
+        contents = segment(payload, segmentation)
+        header = inspect(contents[0], wire_format=segmentation.wire_format)
         if header is None:
             return Prepared(contents, 1, keccak256(payload).hex())
         # The segments carry the hash already; hashing a large message again would double the cost of sending it.

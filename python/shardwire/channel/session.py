@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
+from shardwire.channel.announcements import Announcements
 from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.collected import Collected
 from shardwire.channel.deliveries import Delivery
@@ -17,10 +19,12 @@ from shardwire.channel.parts import Parts
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.reception import Reception
 from shardwire.channel.retrieval import Retrieval
+from shardwire.channel.segment_size import MessageBudget
 from shardwire.channel.send_events import Outcome
 from shardwire.channel.waiters import Callers, DeliveryWaiters
+from shardwire.config import ChannelConfig
 from shardwire.errors import ChannelClosedError, NodeError
-from shardwire.events import ChannelEvent, MessageReceivedEvent
+from shardwire.events import MessageReceivedEvent
 from shardwire.node.protocol import ConnectionState
 from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit
@@ -38,7 +42,9 @@ class Session:
         self.channel_id = parts.channel_id
         self.content_topic = parts.content_topic
         self.sender_id = parts.sender_id
-        self.config = parts.config
+        self._config = parts.config
+        self.sizes = parts.sizes
+        self.sizes.on_change = self._on_sizes_changed
         self.engine = parts.engine
         self.segmenter = parts.segmenter
         self.subscriptions = parts.subscriptions
@@ -50,11 +56,23 @@ class Session:
         self._writer = parts.writer
         self._own_persistence = parts.own_persistence
         self.driver = Driver(
-            parts.engine, parts.writer, parts.clock, self._carry_out, parts.config.sync.process_task_min_elapse_ms
+            parts.engine,
+            parts.writer,
+            parts.clock,
+            self._carry_out,
+            parts.sizes.look,
+            parts.config.sync.process_task_min_elapse_ms,
         )
         meta = parts.config.envelope_meta or b""
         self._dispatcher = Dispatcher(
-            parts.node, parts.content_topic, meta, parts.encryption, self._may_try, self._may_leave, self._on_outcome
+            parts.node,
+            parts.content_topic,
+            meta,
+            parts.encryption,
+            parts.sizes,
+            self._may_try,
+            self._may_leave,
+            self._on_outcome,
         )
         self._reception = Reception(
             parts.content_topic,
@@ -88,9 +106,7 @@ class Session:
         )
         self._progress = asyncio.Event()
         self._delivery: asyncio.Future[Delivery] | None = None
-        # Events of an earlier life, until somebody listens.
-        self._held_events: list[tuple[ChannelEvent, Outcome | None]] = []
-        self._is_heard = False
+        self._announcements = Announcements(parts.subscriptions, self.waiters, self._on_announced)
         self._life_tasks: dict[str, asyncio.Task[None]] = {}
         self._started = False
         self._draining = False
@@ -110,6 +126,11 @@ class Session:
         )
 
     # --- what it is ---
+
+    @property
+    def config(self) -> ChannelConfig:
+        """With the segment size that the node's messages leave at present."""
+        return replace(self._config, segmentation=self.sizes.budget.segmentation)
 
     @property
     def is_started(self) -> bool:
@@ -133,7 +154,7 @@ class Session:
 
     def send_id_for(self, request_id: str, message_id: str) -> str:
         """Under the "send" rule each request is a send; ids made of contents cannot tell equal messages apart."""
-        return request_id if self.config.sds.message_id == "send" else message_id
+        return request_id if self._config.sds.message_id == "send" else message_id
 
     def refuse(self, request_id: str, message_id: str, error: str) -> None:
         self.waiters.give_up(request_id, f"message {request_id} was not sent: {error}")
@@ -156,7 +177,7 @@ class Session:
 
     def open(self) -> None:
         """Starts what runs until close; events of an earlier life wait until somebody listens."""
-        self._held_events = self.engine.outgoing.poll_events()
+        self._announcements.hold(self.engine.outgoing.poll_events())
         self._life_tasks = {
             "driver": asyncio.create_task(self.driver.run(), name=f"shardwire {self.channel_id} driver"),
             "announcements": asyncio.create_task(
@@ -253,12 +274,13 @@ class Session:
                 await end_tasks([announcements])
         finally:
             self._refuse_callers()
+            self.sizes.close()
             self.subscriptions.end()
             await self._writer.close(self._own_persistence)
 
     def _refuse_callers(self) -> None:
         error = self.closed_error()
-        self.engine.on_closed(error)
+        self.engine.submissions.refuse_waiting(error)
         self.waiters.fail_all(error)
         if self._life_tasks["driver"].done():
             self.callers.fail_all(error)
@@ -289,7 +311,7 @@ class Session:
         for submission in collected.submissions:
             submission.settled(None)
         for event, outcome in collected.events:
-            self._announce(event, outcome)
+            self._announcements.announce(event, outcome)
         for settled in collected.cancellations:
             settled(None)
         if collected.transmits:
@@ -308,31 +330,12 @@ class Session:
         if self._draining:
             self._progress.set()
 
-    def _announce(self, event: ChannelEvent, outcome: Outcome | None) -> None:
-        if self._is_heard:
-            self._announce_held()
-        self._hand_out(event, outcome)
-
-    def _announce_held(self) -> None:
-        held, self._held_events = self._held_events, []
-        for event, outcome in held:
-            self._hand_out(event, outcome)
-
-    def _hand_out(self, event: ChannelEvent, outcome: Outcome | None) -> None:
-        self.waiters.on_event(event)
-        if outcome is None:
-            self.subscriptions.announce(event)
-        else:
-            self.subscriptions.announce(
-                event, lambda: self.driver.post(lambda now: self.engine.on_announced(outcome, now))
-            )
+    def _on_announced(self, outcome: Outcome) -> None:
+        self.driver.post(lambda now: self.engine.on_announced(outcome, now))
 
     def on_listeners_changed(self) -> None:
-        """Somebody began to listen: what waited for that is handed out."""
-        self._is_heard = True
-        if self._held_events:
-            # Not before the caller has subscribed to whatever else it wants to hear.
-            asyncio.get_running_loop().call_soon(self._announce_held)
+        """Somebody began to listen."""
+        self._announcements.on_listened()
         self.driver.post(lambda now: None)
 
     async def _hand_over(self) -> None:
@@ -366,6 +369,10 @@ class Session:
     def _on_missed(self, since_ns: int) -> None:
         self._retrieval.on_missed(since_ns)
         self._arrivals.on_missed()
+
+    def _on_sizes_changed(self, budget: MessageBudget) -> None:
+        self.segmenter.use(budget.segmentation)
+        self.driver.post(lambda now: self.engine.on_sizes_changed(budget, now))
 
     def _may_try(self) -> bool:
         return self.engine.transmissions.may_try(self._clock.monotonic_ms())

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from shardwire.channel.message_sizes import too_large_text
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.segmenter import EMPTY_REFUSED
 from shardwire.errors import ConfigError, QueueFullError
@@ -61,6 +62,8 @@ class Submissions:
         self._ids_are_content = ids_are_content
         self._waiting: deque[Submission] = deque()
         self._accepted: list[Submission] = []
+        # The largest content that fits the node's messages; None for those it was segmented for.
+        self.content_bytes_max: int | None = None
         self.counts: dict[str, int] = {"sends": 0}
 
     @property
@@ -76,7 +79,7 @@ class Submissions:
     def submit(self, submission: Submission, now: Now) -> None:
         """Registers a message, now or when the outgoing buffer has room."""
         if not submission.contents:
-            self._fail(submission)
+            self._fail(submission, EMPTY_REFUSED)
             return
         queued_bytes = self.queued_bytes + submission.size_bytes
         if queued_bytes > self._queue_bytes_max:
@@ -90,11 +93,11 @@ class Submissions:
         self._waiting.append(submission)
         self.register_waiting(now)
 
-    def _fail(self, submission: Submission) -> None:
+    def _fail(self, submission: Submission, error: str) -> None:
         """Registers that a message can never be sent (004, Irrecoverable errors), a send of its own under any rule."""
         request_id = submission.request_id
         self._outgoing.register(request_id, request_id, submission.message_id, submission.data_count, 1)
-        self._outgoing.on_irrecoverable(request_id, 0, EMPTY_REFUSED)
+        self._outgoing.on_irrecoverable(request_id, 0, error)
         self._accepted.append(submission)
 
     def register_waiting(self, now: Now) -> None:
@@ -103,6 +106,11 @@ class Submissions:
             self._register(self._waiting.popleft(), now)
 
     def _register(self, submission: Submission, now: Now) -> None:
+        size_bytes = max(map(len, submission.contents))
+        if self.content_bytes_max is not None and size_bytes > self.content_bytes_max:
+            # Segmented for larger messages, before it waited for room.
+            self._fail(submission, too_large_text(size_bytes, self.content_bytes_max))
+            return
         send_id = submission.send_id
         if send_id in self._outgoing and not self._outgoing.never_left(send_id):
             # The id rule cannot tell this message from one that is remembered: it shares that one's fate.

@@ -15,6 +15,7 @@ from shardwire.channel.dispatch import (
 )
 from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.flights import Flights
+from shardwire.channel.message_sizes import too_large_text
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter
 from shardwire.channel.readiness import Readiness
@@ -221,7 +222,7 @@ class Transmissions:
             self._ephemerals.on_failed(send_id, outcome.error)
         elif outcome.permanent and send_id is not None:
             self._give_up(send_id, outcome.error, now, irrecoverable=ordinal)
-        elif not known:
+        elif not known and not (outcome.permanent and transmit.kind is TransmitKind.REPAIR):
             self.readiness.on_failed(now.monotonic_ms)
             if send_id is not None:
                 self._on_node_failed(send_id, outcome.error, now)
@@ -251,6 +252,16 @@ class Transmissions:
                 self._give_up(hit, error, now)
             else:
                 self._failures_by_send[hit] = (failures + 1, now.monotonic_ms)
+
+    def fail_oversized(self, content_bytes_max: int, now: Now) -> None:
+        """Gives up what was segmented for larger messages and not encoded yet: nothing may follow what never leaves."""
+        for send_id, send in list(self._machine.outgoing.sends.items()):
+            for content in send.queue:
+                too_large = content.wire is None and content.size_bytes > content_bytes_max
+                if too_large and not self._outgoing.is_parity(send_id, content.ordinal):
+                    error = too_large_text(content.size_bytes, content_bytes_max)
+                    self._give_up(send_id, error, now, irrecoverable=content.ordinal)
+                    break
 
     def _leave_out(self, send_id: str, ordinal: int, transmit: Transmit, now: Now) -> None:
         self._count("parity_left_out")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from shardwire._native import EventQueue, HistoryEntry, IncomingSend, LocalLog, Now, OutgoingSend, SdsCodec
+from shardwire._native import EventQueue, IncomingSend, LocalLog, Now, OutgoingSend, SdsCodec
 from shardwire.config import DeliveredWhen, SdsConfig, SyncConfig
 from shardwire.errors import ConfigError
 from shardwire.sds.acknowledgement import Acknowledgements
@@ -34,11 +34,12 @@ from shardwire.sds.rivals import Rivals
 from shardwire.sds.stats import stats_of
 from shardwire.sds.sync_timer import SyncTimer
 from shardwire.sds.transmission import Transmission
+from shardwire.sds.views import Views
 
 ALL_KINDS: frozenset[TransmitKind] = frozenset(TransmitKind)
 
 
-class MessageChannel:
+class MessageChannel(Views):
     """One participant's side of a channel.
 
     Args:
@@ -174,6 +175,11 @@ class MessageChannel:
     def handle_transmit_failed(self, transmit_id: int, now: Now) -> None:
         """The node could not send: a first transmission goes back to the queue, a later one is due; none counts."""
         self.transmission.on_failed(transmit_id, now)
+
+    def limit_headers(self, header_bytes_max: int) -> None:
+        """From now on a message is at most this much longer than its content. Raises as the constructor does."""
+        self.transmission.limit_headers(header_bytes_max)
+        self.outlet = outlet_of(self, self._config)
 
     # --- inputs: from the network ---------------------------------------------------------------
 
@@ -326,37 +332,6 @@ class MessageChannel:
             if at_ms is not None and (due_ms is None or at_ms < due_ms):
                 due_ms = at_ms
         return due_ms
-
-    # --- views ----------------------------------------------------------------------------------
-
-    def waiting(self) -> dict[TransmitKind, int]:
-        """How many messages of each kind could leave, leaving aside syncs."""
-        return self.transmission.waiting()
-
-    @property
-    def queued_bytes(self) -> int:
-        """Content bytes that wait for their first dispatch."""
-        return self.outgoing.queue.bytes
-
-    def has_room(self) -> bool:
-        """Whether the outgoing buffer is below `outgoing_buffer_messages_max`, so that sends may be registered."""
-        return self.outgoing.has_room()
-
-    def missing(self) -> tuple[HistoryEntry, ...]:
-        """What histories name and is not here, the longest known first."""
-        return self.incoming.gaps.missing.entries()
-
-    def participants_heard(self, now: Now) -> tuple[str, ...]:
-        """Members: senders heard within `participant_ttl_ms`."""
-        return self.participants.within(now.monotonic_ms, self._sync.participant_ttl_ms)
-
-    def pending_sends(self) -> tuple[str, ...]:
-        """Sends of ours that are neither delivered nor given up."""
-        return tuple([send.send_id for send in self.outgoing.sends.values() if not send.finished])
-
-    @property
-    def lamport_timestamp(self) -> int:
-        return self.lamport.timestamp
 
     def stats(self) -> dict[str, int]:
         """Sizes of what is held."""

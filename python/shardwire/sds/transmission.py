@@ -39,21 +39,25 @@ class Transmission(TransmitCounts):
     def __init__(self, machine: MessageChannel, config: SdsConfig, rng: random.Random, header_bytes_max: int) -> None:
         self._machine = machine
         self._config = config
-        base = (
+        self._base_bytes = (
             _MESSAGE_FRAME_BYTES
             + encoded_length(machine.sender_id)
             + encoded_length(machine.channel_id)
             + (64 if config.message_id == "content-sha256" else 38)
         )
-        needed = base + ENTRY_FRAME_BYTES + 4 * MESSAGE_ID_LENGTH_MAX
-        if header_bytes_max < needed:
-            raise ConfigError(f"header_bytes_max is {header_bytes_max}: these ids need at least {needed}")
-        self.header_budget = header_bytes_max - base
+        self.header_budget = 0
+        self.limit_headers(header_bytes_max)
         self.ephemerals: deque[tuple[str, str, bytes]] = deque()
         self.in_flight: dict[int, InFlight] = {}
         # Counted on over a restart: ids of our syncs begin with the nonce, so that an echo is known as ours.
         self.nonce = f"{rng.getrandbits(64):016x}"
         self.sync_count = 0
+
+    def limit_headers(self, header_bytes_max: int) -> None:
+        needed = self._base_bytes + ENTRY_FRAME_BYTES + 4 * MESSAGE_ID_LENGTH_MAX
+        if header_bytes_max < needed:
+            raise ConfigError(f"header_bytes_max is {header_bytes_max}: these ids need at least {needed}")
+        self.header_budget = header_bytes_max - self._base_bytes
 
     def next_send_number(self) -> int:
         self.send_count += 1

@@ -11,6 +11,7 @@ from wrapped_node import WrappedNode
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.channel.dispatch import DISPATCHES_MAX, Dispatcher, DispatchFailed, DispatchOutcome, Propagated
+from shardwire.channel.message_sizes import MessageSizes
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.errors import NodeError
 from shardwire.events import MessageSendErrorEvent
@@ -18,6 +19,7 @@ from shardwire.node import (
     MemoryNode,
     MessageEnvelope,
     MessagePropagated,
+    Node,
     NodeEvent,
     run_virtual,
 )
@@ -220,11 +222,15 @@ def test_what_a_node_never_answers_for_is_forgotten() -> None:
             return str(self.count)
 
     async def scenario() -> None:
+        node: Node = Numbering()  # type: ignore[assignment]
+        sizes = MessageSizes(node, ChannelConfig.logos(), CHANNEL, TOPIC, "alice", None)
+        await sizes.measure()
         dispatcher = Dispatcher(
-            Numbering(),  # type: ignore[arg-type]
+            node,
             TOPIC,
             b"",
             None,
+            sizes,
             lambda: True,
             lambda transmit: True,
             reported.append,

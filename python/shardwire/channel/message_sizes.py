@@ -1,0 +1,162 @@
+"""How large messages may be at present: the node may change that while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from shardwire.channel.hooks import CIPHER_TIMEOUT_MS, is_ours
+from shardwire.channel.segment_size import (
+    CIPHER_BYTES_ASSUMED,
+    MessageBudget,
+    cipher_overhead_bytes,
+    divide_message,
+    payload_bytes_max,
+)
+from shardwire.config import ChannelConfig
+from shardwire.encryption.protocol import Encryption
+from shardwire.errors import ConfigError
+from shardwire.node.protocol import Node
+
+logger = logging.getLogger(__name__)
+
+
+def too_large_text(size_bytes: int, bytes_max: int) -> str:
+    return f"it is too large: {size_bytes} bytes, the node carries {bytes_max}"
+
+
+class MessageSizes:
+    """Divides the node's messages when a channel is created, and again whenever the node changes their size.
+
+    Args:
+        node: Says how large its messages are.
+        config: The channel's, with the segment size that is wished for.
+        channel_id: The channel's.
+        content_topic: Its topic.
+        sender_id: Our id in it.
+        encryption: Its cipher; None for none.
+
+    Attributes:
+        budget: How a message is divided; set by `measure`.
+        on_change: Called with every later budget.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        config: ChannelConfig,
+        channel_id: str,
+        content_topic: str,
+        sender_id: str,
+        encryption: Encryption | None,
+    ) -> None:
+        self._node = node
+        self._config = config
+        self._channel_id = channel_id
+        self._content_topic = content_topic
+        self._sender_id = sender_id
+        self._encryption = encryption
+        self._meta = config.envelope_meta or b""
+        self._size_bytes = 0
+        self._cipher_bytes: int | None = None
+        self._refusal: ConfigError | None = None
+        self._measuring = asyncio.Lock()
+        # The event loop itself refers to a task weakly.
+        self._look_task: asyncio.Task[None] | None = None
+        self.budget: MessageBudget
+        self.on_change: Callable[[MessageBudget], None] = lambda budget: None
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """What the payload of an envelope may have."""
+        return payload_bytes_max(self._said_bytes() or self._size_bytes, self._content_topic, self._meta)
+
+    async def measure(self) -> None:
+        """Raises:
+        ConfigError: The node's messages are too small to carry anything, or the cipher is none.
+        """
+        self._size_bytes = self._node.max_message_size_bytes
+        self._cipher_bytes = await cipher_overhead_bytes(self._encryption, self.payload_bytes_max)
+        self.budget = self._divide(self._cipher_bytes)
+
+    def are_current(self) -> bool:
+        """Whether messages may be made as `budget` says; else `refresh` comes first."""
+        return self._refusal is None and not self.have_changed()
+
+    def have_changed(self) -> bool:
+        """Whether the node says another size than when its messages were divided."""
+        return self._said_bytes() not in (None, self._size_bytes)
+
+    def _said_bytes(self) -> int | None:
+        """What the node says now; None where that is no size."""
+        try:
+            size_bytes = self._node.max_message_size_bytes
+        except BaseException as error:
+            if is_ours(error):
+                raise
+            logger.debug("max_message_size_bytes of the node raised %s", type(error).__name__)
+            return None
+        return size_bytes if type(size_bytes) is int and size_bytes > 0 else None
+
+    def look(self) -> bool:
+        """Whether messages may be made now; begins to divide them anew where the node says another size."""
+        if self.are_current():
+            return True
+        if self._look_task is None and self.have_changed():
+            self._look_task = asyncio.create_task(self._refresh_quietly())
+        return False
+
+    async def _refresh_quietly(self) -> None:
+        try:
+            with contextlib.suppress(ConfigError):
+                await self.refresh()
+        finally:
+            self._look_task = None
+
+    def close(self) -> None:
+        """Nothing is divided any more."""
+        if self._look_task is not None:
+            self._look_task.cancel()
+
+    async def refresh(self) -> None:
+        """Divides anew where the node says another size.
+
+        Raises:
+            ConfigError: Its messages are too small to carry anything at present.
+        """
+        async with self._measuring:
+            if self.have_changed():
+                await self._measure_again()
+        if self._refusal is not None:
+            raise self._refusal
+
+    async def _measure_again(self) -> None:
+        before_bytes, self._size_bytes = self._size_bytes, self._node.max_message_size_bytes
+        logger.info("the node's messages have %d bytes now, no longer %d", self._size_bytes, before_bytes)
+        self._refusal = None
+        try:
+            async with asyncio.timeout(CIPHER_TIMEOUT_MS / 1000):
+                self._cipher_bytes = await cipher_overhead_bytes(self._encryption, self.payload_bytes_max)
+        except TimeoutError:
+            logger.warning("the encryption did not return when its overhead was measured: it is taken in proportion")
+            known = self._cipher_bytes or 0
+            self._cipher_bytes = max(min(known, CIPHER_BYTES_ASSUMED), known * self._size_bytes // before_bytes)
+        try:
+            self.budget = self._divide(self._cipher_bytes or 0)
+        except ConfigError as error:
+            logger.error("nothing can be sent: %s", error)
+            self._refusal = error
+        else:
+            self.on_change(self.budget)
+
+    def _divide(self, cipher_bytes: int) -> MessageBudget:
+        return divide_message(
+            self._config,
+            max_message_size_bytes=self._size_bytes,
+            content_topic=self._content_topic,
+            channel_id=self._channel_id,
+            sender_id=self._sender_id,
+            cipher_bytes=cipher_bytes,
+        )
