@@ -13,7 +13,7 @@ from shardwire._native import SdsMessage
 from shardwire.channel import SegmentObservation
 from shardwire.cli.demo.live import LiveResult
 from shardwire.cli.demo.picture import draw_picture
-from shardwire.cli.demo.report import broken_promises, summary_table
+from shardwire.cli.demo.report import broken_promises, not_shown, summary_table
 from shardwire.cli.demo.settings import CHANNEL_ID, DemoPlan
 from shardwire.cli.demo.spark_check import SparkMessage, SparkResult
 from shardwire.cli.demo.transmissions import Transmission, segment_transmissions
@@ -77,8 +77,6 @@ def test_a_run_that_kept_every_promise() -> None:
         (lambda live: setattr(live, "sent_at_ms", None), "event sent"),
         (lambda live: setattr(live, "delivered_at_ms", None), "event delivered"),
         (lambda live: setattr(live, "delivered_to", frozenset({"bob"})), "event delivered"),
-        (lambda live: [live.observations[name].pop() for name in ("bob", "carol")], "parity in the channel"),
-        (lambda live: setattr(live, "transmissions", live.transmissions[:4]), "no epoch"),
         (lambda live: setattr(live, "observations", {**live.observations, "alice": []}), "was acknowledged"),
     ],
 )
@@ -94,13 +92,38 @@ def test_what_breaks_in_the_channel_is_told(spoil: Callable[[LiveResult], object
         (SparkResult((), 1.0, 1.0), "Spark found 0 messages"),
         (spark_answer(status="incomplete", keccak256=None, payload_length=None), "did not reconstruct"),
         (spark_answer(keccak256=bytes(32)), "did not reconstruct"),
-        (spark_answer(status="complete"), "no data segment came back through parity in Spark"),
-        (spark_answer(data_segments_recovered=0), "no data segment came back through parity in Spark"),
+        (spark_answer(status="complete", data_segments_recovered=0), "other data segments than the archive lacks"),
         (spark_answer(data_segments_recovered=2), "other data segments than the archive lacks"),
     ],
 )
 def test_what_breaks_on_spark_is_told(spark: SparkResult, complaint: str) -> None:
     assert any(complaint in phrase for phrase in broken_promises(a_run(), spark, PLAN, PAYLOAD))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "remark"),
+    [
+        (lambda live: live.observations["bob"].pop(), "bob needed no parity"),
+        (lambda live: live.observations["carol"].pop(), "carol needed no parity"),
+        (lambda live: setattr(live, "transmissions", live.transmissions[:4]), "one epoch"),
+    ],
+)
+def test_what_luck_did_not_show_is_no_failure(spoil: Callable[[LiveResult], object], remark: str) -> None:
+    live = a_run()
+    assert not_shown(live, spark_answer()) == []
+    spoil(live)
+    assert broken_promises(live, spark_answer(), PLAN, PAYLOAD) == []
+    [phrase] = not_shown(live, spark_answer())
+    assert remark in phrase
+
+
+def test_an_archive_that_lacks_nothing_is_no_failure() -> None:
+    live = a_run()
+    everywhere = tuple(replace(one, arrived=BOTH | {"listener"}) for one in live.transmissions)
+    live = replace(live, transmissions=everywhere)
+    spark = spark_answer(status="complete", data_segments_recovered=0)
+    assert broken_promises(live, spark, PLAN, PAYLOAD) == []
+    assert not_shown(live, spark) == ["Spark needed no parity"]
 
 
 def test_transmissions_are_read_from_the_trace_of_the_network() -> None:

@@ -34,6 +34,7 @@ def test_demo_sends_archives_and_reconstructs(tmp_path: Path) -> None:
     assert keccak256(payload).hex() in answer.stdout
     for expected in ("event sent", "event delivered", "delivered to bob, carol", "recovered", "Everything matched"):
         assert expected in answer.stdout
+    assert "needed no parity" not in answer.stdout
     assert "Traceback" not in said
     assert "WARN" not in said
     assert (tmp_path / "output" / "demo.png").read_bytes().startswith(b"\x89PNG")

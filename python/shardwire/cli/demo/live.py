@@ -13,10 +13,10 @@ from pathlib import Path
 from shardwire.channel import ReliableChannel, SegmentObservation, close_channel, create_reliable_channel
 from shardwire.channel.timeline import SegmentStage
 from shardwire.cli.demo.archive import ParquetArchive
+from shardwire.cli.demo.network import DemoNetwork
 from shardwire.cli.demo.progress import LiveBars
 from shardwire.cli.demo.settings import (
     CHANNEL_ID,
-    CONDITIONS,
     CONTENT_TOPIC,
     EPOCH_SIZE_MS,
     LISTENER,
@@ -114,8 +114,7 @@ async def run_live(
     """
     result = LiveResult()
     started = time.monotonic()
-    # No store: whatever the network loses comes back through parity or is sent again.
-    network = MemoryNetwork(CONDITIONS, seed=seed, store=False, trace_payloads=True)
+    network = DemoNetwork(plan, encryption, seed)
     async with (
         _listening(network, archive, bars) as listener_archive,
         _participants(network, plan.config, encryption, state) as channels,

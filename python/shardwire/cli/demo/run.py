@@ -15,10 +15,12 @@ from rich.logging import RichHandler
 
 from shardwire import keccak256
 from shardwire.cli.demo.live import LiveResult, run_live
+from shardwire.cli.demo.network import lost_segment
 from shardwire.cli.demo.picture import draw_picture
 from shardwire.cli.demo.progress import LiveBars
-from shardwire.cli.demo.report import broken_promises, summary_table
+from shardwire.cli.demo.report import broken_promises, not_shown, summary_table
 from shardwire.cli.demo.settings import (
+    BESIDE_LISTENER,
     CONDITIONS,
     EPOCH_SIZE_MS,
     LISTENER,
@@ -46,8 +48,7 @@ def run_demo(file: Path | None, output: Path, seed: int) -> int:
         seed: Of the network's faults.
 
     Returns:
-        0 where everything matched and at least one data segment came back through parity both in the channel and on
-        Spark, else 1.
+        0 where everybody got every byte, in the channel and on Spark, and the sender knows it; else 1.
 
     Raises:
         ShardwireError: The file is too large or too small, or the message was not delivered.
@@ -58,7 +59,7 @@ def run_demo(file: Path | None, output: Path, seed: int) -> int:
     source = load_source(file)
     plan = plan_demo(len(source.payload))
     payload_hash = keccak256(source.payload)
-    _announce(console, source, plan, payload_hash)
+    _announce(console, source, plan, payload_hash, lost_segment(plan, seed))
     archive = output / ARCHIVE
     shutil.rmtree(archive, ignore_errors=True)
     output.mkdir(parents=True, exist_ok=True)
@@ -87,20 +88,23 @@ def run_demo(file: Path | None, output: Path, seed: int) -> int:
         console.print(f"[red]failed:[/red] {phrase}")
     if not broken:
         console.print("[green]Everything matched, in the channel and on Spark.")
+        for phrase in not_shown(live, spark):
+            console.print(f"Not shown by this run: {phrase}.")
     return 1 if broken else 0
 
 
-def _announce(console: Console, source: Source, plan: DemoPlan, payload_hash: bytes) -> None:
+def _announce(console: Console, source: Source, plan: DemoPlan, payload_hash: bytes, lost: int) -> None:
     quota = plan.config.rate_limit.messages_per_epoch
     receivers = " and ".join(RECEIVERS)
     console.print(
         f"[bold]{SENDER}[/bold] sends {source.name} ({len(source.payload):,} bytes) to {receivers}; "
-        f"{LISTENER} only listens.\n"
+        f"{LISTENER}, beside {BESIDE_LISTENER}, only listens.\n"
         f"{plan.data_segment_count} data and {plan.parity_segment_count} parity segments of "
         f"{plan.config.segmentation.segment_size_bytes:,} bytes (Reed-Solomon, parity_rate={PARITY_RATE}), "
         f"ChaCha20-Poly1305, at most {quota} messages in {EPOCH_SIZE_MS / 1_000:.0f} s.\n"
         f"The network loses {CONDITIONS.loss:.0%}, duplicates {CONDITIONS.duplicate:.0%} and "
-        f"reorders {CONDITIONS.reorder:.0%} on the way to each of them.\n"
+        f"reorders {CONDITIONS.reorder:.0%} on the way to each of them. Data segment {lost} reaches nobody, however "
+        f"often it is sent: parity has to bring it back.\n"
         f"Keccak-256 {payload_hash.hex()}\n",
         highlight=False,
     )

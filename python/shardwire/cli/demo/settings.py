@@ -16,6 +16,8 @@ CONTENT_TOPIC = "/shardwire/1/demo/proto"
 SENDER = "alice"
 RECEIVERS = ("bob", "carol")
 LISTENER = "listener"
+# The receiver that misses what the listener misses.
+BESIDE_LISTENER = RECEIVERS[0]
 
 CONDITIONS = NetworkConditions(loss=0.2, duplicate=0.05, delay_ms=(5, 40), reorder=0.1)
 PARITY_RATE = 0.5

@@ -42,16 +42,27 @@ def segment_transmissions(
     attempts: dict[int, int] = {}
     found = []
     for record in trace:
-        message = None if record.payload is None else SdsMessage.decode(bound.decrypt(record.payload))
-        if message is None:
-            continue
-        # The default rule of message ids: the send and the place in it.
-        named, _, ordinal = message.message_id.partition(".")
-        if named == send_id and ordinal.isdigit():
-            segment = int(ordinal)
+        named = None if record.payload is None else segment_of(record.payload, bound)
+        if named is not None and named[0] == send_id:
+            segment = named[1]
             attempt = attempts[segment] = attempts.get(segment, -1) + 1
             arrived = frozenset(
                 outcome.receiver for outcome in record.outcomes if outcome.outcome in ("delivered", "duplicated")
             )
             found.append(Transmission(segment, record.time_ns // 1_000_000, attempt, arrived))
     return tuple(found)
+
+
+def segment_of(payload: bytes, encryption: ChaCha20Poly1305Encryption) -> tuple[str, int] | None:
+    """The send and the ordinal of the segment in an envelope; None where it holds none.
+
+    Args:
+        payload: Of an envelope.
+        encryption: Bound to the channel.
+    """
+    message = SdsMessage.decode(encryption.decrypt(payload))
+    if message is None:
+        return None
+    # The default rule of message ids: the send and the place in it.
+    send_id, _, ordinal = message.message_id.partition(".")
+    return (send_id, int(ordinal)) if ordinal.isdigit() else None
