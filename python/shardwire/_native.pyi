@@ -1020,6 +1020,8 @@ class SdsOutlet:
         leaving: dict[str, Any],
         /,
     ) -> Self: ...
+    def limit_headers(self, header_budget: int, /) -> None:
+        """History, filter and requests of later messages may take so many bytes."""
     def register(self, send_id: str, content: bytes, /) -> str | None:
         """Queues a send; gives its message id. None, and nothing changed, where an argument is wrong or known."""
     def dispatch(self, now: Now, /) -> Transmit | None:

@@ -179,7 +179,7 @@ class MessageChannel(Views):
     def limit_headers(self, header_bytes_max: int) -> None:
         """From now on a message is at most this much longer than its content. Raises as the constructor does."""
         self.transmission.limit_headers(header_bytes_max)
-        self.outlet = outlet_of(self, self._config)
+        self.outlet.limit_headers(self.transmission.header_budget)
 
     # --- inputs: from the network ---------------------------------------------------------------
 

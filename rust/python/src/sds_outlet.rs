@@ -4,6 +4,8 @@
 //! It works on the containers of the machine's parts, which stay the only state; whatever is not
 //! common it leaves to the machine before it changes anything.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -87,6 +89,8 @@ pub struct SdsOutlet {
     codec: Py<SdsCodec>,
     log: Py<LocalLog>,
     entries: Py<LogEntries>,
+    /// As in `limits` at first.
+    header_budget: AtomicUsize,
     pub limits: Limits,
     pub buffer: Buffer,
     queue: Queue,
@@ -120,6 +124,7 @@ impl SdsOutlet {
             codec,
             log,
             entries,
+            header_budget: AtomicUsize::new(limits.header_budget),
             limits,
             buffer,
             queue,
@@ -128,6 +133,12 @@ impl SdsOutlet {
             acknowledging,
             leaving,
         }
+    }
+
+    /// History, filter and requests of later messages may take so many bytes.
+    #[pyo3(signature = (header_budget, /))]
+    fn limit_headers(&self, header_budget: usize) {
+        self.header_budget.store(header_budget, Ordering::Relaxed);
     }
 
     /// Queues a send of one content; gives its message id. `None`, and nothing changed, where an
@@ -233,7 +244,7 @@ impl SdsOutlet {
             self.limits.causal_history_size,
             &[heads.clone().into_any(), delivered.clone().into_any()],
             Vec::new(),
-            self.limits.header_budget,
+            self.header_budget.load(Ordering::Relaxed),
         )?;
         let codec = self.codec.get();
         let wire = codec.encode_parts(

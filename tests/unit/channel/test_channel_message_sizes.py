@@ -281,3 +281,20 @@ def test_a_message_that_acknowledges_many_keeps_to_the_size() -> None:
         assert bob.stats().get("dispatch_failures", 0) == 0
 
     run_world(scenario)
+
+
+def test_what_waits_for_its_acknowledgement_outlives_every_change() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        world.nodes["bob"].conditions = NetworkConditions(loss=1.0)
+        requests = [await alice.send(b"%d" % number) for number in range(3)]
+        for size_bytes in (SMALL, LARGE, SMALL, LARGE):
+            resize(world, "alice", size_bytes)
+            requests.append(await alice.send(b"after"))
+            await asyncio.sleep(1)
+        world.nodes["bob"].conditions = None
+        for request_id in requests:
+            assert await alice.delivered(request_id, timeout_ms=60_000) == {"bob"}
+
+    assert len(run_world(scenario).messages("bob")) == 7
