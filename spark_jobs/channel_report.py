@@ -12,22 +12,39 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 from shardwire.spark import channel_report, job_session
-from shardwire.spark.job import Progress, add_unwrap_arguments, print_table, run_job, unwrap_steps_of
+from shardwire.spark.files import SinkFiles
+from shardwire.spark.job import (
+    EXIT_MISSING,
+    EXIT_WELL,
+    Progress,
+    add_run_arguments,
+    add_source_arguments,
+    add_unwrap_arguments,
+    run_job,
+    source_of,
+    tell,
+    tell_dry_run,
+    unwrap_steps_of,
+)
+from shardwire.spark.report_plot import require_matplotlib
 
+NAME = "channel_report"
 ANSWERS = ("traffic", "overhead", "gaps", "acknowledgements", "unread")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0: the answers are written; 2: the arguments are wrong or Spark failed."""
-    parser = argparse.ArgumentParser(prog="channel_report.py", description=__doc__.splitlines()[0])
-    parser.add_argument("input", help="Parquet files or directory")
+    """0: nothing was lost; 1: messages are lost or could not be read; 2: the arguments are wrong or it failed."""
+    parser = argparse.ArgumentParser(prog=f"{NAME}.py", description=__doc__.splitlines()[0])
+    add_source_arguments(parser)
     parser.add_argument("output", help=f"directory that gets {', '.join(ANSWERS)}, each as Parquet")
     parser.add_argument("--payload", default="payload", metavar="COLUMN", help="the messages (default: %(default)s)")
+    parser.add_argument("--timestamp", metavar="COLUMN", help="the times (default: timestamp, if it is there)")
     parser.add_argument("--sds", choices=("spec", "nim"), default="spec", help="the SDS wire (default: %(default)s)")
     parser.add_argument("--interval-ms", type=int, default=60_000, help="width of an interval (default: %(default)s)")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="draw traffic and latency into a picture")
-    parser.add_argument("--overwrite", action="store_true", help="replace the output")
+    parser.add_argument("--overwrite", action="store_true", help="replace the output once everything is written")
     add_unwrap_arguments(parser, ("waku", "decrypt"))
+    add_run_arguments(parser)
     options = parser.parse_args(arguments)
     return run_job(lambda: report(options))
 
@@ -35,29 +52,41 @@ def main(arguments: list[str] | None = None) -> int:
 def report(options: argparse.Namespace) -> int:
     """Runs the job; returns the exit code."""
     steps = unwrap_steps_of(options)
-    with job_session("shardwire channel_report") as spark, Progress(spark):
+    if options.picture is not None:
+        # Before the work, not after it.
+        require_matplotlib()
+    with job_session(f"shardwire {NAME}") as spark, Progress(spark):
+        files = SinkFiles(spark, options.output, replace=options.overwrite)
+        files.refuse_overlap(options.input, options.output)
+        source = source_of(spark, options)
         found = channel_report(
-            spark.read.parquet(options.input),
+            source,
             payload=options.payload,
             unwrap=steps,
             sds=options.sds,
+            timestamp=options.timestamp,
             interval_ms=options.interval_ms,
         )
+        if options.dry_run:
+            return tell_dry_run(NAME, source, found.messages, options)
         # Every answer starts from these rows.
         found.messages.cache()
-        mode = "overwrite" if options.overwrite else "errorifexists"
-        for name in ANSWERS:
-            getattr(found, name).write.mode(mode).parquet(f"{options.output}/{name}")
-        if options.picture is not None:
-            found.plot(options.picture)
+        try:
+            for name in ANSWERS:
+                spark.sparkContext.setJobDescription(f"shardwire: {NAME}: write {name}")
+                getattr(found, name).write.parquet(files.path(f"result/{name}"))
+            if options.picture is not None:
+                found.plot(options.picture)
+            files.publish("result")
+        finally:
+            files.remove()
+            found.messages.unpersist()
         written = {name: spark.read.parquet(f"{options.output}/{name}") for name in ANSWERS}
         totals = written["overhead"].agg(F.sum("messages"), F.sum("repeats"), F.sum("bytes"), F.sum("content_bytes"))
         messages, repeats, size, content = (value or 0 for value in totals.collect()[0])
         gaps = {row["state"]: row["count"] for row in written["gaps"].groupBy("state").count().collect()}
         unread = written["unread"].agg(F.coalesce(F.sum("messages"), F.lit(0))).collect()[0][0]
-    print_table(
-        "channel_report",
-        {
+        values = {
             "messages": messages,
             "repeats": repeats,
             "bytes": size,
@@ -65,9 +94,8 @@ def report(options: argparse.Namespace) -> int:
             "messages that came late": gaps.get("late", 0),
             "messages lost": gaps.get("lost", 0),
             "messages that could not be read": unread,
-        },
-    )
-    return 0
+        }
+        return tell(NAME, values, options, spark, EXIT_MISSING if gaps.get("lost") or unread else EXIT_WELL)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Reconstructs messages: Parquet with a row a wire message in, Parquet with a row a message out.
+"""Reconstructs messages: an archive with a row a wire message in, a row a message out.
 
 spark-submit spark_jobs/reconstruct_messages.py --help
 """
@@ -8,47 +8,65 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pyspark.sql import functions as F
-
 from shardwire.config import SegmentationConfig
+from shardwire.errors import ConfigError
 from shardwire.spark import job_session, reconstruct
+from shardwire.spark.dead_letters import dead_letters, with_file
 from shardwire.spark.job import (
+    EXIT_MISSING,
+    EXIT_WELL,
     Progress,
+    add_column_arguments,
     add_config_arguments,
+    add_output_arguments,
+    add_run_arguments,
+    add_source_arguments,
     add_unwrap_arguments,
     config_of,
-    print_table,
+    counted_messages,
+    output_of,
     run_job,
+    set_partitions,
+    source_of,
+    tell,
+    tell_dry_run,
     unwrap_steps_of,
 )
+from shardwire.spark.output import JobOutput
 
-STATUSES = ("complete", "recovered", "incomplete", "invalid")
+NAME = "reconstruct_messages"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0: every message was reconstructed; 1: some are incomplete or invalid; 2: the arguments are wrong."""
-    parser = argparse.ArgumentParser(prog="reconstruct_messages.py", description=__doc__.splitlines()[0])
-    parser.add_argument("input", help="Parquet files or directory")
-    parser.add_argument("output", help="Parquet directory, which must not exist yet unless --overwrite is given")
-    parser.add_argument("--payload", default="payload", metavar="COLUMN", help="the messages (default: %(default)s)")
-    parser.add_argument("--by", nargs="*", default=[], metavar="COLUMN", help="columns that keep messages apart")
-    parser.add_argument("--key", metavar="COLUMN", help="a column with entire_message_hash, where there is one")
-    parser.add_argument("--timestamp", metavar="COLUMN", help="the times (default: timestamp, if it is there)")
-    parser.add_argument("--sender", metavar="COLUMN", help="who sent each message (default: what SDS messages say)")
-    parser.add_argument("--lengths-only", action="store_true", help="write the lengths of the payloads alone")
-    parser.add_argument("--overwrite", action="store_true", help="replace the output")
+    """0: every message is there; 1: some are incomplete or invalid, or rows are no segment; 2: it failed."""
+    parser = argparse.ArgumentParser(prog=f"{NAME}.py", description=__doc__.splitlines()[0])
+    add_source_arguments(parser)
+    add_output_arguments(parser)
+    parser.add_argument(
+        "--dead-letters", metavar="DIRECTORY", help="write what is no segment, with reason, place and bytes"
+    )
+    add_column_arguments(parser)
     add_unwrap_arguments(parser, ("waku", "decrypt", "sds", "sds-nim"))
     add_config_arguments(parser)
+    add_run_arguments(parser)
     options = parser.parse_args(arguments)
-    return run_job(lambda: reconstruct_messages(options, config_of(options)))
+    return run_job(lambda: run(options, config_of(options)))
 
 
-def reconstruct_messages(options: argparse.Namespace, config: SegmentationConfig) -> int:
+def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
     """Runs the job; returns the exit code."""
     steps = unwrap_steps_of(options)
-    with job_session("shardwire reconstruct_messages") as spark, Progress(spark):
+    output = output_of(options)
+    if options.dead_letters is not None and options.key is not None:
+        raise ConfigError("--dead-letters reads the segments anew, which --key spares: leave one out")
+    with job_session(f"shardwire {NAME}") as spark, Progress(spark):
+        set_partitions(spark, options)
+        files = output.check(spark, [options.input])
+        letters = None if options.dead_letters is None else JobOutput(options.dead_letters, overwrite=options.overwrite)
+        letter_files = None if letters is None else letters.check(spark, [options.input, options.output])
+        source = source_of(spark, options)
         messages = reconstruct(
-            spark.read.parquet(options.input),
+            source,
             config,
             payload=options.payload,
             by=options.by,
@@ -58,23 +76,13 @@ def reconstruct_messages(options: argparse.Namespace, config: SegmentationConfig
             timestamp=options.timestamp,
             sender=options.sender,
         )
-        messages.write.mode("overwrite" if options.overwrite else "errorifexists").parquet(options.output)
-        written = spark.read.parquet(options.output)
-        rows = written.groupBy("status").agg(
-            F.count("*").alias("messages"),
-            F.coalesce(F.sum("payload_length"), F.lit(0)).alias("bytes"),
-            F.coalesce(F.sum("data_segments_recovered"), F.lit(0)).alias("recovered"),
-            F.sum("duplicates").alias("duplicates"),
-        )
-        found = {row["status"]: row for row in rows.collect()}
-    counts = {f"messages {status}": found[status]["messages"] if status in found else 0 for status in STATUSES}
-    totals = {
-        "bytes of payloads": sum(row["bytes"] for row in found.values()),
-        "data segments recovered": sum(row["recovered"] for row in found.values()),
-        "duplicate segments": sum(row["duplicates"] for row in found.values()),
-    }
-    print_table("reconstruct_messages", counts | totals)
-    return 1 if counts["messages incomplete"] or counts["messages invalid"] else 0
+        if options.dry_run:
+            return tell_dry_run(NAME, source, messages, options)
+        counts = counted_messages(output.write(messages, files, f"{NAME}: write messages"))
+        if letters is not None:
+            found = dead_letters(with_file(source), config, payload=options.payload, unwrap=steps)
+            letters.write(found, letter_files, f"{NAME}: write dead letters")
+        return tell(NAME, counts.values, options, spark, EXIT_WELL if counts.is_whole else EXIT_MISSING)
 
 
 if __name__ == "__main__":

@@ -10,47 +10,74 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shardwire.config import SegmentationConfig
+from shardwire.archive.arrow import STATUSES
+from shardwire.config import ReassemblyLimits, SegmentationConfig
 from shardwire.errors import ConfigError
 from shardwire.spark import job_session, reconstruct_stream, register
+from shardwire.spark.files import Files
 from shardwire.spark.job import (
+    EXIT_MISSING,
+    EXIT_WELL,
     add_config_arguments,
+    add_run_arguments,
     add_unwrap_arguments,
     config_of,
-    print_table,
+    counted_messages,
     run_job,
+    set_partitions,
+    tell,
+    tell_dry_run,
     unwrap_steps_of,
 )
-from shardwire.spark.stream_job import follow, stop_on_signal
+from shardwire.spark.output import JobOutput
+from shardwire.spark.stream_job import follow, secret_of, stop_on_signal
+from shardwire.spark.unfinished import unfinished_messages
+from shardwire.spark.versions import require_data_sources
 
-STATUSES = ("complete", "recovered", "incomplete", "invalid")
+NAME = "reconstruct_stream"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0: every message was reconstructed; 1: some are incomplete or invalid; 2: arguments are wrong or it failed."""
-    parser = argparse.ArgumentParser(prog="reconstruct_stream.py", description=__doc__.splitlines()[0])
+    """0: every message is there; 1: some are incomplete, invalid or unfinished, or rows no segment; 2: it failed."""
+    parser = argparse.ArgumentParser(prog=f"{NAME}.py", description=__doc__.splitlines()[0])
     parser.add_argument("input", help="a directory that gets Parquet files, a store's http:// address, or kafka")
-    parser.add_argument("output", help="Parquet directory; read it with Spark, which knows what was committed")
+    parser.add_argument("output", help="a directory; read it with Spark, which knows what was committed")
     parser.add_argument("--checkpoint", required=True, metavar="DIRECTORY", help="where the query keeps how far it is")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the source")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the source; of a secret give NAME=@file:PATH or NAME=@env:VARIABLE",
+    )
     parser.add_argument("--once", action="store_true", help="read what there is, then end")
+    parser.add_argument("--flush", metavar="DIRECTORY", help="when it ends, write the unfinished messages there")
     parser.add_argument("--interval-ms", type=int, default=0, help="from a micro-batch to the next (default: at once)")
     parser.add_argument("--stop-file", type=Path, metavar="PATH", help="end when this file appears")
     parser.add_argument("--payload", metavar="COLUMN", help="the messages (default: payload; value of kafka)")
     parser.add_argument(
         "--timestamp", metavar="COLUMN", help="the time of arrival (default: timestamp, if it is there)"
     )
+    parser.add_argument("--sender", metavar="COLUMN", help="who sent each message (default: what SDS messages say)")
+    parser.add_argument("--key", metavar="COLUMN", help="a column with entire_message_hash, where there is one")
     parser.add_argument("--by", nargs="*", default=[], metavar="COLUMN", help="columns that keep messages apart")
+    parser.add_argument(
+        "--timeout-ms", type=int, default=ReassemblyLimits().timeout_ms, help="until one expires (%(default)s)"
+    )
     parser.add_argument("--watermark-delay-ms", type=int, default=60_000, help="%(default)s")
     parser.add_argument("--remember-ms", type=int, default=3_600_000, help="%(default)s")
     parser.add_argument("--lengths-only", action="store_true", help="write the lengths of the payloads alone")
+    parser.add_argument("--output-format", default="parquet", metavar="NAME", help="as Spark names it (%(default)s)")
+    parser.add_argument("--partitions", type=int, metavar="COUNT", help="parts of the state, fixed by the checkpoint")
     add_unwrap_arguments(parser, ("waku", "decrypt", "sds", "sds-nim"))
     add_config_arguments(parser)
+    add_run_arguments(parser)
     options = parser.parse_args(arguments)
     return run_job(lambda: run(options, config_of(options)))
 
@@ -59,44 +86,69 @@ def run(options: argparse.Namespace, config: SegmentationConfig) -> int:
     """Runs the query to its end; returns the exit code."""
     steps = unwrap_steps_of(options)
     given = source_options(options.option, options.input)
+    config = replace(config, limits=replace(config.limits, timeout_ms=options.timeout_ms))
     if options.interval_ms < 0:
         raise ConfigError(f"--interval-ms is {options.interval_ms}: it must be at least 0")
-    with stop_on_signal() as stop, job_session("shardwire reconstruct_stream") as spark:
+    with stop_on_signal() as stop, job_session(f"shardwire {NAME}") as spark:
+        set_partitions(spark, options)
+        flush = None if options.flush is None else JobOutput(options.flush, overwrite=True)
+        places = [options.output, options.checkpoint]
+        flush_files = None if flush is None else flush.check(spark, places)
+        if is_directory(options.input):
+            for place in (*places, *([] if options.flush is None else [options.flush])):
+                Files(spark).refuse_overlap(options.input, place)
+        arriving = source(spark, options.input, given)
         messages = reconstruct_stream(
-            source(spark, options.input, given),
+            arriving,
             config,
             payload=options.payload or ("value" if options.input == "kafka" else "payload"),
             by=options.by,
+            key=options.key,
             include_payload=not options.lengths_only,
             unwrap=steps,
             timestamp=options.timestamp,
+            sender=options.sender,
             watermark_delay_ms=options.watermark_delay_ms,
             remember_ms=options.remember_ms,
         )
-        writer = messages.writeStream.option("checkpointLocation", options.checkpoint).outputMode("append")
+        if options.dry_run:
+            return tell_dry_run(NAME, arriving, messages, options)
+        observed = messages.observe(
+            "shardwire",
+            *(F.count_if(F.col("status") == status).alias(status) for status in STATUSES),
+            F.coalesce(F.sum("payload_length"), F.lit(0)).alias("payload_bytes"),
+        )
+        writer = observed.writeStream.option("checkpointLocation", options.checkpoint).outputMode("append")
         timed = (
             writer.trigger(availableNow=True)
             if options.once
             else writer.trigger(processingTime=f"{options.interval_ms} milliseconds")
         )
-        totals = follow(timed.start(options.output, format="parquet"), stop, options.stop_file)
-        written = spark.read.schema(messages.schema).parquet(options.output)
-        rows = written.groupBy("status").agg(
-            F.count("*").alias("messages"), F.coalesce(F.sum("payload_length"), F.lit(0)).alias("bytes")
+        query = timed.queryName(NAME).start(options.output, format=options.output_format)
+        totals = follow(query, stop, options.stop_file)
+        reader = spark.read.schema(messages.schema) if options.output_format == "parquet" else spark.read
+        counts = counted_messages(reader.format(options.output_format).load(options.output))
+        unfinished = unfinished_messages(
+            spark, options.checkpoint, config, by=options.by, include_payload=not options.lengths_only
         )
-        found = {row["status"]: row for row in rows.collect()}
-    counts = {f"messages {status}": found[status]["messages"] if status in found else 0 for status in STATUSES}
-    print_table(
-        "reconstruct_stream",
-        {
+        if flush is not None:
+            unfinished = flush.write(unfinished, flush_files, f"{NAME}: write unfinished messages")
+        waiting = unfinished.count()
+        values = {
             "micro-batches": totals.batches,
             "rows read": totals.rows_read,
             "entries of state": totals.messages_held,
-            **counts,
-            "bytes of payloads": sum(row["bytes"] for row in found.values()),
-        },
-    )
-    return 1 if counts["messages incomplete"] or counts["messages invalid"] else 0
+            "messages unfinished": waiting,
+            **counts.values,
+        }
+        # A stream that was told to stop goes on some day; what was read once has no more to come.
+        is_whole = counts.is_whole and not (options.once and waiting)
+        return tell(NAME, values, options, spark, EXIT_WELL if is_whole else EXIT_MISSING)
+
+
+def is_directory(name: str) -> bool:
+    """Whether the input is a directory of files."""
+    return name not in ("kafka",) and not name.startswith(("http://", "https://"))
 
 
 def source_options(given: list[str], name: str) -> dict[str, str]:
@@ -112,13 +164,14 @@ def source_options(given: list[str], name: str) -> dict[str, str]:
             raise ConfigError(f"--option is {option!r}: it must be NAME=VALUE")
         if key.lower() == "url" and name.startswith(("http://", "https://")):
             raise ConfigError(f"--option is {option!r}: the input {name!r} is the url already; leave one out")
-        named[key] = value
+        named[key] = secret_of(value, key)
     return named
 
 
 def source(spark: SparkSession, name: str, options: dict[str, str]) -> DataFrame:
     """The stream that the argument names."""
     if name.startswith(("http://", "https://")):
+        require_data_sources()
         register(spark)
         return spark.readStream.format("waku-store").options(url=name, **options).load()
     if name == "kafka":

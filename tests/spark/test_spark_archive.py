@@ -142,7 +142,7 @@ def test_by_columns_and_an_empty_archive(spark: SparkSession, tmp_path: Path) ->
 
 def test_a_sink_that_exists_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(ConfigError, match="exists: give a directory that does not"):
+    with pytest.raises(ConfigError, match="exists: give another one"):
         reconstruct_archive(spark, spark.createDataFrame([], "payload binary"), str(tmp_path / "out"), CONFIG)
 
 

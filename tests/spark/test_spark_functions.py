@@ -297,7 +297,7 @@ def test_ten_thousand_hostile_rows_fail_no_task(spark: SparkSession) -> None:
 
 
 def test_both_forms_have_every_name() -> None:
-    names = "keccak256 decode_segment decode_sds decode_waku_message message_hash shard_of segment"
+    names = "keccak256 decode_segment decode_sds decode_waku_message message_hash shard_of segment decrypt"
     for name in names.split():
         forms = [inspect.signature(getattr(module, name)) for module in (sw, pandas_sw)]
         assert forms[0] == forms[1], name

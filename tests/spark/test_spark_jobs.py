@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
 import runpy
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +17,11 @@ import pytest
 from spark.rows import payload_of
 from spark.submit import ROOT, command, environment, submit, summary
 
-from shardwire import SegmentationConfig, _native
+from shardwire import ConfigError, SegmentationConfig, _native, keccak256
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.segmentation import segment
-from shardwire.spark.job import reason_of
+from shardwire.spark.job import Progress, reason_of
+from shardwire.spark.stream_job import secret_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,6 +120,7 @@ def test_an_encrypted_archive_with_losses_by_spark_submit(tmp_path: Path) -> Non
 WRONG = {
     "segment_messages.py": (("--segment-size-bytes", "0"), "SegmentationConfig.segment_size_bytes is 0"),
     "reconstruct_messages.py": (("--unwrap", "decrypt"), "--unwrap decrypt needs either --key-file or --key-env"),
+    "reconstruct_archive.py": (("--partition-by", "day"), "reconstruct_archive writes Parquet without --partition-by"),
     "channel_report.py": (("--unwrap", "decrypt"), "--unwrap decrypt needs either --key-file or --key-env"),
     "reconstruct_stream.py": (("--checkpoint", "c", "--interval-ms", "-1"), "--interval-ms is -1"),
 }
@@ -125,7 +130,7 @@ WRONG = {
 def test_help_and_wrong_arguments(job: str) -> None:
     helped = submit(job, "--help", submitted=False)
     assert helped.returncode == 0
-    assert "Parquet" in helped.stdout
+    assert "--dry-run" in helped.stdout
     arguments, reason = WRONG[job]
     refused = submit(job, "in", "out", *arguments, submitted=False)
     assert refused.returncode == 2
@@ -153,9 +158,10 @@ def test_channel_report(spark: SparkSession, tmp_path: Path, capsys: Any) -> Non
     times = [1_700_000_000_000_000_000 + n * 20_000_000 for n in range(len(rows))]
     pq.write_table(pa.table({"timestamp": times, "payload": rows}), tmp_path / "in.parquet")
     output, picture = tmp_path / "out", tmp_path / "report.png"
-    assert in_process("channel_report.py", str(tmp_path / "in.parquet"), str(output), "--picture", str(picture)) == 0
+    assert in_process("channel_report.py", str(tmp_path / "in.parquet"), str(output), "--picture", str(picture)) == 1
     table = summary(capsys.readouterr().out)
     assert (table["messages"], table["repeats"], table["bytes of content"]) == (4, 1, 28)
+    # A lost message gives 1, as in every job.
     assert (table["messages that came late"], table["messages lost"]) == (1, 1)
     assert table["messages that could not be read"] == 1
     acknowledged = {row["sender_id"]: row for row in pq.read_table(output / "acknowledgements").to_pylist()}
@@ -202,7 +208,11 @@ UNREADABLE = {
     "no such directory": ("nothing", (), "[PATH_NOT_FOUND]"),
     "no files": ("empty", (), "the input has no Parquet files"),
     "no Parquet": ("text.parquet", (), "Could not read footer"),
-    "an output that exists": ("in.parquet", ("--payload", "payload"), "give another output, or --overwrite"),
+    "an output that exists": (
+        "in.parquet",
+        ("--payload", "payload"),
+        "exists: give another one, or replace=True (--overwrite)",
+    ),
     "a misspelt column": (
         "in.parquet",
         ("--payload", "paylod"),
@@ -220,8 +230,9 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("case", UNREADABLE)
 def test_what_cannot_be_read_is_one_line(spark: SparkSession, case: str, tmp_path: Path, capsys: Any) -> None:
-    for directory in ("empty", "out"):
-        (tmp_path / directory).mkdir()
+    (tmp_path / "empty").mkdir()
+    if case == "an output that exists":
+        (tmp_path / "out").mkdir()
     (tmp_path / "text.parquet").write_text("no Parquet at all")
     pq.write_table(pa.table({"payload": [b"x"], "topic": ["t"]}), tmp_path / "in.parquet")
     name, arguments, reason = UNREADABLE[case]
@@ -229,6 +240,8 @@ def test_what_cannot_be_read_is_one_line(spark: SparkSession, case: str, tmp_pat
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(told) == 1
     assert reason in told[0]
+    # Nothing is left behind, and what was there is as it was.
+    assert not list(tmp_path.glob("*shardwire*"))
 
 
 def test_an_input_without_rows(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
@@ -251,3 +264,161 @@ ModuleNotFoundError: No module named 'shardwire'
     java = "An error occurred while calling o32.parquet.\n: org.apache.spark.SparkException: no footer\n\tat org.A"
     assert reason_of(java) == "org.apache.spark.SparkException: no footer"
     assert reason_of("[PATH_NOT_FOUND] nothing there\n\tat org.A") == "[PATH_NOT_FOUND] nothing there"
+
+
+def archive(path: Path, *messages: int, lost: tuple[int, ...] = (), name: str = "0") -> None:
+    """A file of an archive with these messages, without segments at these places."""
+    path.mkdir(exist_ok=True)
+    parts = [segment(payload_of(number, 20_000), CONFIG) for number in messages]
+    rows = [part for all_of_one in parts for place, part in enumerate(all_of_one) if place not in lost]
+    pq.write_table(pa.table({"payload": pa.array(rows, pa.binary())}), path / f"{name}.parquet")
+
+
+@pytest.mark.parametrize("job", ["segment_messages.py", "reconstruct_messages.py", "reconstruct_archive.py"])
+def test_an_input_is_never_destroyed(spark: SparkSession, job: str, tmp_path: Path, capsys: Any) -> None:
+    archive(tmp_path / "in", 1)
+    before = {path: path.read_bytes() for path in (tmp_path / "in").iterdir()}
+    for output in ("in", "in/below", "."):
+        arguments = (str(tmp_path / "in"), str(tmp_path / output), "--overwrite", *OPTIONS)
+        assert in_process(job, *arguments) == 2
+        assert "overlap: give an output outside the input" in capsys.readouterr().err
+    # A job that fails half way leaves what it would have replaced.
+    archive(tmp_path / "out", 2)
+    (tmp_path / "in" / "1.parquet").write_bytes(b"PAR1 damaged")
+    assert in_process(job, str(tmp_path / "in"), str(tmp_path / "out"), "--overwrite", *OPTIONS) == 2
+    [told] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert "--skip-corrupt leaves such files out" in told
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["0.parquet"]
+    (tmp_path / "in" / "1.parquet").unlink()
+    assert {path: path.read_bytes() for path in (tmp_path / "in").iterdir()} == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_the_archive_job_its_summary_and_corrupt_files(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
+    archive(tmp_path / "in", 1, 2, 3)
+    archive(tmp_path / "in", 4, lost=(0,), name="1")
+    (tmp_path / "in" / "2.parquet").write_bytes(b"PAR1 damaged")
+    arguments = [
+        str(tmp_path / "in"),
+        str(tmp_path / "out"),
+        "--summary",
+        str(tmp_path / "told" / "summary.json"),
+        *OPTIONS,
+    ]
+    assert in_process("reconstruct_archive.py", *arguments, "--skip-corrupt", "--dry-run") == 0
+    assert "would write" in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
+    try:
+        assert in_process("reconstruct_archive.py", *arguments, "--skip-corrupt") == 0
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+    table = summary(capsys.readouterr().out)
+    assert (table["messages complete"], table["messages recovered"]) == (3, 1)
+    told = json.loads((tmp_path / "told" / "summary.json").read_text())
+    assert (told["job"], told["exit_code"], told["values"]) == ("reconstruct_archive", 0, table)
+    assert {row["payload"] for row in pq.read_table(tmp_path / "out").to_pylist()} == {
+        payload_of(number, 20_000) for number in (1, 2, 3, 4)
+    }
+
+
+def test_days_are_replaced_one_by_one_and_dead_letters_are_told(
+    spark: SparkSession, tmp_path: Path, capsys: Any
+) -> None:
+    def day(name: str, *payloads: bytes) -> str:
+        path = tmp_path / f"in-{name}.parquet"
+        pq.write_table(pa.table({"day": [name] * len(payloads), "payload": pa.array(payloads, pa.binary())}), path)
+        return str(path)
+
+    output, letters = str(tmp_path / "out"), str(tmp_path / "letters")
+    options = ("--by", "day", "--partition-by", "day", "--overwrite", "--partitions", "1", *OPTIONS)
+    first = day("mon", *segment(payload_of(1, 20_000), CONFIG), *segment(payload_of(2, 20_000), CONFIG)[:2])
+    assert in_process("reconstruct_messages.py", first, output, *options) == 1
+    second = day("tue", *segment(payload_of(3, 20_000), CONFIG), b"noise")
+    assert in_process("reconstruct_messages.py", second, output, *options, "--dead-letters", letters) == 1
+    assert summary(capsys.readouterr().out)["rows: no segment: not protobuf of one"] == 1
+    [letter] = spark.read.parquet(letters).collect()
+    assert (letter["day"], letter["payload"], letter["reason"]) == ("tue", b"noise", "no segment: not protobuf of one")
+    assert letter["file"].endswith("in-tue.parquet")
+    # Monday again, with what had been missing: Tuesday stays.
+    again = day("mon", *segment(payload_of(1, 20_000), CONFIG), *segment(payload_of(2, 20_000), CONFIG))
+    assert in_process("reconstruct_messages.py", again, output, *options) == 1
+    found = spark.read.parquet(output).where("entire_message_hash is not null").collect()
+    assert sorted((row["day"], row["status"], row["payload"]) for row in found) == sorted(
+        [
+            ("mon", "complete", payload_of(1, 20_000)),
+            ("mon", "complete", payload_of(2, 20_000)),
+            ("tue", "complete", payload_of(3, 20_000)),
+        ]
+    )
+
+
+def test_a_stream_read_once_counts_and_flushes_what_is_unfinished(
+    spark: SparkSession, tmp_path: Path, capsys: Any
+) -> None:
+    archive(tmp_path / "in", 1, 2)
+    archive(tmp_path / "in", 3, lost=(0, 1, 2), name="1")
+    arguments = [str(tmp_path / name) for name in ("in", "out")]
+    arguments += ["--once", "--checkpoint", str(tmp_path / "checkpoint"), "--flush", str(tmp_path / "left"), *OPTIONS]
+    assert in_process("reconstruct_stream.py", *arguments) == 1
+    table = summary(capsys.readouterr().out)
+    assert (table["messages complete"], table["messages unfinished"]) == (2, 1)
+    [left] = spark.read.parquet(str(tmp_path / "left")).collect()
+    assert (left["status"], left["segments_received"]) == ("incomplete", 3)
+    assert left["entire_message_hash"] == keccak256(payload_of(3, 20_000))
+    # What comes later still makes it whole, once.
+    parts = segment(payload_of(3, 20_000), CONFIG)[:3]
+    pq.write_table(pa.table({"payload": pa.array(parts, pa.binary())}), tmp_path / "in" / "2.parquet")
+    assert in_process("reconstruct_stream.py", *arguments) == 0
+    table = summary(capsys.readouterr().out)
+    assert (table["messages complete"], table["messages unfinished"]) == (3, 0)
+    assert spark.read.parquet(str(tmp_path / "left")).count() == 0
+
+
+def test_secrets_of_a_source_come_from_files_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("sesame\n")
+    monkeypatch.setenv("KAFKA_LOGIN", "open")
+    assert secret_of(f"@file:{tmp_path / 'secret'}", "a") == "sesame"
+    assert secret_of("@env:KAFKA_LOGIN", "a") == "open"
+    assert secret_of("plain", "a") == "plain"
+    with pytest.raises(ConfigError, match="'NO_SUCH_LOGIN', which is not set"):
+        secret_of("@env:NO_SUCH_LOGIN", "a")
+    with pytest.raises(ConfigError, match="No such file"):
+        secret_of("@file:/no/such/file", "a")
+
+
+def test_wrong_wires_are_told_by_name(spark: SparkSession, tmp_path: Path, capsys: Any) -> None:
+    archive(tmp_path / "in", 1)
+    arguments = (str(tmp_path / "in"), str(tmp_path / "out"), "--wire-format", "lip243", *OPTIONS)
+    assert in_process("reconstruct_messages.py", *arguments) == 1
+    told = capsys.readouterr().out
+    assert "no segment of this wire, but one of raw: is the wire format right?" in told
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return False
+
+
+def test_progress_off_a_terminal_says_each_stage_once(spark: SparkSession) -> None:
+    screen = Screen()
+    progress = Progress(spark, screen)
+    for _ in range(3):
+        progress._say([(1, 0, 4), (2, 0, 8)])
+    assert screen.getvalue() == "stage 1: 4 tasks\nstage 2: 8 tasks\n"
+
+
+def test_without_its_extra_the_package_says_what_to_install() -> None:
+    code = "import sys; sys.modules['pyspark'] = None\nimport shardwire.spark"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "shardwire.spark needs the library pyspark: pip install 'shardwire[spark]'" in answer.stderr
+
+
+def test_a_picture_is_refused_before_the_work(
+    spark: SparkSession, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    arguments = ("nothing", str(tmp_path / "out"), "--picture", str(tmp_path / "report.png"))
+    assert in_process("channel_report.py", *arguments) == 2
+    assert "a picture needs the library 'matplotlib': pip install matplotlib" in capsys.readouterr().err

@@ -114,6 +114,13 @@ def reconstruct_and_unwrap(spark: SparkSession, directory: Path) -> None:
     (directory / "aes").mkdir()
     step = decrypt(key_file=directory / "aes" / "channel.key", channel_id="room", cipher="aes-256-gcm")
     aes = wrapped(spark, directory / "aes", AesGcmEncryption)
+    for module in (sw, pandas_functions):
+        inner = module.decode_waku_message("payload").getField("payload")
+        columns = aes.select(module.decrypt(inner, step).alias("told"), module.decrypt("payload", step).alias("not"))
+        for row in columns.collect():
+            assert (row["told"]["error"], row["not"]["content"]) == (None, None)
+            assert _native.SdsMessage.decode(bytes(row["told"]["content"])).sender_id == "alice"
+            assert row["not"]["error"].startswith("cannot be decrypted: ")
     [message] = reconstruct(aes, CONFIG, unwrap=["waku", step, "sds"]).collect()
     assert message["status"] == "recovered"
     df = spark.createDataFrame([(PAYLOAD,)], "payload binary")

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from shardwire.errors import ConfigError
+
+try:
+    import pandas  # noqa: F401
+    import pyarrow  # noqa: F401
+    import pyspark  # noqa: F401
+except ImportError as error:
+    raise ConfigError(f"shardwire.spark needs the library {error.name}: pip install 'shardwire[spark]'") from None
+
 from shardwire.archive.unwrap import Decrypt, decrypt
 from shardwire.spark import functions, pandas_functions
 from shardwire.spark.archive import ArchiveReport, reconstruct_archive
+from shardwire.spark.dead_letters import dead_letters
 from shardwire.spark.reconstruct import reconstruct
 from shardwire.spark.report import ChannelReport, channel_report
 from shardwire.spark.segments import segment_messages, with_keccak256
 from shardwire.spark.session import job_session, local_cluster_session
 from shardwire.spark.sql import register
 from shardwire.spark.stream import reconstruct_stream
+from shardwire.spark.unfinished import unfinished_messages
 
 __all__ = [
     "ArchiveReport",
     "ChannelReport",
     "Decrypt",
     "channel_report",
+    "dead_letters",
     "decrypt",
     "functions",
     "job_session",
@@ -27,5 +39,6 @@ __all__ = [
     "reconstruct_stream",
     "register",
     "segment_messages",
+    "unfinished_messages",
     "with_keccak256",
 ]

@@ -119,6 +119,7 @@ def reconstruct_archive(
     unwrap: Sequence[UnwrapStep] = (),
     timestamp: str | None = None,
     sender: str | None = None,
+    replace: bool = False,
 ) -> ArchiveReport:
     """Reconstructs an archive into Parquet files; arguments, columns and every status are those of `reconstruct`.
 
@@ -130,9 +131,10 @@ def reconstruct_archive(
         spark: The session.
         source: A DataFrame in about the order of arrival, or a path of Parquet files: those of a directory are taken in
             the order of their names, neighbours together. It is read once.
-        sink: A directory that must not exist yet, outside the source.
+        sink: A directory outside the source that must not exist yet, unless `replace` is set.
         config: How the payloads were segmented.
         payload: As in `reconstruct`, like the arguments after it.
+        replace: Whether a sink that exists is replaced, once everything is written.
 
     Returns:
         What was found and what it cost.
@@ -144,7 +146,7 @@ def reconstruct_archive(
     started = time.monotonic()
     config = config or SegmentationConfig()
     steps = check_steps(unwrap)
-    files = SinkFiles(spark, sink)
+    files = SinkFiles(spark, sink, replace=replace)
     if isinstance(source, str):
         files.refuse_within(source)
         df = read_in_order(spark, source)

@@ -41,6 +41,15 @@ class Files:
         system = given.getFileSystem(self._conf)
         return system, system.makeQualified(given)
 
+    def write_text(self, path: str, text: str) -> None:
+        """Writes a file, in the place of one that is there; its directory is made."""
+        system, full = self.located(path)
+        stream = system.create(full, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+
     def exists(self, path: str) -> bool:
         """Whether there is such a file or directory."""
         system, full = self.located(path)
@@ -95,7 +104,7 @@ class SinkFiles(Files):
         self._system, self._sink = self.located(sink)
         self._replace = replace
         if not replace and self._system.exists(self._sink):
-            raise ConfigError(f"the output {sink!r} exists: give a directory that does not, or ask to replace it")
+            raise ConfigError(f"the output {sink!r} exists: give another one, or replace=True (--overwrite)")
         self.remove()
 
     def refuse_within(self, source: str) -> None:
@@ -136,6 +145,28 @@ class SinkFiles(Files):
         self._rename(self.path(below), self._sink)
         if is_replaced:
             self._system.delete(old, True)
+
+    def publish_below(self, below: str, depth: int) -> None:
+        """Puts the directories at this depth in the place of those of their names in the sink; the others stay."""
+        if not self._system.exists(self._sink):
+            self.publish(below)
+            return
+        root = str(self.located(self.path(below))[1].toString())
+        for made in self._directories(self.path(below), depth):
+            target = self._hadoop.Path(self._sink, made.removeprefix(f"{root}/"))
+            old = self._hadoop.Path(f"{self._staging}/replaced")
+            is_replaced = self._system.exists(target)
+            self._system.delete(old, True)
+            if is_replaced:
+                self._rename(str(target.toString()), old)
+            self._system.mkdirs(target.getParent())
+            self._rename(made, target)
+        self.remove()
+
+    def _directories(self, path: str, depth: int) -> list[str]:
+        listed = [status for status in self.listed(path) if status.isDirectory()]
+        paths = [str(status.getPath().toString()) for status in listed]
+        return paths if depth == 1 else [found for one in paths for found in self._directories(one, depth - 1)]
 
     def remove(self) -> None:
         """Removes the staging directory where there is one."""

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from shardwire import _native
 from shardwire.archive.arrow import Array, parameters
+from shardwire.archive.unwrap import Decrypt, state_of
 from shardwire.config import SdsWireFormat, SegmentationConfig, SegmentWireFormat
 from shardwire.errors import ConfigError, PayloadTooLargeError
 from shardwire.spark import schema
@@ -125,6 +126,16 @@ def check_shards(num_shards_in_cluster: int) -> None:
         raise ConfigError(f"num_shards_in_cluster is {num_shards_in_cluster}: it must be from 1 to {(1 << 31) - 1}")
 
 
+def decrypt(data: ColumnOrName, step: Decrypt) -> Column:
+    """What `shardwire.encryption` encrypted, as a struct of `content` and `error`.
+
+    Args:
+        data: Bytes of one ciphertext a row.
+        step: Where the executors find the key, as `shardwire.spark.decrypt` makes it.
+    """
+    return arrow_form(decrypt_batches(step))(data)
+
+
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Refuses what is not one of the choices, before a plan is made of it."""
     if value not in choices:
@@ -227,3 +238,17 @@ def segment_batches(config: SegmentationConfig) -> BatchFunction:
         return segment_array(payload, config)
 
     return BatchFunction(of_batch, ("binary",), schema.SEGMENTS)
+
+
+@lru_cache(maxsize=64)
+def decrypt_batches(step: Decrypt) -> BatchFunction:
+    """What `decrypt` is of a batch."""
+
+    def of_batch(data: Array) -> Array:
+        nothing = pa.nulls(len(data))
+        state = step.unwrap(state_of(data, nothing, nothing))
+        contents = state.column("payload").cast(pa.binary())
+        out: Array = pa.StructArray.from_arrays([contents, state.column("error")], names=["content", "error"])
+        return out
+
+    return BatchFunction(of_batch, ("binary",), schema.DECRYPTED)

@@ -3,29 +3,110 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TextIO
 
+import pyspark
+from pyspark.sql import functions as F
+
+from shardwire.archive.arrow import STATUSES
 from shardwire.archive.unwrap import UnwrapStep, decrypt
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
+from shardwire.spark.files import Files
+from shardwire.spark.output import JobOutput
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-EXIT_FAILED = 2
+# The same in every job: all is well; a message is missing or a row is no segment; arguments are wrong, or it failed.
+EXIT_WELL, EXIT_MISSING, EXIT_FAILED = 0, 1, 2
 # Where Spark's own words do not say what to do about it here.
 _REMEDIES = {
     "No module named 'shardwire": "the executors' Python needs shardwire, see docs/guide/spark_clusters.md",
     "[PATH_ALREADY_EXISTS]": "give another output, or --overwrite",
     "[UNABLE_TO_INFER_SCHEMA]": "the input has no Parquet files",
+    "is not a Parquet file": "--skip-corrupt leaves such files out",
+    "CANNOT_READ_FILE": "--skip-corrupt leaves such files out",
+    "Could not read footer": "--skip-corrupt leaves such files out",
+    "stopped SparkContext": f"does the cluster run the Spark of this driver, {pyspark.__version__}?",
+    "All masters are unresponsive": f"does the master run the Spark of this driver, {pyspark.__version__}?",
 }
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(:|$)")
 _PROGRESS_INTERVAL_S = 1.0
+
+
+def add_source_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what is read."""
+    parser.add_argument("input", help="files, a directory, or the path of a table")
+    parser.add_argument("--input-format", default="parquet", metavar="NAME", help="as Spark names it (%(default)s)")
+    parser.add_argument("--skip-corrupt", action="store_true", help="leave out files that cannot be read")
+
+
+def add_column_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds which column has what."""
+    group = parser.add_argument_group("columns")
+    group.add_argument("--payload", default="payload", metavar="COLUMN", help="the messages (default: %(default)s)")
+    group.add_argument("--by", nargs="*", default=[], metavar="COLUMN", help="columns that keep messages apart")
+    group.add_argument("--key", metavar="COLUMN", help="a column with entire_message_hash, where there is one")
+    group.add_argument("--timestamp", metavar="COLUMN", help="the times (default: timestamp, if it is there)")
+    group.add_argument("--sender", metavar="COLUMN", help="who sent each message (default: what SDS messages say)")
+    group.add_argument("--lengths-only", action="store_true", help="write the lengths of the payloads alone")
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what is written."""
+    parser.add_argument("output", help="a directory, which must not exist yet unless --overwrite is given")
+    group = parser.add_argument_group("output")
+    group.add_argument("--overwrite", action="store_true", help="replace the output once everything is written")
+    group.add_argument("--output-format", default="parquet", metavar="NAME", help="as Spark names it (%(default)s)")
+    group.add_argument(
+        "--partition-by", nargs="*", default=[], metavar="COLUMN", help="columns that become directories; with "
+        "--overwrite only the directories that are written are replaced"
+    )  # fmt: skip
+    group.add_argument("--partitions", type=int, metavar="COUNT", help="tasks that put messages together, at most")
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds how the job tells what it did."""
+    parser.add_argument("--summary", metavar="FILE", help="write the summary into a file, as JSON")
+    parser.add_argument("--dry-run", action="store_true", help="check arguments, columns and places, and write nothing")
+
+
+def source_of(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    """What is read.
+
+    Raises:
+        ConfigError: A table of Delta or Iceberg is read as Parquet.
+    """
+    if options.input_format == "parquet":
+        Files(spark).refuse_table(options.input)
+    if options.skip_corrupt:
+        spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    return spark.read.format(options.input_format).load(options.input)
+
+
+def output_of(options: argparse.Namespace) -> JobOutput:
+    """What is written."""
+    return JobOutput(options.output, options.output_format, options.overwrite, tuple(options.partition_by))
+
+
+def set_partitions(spark: SparkSession, options: argparse.Namespace) -> None:
+    """Applies --partitions.
+
+    Raises:
+        ConfigError: It is below 1.
+    """
+    if options.partitions is not None:
+        if options.partitions < 1:
+            raise ConfigError(f"--partitions is {options.partitions}: it must be at least 1")
+        spark.conf.set("spark.sql.shuffle.partitions", str(options.partitions))
 
 
 def add_config_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +145,12 @@ def add_unwrap_arguments(parser: argparse.ArgumentParser, layers: Sequence[str])
     group.add_argument("--key-file", metavar="PATH", help="decrypt: the key file, at this path on every executor")
     group.add_argument("--key-env", metavar="NAME", help="decrypt: an environment variable of the executors")
     group.add_argument("--channel-id", metavar="ID", help="decrypt: the channel that the messages belong to")
+    group.add_argument(
+        "--cipher",
+        choices=("chacha20-poly1305", "aes-256-gcm"),
+        default="chacha20-poly1305",
+        help="decrypt: %(default)s",
+    )
 
 
 def unwrap_steps_of(options: argparse.Namespace) -> list[UnwrapStep]:
@@ -80,7 +167,9 @@ def _step_of(name: str, options: argparse.Namespace) -> UnwrapStep:
         return name  # type: ignore[return-value]  # argparse admits the names of steps alone
     if (options.key_file is None) == (options.key_env is None):
         raise ConfigError("--unwrap decrypt needs either --key-file or --key-env: give one of them")
-    return decrypt(key_file=options.key_file, key_env=options.key_env, channel_id=options.channel_id)
+    return decrypt(
+        key_file=options.key_file, key_env=options.key_env, channel_id=options.channel_id, cipher=options.cipher
+    )
 
 
 def run_job(job: Callable[[], int]) -> int:
@@ -110,8 +199,11 @@ def reason_of(text: str) -> str:
         # Before its own words py4j names the call that failed.
         told = (line.lstrip(": ") for line in lines if not line.startswith("An error occurred while calling "))
         raised = next(told, "")
-    remedies = [remedy for mark, remedy in _REMEDIES.items() if mark in raised]
-    return "; ".join([raised, *remedies])
+    # The line may be a general one above the one that has a remedy.
+    remedies = [remedy for mark, remedy in _REMEDIES.items() if mark in raised] or [
+        remedy for mark, remedy in _REMEDIES.items() if mark in text
+    ]
+    return "; ".join([raised, *remedies[:1]])
 
 
 def print_table(title: str, values: Mapping[str, object]) -> None:
@@ -122,8 +214,65 @@ def print_table(title: str, values: Mapping[str, object]) -> None:
     sys.stdout.flush()
 
 
+@dataclass(frozen=True, slots=True)
+class CountedMessages:
+    """What a job has written, for its summary.
+
+    Attributes:
+        values: By name.
+        is_whole: Whether every message is there, and every row was a segment.
+    """
+
+    values: dict[str, int]
+    is_whole: bool
+
+
+def counted_messages(written: DataFrame) -> CountedMessages:
+    """Counts messages by status, and rows that are no segment by reason."""
+    is_read = F.col("entire_message_hash").isNotNull()
+    reason = F.when(~is_read, F.col("error")).alias("reason")
+    rows = written.groupBy(F.when(is_read, F.col("status")).alias("status"), reason).agg(
+        F.count("*").alias("messages"),
+        F.coalesce(F.sum("payload_length"), F.lit(0)).alias("bytes"),
+        F.coalesce(F.sum("data_segments_recovered"), F.lit(0)).alias("recovered"),
+        F.coalesce(F.sum("duplicates"), F.lit(0)).alias("duplicates"),
+        F.coalesce(F.sum("segments_received"), F.lit(0)).alias("segments"),
+    )
+    found = sorted(rows.collect(), key=lambda row: row["reason"] or "")
+    messages = [row for row in found if row["status"] is not None]
+    by_status = {row["status"]: row["messages"] for row in messages}
+    unread = {f"rows: {row['reason']}": row["segments"] for row in found if row["status"] is None}
+    values = {
+        **{f"messages {status}": by_status.get(status, 0) for status in STATUSES},
+        "bytes of payloads": sum(row["bytes"] for row in messages),
+        "data segments recovered": sum(row["recovered"] for row in messages),
+        "duplicate segments": sum(row["duplicates"] for row in messages),
+        **unread,
+    }
+    is_whole = not (unread or by_status.get("incomplete") or by_status.get("invalid"))
+    return CountedMessages(values, is_whole)
+
+
+def tell(
+    title: str, values: Mapping[str, object], options: argparse.Namespace, spark: SparkSession, exit_code: int
+) -> int:
+    """Prints the summary, and writes it where --summary says; returns the exit code."""
+    print_table(title, values)
+    if options.summary is not None:
+        told = {"job": title, "exit_code": exit_code, "values": dict(values)}
+        Files(spark).write_text(options.summary, json.dumps(told, indent=1) + "\n")
+    return exit_code
+
+
+def tell_dry_run(title: str, df: DataFrame, result: DataFrame, options: argparse.Namespace) -> int:
+    """Prints what would be read and written."""
+    reads = {"would read": options.input, "would write": options.output, "partitions": df.rdd.getNumPartitions()}
+    print_table(f"{title} (dry run)", {**reads, "columns": ", ".join(result.columns)})
+    return EXIT_WELL
+
+
 class Progress:
-    """Says once a second on a terminal, or once a stage elsewhere, how many tasks are done."""
+    """Says once a second on a terminal, or once for each stage elsewhere, how many tasks are done."""
 
     def __init__(self, spark: SparkSession, stream: TextIO | None = None) -> None:
         self._tracker = spark.sparkContext.statusTracker()
@@ -131,34 +280,36 @@ class Progress:
         self._is_terminal = self._stream.isatty()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="shardwire-progress", daemon=True)
-        self._said: str | None = None
+        self._said: set[int] = set()
 
     def __enter__(self) -> Self:
         self._started = time.monotonic()
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._ended.set()
         self._thread.join()
         seconds = time.monotonic() - self._started
         end = "\r\x1b[K" if self._is_terminal else ""
-        self._stream.write(f"{end}done in {seconds:.1f} s\n")
+        # What failed is told in its own line.
+        self._stream.write(f"{end}done in {seconds:.1f} s\n" if kind is None else end)
         self._stream.flush()
 
     def _watch(self) -> None:
         while not self._ended.wait(_PROGRESS_INTERVAL_S):
-            for stage in self._tracker.getActiveStageIds():
-                info = self._tracker.getStageInfo(stage)
-                if info is not None:
-                    self._say(stage, info.numCompletedTasks, info.numTasks)
+            found = [self._tracker.getStageInfo(stage) for stage in sorted(self._tracker.getActiveStageIds())]
+            self._say([(info.stageId, info.numCompletedTasks, info.numTasks) for info in found if info is not None])
 
-    def _say(self, stage: int, completed: int, total: int) -> None:
+    def _say(self, stages: Sequence[tuple[int, int, int]]) -> None:
         if self._is_terminal:
-            self._stream.write(f"\r\x1b[Kstage {stage}: {completed} of {total} tasks")
-        elif (text := f"stage {stage}: {total} tasks") != self._said:
-            self._said = text
-            self._stream.write(text + "\n")
+            # Stages that run side by side share the line.
+            text = ", ".join(f"stage {stage}: {completed} of {total} tasks" for stage, completed, total in stages)
+            self._stream.write(f"\r\x1b[K{text}")
+        for stage, _, total in stages if not self._is_terminal else ():
+            if stage not in self._said:
+                self._said.add(stage)
+                self._stream.write(f"stage {stage}: {total} tasks\n")
         self._stream.flush()
 
 

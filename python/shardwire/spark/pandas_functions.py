@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shardwire.archive.unwrap import Decrypt
 from shardwire.config import SdsWireFormat, SegmentationConfig, SegmentWireFormat
 from shardwire.spark import functions
 from shardwire.spark.udfs import pandas_form
@@ -66,3 +67,8 @@ def shard_of(content_topic: ColumnOrName, num_shards_in_cluster: int = 8) -> Col
 def segment(payload: ColumnOrName, config: SegmentationConfig | None = None) -> Column:
     """The segments of a payload, data before parity. See `functions.segment`."""
     return pandas_form(functions.segment_batches(config or SegmentationConfig()))(payload)
+
+
+def decrypt(data: ColumnOrName, step: Decrypt) -> Column:
+    """What `shardwire.encryption` encrypted, as a struct of `content` and `error`. See `functions.decrypt`."""
+    return pandas_form(functions.decrypt_batches(step))(data)

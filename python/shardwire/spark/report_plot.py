@@ -25,6 +25,18 @@ _SENDERS = ("#2a6f97", "#e9a03b", "#4f8f6b", "#b23a48", "#7d6b9e", "#8c6d4f", "#
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 
 
+def require_matplotlib() -> None:
+    """Says what to install where a picture is wanted.
+
+    Raises:
+        ConfigError: The library matplotlib is missing.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ConfigError("a picture needs the library 'matplotlib': pip install matplotlib") from None
+
+
 def draw_report(traffic: Rows, overhead: Rows, acknowledgements: Rows, gaps: Rows, interval_ns: int) -> Figure:
     """Draws rows of the answers of a `ChannelReport`.
 
@@ -38,10 +50,9 @@ def draw_report(traffic: Rows, overhead: Rows, acknowledgements: Rows, gaps: Row
     Raises:
         ConfigError: The library matplotlib is missing.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("plot needs the library 'matplotlib': pip install 'shardwire[cli]'") from None
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(13, 8), layout="constrained")
     ((top_left, top_right), (bottom_left, bottom_right)) = figure.subplots(2, 2)
     _draw_traffic(top_left, traffic, interval_ns)

@@ -89,3 +89,4 @@ SEGMENT_FIELDS = _struct(
 SEGMENTS = ArrayType(BinaryType())
 BINARY = BinaryType()
 INTEGER = IntegerType()
+DECRYPTED = _struct(("content", BinaryType()), ("error", StringType()))

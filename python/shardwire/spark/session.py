@@ -60,8 +60,8 @@ def configure(spark: SparkSession) -> SparkSession:
 def job_session(app_name: str) -> Iterator[SparkSession]:
     """The session of a `spark-submit` job: master and resources are the submitter's.
 
-    It is stopped at the end, so that a cluster takes its executors back whatever else keeps the driver alive. A session
-    that is active already is used and left as it is.
+    Spark's own logs are off unless `spark.log.level` is set. It is stopped at the end, so that a cluster takes its
+    executors back whatever else keeps the driver alive. A session that is active already is used and left as it is.
     """
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
@@ -70,17 +70,28 @@ def job_session(app_name: str) -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     ensure_java()
     is_ours = SparkSession.getActiveSession() is None
-    spark = SparkSession.builder.appName(app_name).getOrCreate()
+    builder = SparkSession.builder.appName(app_name)
+    if is_ours:
+        builder = _quiet(builder)
+    spark = builder.getOrCreate()
     try:
         if spark.conf.get("spark.log.level", None) is None:
-            # The progress and the summary would drown in what Spark logs by default.
-            spark.sparkContext.setLogLevel("WARN")
+            # What fails is told in one line, where Spark's own logs tell it in hundreds.
+            spark.sparkContext.setLogLevel("FATAL")
         yield configure(spark)
     finally:
         if is_ours:
             # Where the driver's Java has died there is nothing to stop, and its death is what is to be told.
             with suppress(Py4JError, OSError):
                 spark.stop()
+
+
+def _quiet(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Turns off Spark's progress bars, which would write over the lines of a job, unless they are asked for."""
+    from pyspark import SparkConf
+
+    name = "spark.ui.showConsoleProgress"
+    return builder if SparkConf().contains(name) else builder.config(name, "false")
 
 
 def local_cluster_session(

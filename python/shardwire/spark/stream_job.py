@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from shardwire.errors import ConfigError
 from shardwire.spark.job import grouped
 
 if TYPE_CHECKING:
@@ -34,6 +36,25 @@ class StreamTotals:
     batches: int = 0
     rows_read: int = 0
     messages_held: int = 0
+
+
+def secret_of(value: str, name: str) -> str:
+    """The value of an option: @file:PATH stands for what a file of the driver holds, @env:NAME for a variable.
+
+    Raises:
+        ConfigError: There is no such file or variable.
+    """
+    kind, _, place = value.partition(":")
+    if kind == "@env":
+        if place not in os.environ:
+            raise ConfigError(f"--option {name} names the environment variable {place!r}, which is not set")
+        return os.environ[place]
+    if kind == "@file":
+        try:
+            return Path(place).read_text().strip()
+        except OSError as error:
+            raise ConfigError(f"--option {name} names the file {place!r}: {error.strerror}") from None
+    return value
 
 
 @contextmanager

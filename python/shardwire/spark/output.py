@@ -1,0 +1,80 @@
+"""The output of a job: made aside and put in its place as a whole, or a partition at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shardwire.errors import ConfigError
+from shardwire.spark.columns import columns_of_names
+from shardwire.spark.files import SinkFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Formats whose files are the table; every other format commits by a log of its own.
+FILE_FORMATS = ("parquet", "orc")
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """Where a job writes, and what becomes of what is there.
+
+    Attributes:
+        path: A directory, or the table's path for a format with a log.
+        format: As Spark names it.
+        overwrite: Whether what is there is replaced, once everything is written; with `partition_by` only those
+            partitions that are written: a job run again for a day replaces that day.
+        partition_by: Columns that become directories.
+    """
+
+    path: str
+    format: str = "parquet"
+    overwrite: bool = False
+    partition_by: tuple[str, ...] = ()
+
+    def check(self, spark: SparkSession, sources: Sequence[str]) -> SinkFiles | None:
+        """Refuses an output that exists or overlaps a source, before anything is read.
+
+        Raises:
+            ConfigError: It does.
+        """
+        if self.format not in FILE_FORMATS:
+            return None
+        files = SinkFiles(spark, self.path, replace=self.overwrite)
+        for source in sources:
+            files.refuse_overlap(source, self.path)
+        return files
+
+    def write(self, rows: DataFrame, files: SinkFiles | None, description: str) -> DataFrame:
+        """Writes the rows; returns what was written, read from where it is.
+
+        Raises:
+            ConfigError: `partition_by` names a column that is missing.
+        """
+        missing = [name for name in self.partition_by if name not in rows.columns]
+        if missing:
+            raise ConfigError(f"--partition-by names the column {missing[0]!r}: there are {', '.join(rows.columns)}")
+        spark = rows.sparkSession
+        spark.sparkContext.setJobDescription(f"shardwire: {description}")
+        try:
+            writer = rows.write.format(self.format).partitionBy(*self.partition_by)
+            if files is None:
+                mode = "overwrite" if self.overwrite else "errorifexists"
+                if self.overwrite and self.partition_by:
+                    writer = writer.option("partitionOverwriteMode", "dynamic")
+                writer.mode(mode).save(self.path)
+            else:
+                try:
+                    writer.save(files.path("result"))
+                    if self.overwrite and self.partition_by:
+                        files.publish_below("result", len(self.partition_by))
+                    else:
+                        files.publish("result")
+                finally:
+                    files.remove()
+        finally:
+            spark.sparkContext.setJobDescription("shardwire: count what was written")
+        reader = spark.read if files is None else spark.read.schema(rows.schema)
+        return reader.format(self.format).load(self.path).select(*columns_of_names(rows.columns))
