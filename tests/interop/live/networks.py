@@ -103,14 +103,16 @@ class NatsNetwork(ServerNetwork):
 
 
 class MqttNetwork(ServerNetwork):
-    """mosquitto."""
+    """mosquitto, where participants keep their client ids, so that the broker keeps their sessions, or do not."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, named: bool = True) -> None:
         super().__init__(directory)
+        self._named = named
         self.server = Mosquitto(directory / "mqtt", settings="sys_interval 1")
 
     def node(self, name: str) -> dict[str, Any]:
-        return {"node": "MqttNode", "arguments": {"url": self.server.url, "client_id": name}}
+        client_id = name if self._named else None
+        return {"node": "MqttNode", "arguments": {"url": self.server.url, "client_id": client_id}}
 
     async def subscriptions(self) -> int:
         def ask() -> int:

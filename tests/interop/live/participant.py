@@ -76,6 +76,8 @@ class Participant:
             sds=SdsConfig(persistence=MemoryPersistence() if state is None else SqlitePersistence(state)),
         )
         await self._node.start()
+        if not self._node.has_store:
+            config = config.without_store(members=2)
         watching = asyncio.create_task(self._watch())
         self._channel = await create_reliable_channel(
             self._node, "live", CONTENT_TOPIC, settings["sender_id"], config=config

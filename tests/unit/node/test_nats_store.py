@@ -232,7 +232,7 @@ async def test_a_stream_that_goes_away_stops_being_the_store_and_comes_back(
         await until(lambda: not node.has_store and node.connection_state is ConnectionState.CONNECTED)
         server.jetstream = True
         server.restart()
-        await until(lambda: node.has_store)
+        await until(lambda: node.has_store and node.connection_state is ConnectionState.CONNECTED)
         assert len((await node.query_store(StoreQuery(message_hashes=tuple(hashes)))).messages) == 1
         await node.stop()
 

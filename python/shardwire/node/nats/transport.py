@@ -142,13 +142,12 @@ class NatsTransport(Transport):
         return session
 
     async def _open_store(self, session: NatsSession) -> None:
-        self._store = None
         if self._stream is None:
             return
         store = NatsStore(session, self._stream, self._subjects, self._pubsub_topics)
         reason = await store.open(self._stream_limits)
-        if reason is None:
-            self._store = store
+        # Until that is known the one of the session before counts: a store does not go while a server starts again.
+        self._store = store if reason is None else None
         if (told := reason or "") != self._no_store_told:
             self._no_store_told = told
             logger.info("%s: %s", self.name, f"no store: {reason}" if reason else f"stream {self._stream} is the store")

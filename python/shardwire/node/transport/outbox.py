@@ -91,7 +91,6 @@ class Outbox:
         self._in_hand: set[OutgoingMessage] = set()
         self._bytes = 0
         self._number = 0
-        self._wake = Wake()
         self._drained = Wake()
         # When a message was last published, and the latest place of one.
         self._published_ms = 0
@@ -105,17 +104,16 @@ class Outbox:
         self._failed_ms = -1
         self._failing_since_ms: int | None = None
         self._expiry_timer: asyncio.TimerHandle | None = None
-        self._workers: list[asyncio.Task[None]] = []
+        # One for each attempt under way; None while none may begin.
+        self._attempts: set[asyncio.Task[None]] | None = None
         self.retries = 0
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_hand)
 
     def start(self) -> None:
-        self._workers = [
-            asyncio.create_task(self._work(), name=f"{self._name} outbox {number}")
-            for number in range(self._publishes_at_once)
-        ]
+        self._attempts = set()
+        self._begin_attempts()
 
     def check_room(self, size_bytes: int) -> None:
         """Raises:
@@ -140,7 +138,7 @@ class Outbox:
             self._fail_held()
         if self._waiting:
             self._set_expiry_timer()
-            self._wake.set()
+            self._begin_attempts()
 
     def hold(self, wait_ms: int, error: str) -> None:
         """Publishes nothing for so long; what cannot wait is answered for at once."""
@@ -169,10 +167,10 @@ class Outbox:
 
     async def stop(self, error: str) -> None:
         """Ends the attempts; what is left fails with `error`."""
-        workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        attempts, self._attempts = self._attempts or set(), None
+        for attempt in attempts:
+            attempt.cancel()
+        await asyncio.gather(*attempts, return_exceptions=True)
         for timer in (self._pause_timer, self._expiry_timer):
             if timer is not None:
                 timer.cancel()
@@ -184,17 +182,28 @@ class Outbox:
 
     # --- attempts ---
 
-    async def _work(self) -> None:
-        while True:
-            while not self._waiting or self._pause_until_ms > self._clock.monotonic_ms():
-                self._wake.clear()
-                await self._wake.wait()
+    def _begin_attempts(self) -> None:
+        """Lets leave what may leave now."""
+        attempts = self._attempts
+        if attempts is None or self._pause_until_ms > self._clock.monotonic_ms():
+            return
+        while self._waiting and len(attempts) < self._publishes_at_once:
             message = self._waiting.popleft()
             self._in_hand.add(message)
-            begun_ms = self._clock.monotonic_ms()
-            answer = await self._attempt(message, begun_ms)
-            self._in_hand.discard(message)
-            self._take(message, answer, begun_ms)
+            task = asyncio.create_task(self._make_attempt(message), name=f"{self._name} outbox {message.number}")
+            attempts.add(task)
+            task.add_done_callback(self._on_attempt_done)
+
+    def _on_attempt_done(self, task: asyncio.Task[None]) -> None:
+        if self._attempts is not None:
+            self._attempts.discard(task)
+            self._begin_attempts()
+
+    async def _make_attempt(self, message: OutgoingMessage) -> None:
+        begun_ms = self._clock.monotonic_ms()
+        answer = await self._attempt(message, begun_ms)
+        self._in_hand.discard(message)
+        self._take(message, answer, begun_ms)
 
     async def _attempt(self, message: OutgoingMessage, now_ms: int) -> Answer:
         envelope = message.envelope
@@ -296,7 +305,7 @@ class Outbox:
             self._pause_timer = None
         left_ms = until_ms - self._clock.monotonic_ms()
         if left_ms <= 0:
-            self._wake.set()
+            self._begin_attempts()
         else:
             self._pause_timer = asyncio.get_running_loop().call_later(left_ms / 1000, self._on_pause_over)
 
@@ -307,7 +316,7 @@ class Outbox:
         if left_ms > 0:
             self._pause(self._pause_until_ms)
         else:
-            self._wake.set()
+            self._begin_attempts()
 
     def _deadline_ms(self, message: OutgoingMessage) -> int:
         """When a message has to be answered for: as a channel counts, from when it could have come to its turn."""
