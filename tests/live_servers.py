@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -14,6 +15,10 @@ from types import TracebackType
 from typing import Self
 
 START_TIMEOUT_S = 20.0
+# Below those that systems give by themselves.
+PORTS = (20_000, 32_000)
+_RANDOM = random.Random()
+_given: set[int] = set()
 
 
 class MissingServerError(Exception):
@@ -21,10 +26,21 @@ class MissingServerError(Exception):
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
+    """A port of loopback that nobody uses, for TCP and for UDP, and that stays free while a server starts again.
+
+    So it is none of those that systems give to whoever asks for any.
+    """
+    while True:
+        port = _RANDOM.randrange(*PORTS)
+        if port in _given:
+            continue
+        try:
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                with socket.socket(socket.AF_INET, kind) as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        _given.add(port)
         return port
 
 
