@@ -129,6 +129,24 @@ async def test_a_message_that_is_tried_again_is_kept_once(tmp_path: Path) -> Non
 
 
 @real_time
+async def test_what_is_ephemeral_is_kept_by_nobody(tmp_path: Path) -> None:
+    with NatsServer(tmp_path, jetstream=True) as server:
+        alice, bob = await started(server), await started(server)
+        stream, outcomes = bob.events(), alice.events()
+        await alice.send(MessageEnvelope(TOPIC, b"now or never", ephemeral=True))
+        received = await next_of(stream, MessageReceived)
+        assert received.envelope == MessageEnvelope(TOPIC, b"now or never", ephemeral=True)
+        assert not [event for event in await drained(outcomes) if isinstance(event, MessageSent)]
+        assert (await bob.query_store(StoreQuery(content_topics=(TOPIC,)))).messages == ()
+        assert (await bob.query_store(StoreQuery(message_hashes=(received.message_hash,)))).messages == ()
+        await bob.unsubscribe([TOPIC])
+        await alice.send(MessageEnvelope(TOPIC, b"unheard", ephemeral=True))
+        assert await drained(stream) == []
+        await alice.stop()
+        await bob.stop()
+
+
+@real_time
 async def test_what_others_file_under_the_subject_of_a_hash_is_passed_over(tmp_path: Path) -> None:
     with NatsServer(tmp_path, jetstream=True) as server:
         node = await started(server)

@@ -191,6 +191,25 @@ def test_a_neighbour_that_answers_nothing_is_given_up_and_others_are_not_held_up
     run_virtual(run(), limit_ms=600_000)
 
 
+def test_one_that_says_hello_and_answers_nothing_costs_less_each_time() -> None:
+    async def run() -> None:
+        path = Path(random.Random(7))
+        mute = Neighbour(("192.0.2.3", 3), 33, 333, 0, 0)
+        waited_for = 0
+        for _ in range(600):
+            mute.on_hello(path.clock.monotonic_ms())
+            waited_for += mute.responds
+            await path.outflow.send([b"x"], [path.bob, mute] if mute.responds else [path.bob])
+            await asyncio.sleep(1)
+        # Of ten minutes.
+        assert 5 < waited_for < 60
+        mute.on_answer(path.clock.monotonic_ms())
+        assert mute.responds
+        path.close()
+
+    run_virtual(run(), limit_ms=3_600_000)
+
+
 def test_a_neighbour_that_never_has_a_message_holds_nobody_up_for_ever() -> None:
     async def run() -> None:
         path = Path(random.Random(7))

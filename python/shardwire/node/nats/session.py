@@ -13,6 +13,7 @@ from typing import Any
 from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
@@ -77,19 +78,19 @@ class NatsSession(Session):
 
     Args:
         clock: Unix time.
-        on_data: Given each message of a subscription: what was subscribed, the subject, the data.
+        on_data: Given each message of a subscription: what was subscribed, the data.
         on_lost: Told that the client threw messages away, because they came faster than they were taken.
         on_max_payload: Told the server's limit when it changes.
-        subject_of: What is subscribed for a content topic.
+        subjects_of: What is subscribed for a content topic.
     """
 
     def __init__(
         self,
         clock: Clock,
-        on_data: Callable[[str, str, bytes], None],
+        on_data: Callable[[str, bytes], None],
         on_lost: Callable[[], None],
         on_max_payload: Callable[[int], None],
-        subject_of: Callable[[str], str],
+        subjects_of: Callable[[str], tuple[str, ...]],
     ) -> None:
         super().__init__()
         self.client: Client = _Client(on_max_payload)
@@ -97,8 +98,8 @@ class NatsSession(Session):
         self._clock = clock
         self._on_data = on_data
         self._on_lost = on_lost
-        self._subject_of = subject_of
-        self._subscriptions: dict[str, Any] = {}
+        self._subjects_of = subjects_of
+        self._subscriptions: dict[str, list[Subscription]] = {}
         self._last_error: Exception | None = None
         # Subjects that the server lets us not use, in lower case, as the library hands them on.
         self._refused: set[str] = set()
@@ -159,38 +160,42 @@ class NatsSession(Session):
     async def subscribe(self, content_topic: str) -> None:
         if content_topic in self._subscriptions:
             return
-        subject = self._subject_of(content_topic)
+        subjects = self._subjects_of(content_topic)
 
         async def on_message(message: Msg) -> None:
             self.heard_ns = self._clock.epoch_ns()
-            self._on_data(content_topic, message.subject, message.data)
+            self._on_data(content_topic, message.data)
 
         # At once, so that no second call subscribes as well.
-        self._subscriptions[content_topic] = None
+        subscriptions = self._subscriptions[content_topic] = []
         try:
-            subscription = await self.client.subscribe(
-                subject,
-                cb=on_message,
-                pending_msgs_limit=PENDING_MESSAGES_MAX,
-                pending_bytes_limit=PENDING_BYTES_MAX,
-            )
+            for subject in subjects:
+                subscriptions.append(
+                    await self.client.subscribe(
+                        subject,
+                        cb=on_message,
+                        pending_msgs_limit=PENDING_MESSAGES_MAX,
+                        pending_bytes_limit=PENDING_BYTES_MAX,
+                    )
+                )
         except nats_errors.Error as error:
             self._subscriptions.pop(content_topic, None)
             raise ConnectionLost(str(error)) from None
-        self._subscriptions[content_topic] = subscription
         await self.flushed()
-        if self.is_refused(subject):
-            self._subscriptions.pop(content_topic, None)
-            raise NodeError(f"the server lets this user not subscribe to {subject}: give it the permission")
+        for subject in subjects:
+            if self.is_refused(subject):
+                await self.unsubscribe(content_topic)
+                raise NodeError(f"the server lets this user not subscribe to {subject}: give it the permission")
 
     async def unsubscribe(self, content_topic: str) -> None:
         """Ends a subscription; raises ConnectionLost where the session is broken."""
-        subscription = self._subscriptions.pop(content_topic, None)
-        if subscription is not None:
-            try:
+        subscriptions = self._subscriptions.pop(content_topic, [])
+        try:
+            for subscription in subscriptions:
                 await subscription.unsubscribe()
-            except nats_errors.Error as error:
-                raise ConnectionLost(str(error)) from None
+        except nats_errors.Error as error:
+            raise ConnectionLost(str(error)) from None
+        if subscriptions:
             await self.flushed()
 
     async def flushed(self) -> None:

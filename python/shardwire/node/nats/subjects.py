@@ -1,4 +1,4 @@
-"""Subjects of messages: `<prefix>.<parts of the content topic>.<message hash>`."""
+"""Subjects of messages: `<prefix>.<parts of the content topic>.<message hash>`, ephemeral ones beside the stream's."""
 
 from __future__ import annotations
 
@@ -18,19 +18,26 @@ class Subjects:
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
+        # A stream keeps whatever is published to its subjects, so what nobody shall keep has others.
+        self._ephemeral_prefix = f"{prefix}-ephemeral"
 
     @property
     def all(self) -> str:
-        """Every subject."""
+        """Every subject of what a stream keeps."""
         return f"{self._prefix}.>"
 
     def of_topic(self, content_topic: str) -> str:
-        """Every message of a topic."""
+        """Every message of a topic that a stream keeps."""
         return f"{topic_name(self._prefix, content_topic, '.')}.*"
 
-    def of_message(self, content_topic: str, message_hash: bytes) -> str:
+    def all_of_topic(self, content_topic: str) -> tuple[str, str]:
+        """Every message of a topic."""
+        return self.of_topic(content_topic), f"{topic_name(self._ephemeral_prefix, content_topic, '.')}.*"
+
+    def of_message(self, content_topic: str, message_hash: bytes, *, ephemeral: bool = False) -> str:
         """One message."""
-        return f"{topic_name(self._prefix, content_topic, '.')}.{message_hash.hex()}"
+        prefix = self._ephemeral_prefix if ephemeral else self._prefix
+        return f"{topic_name(prefix, content_topic, '.')}.{message_hash.hex()}"
 
 
 def hash_of(subject: str) -> bytes | None:

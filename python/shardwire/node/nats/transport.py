@@ -29,6 +29,8 @@ HEADER_BYTES = 100
 STORE_LOOK_MS = 5_000
 # What a client throws away came within this.
 LOST_WITHIN_NS = 5_000_000_000
+# How often that is told.
+LOST_TOLD_MS = 1_000
 _MESSAGE_ID_HEADER = "Nats-Msg-Id"
 
 
@@ -62,6 +64,7 @@ class NatsTransport(Transport):
         self._size_bytes_max = size_bytes_max
         self._store: NatsStore | None = None
         self._no_store_told = ""
+        self._lost_since_ns: int | None = None
         self._connection: KeptConnection[NatsSession] | None = None
 
     @property
@@ -95,10 +98,11 @@ class NatsTransport(Transport):
         session = self._session
         if session is None:
             return Passing("the server is out of reach")
-        subject = self._subjects.of_message(message.envelope.content_topic, message.message_hash)
+        envelope = message.envelope
+        subject = self._subjects.of_message(envelope.content_topic, message.message_hash, ephemeral=envelope.ephemeral)
         data = message.encode()
         try:
-            if self._store is not None and not message.envelope.ephemeral:
+            if self._store is not None and not envelope.ephemeral:
                 return await self._publish_stored(session, self._store, subject, data, message.message_hash)
             await session.client.publish(subject, data)
             await session.flushed()
@@ -130,7 +134,7 @@ class NatsTransport(Transport):
             self._on_data,
             self._on_lost,
             self._on_max_payload,
-            self._subjects.of_topic,
+            self._subjects.all_of_topic,
         )
         await session.open(self._login)
         self._on_max_payload(session.message_bytes_max)
@@ -198,13 +202,20 @@ class NatsTransport(Transport):
             except ConnectionLost:
                 return
 
-    def _on_data(self, content_topic: str, subject: str, data: bytes) -> None:
+    def _on_data(self, content_topic: str, data: bytes) -> None:
         self._link.received_encoded(data, content_topic=content_topic)
 
     def _on_lost(self) -> None:
-        """The client threw away what came faster than it was taken."""
+        """The client threw away what came faster than it was taken: mostly not one message alone."""
         self._link.count("slow_consumer")
-        self._link.missed(self._link.clock.epoch_ns() - LOST_WITHIN_NS)
+        if self._lost_since_ns is None:
+            self._lost_since_ns = self._link.clock.epoch_ns() - LOST_WITHIN_NS
+            asyncio.get_running_loop().call_later(LOST_TOLD_MS / 1000, self._tell_lost)
+
+    def _tell_lost(self) -> None:
+        since_ns, self._lost_since_ns = self._lost_since_ns, None
+        if since_ns is not None:
+            self._link.missed(since_ns)
 
     def _on_max_payload(self, size_bytes: int) -> None:
         carried = size_bytes - (HEADER_BYTES if self._stream is not None else 0)

@@ -18,10 +18,12 @@ HELLO_MS = 3_000
 EAGER_HELLO_MS = 500
 # Who is not heard for so long is out of reach.
 SILENCE_MS = 10_000
-FORGET_MS = 60_000
 NEIGHBOURS_MAX = 64
 # Shown by who was given none yet.
 _NO_TOKEN = 1
+# When one that answered nothing is tried again.
+RETRY_MS_MIN = 1_000
+RETRY_MS_MAX = 60_000
 # Answers in a second to addresses that have shown nothing.
 STRANGERS_PER_SECOND = 100
 
@@ -38,6 +40,8 @@ class Neighbour:
         heard_ns: The same in Unix time.
         responds: Whether it answers to messages.
         answered_ms: When it last did.
+        unanswered: How often in a row it was waited for in vain.
+        retry_ms: Until when a hello alone does not make it one that responds.
     """
 
     address: Address
@@ -47,6 +51,24 @@ class Neighbour:
     heard_ns: int
     responds: bool = True
     answered_ms: int = 0
+    unanswered: int = 0
+    retry_ms: int = 0
+
+    def on_hello(self, now_ms: int) -> None:
+        """Says hello: it may answer to messages again."""
+        if now_ms >= self.retry_ms:
+            self.responds = True
+
+    def on_answer(self, now_ms: int) -> None:
+        self.responds = True
+        self.answered_ms = now_ms
+        self.unanswered = 0
+
+    def on_no_answer(self, now_ms: int) -> None:
+        """One that says hello and answers nothing costs everybody time, so each time it is tried later."""
+        self.responds = False
+        self.unanswered += 1
+        self.retry_ms = now_ms + min(RETRY_MS_MAX, RETRY_MS_MIN << min(self.unanswered, 16))
 
 
 @dataclass(slots=True)
@@ -169,8 +191,6 @@ class Neighbours:
                 self._hello_ms[address] = now_ms
                 # A stranger's hello is as long as its answer, which it may not be shorter than.
                 self._send(self._hello(address, _NO_TOKEN if here is None else here.token, answer=True), address)
-        if len(self._gone) > NEIGHBOURS_MAX:
-            self._gone.pop(next(iter(self._gone)))
         for address in set(self._hello_ms) - set(self._configured) - set(self._here):
             del self._hello_ms[address]
 
@@ -186,8 +206,8 @@ class Neighbours:
         neighbour = self._here.get(address)
         if neighbour is not None and neighbour.sender == datagram.sender:
             neighbour.token = datagram.token
-            neighbour.responds = True
             self._touch(neighbour)
+            neighbour.on_hello(neighbour.heard_ms)
             return
         if neighbour is not None:
             # Another process at the same address.
@@ -201,6 +221,8 @@ class Neighbours:
         neighbour = self._here.pop(address, None)
         if neighbour is not None:
             self._gone[address] = neighbour.heard_ns
+            if len(self._gone) > NEIGHBOURS_MAX:
+                self._gone.pop(next(iter(self._gone)))
             self._on_go(neighbour)
 
     def _touch(self, neighbour: Neighbour) -> None:
@@ -248,7 +270,7 @@ class Group(Neighbours):
         neighbour = self.heard(datagram, address)
         if neighbour is None:
             return False
-        neighbour.responds = True
+        neighbour.on_hello(neighbour.heard_ms)
         if datagram.answer and self._clock.monotonic_ms() - self._last_hello_ms >= EAGER_HELLO_MS:
             # To the group: an address that somebody forged gets nothing.
             self._say_group(answer=False)

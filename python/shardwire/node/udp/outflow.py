@@ -129,8 +129,7 @@ class Outflow:
     def take_status(self, status: Datagram, neighbour: Neighbour) -> None:
         """A neighbour says what it has of a message."""
         now_ms = self._clock.monotonic_ms()
-        neighbour.responds = True
-        neighbour.answered_ms = now_ms
+        neighbour.on_answer(now_ms)
         message = self._messages.get(status.number)
         awaited = None if message is None else message.awaited.get(neighbour)
         if message is None or awaited is None:
@@ -179,7 +178,7 @@ class Outflow:
 
     def give_up(self, neighbour: Neighbour) -> None:
         """Waits for a neighbour no longer: it answers to nothing, or went."""
-        neighbour.responds = False
+        neighbour.on_no_answer(self._clock.monotonic_ms())
         for message in list(self._messages.values()):
             if message.awaited.pop(neighbour, None) is not None:
                 self._settle(message)
