@@ -134,6 +134,41 @@ def channel(machine: str) -> list[str]:
     return [*table(head, rows), said, ""]
 
 
+def brokers() -> list[str]:
+    """Empty until somebody measured on a machine at rest."""
+    if not list(RESULTS.glob("*-brokers.json")):
+        return []
+    run = read("*-brokers.json")
+    rows = [
+        [
+            row["network"],
+            row["library"],
+            *(f"{row[name]:.0f}" for name in ("library_mb_per_s", "channel_mb_per_s")),
+            f"{row['channel_over_library']:.2f}",
+        ]
+        for row in run["throughput"]
+    ]
+    away = [[row["network"], row["how"], f"{row['median_s']:.1f}", f"{row['longest_s']:.1f}"] for row in run["absence"]]
+    said = f"[All of them](../../{latest('*-brokers.md').relative_to(ROOT)}); {run['machine']}."
+    return [
+        "## Channels over brokers",
+        "",
+        *paragraph(
+            """Messages of 100 KB from one participant to another in the same process, through a real server, beside the
+            client library alone: as many as it takes at once, or each confirmed before the next. *Hashes* is what both
+            ends have to hash: two passes of Keccak-256 and two of SHA-256."""
+        ),
+        *table(["network", "beside", "its MB/s", "channel, MB/s", "channel / it"], rows),
+        *paragraph(
+            """Without a store: a participant was away for a minute, and misses 20 messages of 10 KB. Its connection was
+            cut, or its process was killed and started again."""
+        ),
+        *table(["network", "away by", "until it has all, median s", "longest s"], away),
+        said,
+        "",
+    ]
+
+
 def spark() -> list[str]:
     run = read("*-spark.json")
     rows = [
@@ -172,8 +207,9 @@ def page() -> str:
         *paragraph(
             """What was measured, each figure beside a peer or a floor in the same run. Machines differ and are noisy:
             the ratios tell more than the rates. `make bench` measures the core and segmentation anew and says of
-            every target what it found; `benches/bench_sds.py`, `benches/python/channel_goodput.py` and
-            `benches/spark/bench_pipeline.py` measure the rest. This page is made by `benches/figures.py`."""
+            every target what it found; `benches/bench_sds.py`, `benches/python/channel_goodput.py`,
+            `benches/python/brokers.py` and `benches/spark/bench_pipeline.py` measure the rest. This page is made by
+            `benches/figures.py`."""
         ),
         "## The Rust core",
         "",
@@ -200,6 +236,7 @@ def page() -> str:
             passes of Keccak-256 and one of SHA-256."""
         ),
         *by_machine(channel),
+        *brokers(),
         "## Spark",
         "",
         *paragraph(

@@ -125,6 +125,8 @@ class LiveServer:
     def pause(self) -> None:
         """Stops it: connections stand, and nothing is answered."""
         os.kill(self.pid, signal.SIGSTOP)
+        # A process of many threads goes on for a moment.
+        os.waitpid(self.pid, os.WUNTRACED)
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

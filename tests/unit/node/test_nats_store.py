@@ -60,6 +60,8 @@ async def test_the_stream_answers_by_hash_by_topic_and_by_time(tmp_path: Path) -
     with NatsServer(tmp_path, jetstream=True) as server:
         alice = await started(server, TOPIC, OTHER_TOPIC)
         assert alice.has_store
+        for forward in (True, False):
+            assert (await alice.query_store(StoreQuery(content_topics=(TOPIC,), forward=forward))).messages == ()
         begin_ns = asyncio.get_running_loop().time()
         payloads = [number.to_bytes(2, "big") for number in range(25)]
         hashes = await published(alice, payloads)

@@ -245,6 +245,8 @@ class NatsStore:
     ) -> tuple[list[_Filed], int | None]:
         """The newest messages before a place, oldest first, and the place before which the next page ends."""
         state = (await self._jetstream.stream_info(self._stream)).state
+        if not state.messages:
+            return [], None
         before = sequence or state.last_seq + 1
         found: list[_Filed] = []
         span = LOOK_BACK_MIN
