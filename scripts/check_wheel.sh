@@ -1,21 +1,58 @@
 #!/usr/bin/env bash
-# Installs a built wheel into a clean environment that has neither Rust nor any extra, and uses it there.
+# Checks what `make wheel` left in DIRECTORY: the wheel is small and has every module; its kernels are inlined; it works in a
+# clean environment that has neither Rust nor any extra. maturin built it from the source distribution, which is so known
+# to build from itself; that one has the documents and the jobs for Spark as well.
+# usage: scripts/check_wheel.sh DIRECTORY
 set -euo pipefail
-wheel=$(realpath "$1")
-case "$wheel" in
-*-abi3-*) ;;
-*) echo "wheel-check: $wheel is no abi3 wheel" >&2 && exit 1 ;;
-esac
+WHEEL_BYTES_MAX=4000000
+root=$(realpath "$(dirname "$0")/..")
+built=$(realpath "$1")
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
-python=$("$(dirname "$0")/../.venv/bin/python" -c "import sys; print(sys._base_executable)")
-"$python" -m venv "$directory/venv"
-bin=$directory/venv/bin
-# No compiler on the path: whatever is not in the wheel cannot be built.
-export PATH=$bin:/usr/bin:/bin RUSTC=/nonexistent CARGO=/nonexistent
-cd "$directory"
-"$bin/python" -m pip install --quiet --disable-pip-version-check --no-index "$wheel"
-"$bin/python" - <<'PYTHON'
+python=$("$root/.venv/bin/python" -c "import sys; print(sys._base_executable)")
+
+fail() {
+    echo "wheel-check: $1" >&2
+    exit 1
+}
+
+check_size() {
+    local bytes
+    bytes=$(wc -c <"$wheel")
+    [ "$bytes" -le $WHEEL_BYTES_MAX ] || fail "$(basename "$wheel") has $bytes bytes: $WHEEL_BYTES_MAX at most"
+    "$python" - "$wheel" <<'PYTHON' || fail "the library in the wheel has its symbols: maturin's --strip leaves them out"
+import sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+[library] = [wheel.read(name) for name in wheel.namelist() if name.endswith(".so")]
+sys.exit(library.startswith(b"\x7fELF") and b".symtab" in library)
+PYTHON
+}
+
+# As tests/unit/test_native_kernels.py for what tests load: a library without symbols has a map from its linker.
+check_kernels() {
+    [ -e "$built/native.map" ] || return 0
+    grep -q shardwire_core "$built/native.map" || fail "native.map names nothing of the core"
+    ! grep -qE 'core_arch\w*_mm' "$built/native.map" || fail "kernels call functions for single instructions: see native.map"
+}
+
+check_files() {
+    comm -13 <("$python" -m zipfile --list "$wheel" | sed -n 's/^\(shardwire[^ ]*\) .*/\1/p' | sort) \
+        <(cd "$root/python" && git ls-files shardwire | sort) >"$directory/missing"
+    [ ! -s "$directory/missing" ] || fail "$(basename "$wheel") lacks $(tr '\n' ' ' <"$directory/missing")"
+    comm -13 <(tar -tzf "$sdist" | sed 's#^[^/]*/##' | sort) \
+        <(cd "$root" && git ls-files README.md CHANGELOG.md LICENSE docs proto spark_jobs python rust | sort) >"$directory/missing"
+    [ ! -s "$directory/missing" ] || fail "$(basename "$sdist") lacks $(tr '\n' ' ' <"$directory/missing")"
+}
+
+# Installs the wheel into a clean environment and uses it.
+check_use() {
+    local bin=$directory/venv/bin message
+    "$python" -m venv "$directory/venv"
+    # No compiler on the path: whatever is not in the wheel cannot be built.
+    export PATH=$bin:/usr/bin:/bin RUSTC=/nonexistent CARGO=/nonexistent
+    cd "$directory"
+    "$bin/python" -m pip install --quiet --disable-pip-version-check --no-index "$wheel"
+    "$bin/python" - <<'PYTHON'
 import shardwire
 from shardwire.segmentation import Reassembler, SegmentationConfig, segment
 
@@ -26,12 +63,21 @@ outcomes = [reassembler.receive(one, now_ms=0, sender="wheel") for one in segmen
 assert payload in [getattr(outcome, "payload", None) for outcome in outcomes]
 assert shardwire.keccak256(b"").hex().startswith("c5d2460186f7")
 PYTHON
-if message=$("$bin/shardwire" --help 2>&1); then
-    echo "wheel-check: shardwire --help works without the extra cli, which this test does not expect" >&2
-    exit 1
-fi
-[ "$(echo "$message" | wc -l)" = 1 ] && echo "$message" | grep -q 'shardwire\[cli\]' || {
-    echo "wheel-check: without the extra cli, shardwire says: $message" >&2
-    exit 1
+    if message=$("$bin/shardwire" --help 2>&1); then
+        fail "shardwire --help works without the extra cli, which this test does not expect"
+    fi
+    [ "$(echo "$message" | wc -l)" = 1 ] && echo "$message" | grep -q 'shardwire\[cli\]' ||
+        fail "without the extra cli, shardwire says: $message"
+    echo "wheel-check: $(basename "$wheel") installs and works without Rust; without the extra: $message"
 }
-echo "wheel-check: $(basename "$wheel") installs and works without Rust; without the extra: $message"
+
+wheel=$(ls "$built"/*.whl)
+sdist=$(ls "$built"/*.tar.gz)
+case "$wheel" in
+*-abi3-*.whl) ;;
+*) fail "$wheel is no abi3 wheel" ;;
+esac
+check_size
+check_files
+check_kernels
+check_use

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepares what the Makefile needs: `toolchain` checks the compilers, `demo` and `development` fill .venv, `module` builds
-# the native module into it. `demo STAMP` also compiles the Rust crates, beside the downloads, where STAMP is missing.
+# the native module into it, with --release as released. `demo STAMP` also compiles the Rust crates, beside the downloads, where STAMP is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -117,8 +117,9 @@ fill_for_development() {
 }
 
 build_module() {
-    say "building the native module: some seconds; 2 minutes where its crates changed"
-    VIRTUAL_ENV=$PWD/.venv .venv/bin/maturin develop >target/native.log 2>&1 || { cat target/native.log >&2; exit 1; }
+    say "building the native module${1:+ ($1)}: some seconds; some minutes where its crates changed"
+    mkdir -p target
+    VIRTUAL_ENV=$PWD/.venv .venv/bin/maturin develop "$@" >target/native.log 2>&1 || { cat target/native.log >&2; exit 1; }
     say "the native module is built"
 }
 
@@ -126,6 +127,6 @@ case "${1:-}" in
 toolchain) check_toolchain ;;
 demo) fill_for_demo "$2" ;;
 development) fill_for_development ;;
-module) build_module ;;
-*) missing "usage: scripts/setup.sh toolchain|demo STAMP|development|module" ;;
+module) build_module "${@:2}" ;;
+*) missing "usage: scripts/setup.sh toolchain|demo STAMP|development|module [--release]" ;;
 esac

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let proto = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+    let proto = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
     println!("cargo::rerun-if-changed={}", proto.display());
     let files = [
         "segment_raw",
