@@ -5,12 +5,13 @@ RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
-.PHONY: demo test spark-versions miri test-aarch64 sim fuzz lint format bench wheel wheel-check clean build
+.PHONY: demo waku test interop spark-versions miri test-aarch64 sim fuzz lint format bench wheel wheel-check clean build
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:
 	@echo "make demo [FILE=path]  send a file through a lossy network and reconstruct it, live and on Spark"
+	@echo "make waku              run three go-waku nodes on this machine, to try channels on (minutes the first time)"
 	@echo "make test [SEARCH=1]   run every test; with SEARCH=1 on new random examples"
 	@echo "make spark-versions    run the chosen part of the Spark tests on PySpark 3.5, 4.0 and 4.1"
 	@echo "make interop           run channels through real servers, and beside other implementations (part of make test)"
@@ -47,6 +48,10 @@ test: build
 spark-versions: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 spark-versions: build
 	scripts/spark_versions.sh
+
+# Ends with Ctrl-C.
+waku: .venv/requirements.stamp
+	@cd tests && ../$(BIN)/python waku_servers.py
 
 interop: build
 	$(BIN)/python -m pytest tests/interop

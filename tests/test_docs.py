@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from live_servers import LiveServer, Mosquitto, NatsServer
+from waku_servers import WakuNodes
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
@@ -23,9 +24,10 @@ MAKE = re.compile(r"make( \w[\w-]*(=\S+)?)*")
 
 
 # The servers that the examples of a page run against, and the variable that tells them where.
-SERVERS: dict[str, tuple[str, Callable[[Path], LiveServer]]] = {
+SERVERS: dict[str, tuple[str, Callable[[Path], LiveServer | WakuNodes]]] = {
     "mqtt.md": ("MQTT_URL", Mosquitto),
     "nats.md": ("NATS_URL", lambda directory: NatsServer(directory, jetstream=True)),
+    "waku_rest.md": ("WAKU_URLS", WakuNodes),
 }
 
 

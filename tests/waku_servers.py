@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
+import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -122,3 +125,55 @@ class WakuServer(LiveServer):
         """Whether it keeps messages of a topic for a client; empties the queue."""
         route = "/filter/v2/messages/" if self._light else "/relay/v1/auto/messages/"
         return self.get(route + quote(content_topic, safe=""))[0] == 200
+
+
+class WakuNodes:
+    """Three nodes: a store, and two that are connected to it.
+
+    Args:
+        directory: For what they keep.
+        ports: Of the REST interfaces of the two; None for free ones.
+    """
+
+    def __init__(self, directory: Path, ports: tuple[int, int] | None = None) -> None:
+        self.store = WakuServer(directory / "store", "store", store=True)
+        self.first = WakuServer(directory / "first", "first", peers=(self.store,))
+        self.second = WakuServer(directory / "second", "second", peers=(self.store,))
+        if ports is not None:
+            self.first.port, self.second.port = ports
+
+    @property
+    def url(self) -> str:
+        """Addresses of the two, with a comma between them."""
+        return f"{self.first.url},{self.second.url}"
+
+    def __enter__(self) -> WakuNodes:
+        try:
+            for server in (self.store, self.first, self.second):
+                server.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        for server in (self.first, self.second, self.store):
+            server.kill()
+
+
+def main() -> None:
+    """Runs them until interrupted: `make waku`."""
+    with tempfile.TemporaryDirectory() as directory, WakuNodes(Path(directory), (8645, 8646)) as nodes:
+        print(
+            f"Waku nodes with REST at {nodes.first.url} and {nodes.second.url}, and a store; Ctrl-C ends them",
+            flush=True,
+        )
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
+
+
+if __name__ == "__main__":
+    main()
