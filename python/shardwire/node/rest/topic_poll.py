@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from shardwire.node.protocol import MessageEnvelope
-from shardwire.node.rest.waku_api import Received, RouteError, WakuApi
+from shardwire.node.rest.waku_api import PollAnswer, Received, RouteError, WakuApi
 from shardwire.node.transport import TransportLink
 from shardwire.node.wake import Wake
 
 POLL_INTERVAL_MS_MIN = 5
 POLL_INTERVAL_MS_MAX = 250
+# While we send: an answer may come soon, and the echoes must not fill the queue (nwaku's holds 50).
+POLL_INTERVAL_MS_SENDING = 25
 # By how much an empty poll makes the pause before the next one longer: it is short for a second after each message.
 POLL_INTERVAL_GROWTH = 1.3
 FAILURE_PAUSE_MS_MIN = 250
@@ -77,10 +79,11 @@ class TopicPoll:
         self._pinged_ms = link.clock.monotonic_ms()
         self._pinged_ns = link.clock.epoch_ns()
 
-    def wake(self) -> None:
-        """An answer may come soon."""
-        self._interval_ms = POLL_INTERVAL_MS_MIN
-        self._wake.set()
+    def on_sent(self) -> None:
+        """A message of ours left: an answer may come soon."""
+        if self._interval_ms > POLL_INTERVAL_MS_SENDING:
+            self._interval_ms = POLL_INTERVAL_MS_SENDING
+            self._wake.set()
 
     async def open(self) -> int:
         """Makes sure that the node keeps a queue, and empties it.
@@ -89,7 +92,7 @@ class TopicPoll:
         a second one that nobody empties.
 
         Returns:
-            How many messages came.
+            How many messages of others came.
 
         Raises:
             RouteError: The node did not answer as it should.
@@ -98,22 +101,22 @@ class TopicPoll:
         light = self._is_light()
         if light and self._link.clock.monotonic_ms() - self._pinged_ms >= PING_INTERVAL_MS:
             await self._ping()
-        found, brought = await self._poll(light)
-        if not found:
+        answer = await self._poll(light)
+        if not answer.has_queue:
             await self._subscribe(light)
             if self._good_ns is not None:
                 self._lose_since(self._good_ns)
-            found, brought = await self._poll(light)
-            if not found:
+            answer = await self._poll(light)
+            if not answer.has_queue:
                 raise RouteError(f"the node keeps no queue for {self.content_topic} although it was subscribed", 404)
         self._good_ns = begun_ns
-        return brought
+        return answer.received
 
     async def run(self) -> None:
         """Polls until cancelled."""
         while True:
             try:
-                brought = await self.open()
+                received = await self.open()
             except RouteError as error:
                 self._on_failure(error)
                 await self._pause(min(FAILURE_PAUSE_MS_MAX, FAILURE_PAUSE_MS_MIN << min(self._failures_in_row, 8)))
@@ -123,7 +126,7 @@ class TopicPoll:
                     self._lose_since(self._good_ns)
                 raise
             self._on_success()
-            if brought:
+            if received:
                 self._interval_ms = POLL_INTERVAL_MS_MIN
             else:
                 self._interval_ms = min(POLL_INTERVAL_MS_MAX, self._interval_ms * POLL_INTERVAL_GROWTH)
@@ -139,17 +142,17 @@ class TopicPoll:
             RouteError: The node did not answer as it should.
         """
         light = self._is_light()
-        found, brought = await self._poll(light)
-        while brought:
-            found, brought = await self._poll(light)
-        if not (found and unsubscribe):
+        answer = await self._poll(light)
+        while answer.received or answer.passed_over:
+            answer = await self._poll(light)
+        if not (answer.has_queue and unsubscribe):
             return
         if light:
             await self._api.filter_unsubscribe(self._request_id, self.content_topic, self.pubsub_topic)
         else:
             await self._api.relay_unsubscribe(self.content_topic)
 
-    async def _poll(self, light: bool) -> tuple[bool, int]:
+    async def _poll(self, light: bool) -> PollAnswer:
         path = _FILTER_MESSAGES if light else _RELAY_MESSAGES
         return await self._api.poll(path, self.content_topic, self._link.ours, self._take)
 

@@ -71,7 +71,7 @@ class RestTransport(Transport):
         light: Whether the node has no relay; None to find out.
     """
 
-    publishes_at_once = 2
+    publishes_at_once = 4
     asks_store_for_presence = True
 
     def __init__(self, name: str, http: Http, store: StoreSettings, light: bool | None) -> None:
@@ -190,7 +190,7 @@ class RestTransport(Transport):
             self._set_alone(None)
             entry = self._polls.get(message.envelope.content_topic)
             if entry is not None:
-                entry[0].wake()
+                entry[0].on_sent()
             return Published()
         if status in (401, 403):
             self._set_wrong(f"{self.name} answers {status}: name and password are missing or wrong")

@@ -35,6 +35,15 @@ Received = tuple[bytes, str, int, bytes, bool]
 
 
 @dataclass(frozen=True, slots=True)
+class PollAnswer:
+    """What a poll brought: whether the node keeps a queue at all, messages of others, and echoes of our own."""
+
+    has_queue: bool
+    received: int = 0
+    passed_over: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class WakuPeer:
     """A peer of the node: its address, what it speaks, and whether it is connected."""
 
@@ -181,7 +190,7 @@ class WakuApi:
 
     async def poll(
         self, path: str, content_topic: str, ours: Container[tuple[int, str]], take: Callable[[Received], None]
-    ) -> tuple[bool, int]:
+    ) -> PollAnswer:
         """Empties the node's queue for a topic.
 
         Args:
@@ -189,9 +198,6 @@ class WakuApi:
             content_topic: The topic.
             ours: (timestamp, topic) of what is passed over undecoded.
             take: Given each message as soon as it is whole.
-
-        Returns:
-            Whether there is a queue, and how many messages came, ours too.
 
         Raises:
             RouteError: The answer is not whole: what it held is lost.
@@ -220,11 +226,11 @@ class WakuApi:
         except ValueError as error:
             raise RouteError(f"poll: the answer cannot be read: {error}") from None
         if status == 404:
-            return False, 0
+            return PollAnswer(has_queue=False)
         self._check_access(status)
         if status != 200:
             raise RouteError(f"poll: {status}: {shown(body)}", status)
-        return True, taken + reader.echoes + reader.malformed
+        return PollAnswer(True, taken, reader.echoes + reader.malformed)
 
     async def relay_subscribe(self, content_topic: str) -> None:
         await self._change("POST", "/relay/v1/auto/subscriptions", [content_topic])
