@@ -169,6 +169,15 @@ def brokers() -> list[str]:
     ]
 
 
+def waku_rest() -> list[str]:
+    pattern = "*-waku-rest"
+    # The table of the results, without the lines around it.
+    rows = [line for line in latest(f"{pattern}.md").read_text().splitlines() if line.startswith("|")]
+    run = read(f"{pattern}.json")
+    said = f"[All of it](../../{latest(f'{pattern}.md').relative_to(ROOT)}); {run['machine']}."
+    return [*rows, "", said, ""]
+
+
 def spark() -> list[str]:
     run = read("*-spark.json")
     rows = [
@@ -237,6 +246,15 @@ def page() -> str:
         ),
         *by_machine(channel),
         *brokers(),
+        "## A Waku node",
+        "",
+        *paragraph(
+            """A channel over two go-waku nodes on loopback, beside publishing and polling by hand; both nodes and both
+            participants share two cores. Raw cases use the channel's HTTP library and the standard library's JSON and
+            base64, or the native reader and writer of this package, and poll the publisher's echo too, as the channel
+            does; httpx does not. `benches/python/waku_rest.py` measures it."""
+        ),
+        *waku_rest(),
         "## Spark",
         "",
         *paragraph(

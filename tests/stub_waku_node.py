@@ -76,6 +76,7 @@ class StubNode:
     light: bool = False
     relay_peers: int = 1
     admin: bool = True
+    rln: str = "NOT_MOUNTED"
     password: str | None = None
     fault: Fault | None = None
     fault_paths: tuple[str, ...] = ()
@@ -206,7 +207,11 @@ class StubNode:
         said = {
             "nodeHealth": "READY",
             "connectionStatus": "Connected" if self.relay_peers else "Disconnected",
-            "protocolsHealth": [{"Relay": "READY"}, {"Store": "READY" if self.network.has_store else "NOT_MOUNTED"}],
+            "protocolsHealth": [
+                {"Relay": "READY"},
+                {"Rln Relay": self.rln},
+                {"Store": "READY" if self.network.has_store else "NOT_MOUNTED"},
+            ],
         }
         return 200, json.dumps(said).encode()
 

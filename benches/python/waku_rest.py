@@ -46,6 +46,9 @@ PINGS = 100
 POLL_S = 0.005
 POSTS_AT_ONCE = 4
 IDLE_S = 30.0
+CASE_TIMEOUT_S = 120.0
+# Work of others at the beginning, above which a figure says so.
+QUIET_LOAD = 1.0
 MESSAGES, SUBSCRIPTIONS = "/relay/v1/auto/messages", "/relay/v1/auto/subscriptions"
 
 
@@ -256,7 +259,11 @@ class Figures:
         names = list(cases)
         turn = round_number % len(names)
         for name in names[turn:] + names[:turn]:
-            self.seconds.setdefault(name, []).append(await cases[name]())
+            try:
+                async with asyncio.timeout(CASE_TIMEOUT_S):
+                    self.seconds.setdefault(name, []).append(await cases[name]())
+            except TimeoutError:
+                raise AssertionError(f"{name!r} did not end within {CASE_TIMEOUT_S:.0f} s") from None
 
     def median(self, name: str) -> float:
         return statistics.median(self.seconds[name])
@@ -348,13 +355,14 @@ def table(figures: Figures, found: dict[str, Any]) -> str:
         row("100 B, p50 from post to polled, ms: raw", f"{figures.median('ping raw') * 1e3:.1f}", ""),
         row("processor time of an idle channel, share of a core", f"{found['idle_share']:.2%}", ""),
     ]
+    quiet = "" if found["load"][0] < QUIET_LOAD else " The machine was not quiet: the ratios tell more than the rates."
     return f"""# Channels through two go-waku nodes
 
 {found["machine"]}; load of the machine {found["load"][0]:.1f} before, {found["load"][1]:.1f} after (its own work
 included); medians of {found["rounds"]} interleaved rounds. Command: `python -m benches.python.waku_rest`.
 
 Two go-waku v0.10.0 nodes on loopback, without a store. Both nodes, publisher and receiver share the cores. The raw
-cases empty the publisher's queue of its own messages too, httpx does not.
+cases empty the publisher's queue of its own messages too, httpx does not.{quiet}
 
 {chr(10).join(rows)}
 """

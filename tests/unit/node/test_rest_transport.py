@@ -308,6 +308,16 @@ async def test_a_node_without_peers_is_disconnected(dialect: Any) -> None:
 
 
 @virtual
+async def test_a_node_whose_rln_is_not_ready_is_disconnected() -> None:
+    stub = StubNode(StubNetwork(), "logos-delivery", rln="NOT_READY")
+    alice = await participant(stub)
+    assert alice.node.connection_state is ConnectionState.DISCONNECTED
+    stub.rln = "READY"
+    await asyncio.sleep(3)
+    assert alice.states() == [ConnectionState.DISCONNECTED, ConnectionState.CONNECTED]
+
+
+@virtual
 async def test_without_a_store_it_is_partially_connected() -> None:
     network = StubNetwork(has_store=False)
     alice = await participant(StubNode(network))

@@ -295,8 +295,13 @@ class RestTransport(Transport):
             self._judge_health(health)
         elif self._link.clock.monotonic_ms() - self._alone_since_ms >= ALONE_ASSUMED_MS:
             self._alone = None
-        if health is not None and health.protocols.get("store") == "ready":
+        if health is None:
+            return
+        if health.protocols.get("store") == "ready":
             self._store.on_mounted()
+        if (rln := health.rln) is not None and rln not in ("ready", "not_mounted"):
+            # It would refuse every message.
+            self._alone = f"the RLN of the node is {rln}"
 
     def _judge_peers(self, peers: list[WakuPeer]) -> None:
         connected = [peer for peer in peers if peer.connected]

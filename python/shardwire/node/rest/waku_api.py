@@ -63,6 +63,11 @@ class WakuHealth:
     protocols: Mapping[str, str]
     connection: str | None = None
 
+    @property
+    def rln(self) -> str | None:
+        """State of its rate limiting nullifiers; None where it does not say."""
+        return next((state for name, state in self.protocols.items() if name.startswith("rln")), None)
+
 
 @dataclass(slots=True)
 class WakuNodeInfo:
