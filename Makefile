@@ -5,7 +5,7 @@ RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
-.PHONY: demo waku test interop spark-versions miri test-aarch64 sim fuzz lint format bench wheel wheel-check clean build
+.PHONY: demo waku test interop spark-versions miri test-aarch64 sim fuzz lint format bench wheel wheel-check cluster-check clean build
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -24,6 +24,7 @@ help:
 	@echo "make bench [BENCH=text]  run the benchmarks beside their peers, or those with the text in their names"
 	@echo "make wheel             build the wheel and the source distribution into $(WHEELS)"
 	@echo "make wheel-check       check both, and use the wheel in a clean environment"
+	@echo "make cluster-check     run the jobs with the wheel on a standalone Spark cluster"
 	@echo "make clean             remove what was built"
 
 demo: $(NATIVE)
@@ -55,6 +56,7 @@ waku: .venv/requirements.stamp
 
 interop: build
 	$(BIN)/python -m pytest tests/interop
+	scripts/spark_connectors.sh
 
 # Not part of `make test`: Miri takes minutes and needs nightly Rust.
 miri:
@@ -123,6 +125,9 @@ wheel: .venv/demo.stamp
 
 wheel-check: wheel
 	scripts/check_wheel.sh $(WHEELS)
+
+cluster-check: wheel
+	scripts/check_cluster.sh $(WHEELS)/*.whl
 
 clean:
 	rm -rf .venv target dist benches/rust/target tests/interop/node_modules demo-output demo.png .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
