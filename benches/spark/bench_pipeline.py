@@ -4,8 +4,8 @@
     python benches/spark/bench_pipeline.py --data /var/tmp/traffic --only big --save benches/results/pipeline
 
 Sections: big (1 GB, 10,240 segments of 100 KB in 1,024 messages), small (300,000 segments of 1 KB in 30,000 messages),
-hash, archive, memory (ten times *small*, and a key of 2 GB). `i2` is the floor: a shuffle by hash and one way into
-Python, where nothing is done.
+hash, archive (1 GB in messages of 0.5 MB, c of them at once), alone (without Spark), memory (ten times *small*, and a
+key of 2 GB). `i2` is the floor: a shuffle by hash and one way into Python, where nothing is done.
 """
 
 from __future__ import annotations
@@ -19,18 +19,22 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import traffic
 from measure import WorkerMemory, commit, drained, interleaved, machine, ratio
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from shardwire.archive import reconstruct_files
 from shardwire.spark import functions as sw
 from shardwire.spark import reconstruct, reconstruct_archive, with_keccak256
+from shardwire.spark.functions import keccak256_array
 from shardwire.spark.java import ensure_java
 from shardwire.spark.reconstruct import unwrapped_segments
 from shardwire.spark.session import configure
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     pass
 
 Row = dict[str, Any]
+# Messages at once, and the most that an archive may take beside `reconstruct`, with payloads.
+IN_FLIGHT = {2: 0.60, 10: 0.75, 20: 0.95}
 
 
 def consume(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -66,8 +72,10 @@ class Bench:
             traffic.shuffled(self.directory, self.shapes["small10"])
             traffic.hot(self.directory, 2 * self.shapes["big"].total_bytes)
         if "archive" in sections:
-            for in_flight in (2, 10):
-                traffic.archive(self.directory, self.shapes["big"], in_flight)
+            for in_flight in IN_FLIGHT:
+                traffic.archive(self.directory, self.shapes["half"], in_flight)
+        if "alone" in sections:
+            traffic.archive(self.directory, self.shapes["big"], 10)
 
     @contextlib.contextmanager
     def session(self, partitions: int = 4) -> Iterator[SparkSession]:
@@ -116,7 +124,7 @@ class Bench:
         print(line_of(row), flush=True)
 
     def run_big(self) -> None:
-        self._reconstruct("big", 1.30)
+        self._reconstruct("big", 1.20)
 
     def run_small(self) -> None:
         self._reconstruct("small", 1.65)
@@ -140,7 +148,7 @@ class Bench:
                     unwrapped_segments(df.select("payload"), shape.config, "payload", [], (), None, None)
                 ),
             }
-            self.compare(name, "i2", runs, {"reconstruct(key=)": target})
+            self.compare(name, "i2", runs, {"reconstruct(key=)": target, "reconstruct from bare payloads": 1.5})
 
     def run_hash(self) -> None:
         """1 GB of payloads: the digests alone, and the rows with their digest."""
@@ -157,15 +165,61 @@ class Bench:
 
     def run_archive(self) -> None:
         """Both write Parquet files; `reconstruct` shuffles every segment, an archive only what is not whole locally."""
-        for in_flight, target in ((2, 0.02), (10, 0.10)):
+        for in_flight, target in IN_FLIGHT.items():
             with self.session() as spark:
-                shuffled = [self._archive(spark, in_flight, include_payload) for include_payload in (False, True)]
-            share = max(shuffled) / self.shapes["big"].total_bytes
-            self.add(f"archive c={in_flight}", "bytes shuffled", share=round(share, 4), target=target)
+                shuffled = [self._archive(spark, in_flight, kind, target) for kind in (False, True)]
+            share = max(shuffled) / self.shapes["half"].total_bytes
+            self.add(f"archive c={in_flight}", "bytes shuffled", share=round(share, 4))
+            self._archive_memory(in_flight)
 
-    def _archive(self, spark: SparkSession, in_flight: int, include_payload: bool) -> int:
-        """Compares the two on one archive; returns the bytes shuffled."""
+    def _archive_memory(self, in_flight: int) -> None:
+        """The peaks of the Python workers of both, each in a session of its own."""
+        shape = self.shapes["half"]
+        source = traffic.archive(self.directory, shape, in_flight)
+        peaks = {}
+        for name in ("reconstruct", "reconstruct_archive"):
+            with self.session() as spark, WorkerMemory() as memory, self._sink() as sink:
+                if name == "reconstruct":
+                    reconstruct(spark.read.parquet(source), shape.config).write.parquet(sink)
+                else:
+                    reconstruct_archive(spark, source, sink, shape.config)
+            peaks[name] = memory.peak
+            self.add(f"archive c={in_flight}", f"memory of {name}", peak_mib=memory.peak >> 20)
+        times = peaks["reconstruct_archive"] / peaks["reconstruct"]
+        self.add(f"archive c={in_flight}", "memory beside reconstruct's", ratio=round(times, 2), target=1.5)
+
+    def run_alone(self) -> None:
+        """Without Spark: the same files read and hashed segment by segment, on as many threads."""
         shape = self.shapes["big"]
+        paths = sorted(Path(traffic.archive(self.directory, shape, 10)).parent.glob("*.parquet"))
+
+        def hashed(path: Path) -> None:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(64, columns=["payload"]):
+                    keccak256_array(batch.column(0))
+
+        def floor() -> None:
+            with ThreadPoolExecutor(self.cores) as pool:
+                list(pool.map(hashed, paths))
+
+        def files(include_payload: bool) -> None:
+            with self._sink() as sink:
+                report = reconstruct_files(
+                    paths, sink, shape.config, include_payload=include_payload, threads=self.cores, compression="none"
+                )
+            if report.messages != {"complete": shape.messages}:
+                raise SystemExit(f"the archive gave {report.messages}")
+
+        runs: dict[str, Callable[[], object]] = {
+            "read and hash": floor,
+            "reconstruct_files, no payloads": partial(files, False),
+            "reconstruct_files, payloads": partial(files, True),
+        }
+        self.compare("alone", "read and hash", runs, {"reconstruct_files, no payloads": 1.3})
+
+    def _archive(self, spark: SparkSession, in_flight: int, include_payload: bool, target: float) -> int:
+        """Compares the two on one archive; returns the bytes shuffled."""
+        shape = self.shapes["half"]
         source = traffic.archive(self.directory, shape, in_flight)
         shuffled = 0
 
@@ -184,7 +238,7 @@ class Bench:
 
         kind = "payloads" if include_payload else "no payloads"
         base, name = f"reconstruct, {kind}", f"reconstruct_archive, {kind}"
-        self.compare(f"archive c={in_flight}", base, {base: across, name: local}, {name: 0.65})
+        self.compare(f"archive c={in_flight}", base, {base: across, name: local}, {name: target})
         return shuffled
 
     @contextlib.contextmanager
@@ -253,7 +307,7 @@ def save(path: Path, rows: list[Row], context: Row) -> None:
 
 
 def main() -> None:
-    sections = ["big", "small", "hash", "archive", "memory"]
+    sections = ["big", "small", "hash", "archive", "alone", "memory"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=sections, default=sections, help="sections (default: all)")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the messages (default: all)")

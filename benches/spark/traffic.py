@@ -41,11 +41,15 @@ class Shape:
 
 
 def shapes(scale: float) -> dict[str, Shape]:
-    """big: 1 GB in segments of 100 KB. small: 300 MB in segments of 1 KB. small10: ten times as many of them."""
+    """big: 1 GB in segments of 100 KB. half: 1 GB in messages of 0.5 MB. small: 300 MB in segments of 1 KB.
+
+    small10: ten times as many of them.
+    """
     return {
         shape.name: shape
         for shape in (
             Shape("big", 100_000, max(32, int(1_024 * scale))),
+            Shape("half", 50_000, max(64, int(2_048 * scale))),
             Shape("small", 1_000, max(32, int(30_000 * scale))),
             Shape("small10", 1_000, max(320, int(300_000 * scale))),
         )
@@ -77,7 +81,7 @@ def _write_shuffled(path: Path, shape: Shape) -> None:
 def archive(directory: Path, shape: Shape, in_flight: int) -> str:
     """Traffic at 2 MB/s in order of arrival, `in_flight` messages at once, one segment in a hundred again 0 to 5 s
     later, in files of one split each."""
-    path = directory / f"archive-{shape.messages}-{in_flight}"
+    path = directory / f"archive-{shape.name}-{shape.messages}-{in_flight}"
     if not (path / "done").exists():
         path.mkdir(parents=True, exist_ok=True)
         _write_archive(path, shape, in_flight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from spark.rows import CONFIG, payload_of
 from shardwire import ConfigError, _native
 from shardwire.segmentation import segment
 from shardwire.spark import reconstruct, reconstruct_archive, register, segment_messages, with_keccak256
+from shardwire.spark.schema import MESSAGE_FIELDS
 from shardwire.spark.store_source import StoreOptions
 
 if TYPE_CHECKING:
@@ -81,3 +83,9 @@ def test_options_of_a_stream_job_are_names_and_values() -> None:
         job["source_options"](["foo"], "in")
     with pytest.raises(ConfigError, match="is the url already"):
         job["source_options"](["URL=x"], "http://127.0.0.1:1")
+
+
+def test_the_page_of_columns_names_them_all_with_their_types() -> None:
+    page = (ROOT / "docs" / "guide" / "spark_columns.md").read_text()
+    told = re.findall(r"^\| `(\w+)` \| ([\w<>]+) \|", page, re.MULTILINE)
+    assert told == [(field.name, field.dataType.simpleString()) for field in MESSAGE_FIELDS.fields]
