@@ -24,10 +24,11 @@ pub use scenario::{Arrival, Forgery, Scenario, Step};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("segment", wires::segment),
     ("sds", wires::sds),
     ("waku", wires::waku),
+    ("waku_json", wires::waku_json),
     ("bloom", wires::bloom),
     ("restore", wires::restore),
     ("reassembler", reassembler),

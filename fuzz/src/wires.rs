@@ -7,7 +7,7 @@ use shardwire_core::keccak::keccak256;
 use shardwire_core::reassemble::{Change, Limits, Outcome, Reassembler, Receipt};
 use shardwire_core::wire::proto::{segment_draft, segment_lip243, segment_raw};
 use shardwire_core::wire::segment::{self, HASH_LENGTH, Received, Slot, WireFormat};
-use shardwire_core::wire::{sds, waku};
+use shardwire_core::wire::{sds, waku, waku_json};
 
 use crate::receiver::{receiver, settings};
 
@@ -93,6 +93,40 @@ pub fn waku(bytes: &[u8]) {
         &meta,
         message.timestamp,
     );
+}
+
+/// Answers of REST interfaces: elements are found however they come in, and a message that is read
+/// is read again as it was written.
+pub fn waku_json(bytes: &[u8]) {
+    let whole = elements(bytes, bytes.len().max(1));
+    assert_eq!(elements(bytes, 1), whole);
+    for element in whole.unwrap_or_default() {
+        let Some(message) = waku_json::JsonMessage::parse(&element) else {
+            continue;
+        };
+        let (Some(payload), Some(meta)) = (message.payload(), message.meta()) else {
+            continue;
+        };
+        let (topic, timestamp_ns) = (message.content_topic(), message.timestamp_ns());
+        let written = waku_json::encode(&payload, topic, timestamp_ns, &meta, message.ephemeral());
+        let again = waku_json::JsonMessage::parse(&written).expect("what we write is a message");
+        assert_eq!((again.payload(), again.meta()), (Some(payload), Some(meta)));
+        assert_eq!((again.content_topic(), again.timestamp_ns()), (topic, timestamp_ns));
+        assert_eq!(again.ephemeral(), message.ephemeral());
+    }
+    let _ = waku_json::StoreAnswer::parse(bytes);
+}
+
+fn elements(bytes: &[u8], chunk: usize) -> Result<Vec<Vec<u8>>, waku_json::JsonError> {
+    let mut reader = waku_json::ElementReader::new(1 << 10);
+    let mut found = Vec::new();
+    for part in bytes.chunks(chunk) {
+        reader.push(part);
+        while let Some(element) = reader.next_element()? {
+            found.push(element.to_vec());
+        }
+    }
+    Ok(found)
 }
 
 /// Serialized bloom filters of both wires, sized by the input's first byte.

@@ -336,6 +336,7 @@ class _Running:
         )
 
     def _on_stored(self, request_id: RequestId, message_hash: bytes) -> None:
+        self.link.count("stored")
         self._streams.put(MessageSent(request_id, message_hash))
 
 
