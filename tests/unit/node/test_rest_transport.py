@@ -280,6 +280,20 @@ async def test_logos_delivery_that_failed_to_subscribe_is_unsubscribed_first() -
 
 
 @virtual
+async def test_a_queue_is_emptied_before_it_is_given_up() -> None:
+    stub = StubNode(StubNetwork(), answer_messages_max=2)
+    alice = await participant(stub)
+    bob = await participant(StubNode(stub.network))
+    await asyncio.sleep(10)
+    for number in range(9):
+        await bob.node.send(MessageEnvelope(TOPIC, b"%d" % number))
+    await asyncio.sleep(0.02)
+    assert len(stub.queues[TOPIC]) > 2
+    await alice.node.stop()
+    assert (stub.queues, stub.given_up_full) == ({}, 0)
+
+
+@virtual
 async def test_what_came_before_the_end_is_handed_over() -> None:
     stub = StubNode(StubNetwork())
     alice = await participant(stub)
