@@ -111,7 +111,10 @@ pub fn waku_json(bytes: &[u8]) {
         let written = waku_json::encode(&payload, topic, timestamp_ns, &meta, message.ephemeral());
         let again = waku_json::JsonMessage::parse(&written).expect("what we write is a message");
         assert_eq!((again.payload(), again.meta()), (Some(payload), Some(meta)));
-        assert_eq!((again.content_topic(), again.timestamp_ns()), (topic, timestamp_ns));
+        assert_eq!(
+            (again.content_topic(), again.timestamp_ns()),
+            (topic, timestamp_ns)
+        );
         assert_eq!(again.ephemeral(), message.ephemeral());
     }
     let _ = waku_json::StoreAnswer::parse(bytes);
