@@ -24,5 +24,5 @@ run() {
 
 run x86_64-unknown-linux-gnu +ssse3,+avx2,+bmi1,+bmi2,+gfni,+avx512f,+avx512bw,+avx512vl
 run aarch64-unknown-linux-gnu ""
-PYO3_BUILD_EXTENSION_MODULE=1 cargo "+$TOOLCHAIN" miri test --quiet --package shardwire-python --lib -- capsule
+cargo "+$TOOLCHAIN" miri test --quiet --package shardwire-python --lib -- capsule
 echo "make miri: the kernels for x86-64 and aarch64 agree with the definitions; Arrow arrays are taken over soundly"
