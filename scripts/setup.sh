@@ -75,7 +75,8 @@ install() {
 
 make_environment() {
     local python
-    .venv/bin/python -c "import sys; sys.exit(sys.version_info < (3, $PYTHON_MINOR_MIN))" 2>/dev/null && return
+    # One that was interrupted has no pip.
+    .venv/bin/python -c "import sys, pip; sys.exit(sys.version_info < (3, $PYTHON_MINOR_MIN))" 2>/dev/null && return
     say "making .venv: some seconds"
     python=$(find_python)
     "$python" -m venv --clear .venv ||

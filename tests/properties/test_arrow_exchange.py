@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from spark.rows import CONFIG
 
 from shardwire import _native, keccak256, keccak256_many
+from shardwire.archive.arrow import parameters
 from shardwire.segmentation import reassemble_many, segment_many
-from shardwire.spark.native import parameters
 from shardwire.spark.reconstruct import Reconstruction
 
 BYTES = [pa.binary(), pa.large_binary(), pa.binary_view()]
