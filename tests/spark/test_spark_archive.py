@@ -15,7 +15,7 @@ from spark.rows import CONFIG, counted, hostile_archive, in_partitions, payload_
 from shardwire import ConfigError, SegmentationConfig, archive
 from shardwire.segmentation import segment
 from shardwire.spark import reconstruct, reconstruct_archive, reconstruct_stream
-from shardwire.spark.files import read_in_order
+from shardwire.spark.files import UNION_CONF, read_in_order
 from shardwire.spark.schema import MESSAGE_FIELDS
 
 if TYPE_CHECKING:
@@ -217,11 +217,17 @@ def test_what_several_partitions_hold_whole_is_written_once_and_does_not_cross(
 
 def test_neighbouring_files_share_a_task(spark: SparkSession, tmp_path: Path) -> None:
     payloads = write_archive(tmp_path / "in", messages=60, files=30, in_flight=3)
-    df = read_in_order(spark, str(tmp_path / "in"))
-    assert df.rdd.getNumPartitions() < 10
+    spark.conf.set(UNION_CONF, "false")
+    try:
+        partitions = read_in_order(spark, str(tmp_path / "in")).rdd.getNumPartitions()
+    finally:
+        spark.conf.unset(UNION_CONF)
+    assert 4 <= partitions < 10
     report = reconstruct_archive(spark, str(tmp_path / "in"), str(tmp_path / "out"), CONFIG)
     assert sum(report.messages.values()) == len(payloads)
     assert report.messages_local > 40
+    # Several tasks wrote them; what was corrected lies together.
+    assert len({path.name[:10] for path in (tmp_path / "out" / "found=local").glob("part-*")}) >= 2
 
 
 def test_what_a_source_may_not_be(spark: SparkSession, tmp_path: Path) -> None:

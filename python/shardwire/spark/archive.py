@@ -43,7 +43,7 @@ from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import columns_of_names
 from shardwire.spark.corrections import corrected
-from shardwire.spark.files import SinkFiles, read_in_order
+from shardwire.spark.files import UNION_CONF, SinkFiles, read_in_order
 from shardwire.spark.native import map_in_arrow
 from shardwire.spark.reconstruct import (
     Reconstruction,
@@ -77,9 +77,13 @@ _CARRIERS = {
 _MESSAGE, _SEGMENT, _UNREAD, _CORRECTION = "message", "segment", "unread", "correction"
 # Below the staging directory: what each job wrote, and what becomes the sink.
 _LOCAL, _ACROSS, _RESULT = "raw", "across", "result"
-# Spark otherwise sorts every row, payload and all, by the directory it goes to.
-_WRITERS_CONF = "spark.sql.maxConcurrentOutputFileWriters"
 _WRITERS = 3
+_SETTINGS = {
+    # Spark otherwise sorts every row, payload and all, by the directory it goes to.
+    "spark.sql.maxConcurrentOutputFileWriters": str(_WRITERS),
+    # From 4.1 on a union of single partitions is otherwise one partition itself.
+    UNION_CONF: "false",
+}
 # A writer holds a row group, and a task has several writers.
 _ROW_GROUP_CONF = "parquet.block.size"
 _ROW_GROUP_BYTES = 32 << 20
@@ -241,17 +245,19 @@ class _Archive:
     def _written(self, rows: DataFrame, name: str, description: str) -> DataFrame:
         """Writes the rows into a directory a kind, and reads them from there."""
         spark = rows.sparkSession
-        before = spark.conf.get(_WRITERS_CONF, None)
-        spark.conf.set(_WRITERS_CONF, str(_WRITERS))
+        before = {setting: spark.conf.get(setting, None) for setting in _SETTINGS}
         spark.sparkContext.setJobDescription(f"shardwire: {description}")
         try:
+            for setting, value in _SETTINGS.items():
+                spark.conf.set(setting, value)
             self._writer(rows).partitionBy(_KIND).parquet(self.files.path(name))
         finally:
             spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]  # takes the description away
-            if before is None:
-                spark.conf.unset(_WRITERS_CONF)
-            else:
-                spark.conf.set(_WRITERS_CONF, before)
+            for setting, old in before.items():
+                if old is None:
+                    spark.conf.unset(setting)
+                else:
+                    spark.conf.set(setting, old)
         return spark.read.schema(rows.schema).parquet(self.files.path(name))
 
     def _writer(self, rows: DataFrame) -> DataFrameWriter:

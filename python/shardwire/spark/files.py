@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # A task of an archive takes in about as much as a split of Spark's, in neighbouring files.
 GROUP_BYTES = 128 << 20
 GROUPS_MAX = 256
+# Off while a plan over `read_in_order` runs: the groups are to stay partitions of their own.
+UNION_CONF = "spark.sql.unionOutputPartitioning"
 _TABLES = {"_delta_log/*.json": "Delta", "metadata/*.metadata.json": "Iceberg"}
 
 
