@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         MessageSentEvent,
         RateLimitEvent,
         SenderIdConflictEvent,
+        WithinReachEvent,
     )
     from shardwire.node import (
         ConnectionState,
@@ -132,6 +133,7 @@ _ROOMS = {
         "MessageSentEvent",
         "RateLimitEvent",
         "SenderIdConflictEvent",
+        "WithinReachEvent",
     ),
     "shardwire.node": (
         "ConnectionState",
@@ -214,6 +216,7 @@ __all__ = [
     "StoreQuery",
     "StoredMessage",
     "SyncConfig",
+    "WithinReachEvent",
     "__version__",
     "close_channel",
     "create_reliable_channel",

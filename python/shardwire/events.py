@@ -189,6 +189,22 @@ class RateLimitEvent(ChannelEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class WithinReachEvent(ChannelEvent):
+    """Whether anybody is heard who lacks messages of ours: told when that changes, and once for all of them.
+
+    While nobody is, a store has them: they are not sent again and do not fail.
+
+    Attributes:
+        within_reach: Whether somebody is.
+        in_store: Messages that wait in a store; 0 where somebody is.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("within-reach",)
+    within_reach: bool
+    in_store: int
+
+
+@dataclass(frozen=True, slots=True)
 class SenderIdConflictEvent(ChannelEvent):
     """Another live participant uses our sender id."""
 
@@ -224,6 +240,7 @@ EVENT_TYPES: tuple[type[ChannelEvent], ...] = (
     EphemeralDroppedEvent,
     RateLimitEvent,
     SenderIdConflictEvent,
+    WithinReachEvent,
     CallbackErrorEvent,
 )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+from shardwire._native import MissingMessage
 from shardwire.channel.driver import Driver
 from shardwire.channel.engine import Engine
 from shardwire.channel.reception import Arrival
@@ -44,6 +45,25 @@ class Arrivals:
         self._seen_until_ns = seen_until_ns
         self._forget = forget
 
+    # --- what a store is asked for ---
+
+    @property
+    def missing(self) -> Mapping[str, MissingMessage]:
+        """What histories name and is not here, by message id; kept up to date."""
+        return self._engine.machine.incoming.gaps.missing.by_id
+
+    def is_known(self, message_id: str) -> bool:
+        """Whether a message is in the local log."""
+        return message_id in self._engine.machine.log.entries
+
+    def has_partial(self) -> bool:
+        """Whether messages are partly here."""
+        return self._engine.incoming.has_partial()
+
+    def has_room(self) -> bool:
+        """Whether what comes would be kept."""
+        return self._engine.has_room()
+
     @property
     def refused(self) -> int:
         """How many messages were not kept for want of room."""
@@ -65,6 +85,14 @@ class Arrivals:
         if waiting is not None:
             await waiting
         await future
+
+    def on_caught_up(self) -> None:
+        """A store has answered for what passed by, and all of it is taken in."""
+        self._driver.post(self._engine.machine.handle_caught_up)
+
+    def on_irretrievable(self, message_ids: tuple[str, ...]) -> None:
+        """A store was asked for these and does not have them."""
+        self._driver.post(lambda now: self._engine.on_irretrievable(message_ids, now))
 
     def on_missed(self) -> None:
         """Something passed by: a later life must not take it for seen."""

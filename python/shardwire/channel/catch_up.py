@@ -21,7 +21,7 @@ class Span:
 
     Attributes:
         since_ms: From this transport time on.
-        thorough: Whether something is known to have passed by, so that a page of known messages does not end it.
+        thorough: Whether all of it may have passed by, so that nothing but its beginning ends the search.
     """
 
     since_ms: int
@@ -87,7 +87,7 @@ class CatchUp:
         self._is_asking, self._is_due = True, False
         if gap_ns:
             since_ms = min(since_ms, gap_ns // NANOSECONDS_PER_MS - QUERY_MARGIN_MS)
-        return Span(max(0, since_ms), thorough=gap_ns is not None)
+        return Span(max(0, since_ms), thorough=bool(gap_ns))
 
     def on_answered(self, asked_epoch_ms: int, asked_ms: int) -> None:
         """A store answered, and all that it had is taken in; it had been asked at these times."""

@@ -25,6 +25,10 @@ EARLY_OUTCOMES_MAX = 1_000
 # Messages handed to the node whose propagation is awaited: enough to keep a node busy over a network round trip, few
 # enough that what leaves carries a fresh history.
 DISPATCHES_MAX = 64
+# Messages in the network of which a node may yet say that a store has them.
+UNSTORED_MAX = 10_000
+# Kinds that carry a content of a send.
+_CONTENTS = (TransmitKind.FIRST, TransmitKind.FURTHER, TransmitKind.RETRANSMISSION)
 # A node that never says what became of a message does not hold its place for ever (logos-delivery gives up likewise),
 # and one whose `send` never returns does not hold up the others.
 PROPAGATION_TIMEOUT_MS = 60_000
@@ -64,6 +68,21 @@ class Late:
     transmit: Transmit
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A store has a content of ours that reached the network.
+
+    Attributes:
+        message_id: The content.
+        send_id: Its send.
+        ordinal: Its place in that.
+    """
+
+    message_id: str
+    send_id: str
+    ordinal: int
+
+
 DispatchOutcome = Propagated | DispatchFailed | Late
 
 
@@ -83,6 +102,7 @@ class Dispatcher:
         may_try: Whether the node is worth a try; while it is not, what is queued stays where it is.
         may_leave: Asked at the last moment; a transmit that may not is reported as `Late`.
         report: Told the outcome of every transmit, once.
+        report_stored: Told of every content that a store has.
     """
 
     def __init__(
@@ -95,6 +115,7 @@ class Dispatcher:
         may_try: Callable[[], bool],
         may_leave: Callable[[Transmit], bool],
         report: Callable[[DispatchOutcome], None],
+        report_stored: Callable[[Stored], None],
     ) -> None:
         self._node = node
         self._content_topic = content_topic
@@ -104,12 +125,15 @@ class Dispatcher:
         self._may_try = may_try
         self._may_leave = may_leave
         self._report = report
+        self._report_stored = report_stored
         self._queue: deque[Transmit] = deque()
         self._wake = Wake()
         self._sending = False
         # What the node has yet to answer for, oldest first.
         self._by_request: OrderedDict[str, Transmit] = OrderedDict()
-        self._early: OrderedDict[str, bytes | MessageSendError] = OrderedDict()
+        # Contents that reached the network, until a store has them, oldest first.
+        self._unstored: OrderedDict[str, Stored] = OrderedDict()
+        self._early: OrderedDict[str, list[Callable[[], None]]] = OrderedDict()
 
     def submit(self, transmit: Transmit) -> None:
         """Queues a transmit; everything it speaks of must be durable."""
@@ -125,6 +149,7 @@ class Dispatcher:
         """Forgets what was not sent and what was not answered for; nobody waits for it any longer."""
         self._queue.clear()
         self._by_request.clear()
+        self._unstored.clear()
 
     async def run(self) -> None:
         """Sends what is queued, until cancelled."""
@@ -139,9 +164,26 @@ class Dispatcher:
         """The node says that a request reached the network."""
         transmit = self._by_request.pop(request_id, None)
         if transmit is not None:
+            self._await_store(request_id, transmit)
             self._report(Propagated(transmit, message_hash))
         elif self._sending:
-            self._remember_early(request_id, message_hash)
+            self._remember_early(request_id, lambda: self.on_propagated(request_id, message_hash))
+
+    def on_stored(self, request_id: str, message_hash: bytes) -> None:
+        """The node says that a store has what was sent under a request, so that it reached the network too."""
+        if request_id in self._by_request:
+            self.on_propagated(request_id, message_hash)
+        stored = self._unstored.pop(request_id, None)
+        if stored is not None:
+            self._report_stored(stored)
+        elif self._sending:
+            self._remember_early(request_id, lambda: self.on_stored(request_id, message_hash))
+
+    def _await_store(self, request_id: str, transmit: Transmit) -> None:
+        if transmit.kind in _CONTENTS and transmit.send_id is not None and transmit.ordinal is not None:
+            self._unstored[request_id] = Stored(transmit.message_id, transmit.send_id, transmit.ordinal)
+            if len(self._unstored) > UNSTORED_MAX:
+                self._unstored.popitem(last=False)
 
     def on_send_error(self, error: MessageSendError) -> None:
         """The node says that it does not try a request again."""
@@ -149,10 +191,10 @@ class Dispatcher:
         if transmit is not None:
             self._report(DispatchFailed(transmit, error.error, error.permanent, retry_after_ms=error.retry_after_ms))
         elif self._sending:
-            self._remember_early(error.request_id, error)
+            self._remember_early(error.request_id, lambda: self.on_send_error(error))
 
-    def _remember_early(self, request_id: str, outcome: bytes | MessageSendError) -> None:
-        self._early[request_id] = outcome
+    def _remember_early(self, request_id: str, handle: Callable[[], None]) -> None:
+        self._early.setdefault(request_id, []).append(handle)
         if len(self._early) > EARLY_OUTCOMES_MAX:
             self._early.popitem(last=False)
 
@@ -206,11 +248,8 @@ class Dispatcher:
             if len(self._by_request) > DISPATCHES_MAX:
                 # No more are awaited at once, and those that are given up are older than those that are awaited.
                 self._by_request.popitem(last=False)
-            early = self._early.pop(request_id, None)
-            if isinstance(early, bytes):
-                self.on_propagated(request_id, early)
-            elif early is not None:
-                self.on_send_error(early)
+            for handle in self._early.pop(request_id, ()):
+                handle()
         finally:
             self._sending = False
             self._early.clear()

@@ -14,8 +14,10 @@ from shardwire.channel.collected import Collected
 from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.dispatch import DispatchOutcome
 from shardwire.channel.ephemerals import Ephemerals
+from shardwire.channel.in_store import InStore
 from shardwire.channel.incoming import Incoming
 from shardwire.channel.metrics import Meter
+from shardwire.channel.notices import Notices
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.rate_limit import RateLimiter
 from shardwire.channel.reception import Arrival
@@ -34,7 +36,6 @@ from shardwire.events import (
     ChunkInfo,
     IrretrievableMessageEvent,
     MessageSendErrorEvent,
-    SenderIdConflictEvent,
 )
 from shardwire.persistence.protocol import Changes
 from shardwire.sds import MessageChannel, Now
@@ -55,9 +56,6 @@ from shardwire.sds.outputs import (
 )
 
 logger = logging.getLogger(__name__)
-
-# Another participant with our id is reported once in this time.
-CONFLICT_INTERVAL_MS = 60_000
 
 
 class Engine:
@@ -101,6 +99,7 @@ class Engine:
         self.outgoing = outgoing
         self.deliveries = deliveries
         self.limiter = limiter
+        self.in_store = InStore(machine, outgoing)
         self.ephemerals = Ephemerals()
         self.transmissions = Transmissions(
             machine,
@@ -116,7 +115,7 @@ class Engine:
         self._timeline = timeline
         self._shared = shared
         shared.is_kept = self._is_kept
-        self._sender_id = sender_id
+        self.notices = Notices(sender_id, now)
         self.active = False
         self.meter = Meter()
         self.may_hand_over: Callable[[], bool] = lambda: False
@@ -125,7 +124,6 @@ class Engine:
         )
         # What is being taken in.
         self._arrival: Arrival | None = None
-        self._next_conflict_ms = now.monotonic_ms
         # When SDS has work next; None while what happened since it was asked may have moved that.
         self._machine_due: tuple[int | None] | None = None
         # When what is due was last looked at.
@@ -256,9 +254,10 @@ class Engine:
         return collected
 
     def _gather_events(self) -> None:
+        self.notices.review_reach(self.machine)
         self._events += self.outgoing.poll_events()
-        for event in (*self.ephemerals.poll_events(), *self.transmissions.poll_events()):
-            self._events.append((event, None))
+        for part in (self.ephemerals, self.transmissions, self.notices):
+            self._events += [(event, None) for event in part.poll_events()]
         self._events += [(IrretrievableMessageEvent(entry), None) for entry in self.incoming.poll_given_up()]
 
     def _review_left(self) -> None:
@@ -347,13 +346,7 @@ class Engine:
             case DependencyLost():
                 self._events.append((IrretrievableMessageEvent(event.entry), None))
             case SenderIdConflict():
-                self._on_conflict(now)
-
-    def _on_conflict(self, now: Now) -> None:
-        """A twin is told of from time to time, not with each of its messages."""
-        if now.monotonic_ms >= self._next_conflict_ms:
-            self._next_conflict_ms = now.monotonic_ms + CONFLICT_INTERVAL_MS
-            self._events.append((SenderIdConflictEvent(self._sender_id), None))
+                self.notices.on_conflict(now)
 
     def _on_released(self, event: SendReleased, now: Now) -> None:
         released = self.incoming.whole.release(event.sender_id, event.send_id)
@@ -377,7 +370,8 @@ class Engine:
     def is_busy(self) -> bool:
         """Whether anything of ours is unfinished, or anything received is not acknowledged."""
         return (
-            self.outgoing.has_pending()
+            # For whoever is away a store has the rest.
+            self.outgoing.pending_count() > self.machine.sends_in_store()
             or self.submissions.queued_messages > 0
             or len(self.transmissions) > 0
             or self.machine.acknowledgements.due_ms is not None

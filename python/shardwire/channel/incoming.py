@@ -91,6 +91,10 @@ class Incoming:
     def stats(self) -> dict[str, int]:
         return {**self.counts, **self._reassembler.stats(), "messages_waiting_for_causes": len(self.whole)}
 
+    def has_partial(self) -> bool:
+        """Whether some of a message is here that is not whole."""
+        return bool(self._partial)
+
     def on_content(self, event: ContentReceived, wire: bytes, authenticated: bool, now: Now) -> None:
         """Takes a content that SDS received for the first time.
 

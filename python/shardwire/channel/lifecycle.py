@@ -284,6 +284,8 @@ def _assemble(
             stored.last_seen_ns if stored.last_seen_ns <= now.epoch_ms * NANOSECONDS_PER_MS else 0,
         )
     )
+    if node.has_store:
+        engine.in_store.resume(now)
     engine.may_hand_over = session.may_hand_over
     subscriptions.on_change = session.on_listeners_changed
     return session

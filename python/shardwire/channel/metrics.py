@@ -70,6 +70,7 @@ GAUGES: frozenset[str] = frozenset(
         "lost",
         "messages_waiting_for_causes",
         "missing",
+        "outgoing_in_store",
         "outgoing_queued",
         "outgoing_queued_bytes",
         "outgoing_unacknowledged",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from shardwire.channel.records import SEND, Records, SendRecord
-from shardwire.channel.send_events import Outcome, SendEvents, unannounced
+from shardwire.channel.send_events import Outcome, SendEvents, bits, unannounced
 from shardwire.config import DeliveredWhen
 from shardwire.events import (
     ChannelEvent,
@@ -36,6 +36,7 @@ class PendingSend:
         segments_propagated: How many of them the network took.
         delivered_to: Participants that can reconstruct it.
         sent: Whether all of them were propagated, but for parity that can never be.
+        stored: Whether a store has all of those: who is away finds them there.
     """
 
     request_id: str
@@ -44,6 +45,7 @@ class PendingSend:
     segments_propagated: int
     delivered_to: frozenset[str]
     sent: bool
+    stored: bool = False
 
 
 class OutgoingSends:
@@ -92,14 +94,15 @@ class OutgoingSends:
                 record.propagated.bit_count(),
                 frozenset(record.delivered_to),
                 record.sent,
+                record.is_stored,
             )
             for send_id, record in self._sends.items()
             if send_id not in self._settled
             for request_id in record.request_ids
         )
 
-    def has_pending(self) -> bool:
-        return len(self._settled) < len(self._sends)
+    def pending_count(self) -> int:
+        return len(self._sends) - len(self._settled)
 
     # --- what happens ---
 
@@ -190,6 +193,23 @@ class OutgoingSends:
             self._events.add_chunks(ChunkSentEvent, record, record.propagated)
         self._review_sent(send_id, record)
 
+    def on_stored(self, send_id: str, ordinal: int) -> None:
+        """A store has one of its segments."""
+        record = self._sends.get(send_id)
+        if record is not None and not record.stored >> ordinal & 1:
+            record.stored |= 1 << ordinal
+            self._changed.add(send_id)
+
+    def is_stored(self, send_id: str) -> bool:
+        record = self._sends.get(send_id)
+        return record is not None and record.is_stored
+
+    def stored(self) -> Iterator[tuple[str, int]]:
+        """Segments of sends that are not settled which a store has."""
+        for send_id, record in self._sends.items():
+            if send_id not in self._settled:
+                yield from ((send_id, ordinal) for ordinal in bits(record.stored))
+
     def on_left_out(self, send_id: str, ordinal: int) -> None:
         """A parity segment can never be sent: the message does without it, and no event speaks of it."""
         record = self._sends.get(send_id)
@@ -252,6 +272,7 @@ class OutgoingSends:
         missing = record.content_count - record.propagated.bit_count()
         error = (
             f"{unacknowledged} of {record.content_count} segments were not acknowledged after the last retransmission"
+            + ("; a store has the message" if record.is_stored else "")
             if record.sent
             else f"{missing} of {record.content_count} segments could not be handed to the network"
         )

@@ -19,6 +19,7 @@ from shardwire.node.protocol import (
     MessagePropagated,
     MessageReceived,
     MessageSendError,
+    MessageSent,
     MessagesMissed,
     NodeEvent,
 )
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 # with what is known costs no decryption and is not mistaken for a retransmission.
 KNOWN_HASHES_MAX = 50_000
 # Kinds of events that mean something here.
-_READ = (MessageReceived, MessagePropagated, MessageSendError, MessagesMissed, ConnectionStatus)
+_READ = (MessageReceived, MessagePropagated, MessageSent, MessageSendError, MessagesMissed, ConnectionStatus)
 
 
 @dataclass(slots=True)
@@ -150,6 +151,8 @@ class Reception:
                             await waiting
                 case MessagePropagated(request_id=str(), message_hash=bytes()):
                     self._dispatcher.on_propagated(event.request_id, event.message_hash)
+                case MessageSent(request_id=str(), message_hash=bytes()):
+                    self._dispatcher.on_stored(event.request_id, event.message_hash)
                 case MessageSendError() if _is_well_formed_error(event):
                     self._dispatcher.on_send_error(event)
                 case ConnectionStatus(state=ConnectionState()):

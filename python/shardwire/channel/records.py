@@ -105,6 +105,7 @@ class SendRecord(_JsonRecord):
         sending: Ordinals handed to the node.
         propagated: Ordinals the network took.
         left_out: Ordinals of parity that can never be sent.
+        stored: Ordinals that a store has.
         acknowledged: Ordinals that some participant holds.
         possibly_acknowledged: Ordinals that some participant's bloom filter holds.
         delivered_to: Participants that can reconstruct it.
@@ -134,6 +135,12 @@ class SendRecord(_JsonRecord):
     error_stage: str = ""
     unannounced: list[str] = field(default_factory=list)
     unanswered: int = 1
+    stored: int = 0
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether a store has all of it that can be sent."""
+        return (self.stored | self.left_out).bit_count() == self.content_count
 
 
 @dataclass(slots=True)

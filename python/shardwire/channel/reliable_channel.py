@@ -177,8 +177,9 @@ class ReliableChannel:
         try:
             return await asyncio.wait_for(future, timeout_ms / 1000)
         except TimeoutError:
-            given_up = f": {record.error}" if record.error else ""
-            raise TimeoutError(f"message {request_id} was not delivered within {timeout_ms} ms{given_up}") from None
+            in_store = ": a store has it, for whoever is away" if record.is_stored else ""
+            why = f": {record.error}" if record.error else in_store
+            raise TimeoutError(f"message {request_id} was not delivered within {timeout_ms} ms{why}") from None
 
     async def cancel(self, request_id: str) -> bool:
         """Drops what of a message was not dispatched, and returns when that is durable.

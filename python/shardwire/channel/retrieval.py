@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from shardwire._native import HistoryEntry, MissingMessage, SdsMessage
+from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.catch_up import QUERY_MARGIN_MS, CatchUp
 from shardwire.channel.hooks import heed_cancellation, is_ours
 from shardwire.channel.reception import Reception
@@ -56,13 +57,7 @@ class Retrieval:
         wire_format: How SDS messages are read, for the stop rule of query on connect.
         clock: Both times.
         reception: Takes in what a store answers, and knows what was taken in before.
-        missing: What is missing, by message id, kept up to date by its owner.
-        is_known: Whether a message id is in the local log.
-        has_room: Whether what is fetched would be kept.
-        refused: How many messages were not kept so far for want of room.
-        all_taken_in: Returns when all that was fetched so far is taken in.
-        on_caught_up: Called when the store has answered what passed by, and all of it is taken in.
-        on_irretrievable: Told message ids that the store was asked for and does not have.
+        arrivals: Knows what is here and what is missing, and is told what a store does not have.
         last_seen_ns: Transport time up to which nothing was missed before this start; 0 for never.
 
     Attributes:
@@ -78,13 +73,7 @@ class Retrieval:
         wire_format: SdsWireFormat,
         clock: Clock,
         reception: Reception,
-        missing: Mapping[str, MissingMessage],
-        is_known: Callable[[str], bool],
-        has_room: Callable[[], bool],
-        refused: Callable[[], int],
-        all_taken_in: Callable[[], Awaitable[None]],
-        on_caught_up: Callable[[], None],
-        on_irretrievable: Callable[[tuple[str, ...]], None],
+        arrivals: Arrivals,
         last_seen_ns: int,
     ) -> None:
         self._node = node
@@ -94,13 +83,8 @@ class Retrieval:
         self._wire_format: SdsWireFormat = wire_format
         self._clock = clock
         self._reception = reception
-        self._missing = missing
-        self._is_known = is_known
-        self._has_room = has_room
-        self._refused = refused
-        self._all_taken_in = all_taken_in
-        self._on_caught_up = on_caught_up
-        self._on_irretrievable = on_irretrievable
+        self._arrivals = arrivals
+        self._missing = arrivals.missing
         self.catch_up = CatchUp(sync.query_on_connect, sync.query_on_connect_interval_ms, last_seen_ns)
         self._store = StoreQueries(node, clock, sync.store_queries_per_minute_max)
         self._wake = Wake()
@@ -165,7 +149,7 @@ class Retrieval:
     def _may_ask(self) -> bool:
         if not self._online or not self._node.has_store:
             return False
-        return self._clock.monotonic_ms() >= self.catch_up.retry_at_ms and self._has_room()
+        return self._clock.monotonic_ms() >= self.catch_up.retry_at_ms and self._arrivals.has_room()
 
     def _on_query_failed(self, error: BaseException) -> None:
         """It is asked again until a store answers; told of once until then."""
@@ -237,7 +221,7 @@ class Retrieval:
         self._note_answered(entries, self._sync.retrieve_frequency_ms, ROUNDS_AT_FREQUENCY)
         absent = tuple(message_id for message_hash, message_id in by_hash.items() if message_hash not in answered)
         if absent:
-            self._on_irretrievable(absent)
+            self._arrivals.on_irretrievable(absent)
 
     async def _query_window(self, entries: Sequence[HistoryEntry]) -> None:
         """Without a hint a message can only be found by topic and time: the window ends now.
@@ -255,16 +239,17 @@ class Retrieval:
         frequency_ms = max(WINDOW_INTERVAL_MS, self._sync.retrieve_frequency_ms)
         self._note_answered(entries, frequency_ms, WINDOW_ROUNDS_AT_FREQUENCY)
         if absent:
-            self._on_irretrievable(tuple(sorted(absent)))
+            self._arrivals.on_irretrievable(tuple(sorted(absent)))
 
     async def _query_passed(self) -> None:
         """004, Query on connect: newest first, until a message of our channel names its history.
 
         What came before that one is then found through the history. So only one ends it that is new here, or whose
-        history is: what somebody repeats does not. A page of which everything is known ends it too, unless a gap is
-        known behind.
+        history is: what somebody repeats does not. Nor does one while messages are partly here, since no history has
+        hints of their segments. A page of which everything is known ends it too. Of a gap with a known beginning all is
+        asked for: histories lead through it a message at a time.
         """
-        epoch_ms, monotonic_ms, refused = self._clock.epoch_ms(), self._clock.monotonic_ms(), self._refused()
+        epoch_ms, monotonic_ms, refused = self._clock.epoch_ms(), self._clock.monotonic_ms(), self._arrivals.refused
         span = self.catch_up.begin(epoch_ms, monotonic_ms)
         try:
             # Without an end: where our clock is behind, what others sent lately lies in its future.
@@ -272,18 +257,23 @@ class Retrieval:
             while (page := await self._store.next_page(walk)) is not None:
                 unknown = self._unknown(page)
                 _, _, leads_back = await self._fetch(unknown)
-                if leads_back or not (unknown or span.thorough):
+                if not span.thorough and (not unknown or (leads_back and await self._is_whole())):
                     break
-            await self._all_taken_in()
+            await self._arrivals.all_taken_in()
         except BaseException as error:
             if is_ours(error):
                 self.catch_up.put_off(0)
             raise
-        if self._refused() == refused and self._has_room():
-            self._on_caught_up()
+        if self._arrivals.refused == refused and self._arrivals.has_room():
+            self._arrivals.on_caught_up()
             self.catch_up.on_answered(epoch_ms, monotonic_ms)
         else:
             self.catch_up.put_off(self._clock.monotonic_ms() + ROOM_RECHECK_MS)
+
+    async def _is_whole(self) -> bool:
+        """Whether no message is partly here, once all that was fetched is taken in."""
+        await self._arrivals.all_taken_in()
+        return not self._arrivals.has_partial()
 
     def _topic_query(self, start_ms: int, *, forward: bool) -> StoreQuery:
         return StoreQuery(
@@ -303,9 +293,9 @@ class Retrieval:
         """Whether the history of a message leads to what passed by before it."""
         if not message.causal_history:
             return False
-        if message.content and not self._is_known(message.message_id):
+        if message.content and not self._arrivals.is_known(message.message_id):
             return True
-        return any(not self._is_known(entry.message_id) for entry in message.causal_history)
+        return any(not self._arrivals.is_known(entry.message_id) for entry in message.causal_history)
 
     def _decode(self, data: bytes) -> SdsMessage | None:
         message = SdsMessage.decode(data, self._wire_format)
@@ -370,7 +360,7 @@ class Retrieval:
         """How long until something is due; None for never."""
         if not self._online or not self._node.has_store:
             return None
-        if not self._has_room():
+        if not self._arrivals.has_room():
             return max(self._sync.retrieve_frequency_ms, ROOM_RECHECK_MS)
         due = []
         missing, asked = self._missing, self._asked

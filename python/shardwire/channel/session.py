@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from shardwire.channel.announcements import Announcements
@@ -73,6 +74,7 @@ class Session:
             self._may_try,
             self._may_leave,
             self._on_outcome,
+            lambda stored: self.driver.post(partial(parts.engine.in_store.on_stored, stored)),
         )
         self._reception = Reception(
             parts.content_topic,
@@ -95,13 +97,7 @@ class Session:
             parts.config.sds.wire_format,
             parts.clock,
             self._reception,
-            parts.engine.machine.incoming.gaps.missing.by_id,
-            lambda message_id: message_id in parts.engine.machine.log.entries,
-            parts.engine.has_room,
-            lambda: self._arrivals.refused,
-            self._arrivals.all_taken_in,
-            self._on_caught_up,
-            self._on_irretrievable,
+            self._arrivals,
             parts.last_seen_ns,
         )
         self._progress = asyncio.Event()
@@ -363,9 +359,6 @@ class Session:
         gap_ns = self._retrieval.catch_up.open_since_ns
         return newest_ns if gap_ns is None else min(newest_ns, gap_ns)
 
-    def _on_caught_up(self) -> None:
-        self.driver.post(self.engine.machine.handle_caught_up)
-
     def _on_missed(self, since_ns: int) -> None:
         self._retrieval.on_missed(since_ns)
         self._arrivals.on_missed()
@@ -386,9 +379,6 @@ class Session:
             self._reception.remember(outcome.message_hash)
         self.engine.transmissions.announce(outcome)
         self.driver.post(lambda now: self.engine.on_dispatch_outcome(outcome, now))
-
-    def _on_irretrievable(self, message_ids: tuple[str, ...]) -> None:
-        self.driver.post(lambda now: self.engine.on_irretrievable(message_ids, now))
 
     def _on_connection(self, state: ConnectionState) -> None:
         online = state is not ConnectionState.DISCONNECTED

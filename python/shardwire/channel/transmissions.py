@@ -245,6 +245,9 @@ class Transmissions:
         self._failures_by_send = {known_id: count for known_id, count in known if known_id in self._outgoing}
         waiting = {flight.transmit.send_id for flight in self._flights if flight.transmit.kind in _CONTENTS}
         for hit in dict.fromkeys((send_id, *sorted(filter(None, waiting)))):
+            if self._outgoing.is_stored(hit):
+                # Nothing of it waits for the node.
+                continue
             failures, counted_ms = self._failures_by_send.get(hit, (0, 0))
             if failures and now.monotonic_ms - counted_ms < self._failure_interval_ms:
                 continue

@@ -94,7 +94,8 @@ class MessageChannel(Views):
         self.repair = Repair(config, sender_id, self.log.entries, syncs=sync.sync_min_interval_ms > 0)
         self.filter_wish = FilterWish(config, prompt, self.bloom, self.repair, self.participants, rng)
         self.repair.on_news = self.filter_wish.on_missing
-        self.outgoing = OutgoingBuffer(config, delivered_when, emit, self.repair.on_send_finished)
+        finished, live_ms = self.repair.on_send_finished, self.participants.live_ms
+        self.outgoing = OutgoingBuffer(config, delivered_when, emit, finished, live_ms)
         self.repair.own = self.outgoing.by_id
         self.incoming = IncomingBuffer(config, sync, sender_id, self.log, emit, self._on_released, self.repair)
         self.rivals = Rivals(self, config)
@@ -171,6 +172,10 @@ class MessageChannel(Views):
         """The node propagated a transmission; `retrieval_hint` is the transport hash of what it propagated."""
         if not self.outlet.transmitted(transmit_id, retrieval_hint, now):
             self.transmission.on_transmitted(transmit_id, retrieval_hint, now)
+
+    def handle_stored(self, message_id: str, now: Now) -> None:
+        """A store has this content of ours: it is not sent again before somebody who lacks it is heard."""
+        self.outgoing.on_stored(message_id, now.monotonic_ms)
 
     def handle_transmit_failed(self, transmit_id: int, now: Now) -> None:
         """The node could not send: a first transmission goes back to the queue, a later one is due; none counts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 
 from shardwire._native import FinishedSends, OutgoingContent, OutgoingSend, ResendTimers
@@ -16,6 +16,7 @@ from shardwire.sds.outputs import (
     SendGivenUp,
 )
 from shardwire.sds.resend_period import resend_period_ms
+from shardwire.sds.stored import StoredContents
 
 # Contents of finished sends that still collect acknowledgements, so that `delivered_to` keeps growing.
 FINISHED_CONTENTS_MAX = 4_096
@@ -32,6 +33,7 @@ class OutgoingBuffer:
         delivered_when: DeliveredWhen,
         emit: Callable[[SdsEvent], None],
         on_finished: Callable[[OutgoingContent], None],
+        live_ms: OrderedDict[str, int],
     ) -> None:
         self._config = config
         self.first_period_ms = resend_period_ms(config, 0)
@@ -45,6 +47,10 @@ class OutgoingBuffer:
         self.sends: dict[str, OutgoingSend] = {}
         self.by_id: dict[str, OutgoingContent] = {}
         self.unacknowledged: dict[str, OutgoingContent] = {}
+        names = delivered_when if isinstance(delivered_when, frozenset) else None
+        self._stored = StoredContents(live_ms, _lacks, names)
+        # Held back while a store has them and nobody is heard who lacks them; not in `unacknowledged`.
+        self.waiting_in_store = self._stored.waiting
         self.queue = DispatchQueue(config.acknowledgement_timeout_ms)
         self.finished = FinishedSends(FINISHED_CONTENTS_MAX)
         self.timers = ResendTimers()
@@ -121,7 +127,18 @@ class OutgoingBuffer:
         if content.possible:
             # SDS: possibly acknowledged messages are rebroadcast at a longer period.
             period *= 2
-        self.timers.set(content, monotonic_ms + period, len(self.unacknowledged))
+        held = len(self.unacknowledged) + len(self.waiting_in_store)
+        self.timers.set(content, monotonic_ms + period, held)
+
+    def is_silent(self) -> bool:
+        """Whether something waits in a store for somebody who is not heard and answers no probe."""
+        return bool(self.waiting_in_store) and self._stored.is_silent
+
+    def on_stored(self, message_id: str, monotonic_ms: int) -> None:
+        """A store has what was sent under this id."""
+        content = self.by_id.get(message_id)
+        if content is not None and not content.queued and not content.send.finished:
+            self._stored.add(message_id, monotonic_ms, self.unacknowledged)
 
     def next_deadline(self) -> int | None:
         return self.timers.next_ms()
@@ -134,19 +151,33 @@ class OutgoingBuffer:
             if not self._wanted(content):
                 # Not now: those who hold it may fall behind others who lack it.
                 self._set_timer(content, monotonic_ms)
+            elif self._stored.holds_back(content, monotonic_ms, self.first_period_ms):
+                self._wait_in_store(content, monotonic_ms)
             elif content.attempts < self._attempts_max:
+                self.unacknowledged[content.message_id] = content
                 self.due.append(content)
             elif content.send.queue:
                 # Its receivers may say nothing of a part, however long the rest takes to leave.
                 self._set_timer(content, monotonic_ms)
             else:
                 self._give_up(content.send)
+        probe = self._stored.take_probe(monotonic_ms, self.first_period_ms)
+        if probe is not None and probe.attempts < self._attempts_max:
+            self.due.append(probe)
+
+    def _wait_in_store(self, content: OutgoingContent, monotonic_ms: int) -> None:
+        """`content` is looked at again in a period."""
+        self._set_timer(content, monotonic_ms)
+        self.unacknowledged.pop(content.message_id, None)
+        oldest = self._stored.overflow()
+        if oldest is not None:
+            self._give_up(oldest.send)
 
     def next_due(self, monotonic_ms: int) -> OutgoingContent | None:
         """The content to send again, counted as an attempt."""
         while self.due:
             content = self.due.popleft()
-            if content.message_id not in self.unacknowledged:
+            if content.message_id not in self.unacknowledged and content.message_id not in self.waiting_in_store:
                 continue
             if self._wanted(content):
                 content.attempts += 1
@@ -279,6 +310,7 @@ class OutgoingBuffer:
 
     def _untrack(self, content: OutgoingContent) -> None:
         self.unacknowledged.pop(content.message_id, None)
+        self._stored.discard(content.message_id)
         content.resend_ms = None
 
     def _forget(self, send: OutgoingSend) -> None:
@@ -291,3 +323,7 @@ class OutgoingBuffer:
             self.changed_contents[content.message_id] = content.lamport == 0
         # Contents and send hold each other, unseen by the garbage collector.
         send.contents.clear()
+
+
+def _lacks(name: str, content: OutgoingContent) -> bool:
+    return not content.send.acknowledged.get(name, 0) >> content.ordinal & 1

@@ -132,7 +132,7 @@ class Reception:
         entry: LogEntry | None = None
         heard_ms = self._heard_ms.get(sender_id)
         heard_lately = heard_ms is not None and monotonic_ms - heard_ms < HEARD_EXACTLY_MS
-        if not heard_lately and self._participants.hear(sender_id, monotonic_ms):
+        if not heard_lately and self._participants.hear(sender_id, monotonic_ms, live=not from_store):
             since_first_ms = self._newness_ms(now)
         if self._answers:
             self._repair.on_message(message_id)

@@ -16,6 +16,7 @@ def stats_of(machine: MessageChannel) -> dict[str, int]:
         "outgoing_queued": outgoing.queue.contents,
         "outgoing_queued_bytes": outgoing.queue.bytes,
         "outgoing_unacknowledged": len(outgoing.unacknowledged),
+        "outgoing_in_store": len(outgoing.waiting_in_store),
         "incoming_sends": len(incoming.sends),
         "incoming_contents": incoming.contents_held,
         "missing": len(incoming.gaps.missing.by_id),

@@ -35,6 +35,12 @@ class Views:
         """Whether the outgoing buffer is below `outgoing_buffer_messages_max`, so that sends may be registered."""
         return self.outgoing.has_room()
 
+    def sends_in_store(self) -> int:
+        """Sends that wait in a store, where nobody who lacks them is heard or answers."""
+        if not self.outgoing.is_silent():
+            return 0
+        return len({content.send.send_id for content in self.outgoing.waiting_in_store.values()})
+
     def missing(self) -> tuple[HistoryEntry, ...]:
         """What histories name and is not here, the longest known first."""
         return self.incoming.gaps.missing.entries()

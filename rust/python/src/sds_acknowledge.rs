@@ -77,6 +77,7 @@ impl SdsOutlet {
         let buffer = &self.buffer;
         let message_id = content.borrow().message_id.bind(py).clone();
         remove(buffer.unacknowledged.bind(py), &message_id)?;
+        discard(buffer.waiting_in_store.bind(py), &message_id)?;
         let mut known = content.borrow_mut();
         known.resend_ms = None;
         let wire = if known.in_flight == 0 {
@@ -115,6 +116,7 @@ fn forget(buffer: &Buffer, send: &Bound<'_, OutgoingSend>) -> PyResult<()> {
         content.borrow_mut().resend_ms = None;
         let message_id = content.borrow().message_id.bind(py).clone();
         discard(buffer.unacknowledged.bind(py), &message_id)?;
+        discard(buffer.waiting_in_store.bind(py), &message_id)?;
         let known = by_id.get_item(&message_id)?;
         if known.is_some_and(|known| known.is(&content)) {
             by_id.del_item(&message_id)?;

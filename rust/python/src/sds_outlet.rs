@@ -52,6 +52,7 @@ pub struct Buffer {
     pub sends: Py<PyDict>,
     pub by_id: Py<PyDict>,
     pub unacknowledged: Py<PyDict>,
+    pub waiting_in_store: Py<PyDict>,
     pub changed_sends: Py<PyDict>,
     pub changed_contents: Py<PyDict>,
     new_contents: Py<PyDict>,

@@ -100,6 +100,7 @@ def test_retries_are_counted_by_the_options_and_end_in_an_error() -> None:
     config = ReliableChannelOptions(retry_interval_ms=1_000, max_retry_attempts=3).to_config()
 
     async def scenario(world: World) -> None:
+        world.network.store_online = False
         alice = await world.join("alice", config)
         await world.node("silent")
         await alice.send(b"x")
@@ -232,6 +233,7 @@ def test_a_retry_near_the_limit_waits_for_the_next_epoch_and_is_not_dropped() ->
     )
 
     async def scenario(world: World) -> None:
+        world.network.store_online = False
         await world.node("bob")
         # To the beginning of an epoch.
         await asyncio.sleep(60)

@@ -19,6 +19,7 @@ from shardwire.node import (
     MemoryNode,
     MessageEnvelope,
     MessagePropagated,
+    MessageSent,
     Node,
     NodeEvent,
     run_virtual,
@@ -36,6 +37,7 @@ class FaultyNode(WrappedNode):
         hangs: How many calls of `send` never return.
         send_s: How long each call takes.
         answer_s: How long each message is on its way, one after the other, before it is in the network.
+        tells_of_store: Whether it tells that a store has a message.
     """
 
     def __init__(self, inner: MemoryNode) -> None:
@@ -44,6 +46,7 @@ class FaultyNode(WrappedNode):
         self.hangs = 0
         self.send_s = 0.0
         self.answer_s = 0.0
+        self.tells_of_store = True
         self.attempts = 0
         self._line: asyncio.Queue[tuple[str, MessageEnvelope]] = asyncio.Queue()
         self._ids: dict[str, str] = {}
@@ -72,7 +75,8 @@ class FaultyNode(WrappedNode):
         async for event in self._inner.events():
             if isinstance(event, MessagePropagated) and event.request_id in self._ids:
                 event = MessagePropagated(self._ids.pop(event.request_id), event.message_hash)
-            yield event
+            if self.tells_of_store or not isinstance(event, MessageSent):
+                yield event
 
 
 async def join_faulty(world: World, config: ChannelConfig = SMALL) -> tuple[FaultyNode, ReliableChannel]:
@@ -142,24 +146,27 @@ def test_an_outage_uses_up_no_retransmissions() -> None:
     assert run_world(scenario).of("alice", MessageSendErrorEvent) == []
 
 
-def test_a_node_that_stays_down_ends_the_retransmissions_of_what_has_left() -> None:
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_node_that_stays_down_ends_the_retransmissions_of_what_has_left(tells: bool) -> None:
+    """Unless it told that a store has it."""
+
     async def scenario(world: World) -> None:
         node, alice = await join_faulty(world)
+        node.tells_of_store = tells
         world.nodes["bob"].go_offline()
         request_id = await alice.send(bytes(3 * 1_024))
         await asyncio.sleep(1)
         node.down = True
         await asyncio.sleep(400)
-        assert alice.pending() == ()
+        assert len(alice.pending()) == tells
         node.down = False
         world.nodes["bob"].go_online()
         # Bob finds it in the store.
         assert await alice.delivered(request_id, timeout_ms=100_000) == {"bob"}
         await close_channel(alice)
 
-    world = run_world(scenario)
-    (error,) = world.of("alice", MessageSendErrorEvent)
-    assert error.stage == "delivery"
+    errors = run_world(scenario).of("alice", MessageSendErrorEvent)
+    assert [error.stage for error in errors] == ([] if tells else ["delivery"])
 
 
 def test_going_offline_in_the_middle_of_a_message_puts_the_rest_off() -> None:
@@ -234,6 +241,7 @@ def test_what_a_node_never_answers_for_is_forgotten() -> None:
             lambda: True,
             lambda transmit: True,
             reported.append,
+            lambda stored: None,
         )
         task = asyncio.create_task(dispatcher.run())
         for number in range(1_000):

@@ -162,6 +162,8 @@ def test_delivery_needs_the_quorum() -> None:
 
 def test_giving_up_is_a_delivery_error() -> None:
     async def scenario(world: World) -> None:
+        # Where a store has it, it waits there.
+        world.network.store_online = False
         alice = await world.join("alice")
         await world.node("silent")
         request_id = await alice.send(b"nobody listens")

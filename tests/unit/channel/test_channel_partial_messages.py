@@ -120,6 +120,7 @@ def test_a_message_of_more_segments_than_the_incoming_buffer_holds_arrives() -> 
 
 def test_what_a_receiver_cannot_read_is_not_delivered() -> None:
     async def scenario(world: World) -> None:
+        world.network.store_online = False
         alice = await world.join("alice")
         await world.join("bob", ChannelConfig.logos(segmentation=SegmentationConfig(wire_format="lip243")))
         await alice.send(b"hello")

@@ -91,6 +91,7 @@ def test_send_waits_for_room_in_the_outgoing_buffer() -> None:
     config = ChannelConfig.logos(sds=SdsConfig(outgoing_buffer_messages_max=2))
 
     async def scenario(world: World) -> None:
+        world.network.store_online = False
         alice = await world.join("alice", config)
         await world.node("bob")
         for number in range(2):

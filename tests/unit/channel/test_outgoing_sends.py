@@ -90,7 +90,7 @@ def test_delivered_when_counts_and_names_participants() -> None:
         sends.on_reconstructible("s", "dave" if sends is two else "carol")
         (delivered,) = [event for event in events(sends) if isinstance(event, MessageDeliveredEvent)]
         assert len(delivered.delivered_to) == 2
-        assert not sends.has_pending()
+        assert sends.pending_count() == 0
 
 
 def test_what_a_participant_holds_was_propagated() -> None:
@@ -133,7 +133,7 @@ def test_giving_up_names_the_stage_and_a_late_acknowledgement_still_delivers() -
     (error,) = events(sends)
     assert isinstance(error, MessageSendErrorEvent)
     assert error.stage == "delivery"
-    assert not sends.has_pending()
+    assert sends.pending_count() == 0
     sends.on_reconstructible("s", "bob")
     assert any(isinstance(event, MessageDeliveredEvent) for event in events(sends))
 
@@ -212,7 +212,7 @@ def test_a_restart_keeps_progress_and_repeats_what_was_not_announced() -> None:
     record = resumed.of_request("r")
     assert record is not None
     assert record.delivered_to == ["bob"]
-    assert not resumed.has_pending()
+    assert resumed.pending_count() == 0
 
 
 def test_settled_sends_are_forgotten_beyond_the_bound(monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -108,6 +108,7 @@ def test_retries_keep_equal_intervals_unless_back_off_is_asked_for() -> None:
 
         async def scenario(world: World) -> None:
             config = ReliableChannelOptions(retry_interval_ms=2_000, max_retry_attempts=4).to_config()
+            world.network.store_online = False
             alice = await world.join(
                 "alice", replace(config, sds=replace(config.sds, back_off_percent=back_off_percent))
             )

@@ -1,0 +1,40 @@
+"""What is told when it begins and when it ends, not each time."""
+
+from __future__ import annotations
+
+from shardwire.events import ChannelEvent, SenderIdConflictEvent, WithinReachEvent
+from shardwire.sds import MessageChannel, Now
+
+# Another participant with our id is reported once in this time.
+CONFLICT_INTERVAL_MS = 60_000
+
+
+class Notices:
+    """Notices about the channel as a whole.
+
+    Args:
+        sender_id: Ours.
+        now: The moment of creation.
+    """
+
+    def __init__(self, sender_id: str, now: Now) -> None:
+        self._sender_id = sender_id
+        self._next_conflict_ms = now.monotonic_ms
+        self._within_reach = True
+        self._events: list[ChannelEvent] = []
+
+    def on_conflict(self, now: Now) -> None:
+        """A twin is told of from time to time, not with each of its messages."""
+        if now.monotonic_ms >= self._next_conflict_ms:
+            self._next_conflict_ms = now.monotonic_ms + CONFLICT_INTERVAL_MS
+            self._events.append(SenderIdConflictEvent(self._sender_id))
+
+    def review_reach(self, machine: MessageChannel) -> None:
+        """Says once that nobody is heard who lacks what waits in a store, and once that somebody is."""
+        if machine.outgoing.is_silent() is self._within_reach:
+            self._within_reach = not self._within_reach
+            self._events.append(WithinReachEvent(self._within_reach, machine.sends_in_store()))
+
+    def poll_events(self) -> list[ChannelEvent]:
+        events, self._events = self._events, []
+        return events
