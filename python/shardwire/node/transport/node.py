@@ -261,7 +261,7 @@ class TransportNode:
                 await self._unsubscribe(tuple(self._subscriptions))
                 await self._end_call("disconnect", self._transport.disconnect())
                 await running.link.end_tasks()
-                running.link.connection(ConnectionState.DISCONNECTED, "stopped")
+                running.link.connection(ConnectionState.DISCONNECTED, "stopped", wanted=True)
                 self._running = None
         # After the events that are already on their way to the readers.
         asyncio.get_running_loop().call_soon(self._streams.end)

@@ -89,15 +89,22 @@ class TransportLink:
             raise NodeError(f"max_message_size_bytes is {size_bytes}: the server must carry messages of some size")
         self._max_message_size_bytes = size_bytes
 
-    def connection(self, state: ConnectionState, reason: str = "") -> None:
-        """Says how the connection is. Only a change is told to readers, and logged once with its reason."""
+    def connection(self, state: ConnectionState, reason: str = "", *, wanted: bool = False) -> None:
+        """Says how the connection is. Only a change is told to readers, and logged once with its reason.
+
+        Args:
+            state: How it is now.
+            reason: Why.
+            wanted: Whether the user ended it: nobody is warned of that.
+        """
         previous, self._state = self._state, state
         if previous is state:
             return
+        told = f": {reason}" if reason else ""
         if state is ConnectionState.DISCONNECTED:
-            logger.warning("%s: disconnected%s", self._name, f": {reason}" if reason else "")
+            logger.log(logging.INFO if wanted else logging.WARNING, "%s: disconnected%s", self._name, told)
         else:
-            logger.info("%s: %s%s", self._name, state.value, f": {reason}" if reason else "")
+            logger.info("%s: %s%s", self._name, state.value, told)
         self._streams.put(ConnectionStatus(state))
         if previous is ConnectionState.DISCONNECTED:
             self._resume()
