@@ -32,22 +32,32 @@ from shardwire.node.trace import ReceiverOutcome, TraceRecord
 from shardwire.node.virtual_time import VirtualClock, VirtualTimeError, VirtualTimeLoop, run_virtual
 
 if TYPE_CHECKING:
-    from shardwire.node.mqtt import MqttNode
-    from shardwire.node.nats import NatsNode, StreamLimits
-    from shardwire.node.rest import WakuRestNode
-    from shardwire.node.udp import UdpNode
+    from shardwire.node.mqtt import MqttNode, MqttNodeStatus
+    from shardwire.node.nats import NatsNode, NatsNodeStatus, NatsStreamStatus, StreamLimits
+    from shardwire.node.rest import WakuNodeStatus, WakuRestNode
+    from shardwire.node.udp import UdpNeighbour, UdpNode, UdpNodeStatus
+    from shardwire.node.url import NODE_SCHEMES, create_node
 
 # Loaded when they are first used: their clients are extras.
 _ROOM_OF = {
     "MqttNode": "shardwire.node.mqtt",
+    "MqttNodeStatus": "shardwire.node.mqtt",
     "NatsNode": "shardwire.node.nats",
+    "NatsNodeStatus": "shardwire.node.nats",
+    "NatsStreamStatus": "shardwire.node.nats",
     "StreamLimits": "shardwire.node.nats",
+    "WakuNodeStatus": "shardwire.node.rest",
     "WakuRestNode": "shardwire.node.rest",
+    "UdpNeighbour": "shardwire.node.udp",
     "UdpNode": "shardwire.node.udp",
+    "UdpNodeStatus": "shardwire.node.udp",
+    "NODE_SCHEMES": "shardwire.node.url",
+    "create_node": "shardwire.node.url",
 }
 
 __all__ = [
     "MAX_MESSAGE_SIZE_BYTES",
+    "NODE_SCHEMES",
     "STORE",
     "Clock",
     "ConnectionState",
@@ -62,7 +72,10 @@ __all__ = [
     "MessageStore",
     "MessagesMissed",
     "MqttNode",
+    "MqttNodeStatus",
     "NatsNode",
+    "NatsNodeStatus",
+    "NatsStreamStatus",
     "NetworkConditions",
     "Node",
     "NodeConfig",
@@ -75,11 +88,15 @@ __all__ = [
     "StreamLimits",
     "SystemClock",
     "TraceRecord",
+    "UdpNeighbour",
     "UdpNode",
+    "UdpNodeStatus",
     "VirtualClock",
     "VirtualTimeError",
     "VirtualTimeLoop",
+    "WakuNodeStatus",
     "WakuRestNode",
+    "create_node",
     "run_virtual",
     "running_clock",
 ]

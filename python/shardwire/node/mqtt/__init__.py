@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from shardwire.node.mqtt.node import MqttNode
+from shardwire.node.mqtt.status import MqttNodeStatus
 
-__all__ = ["MqttNode"]
+__all__ = ["MqttNode", "MqttNodeStatus"]

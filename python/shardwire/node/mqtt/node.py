@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
+from shardwire.node.mqtt.status import MqttNodeStatus
 from shardwire.node.protocol import NodeConfig
 from shardwire.node.transport.address import parse_server_url
 from shardwire.node.transport.node import TransportNode
@@ -89,7 +90,16 @@ class MqttNode(TransportNode):
             password,
             ssl.create_default_context() if tls is None and address.scheme == "mqtts" else tls,
         )
-        transport = MqttTransport(
+        self._mqtt = MqttTransport(
             login, topic_prefix, size_bytes_max=None if config is None else config.max_message_size_bytes
         )
-        super().__init__(transport, config, clock=clock)
+        super().__init__(self._mqtt, config, clock=clock)
+
+    def status(self) -> MqttNodeStatus:
+        """What the broker said when it let us in.
+
+        Raises:
+            NodeError: The node is not started.
+        """
+        self._require_running("status")
+        return self._mqtt.status()

@@ -59,10 +59,12 @@ class BrokerLimits:
     Attributes:
         packet_bytes_max: Its Maximum Packet Size; None where it has none but the protocol's.
         receive_max: Its Receive Maximum.
+        session_expiry_s: How long it keeps a session, where it says that it is another time than was asked for.
     """
 
     packet_bytes_max: int | None
     receive_max: int
+    session_expiry_s: int | None = None
 
 
 class MqttSession(Session):
@@ -147,6 +149,7 @@ class MqttSession(Session):
         limits = BrokerLimits(
             getattr(properties, "MaximumPacketSize", None),
             getattr(properties, "ReceiveMaximum", 0xFFFF),
+            getattr(properties, "SessionExpiryInterval", None),
         )
         self._sends_at_once = sends_at_once
         self._room = asyncio.Semaphore(max(1, min(limits.receive_max, sends_at_once)))

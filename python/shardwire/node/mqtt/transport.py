@@ -5,7 +5,8 @@ from __future__ import annotations
 from paho.mqtt.reasoncodes import ReasonCode
 
 from shardwire.errors import NodeError
-from shardwire.node.mqtt.session import MqttLogin, MqttSession
+from shardwire.node.mqtt.session import BrokerLimits, MqttLogin, MqttSession
+from shardwire.node.mqtt.status import MqttNodeStatus
 from shardwire.node.transport.answers import Ambiguous, Answer, Passing, Permanent, Published
 from shardwire.node.transport.kept_connection import ConnectionLost, KeptConnection
 from shardwire.node.transport.message import OutgoingMessage
@@ -43,6 +44,7 @@ class MqttTransport(Transport):
         # How often a message, by its number, was the largest one when the broker sent something unreadable.
         self._unreadable: dict[int, int] = {}
         self._connection: KeptConnection[MqttSession] | None = None
+        self._limits = BrokerLimits(None, 0)
 
     async def connect(self, link: TransportLink) -> None:
         self._link = link
@@ -86,6 +88,19 @@ class MqttTransport(Transport):
         self._unreadable.pop(message.number, None)
         return _answer_of(reason, topic)
 
+    def status(self) -> MqttNodeStatus:
+        """What the broker said when it let us in last."""
+        limits = self._limits
+        expiry_s = self._login.session_expiry_s if limits.session_expiry_s is None else limits.session_expiry_s
+        return MqttNodeStatus(
+            self._link.state,
+            self._login.client_id,
+            self._login.tls is not None,
+            limits.packet_bytes_max,
+            limits.receive_max,
+            expiry_s * 1_000,
+        )
+
     # --- details ---
 
     @property
@@ -97,7 +112,7 @@ class MqttTransport(Transport):
 
     async def _open(self) -> MqttSession:
         session = MqttSession(self._link.clock, self._on_data, self._topic_of)
-        limits = await session.open(self._login, PUBLISHES_AT_ONCE)
+        limits = self._limits = await session.open(self._login, PUBLISHES_AT_ONCE)
         size_bytes = self._size_bytes_max
         if limits.packet_bytes_max is not None:
             carried = limits.packet_bytes_max - PUBLISH_HEADER_BYTES - 2 - TOPIC_BYTES

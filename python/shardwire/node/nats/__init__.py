@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shardwire.node.nats.node import NatsNode
+from shardwire.node.nats.status import NatsNodeStatus, NatsStreamStatus
 from shardwire.node.nats.stream import StreamLimits
 
-__all__ = ["NatsNode", "StreamLimits"]
+__all__ = ["NatsNode", "NatsNodeStatus", "NatsStreamStatus", "StreamLimits"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
+from shardwire.node.nats.status import NatsNodeStatus
 from shardwire.node.nats.stream import StreamLimits
 from shardwire.node.protocol import NodeConfig
 from shardwire.node.transport.address import parse_server_url
@@ -91,11 +92,20 @@ class NatsNode(TransportNode):
             None if credentials is None else Path(credentials),
             tls,
         )
-        transport = NatsTransport(
+        self._nats = NatsTransport(
             login,
             subject_prefix,
             stream,
             stream_limits or StreamLimits(),
             size_bytes_max=None if config is None else config.max_message_size_bytes,
         )
-        super().__init__(transport, config, clock=clock)
+        super().__init__(self._nats, config, clock=clock)
+
+    async def status(self) -> NatsNodeStatus:
+        """Asks the server what it is and has: version, limits, JetStream and the stream, its clock.
+
+        Raises:
+            NodeError: The node is not started, or the server does not answer.
+        """
+        self._require_running("status")
+        return await self._nats.status()

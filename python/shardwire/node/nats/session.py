@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,8 @@ class _Client(Client):
     def __init__(self, on_max_payload: Callable[[int], None]) -> None:
         super().__init__()
         self._on_max_payload = on_max_payload
+        # What the server said of itself last.
+        self.info: dict[str, Any] = {}
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         if initial_connection and self.wants_tls and not info.get("tls_required"):
@@ -70,6 +72,7 @@ class _Client(Client):
             self._max_payload = size_bytes
             if not initial_connection:
                 self._on_max_payload(size_bytes)
+        self.info = {**self.info, **info}
         await super()._process_info(info, initial_connection)
 
 
@@ -93,7 +96,7 @@ class NatsSession(Session):
         subjects_of: Callable[[str], tuple[str, ...]],
     ) -> None:
         super().__init__()
-        self.client: Client = _Client(on_max_payload)
+        self.client = _Client(on_max_payload)
         self.heard_ns = clock.epoch_ns()
         self._clock = clock
         self._on_data = on_data
@@ -114,7 +117,6 @@ class NatsSession(Session):
             NodeError: The server is out of reach, or refuses us.
         """
         client = self.client
-        assert isinstance(client, _Client)
         client.wants_tls = login.wants_tls
         address = login.address
         try:
@@ -152,6 +154,11 @@ class NatsSession(Session):
     @property
     def message_bytes_max(self) -> int:
         return self.client.max_payload
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """What the server says of itself: of any type and length."""
+        return self.client.info
 
     def is_refused(self, subject: str) -> bool:
         """Whether the server said that we may not use this subject."""
@@ -244,6 +251,8 @@ class NatsSession(Session):
         messages = self.client.stats["in_msgs"]
         while not self.is_broken:
             answer = asyncio.ensure_future(self.flushed())
+            # Nobody asks for its outcome where the session is closed meanwhile.
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
             done, _ = await asyncio.wait((answer,), timeout=2 * HEARTBEAT_MS / 1000)
             if not done:
                 answer.cancel()

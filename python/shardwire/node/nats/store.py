@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from nats.js import errors as js_errors
 from shardwire._native import WakuMessage, message_hash
 from shardwire.errors import ConfigError, NodeError
 from shardwire.node.nats.session import NatsSession
+from shardwire.node.nats.status import NatsStreamStatus
 from shardwire.node.nats.stream import StreamLimits
 from shardwire.node.nats.subjects import Subjects, hash_of
 from shardwire.node.protocol import MessageEnvelope, StoredMessage, StorePage, StoreQuery
@@ -82,6 +84,32 @@ class NatsStore:
             return await self._session.unless_broken(self._find_or_make(limits))
         except (js_errors.Error, nats_errors.Error) as error:
             return _told(error)
+
+    async def status(self, epoch_ms: Callable[[], int]) -> NatsStreamStatus:
+        """Asks for the stream's state, and the server's time beside `epoch_ms`.
+
+        Raises:
+            NodeError: The stream did not answer.
+        """
+        asked_ms = epoch_ms()
+        # The library drops the time that stands in the answer.
+        request = self._session.client.request(f"$JS.API.STREAM.INFO.{self._stream}", timeout=REQUEST_TIMEOUT_S)
+        try:
+            answer = await self._session.unless_broken(request)
+            said: Any = json.loads(answer.data)
+            config, state = said["config"], said["state"]
+            size_bytes_max, age_ns = int(config["max_bytes"]), int(config["max_age"])
+            return NatsStreamStatus(
+                self._stream,
+                int(state["messages"]),
+                int(state["bytes"]),
+                size_bytes_max if size_bytes_max > 0 else None,
+                age_ns // 1_000_000 or None,
+                int(config["num_replicas"]),
+                _clock_ahead_ms(said.get("ts"), (asked_ms + epoch_ms()) // 2),
+            )
+        except (ConnectionLost, nats_errors.Error, ValueError, TypeError, KeyError) as error:
+            raise NodeError(f"stream {self._stream} tells nothing of itself: {type(error).__name__}") from None
 
     async def query(self, query: StoreQuery, subscribed: Iterable[str]) -> StorePage:
         """Answers one page.
@@ -338,6 +366,14 @@ def _told(error: Exception) -> str:
     if isinstance(error, nats_errors.NoRespondersError):
         return "the server has no JetStream, or this user may not use it"
     return str(error) or type(error).__name__
+
+
+def _clock_ahead_ms(told: object, epoch_ms: int) -> int | None:
+    """How far a server is ahead that told this time; None where it is none."""
+    try:
+        return _time_ns(datetime.fromisoformat(str(told))) // 1_000_000 - epoch_ms
+    except (ValueError, TypeError):
+        return None
 
 
 def _time_ns(time: datetime) -> int:

@@ -10,6 +10,7 @@ from nats.js import errors as js_errors
 
 from shardwire.errors import NodeError
 from shardwire.node.nats.session import NatsLogin, NatsSession
+from shardwire.node.nats.status import NatsNodeStatus
 from shardwire.node.nats.store import NatsStore
 from shardwire.node.nats.stream import StreamLimits
 from shardwire.node.nats.subjects import Subjects
@@ -31,6 +32,7 @@ STORE_LOOK_MS = 5_000
 LOST_WITHIN_NS = 5_000_000_000
 # How often that is told.
 LOST_TOLD_MS = 1_000
+NAME_SHOWN_MAX = 100
 _MESSAGE_ID_HEADER = "Nats-Msg-Id"
 
 
@@ -121,6 +123,33 @@ class NatsTransport(Transport):
         if store is None or self._session is None:
             raise NodeError(f"{self.name}: {self._no_store_told or 'no stream is in reach'}")
         return await store.query(query, self._link.topics)
+
+    async def status(self) -> NatsNodeStatus:
+        """Raises:
+        NodeError: The server does not answer.
+        """
+        session, store = self._session, self._store
+        if session is None:
+            raise NodeError(f"{self.name} is out of reach")
+        begun_s = asyncio.get_running_loop().time()
+        try:
+            await session.flushed()
+        except ConnectionLost as lost:
+            raise NodeError(f"{self.name}: {lost}") from None
+        round_trip_ms = (asyncio.get_running_loop().time() - begun_s) * 1000
+        info = session.info
+        return NatsNodeStatus(
+            self._link.state,
+            _shown(info.get("server_name")),
+            _shown(info.get("version")),
+            _shown(info["cluster"]) if info.get("cluster") else None,
+            info.get("tls_required") is True or self._login.wants_tls,
+            round_trip_ms,
+            session.message_bytes_max,
+            info.get("jetstream") is True,
+            None if store is None else await store.status(self._link.clock.epoch_ms),
+            self._no_store_told,
+        )
 
     # --- details ---
 
@@ -226,3 +255,8 @@ class NatsTransport(Transport):
 
 def _not_permitted(subject: str) -> Permanent:
     return Permanent(f"the server lets this user not publish to {subject}: give it the permission")
+
+
+def _shown(said: object) -> str:
+    """A server's word in one line, cut to a length for people."""
+    return " ".join(str(said).split())[:NAME_SHOWN_MAX] if isinstance(said, str) else "unknown"

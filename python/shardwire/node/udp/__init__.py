@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from shardwire.node.udp.node import UdpNode
+from shardwire.node.udp.status import UdpNeighbour, UdpNodeStatus
 
-__all__ = ["UdpNode"]
+__all__ = ["UdpNeighbour", "UdpNode", "UdpNodeStatus"]

@@ -28,6 +28,11 @@ RETRY_MS_MAX = 60_000
 STRANGERS_PER_SECOND = 100
 
 
+def written(address: Address) -> str:
+    """An address as URLs write it."""
+    return f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+
+
 @dataclass(slots=True, eq=False)
 class Neighbour:
     """One that showed us that it receives at its address; in a group one that was heard.
@@ -139,9 +144,14 @@ class Neighbours:
             self._configured[address] = _Configured(address)
 
     @property
+    def missing(self) -> list[Address]:
+        """Those that the user named who are not here."""
+        return [address for address in self._configured if address not in self._here]
+
+    @property
     def unreached(self) -> bool:
         """Whether one that the user named is not here."""
-        return any(address not in self._here for address in self._configured)
+        return bool(self.missing)
 
     def token_for(self, address: Address) -> int:
         """What an address has to show."""

@@ -11,6 +11,7 @@ from shardwire.node.transport.address import ServerAddress, parse_server_url
 from shardwire.node.transport.node import TransportNode
 from shardwire.node.udp.datagram import FRAGMENT_HEADER_BYTES
 from shardwire.node.udp.sockets import is_group
+from shardwire.node.udp.status import UdpNodeStatus
 from shardwire.node.udp.transport import UdpPlace, UdpTransport
 
 DEFAULT_PORT = 9_700
@@ -95,6 +96,15 @@ class UdpNode(TransportNode):
         """Own address and port; None before the start."""
         address = self._udp.address
         return None if address is None else (address[0], address[1])
+
+    def status(self) -> UdpNodeStatus:
+        """Who is in reach. After the start it takes a second or two until those are known who are.
+
+        Raises:
+            NodeError: The node is not started.
+        """
+        self._require_running("status")
+        return self._udp.status()
 
 
 def _parse_peer(peer: str) -> tuple[str, int]:

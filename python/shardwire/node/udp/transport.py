@@ -16,9 +16,10 @@ from shardwire.node.transport.message import OutgoingMessage
 from shardwire.node.transport.transport import Transport, TransportLink
 from shardwire.node.udp.datagram import FRAGMENT, FRAGMENT_HEADER_BYTES, FRAGMENTS_MAX, HELLO, Datagram, decode
 from shardwire.node.udp.intake import Intake
-from shardwire.node.udp.neighbours import Address, Group, Neighbour, Neighbours
+from shardwire.node.udp.neighbours import Address, Group, Neighbour, Neighbours, written
 from shardwire.node.udp.outflow import NobodyAnswersError, Outflow
 from shardwire.node.udp.sockets import DatagramTooLargeError, UdpSocket, bind, bind_group, is_group, resolve
+from shardwire.node.udp.status import UdpNeighbour, UdpNodeStatus
 
 logger = logging.getLogger(__name__)
 
@@ -145,6 +146,18 @@ class UdpTransport(Transport):
         except NobodyAnswersError as error:
             return Ambiguous(str(error))
         return Published()
+
+    def status(self) -> UdpNodeStatus:
+        """Who is here, and who is not."""
+        assert self.address is not None
+        return UdpNodeStatus(
+            self._link.state,
+            written(self.address),
+            None if self._group is None else written(self._group),
+            tuple(UdpNeighbour(written(each.address), each.responds) for each in self._neighbours),
+            tuple(written(address) for address in self._neighbours.missing),
+            self._datagram_bytes,
+        )
 
     # --- what comes in ---
 
