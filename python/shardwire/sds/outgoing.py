@@ -48,7 +48,7 @@ class OutgoingBuffer:
         self.by_id: dict[str, OutgoingContent] = {}
         self.unacknowledged: dict[str, OutgoingContent] = {}
         names = delivered_when if isinstance(delivered_when, frozenset) else None
-        self._stored = StoredContents(live_ms, _lacks, names)
+        self._stored = StoredContents(live_ms, _lacks, names, config.max_retransmissions)
         # Held back while a store has them and nobody is heard who lacks them; not in `unacknowledged`.
         self.waiting_in_store = self._stored.waiting
         self.queue = DispatchQueue(config.acknowledgement_timeout_ms)
@@ -162,7 +162,7 @@ class OutgoingBuffer:
             else:
                 self._give_up(content.send)
         probe = self._stored.take_probe(monotonic_ms, self.first_period_ms)
-        if probe is not None and probe.attempts < self._attempts_max:
+        if probe is not None:
             self.due.append(probe)
 
     def _wait_in_store(self, content: OutgoingContent, monotonic_ms: int) -> None:
@@ -174,13 +174,14 @@ class OutgoingBuffer:
             self._give_up(oldest.send)
 
     def next_due(self, monotonic_ms: int) -> OutgoingContent | None:
-        """The content to send again, counted as an attempt."""
+        """The content to send again, counted as an attempt unless it goes as a probe."""
         while self.due:
             content = self.due.popleft()
             if content.message_id not in self.unacknowledged and content.message_id not in self.waiting_in_store:
                 continue
             if self._wanted(content):
-                content.attempts += 1
+                if content.message_id not in self.waiting_in_store:
+                    content.attempts += 1
                 return content
             self._set_timer(content, monotonic_ms)
         return None
@@ -200,7 +201,8 @@ class OutgoingBuffer:
     def not_sent_again(self, content: OutgoingContent) -> None:
         """A retransmission failed: it was no attempt, and is due as soon as anything may leave."""
         if content.message_id in self.unacknowledged:
-            content.attempts -= 1
+            if content.message_id not in self.waiting_in_store:
+                content.attempts -= 1
             self.due.append(content)
             self.changed_contents[content.message_id] = None
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Container
 
 from shardwire._native import OutgoingContent
 
-# While nobody is heard so many contents are sent again, of the newest send: its history shows a participant that is
-# there, and only lost what was sent, what else it lacks.
-PROBES_MAX = 2
+# Nobody is taken to be there when so many probes went unanswered.
+SILENT_PROBES = 2
 # So many acknowledgement timeouts without an acknowledgement show that the store does not help.
 PATIENCE_PERIODS = 2
 # What may wait so: beyond it the send that waits longest is given up.
@@ -21,16 +20,19 @@ _STALE_MAX = 1_024
 class StoredContents:
     """Holds back what a store has until somebody who lacks it is heard, and while the store helps him.
 
-    Contents that wait so count against no room in the outgoing buffer and use up no retransmission.
+    Contents that wait so count against no room in the outgoing buffer and use up no retransmission. While nobody is
+    heard contents of the newest send go as probes all the same, as often as one would go again without a store: a
+    participant that is there, and only lost what was sent, learns from a probe's history what else it lacks.
 
     Args:
+        probes_max: How many probes go while nobody is heard.
         live_ms: When each participant was heard last, other than from a store; the latest last.
         lacks: Whether a participant lacks a content.
         names: Those who must have it, or None where anybody may.
 
     Attributes:
         waiting: Those that are held back, the one that waits longest first. Acknowledged ones are taken out.
-        is_silent: Whether nobody answered the probes either.
+        is_silent: Whether nobody answered the first probes either.
     """
 
     __slots__ = (
@@ -42,6 +44,7 @@ class StoredContents:
         "_patient_until_ms",
         "_probe_at_ms",
         "_probes",
+        "_probes_max",
         "_since_ms",
         "_wants_probe",
         "is_silent",
@@ -53,10 +56,12 @@ class StoredContents:
         live_ms: OrderedDict[str, int],
         lacks: Callable[[str, OutgoingContent], bool],
         names: frozenset[str] | None,
+        probes_max: int,
     ) -> None:
         self._live_ms = live_ms
         self._lacks = lacks
         self._names = names
+        self._probes_max = probes_max
         # Message id -> when a store had it.
         self._since_ms: dict[str, int] = {}
         # How many times were kept when stale ones were last left out.
@@ -116,8 +121,9 @@ class StoredContents:
         wanted, self._wants_probe = self._wants_probe, False
         if not wanted or not self.waiting or monotonic_ms < self._probe_at_ms:
             return None
-        if self._probes >= PROBES_MAX:
+        if self._probes >= min(SILENT_PROBES, self._probes_max):
             self.is_silent = True
+        if self._probes >= self._probes_max:
             return None
         self._probes += 1
         self._probe_at_ms = monotonic_ms + period_ms

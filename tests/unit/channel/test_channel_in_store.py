@@ -9,11 +9,13 @@ from channel_world import CHANNEL, TOPIC, World, run_world
 from wrapped_node import WrappedNode
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
-from shardwire.config import ChannelConfig, DeliveredWhen, SdsConfig
+from shardwire.config import ChannelConfig, DeliveredWhen, SdsConfig, SyncConfig
 from shardwire.events import MessageDeliveredEvent, MessageSendErrorEvent, WithinReachEvent
 from shardwire.node import MessageEnvelope, MessageSent, NetworkConditions, running_clock
 
 SEGMENT_BYTES = 102_400
+# While nobody is heard so many contents go again, over all messages.
+PROBES_MAX = SdsConfig().max_retransmissions
 
 
 def published_bytes(world: World, name: str) -> int:
@@ -71,13 +73,13 @@ def test_small_messages_wait_in_the_store_as_well(count: int, delivered_when: De
         alice = await part(world, config)
         requests = [await alice.send(b"%d" % number) for number in range(count)]
         await asyncio.sleep(600)
-        assert alice.stats().get("dispatched_retransmission", 0) <= 2
+        assert alice.stats().get("dispatched_retransmission", 0) <= PROBES_MAX
         assert reach(world) == [(False, count)]
         world.nodes["bob"].go_online()
         for request_id in requests:
             assert await alice.delivered(request_id, timeout_ms=60_000) == {"bob"}
         await asyncio.sleep(60)
-        assert alice.stats().get("dispatched_retransmission", 0) <= 2
+        assert alice.stats().get("dispatched_retransmission", 0) <= PROBES_MAX
         assert reach(world) == [(False, count), (True, 0)]
 
     world = run_world(scenario)
@@ -96,7 +98,7 @@ def test_others_who_have_it_do_not_make_it_go_again_to_who_is_away() -> None:
         for number in range(60):
             await carol.send(b"%d" % number)
             await asyncio.sleep(5)
-        assert alice.stats().get("dispatched_retransmission", 0) <= 2
+        assert alice.stats().get("dispatched_retransmission", 0) <= PROBES_MAX
         assert reach(world) == [(False, 1)]
         world.nodes["bob"].go_online()
         assert "bob" in await alice.delivered(request_id, timeout_ms=60_000)
@@ -152,7 +154,7 @@ def test_a_restart_sends_nothing_again_that_a_store_has() -> None:
         await world.crash("alice")
         alice = await world.join("alice", on_disk=True)
         await asyncio.sleep(120)
-        assert published_bytes(world, "alice") <= 1.1 * 50 * SEGMENT_BYTES
+        assert published_bytes(world, "alice") <= 1.01 * (50 + PROBES_MAX) * SEGMENT_BYTES
         assert [entry.stored for entry in alice.pending()] == [True]
         world.nodes["bob"].go_online()
         assert await alice.delivered(request_id, timeout_ms=120_000) == {"bob"}
@@ -180,6 +182,39 @@ def test_who_is_there_and_only_lost_it_gets_it_as_soon_as_without_a_store() -> N
     for store in (True, False):
         run_world(lambda world, store=store: scenario(world, store))  # type: ignore[misc]
     assert took[True] <= took[False] + 1_500
+
+
+def test_who_is_there_and_loses_copy_after_copy_of_the_first_message_gets_one_within_seconds() -> None:
+    """Bob never said anything, and nothing that reached him shows him that there is something to ask the store for."""
+
+    config = ChannelConfig.logos(sync=SyncConfig(sync_min_interval_ms=0))
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        await world.join("bob", config)
+        world.nodes["bob"].conditions = NetworkConditions(loss=1.0)
+        request_id = await alice.send(b"first")
+        await asyncio.sleep(24)
+        assert [entry.stored for entry in alice.pending()] == [True]
+        world.nodes["bob"].conditions = None
+        assert await alice.delivered(request_id, timeout_ms=5_000) == {"bob"}
+
+    run_world(scenario)
+
+
+def test_who_is_there_and_loses_every_copy_gets_it_by_the_schedule_of_syncs() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        world.nodes["bob"].conditions = NetworkConditions(loss=1.0)
+        request_id = await alice.send(b"first")
+        await asyncio.sleep(300)
+        assert alice.stats()["dispatched_retransmission"] == PROBES_MAX
+        world.nodes["bob"].conditions = None
+        # A sync leaves at most two intervals after the one before.
+        assert await alice.delivered(request_id, timeout_ms=65_000) == {"bob"}
+
+    run_world(scenario)
 
 
 def test_who_is_within_reach_and_never_acknowledges_is_given_up_on() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from sds_exchange import Exchange, Party, at
 
@@ -56,18 +58,17 @@ def make(count: int, **arguments: object) -> Sender:
     return alice
 
 
-def test_only_two_probes_leave_while_nobody_is_heard_each_the_newest() -> None:
+def test_as_many_probes_leave_while_nobody_is_heard_as_one_content_would_go_again_each_the_newest() -> None:
     alice = make(20)
     newest = list(alice.machine.outgoing.by_id)[-1]
     found = alice.retransmitted(100, 600_000)
-    assert [message_id for _, message_id in found] == [newest] * 2
-    assert [now_ms // PERIOD_MS for now_ms, _ in found] == [1, 2]
+    assert found == [(number * PERIOD_MS, newest) for number in range(1, SDS.max_retransmissions + 1)]
     assert alice.machine.stats()["outgoing_in_store"] == 20
     assert alice.machine.sends_in_store() == 20
     assert not [event for event in alice.events if isinstance(event, SendGivenUp)]
 
 
-def test_nobody_counts_as_silent_before_the_probes_went_unanswered() -> None:
+def test_nobody_counts_as_silent_before_two_probes_went_unanswered() -> None:
     alice = make(3)
     for now_ms in range(100, 3 * PERIOD_MS, 100):
         alice.publish(now_ms)
@@ -102,6 +103,22 @@ def test_who_comes_back_is_given_two_periods_to_fetch_it() -> None:
     assert len([event for event in alice.events if isinstance(event, SendGivenUp)]) == 3
 
 
+def test_a_probe_uses_up_no_retransmission_and_one_that_failed_goes_again() -> None:
+    alice, bob = make(1), Party("bob", sds=SDS, sync=QUIET)
+    alice.machine.handle_timeout(at(PERIOD_MS))
+    (probe,) = alice.drain(at(PERIOD_MS))
+    alice.machine.handle_transmit_failed(probe.transmit_id, at(PERIOD_MS))
+    assert len(alice.retransmitted(PERIOD_MS, 60_000)) == SDS.max_retransmissions
+    hear(alice, bob, 60_000)
+    assert len(alice.retransmitted(60_100, 200_000, stored=False)) == SDS.max_retransmissions
+
+
+def test_without_retransmissions_there_are_no_probes() -> None:
+    alice = make(3, sds=replace(SDS, max_retransmissions=0))
+    assert alice.retransmitted(100, 60_000) == []
+    assert alice.machine.sends_in_store() == 3
+
+
 def test_acknowledgements_that_keep_coming_put_it_off_further() -> None:
     alice, bob = make(10), Party("bob", sds=SDS, sync=QUIET)
     wires = [content.wire for content in alice.machine.outgoing.by_id.values()]
@@ -128,7 +145,7 @@ def test_only_who_lacks_it_counts_as_within_reach(quorum: DeliveredWhen) -> None
     for now_ms in range(1_000, 200_000, 1_000):
         hear(alice, carol, now_ms)
         found += alice.retransmitted(now_ms + 100, now_ms + 1_000)
-    assert len(found) == 2
+    assert len(found) == SDS.max_retransmissions
     hear(alice, Party("bob", sds=SDS, sync=QUIET), 200_000)
     assert alice.retransmitted(200_100, 230_000)
 
@@ -179,4 +196,4 @@ def test_of_a_send_of_several_contents_the_first_is_the_probe() -> None:
     alice.send("before", at(0))
     send_id = alice.send("several", at(0), needed=2, count=4)
     alice.publish(0)
-    assert [message_id for _, message_id in alice.retransmitted(100, 60_000)] == [f"{send_id}.0"] * 2
+    assert [message_id for _, message_id in alice.retransmitted(100, 60_000)] == [f"{send_id}.0"] * 5
