@@ -11,6 +11,10 @@ class ConfigError(ShardwireError, ValueError):
     """A configuration or argument is out of its limits: names the field, the value and the limit."""
 
 
+class MissingLibraryError(ConfigError):
+    """An optional library is not installed: names the extra that brings it."""
+
+
 class InvalidSegmentError(ShardwireError):
     """Bytes are not a valid segment on the wire they were read as."""
 

@@ -191,21 +191,8 @@ def _is_key(text: str) -> bool:
 @lru_cache(maxsize=16)
 def _encryption(step: Decrypt) -> ChaCha20Poly1305Encryption | AesGcmEncryption:
     kind = _CIPHERS[step.cipher]
-    by_file = step.key_file is not None
-    encryption = kind.from_key_file(str(step.key_file)) if by_file else kind(_keys_of(str(step.key_env)))
+    if step.key_file is not None:
+        encryption = kind.from_key_file(step.key_file)
+    else:
+        encryption = kind.from_environment(str(step.key_env), place=" of an executor")
     return encryption if step.channel_id is None else encryption.bind(step.channel_id)
-
-
-def _keys_of(variable: str) -> list[bytes]:
-    texts = os.environ.get(variable, "").replace(",", " ").split()
-    if not texts:
-        raise ConfigError(
-            f"the environment variable {variable} of an executor holds no key: set it to the keys' digits"
-        )
-    try:
-        return [bytes.fromhex(text) for text in texts]
-    except ValueError:
-        raise ConfigError(
-            f"the environment variable {variable} of an executor holds something that is no key: "
-            "each is 64 hexadecimal digits"
-        ) from None

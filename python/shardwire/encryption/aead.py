@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, NoReturn, Protocol, Self
 
-from shardwire.errors import ConfigError, DecryptionError
+from shardwire.errors import ConfigError, DecryptionError, MissingLibraryError
 
 KEY_BYTES = 32
 KEY_ID_BYTES = 4
@@ -82,6 +82,29 @@ class AeadEncryption(ABC):
             if not text or text.startswith(b"#"):
                 continue
             keys.append(_parse_key(name, number, text))
+        return cls(keys)
+
+    @classmethod
+    def from_environment(cls, variable: str, *, place: str = "") -> Self:
+        """Reads keys from an environment variable: each in hexadecimal digits, with commas or white space between them.
+
+        Args:
+            variable: Its name; the first key in it encrypts.
+            place: Where the environment is, for errors, as in " of an executor".
+
+        Raises:
+            ConfigError: It is not set or holds something else, which is never quoted.
+        """
+        texts = os.environ.get(variable, "").replace(",", " ").split()
+        if not texts:
+            raise ConfigError(f"the environment variable {variable}{place} holds no key: set it to the keys' digits")
+        try:
+            keys = [bytes.fromhex(text) for text in texts]
+        except ValueError:
+            raise ConfigError(
+                f"the environment variable {variable}{place} holds something that is no key: "
+                f"each is {2 * KEY_BYTES} hexadecimal digits"
+            ) from None
         return cls(keys)
 
     @staticmethod
@@ -195,8 +218,8 @@ class AesGcmEncryption(AeadEncryption):
         return AESGCM(key)
 
 
-def _missing_library(name: str) -> ConfigError:
-    return ConfigError(f"{name} needs the library 'cryptography': pip install 'shardwire[crypto]'")
+def _missing_library(name: str) -> MissingLibraryError:
+    return MissingLibraryError(f"{name} needs the library 'cryptography': pip install 'shardwire[crypto]'")
 
 
 def _invalid_tag() -> type[Exception]:

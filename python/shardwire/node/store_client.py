@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from shardwire.errors import ConfigError, NodeError
+from shardwire.errors import ConfigError, MissingLibraryError, NodeError
 from shardwire.node.protocol import StorePage, StoreQuery
 from shardwire.node.store_v3 import STORE_PATH, TEXT_SHOWN_MAX, WakuDialect, parse_page, query_parameters
 
@@ -82,7 +82,7 @@ class StoreClient:
         try:
             import httpx
         except ImportError:
-            raise ConfigError("StoreClient needs the library 'httpx': pip install 'shardwire[rest]'") from None
+            raise MissingLibraryError("StoreClient needs the library 'httpx': pip install 'shardwire[rest]'") from None
         self._passing_errors = (httpx.TransportError,)
         # Among these a body in an encoding that it is not in.
         self._errors = (httpx.RequestError, httpx.InvalidURL)

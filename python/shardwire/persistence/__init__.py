@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shardwire.persistence.inspection import StoredChannel, StoredKind, read_channels
 from shardwire.persistence.memory import MemoryPersistence
 from shardwire.persistence.protocol import Changes, ChannelState, Persistence, RecordName
 from shardwire.persistence.reassembly import reassembly_changes, reassembly_operations
@@ -14,6 +15,9 @@ __all__ = [
     "Persistence",
     "RecordName",
     "SqlitePersistence",
+    "StoredChannel",
+    "StoredKind",
+    "read_channels",
     "reassembly_changes",
     "reassembly_operations",
 ]

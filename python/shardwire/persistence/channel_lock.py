@@ -22,8 +22,7 @@ class ChannelLock:
     """
 
     def __init__(self, database: Path, channel_id: str) -> None:
-        digest = hashlib.sha256(channel_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        path = database.with_name(f"{database.name}-{digest}.lock")
+        path = _path_of(database, channel_id)
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -31,7 +30,7 @@ class ChannelLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = self._read_holder()
+            holder = _read_holder(self._descriptor)
             os.close(self._descriptor)
             raise PersistenceError(
                 f"the state of channel {channel_id!r} in {str(database)!r} is in use by {holder}: one channel state "
@@ -47,9 +46,32 @@ class ChannelLock:
         # The file stays: removing it would let two holders lock two different files of one name.
         os.close(self._descriptor)
 
-    def _read_holder(self) -> str:
-        # Information only: the holder may be writing it just now.
-        text = os.pread(self._descriptor, 20, 0)
-        if not text.isdigit():
-            return "another process"
-        return "this process already" if int(text) == os.getpid() else f"process {int(text)}"
+
+def holder_of(database: Path, channel_id: str) -> str | None:
+    """Who has a channel's lock; None where nobody has, or it cannot be told."""
+    try:
+        descriptor = os.open(_path_of(database, channel_id), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read_holder(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _path_of(database: Path, channel_id: str) -> Path:
+    digest = hashlib.sha256(channel_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return database.with_name(f"{database.name}-{digest}.lock")
+
+
+def _read_holder(descriptor: int) -> str:
+    # Information only: the holder may be writing it just now.
+    text = os.pread(descriptor, 20, 0)
+    if not text.isdigit():
+        return "another process"
+    return "this process already" if int(text) == os.getpid() else f"process {int(text)}"

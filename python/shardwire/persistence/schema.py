@@ -71,11 +71,7 @@ def prepare(connection: sqlite3.Connection, name: str) -> None:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("INSERT INTO schema_version VALUES (1)")
             version = 1
-        if version > current_version():
-            raise PersistenceError(
-                f"database {name!r} has schema version {version}, this release reads versions 1 to "
-                f"{current_version()}: use the release that wrote it, or a newer one"
-            )
+        _refuse_newer(version, name)
         if version < current_version():
             for migrate in MIGRATIONS[version - 1 :]:
                 migrate(connection)
@@ -84,6 +80,24 @@ def prepare(connection: sqlite3.Connection, name: str) -> None:
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def require_readable(connection: sqlite3.Connection, name: str) -> None:
+    """Raises:
+    PersistenceError: The database is empty, another application's, or of a newer schema.
+    """
+    version = _stored_version(connection, name)
+    if version is None:
+        raise PersistenceError(f"database {name!r} is empty: give the path of another file")
+    _refuse_newer(version, name)
+
+
+def _refuse_newer(version: int, name: str) -> None:
+    if version > current_version():
+        raise PersistenceError(
+            f"database {name!r} has schema version {version}, this release reads versions 1 to "
+            f"{current_version()}: use the release that wrote it, or a newer one"
+        )
 
 
 def _stored_version(connection: sqlite3.Connection, name: str) -> int | None:

@@ -6,12 +6,12 @@ import os
 import sqlite3
 import threading
 import time
-import zlib
 from pathlib import Path
 
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly, schema
 from shardwire.persistence.channel_lock import ChannelLock
+from shardwire.persistence.checksums import checksum_of, is_sound
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 
 # How long a commit waits for one of another process, whose channels may share the database.
@@ -89,6 +89,18 @@ class SqlitePersistence:
             self._loads[channel_id] = self._loads.get(channel_id, 0) + 1
             return state
 
+    def acquire(self, channel_id: str) -> None:
+        """Takes a channel for this instance, as `load` does, and reads nothing of it: `close` gives it free.
+
+        Raises:
+            PersistenceError: As for `load`.
+        """
+        with self._lock:
+            try:
+                self._open(channel_id)
+            except sqlite3.Error as error:
+                raise self._failure("acquire", channel_id, error) from error
+
     def commit(self, channel_id: str, changes: Changes) -> None:
         """Applies `changes` in one transaction; durable when this returns.
 
@@ -143,7 +155,7 @@ class SqlitePersistence:
                 channel = self._find_channel(connection, channel_id)
                 found = []
                 for kind, key, checksum, value in connection.execute(query, (channel, *terms)):
-                    if not _is_sound(kind, key, checksum, value):
+                    if not is_sound(kind, key, checksum, value):
                         raise _corruption("a record does not match its checksum")
                     if sender is None or reassembly.is_sender(value, sender):
                         found.append((key, value))
@@ -211,7 +223,7 @@ class SqlitePersistence:
             return None
         records: dict[RecordName, bytes] = {}
         for kind, key, checksum, value in connection.execute(_LOAD, (channel,)):
-            if not _is_sound(kind, key, checksum, value):
+            if not is_sound(kind, key, checksum, value):
                 raise _corruption("a record does not match its checksum")
             records[kind, key] = value
         return ChannelState(records)
@@ -227,7 +239,7 @@ class SqlitePersistence:
             if value is None:
                 deletes.append((channel, kind, key))
             else:
-                puts.append((channel, kind, key, _checksum(kind, key, value), value))
+                puts.append((channel, kind, key, checksum_of(kind, key, value), value))
         prefixes = [(channel, kind, key, _behind(key)) for kind, key in changes.deleted_prefixes]
         connection.executemany(_DELETE_PREFIX, prefixes)
         connection.executemany(_DELETE, deletes)
@@ -377,17 +389,6 @@ def _behind(prefix: bytes) -> bytes:
     """The least key behind those that begin with `prefix`; where there is none, one longer than keys are."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else b"\xff" * 1_024
-
-
-def _checksum(kind: str, key: bytes, value: bytes) -> int:
-    """Covers what SQLite does not: it has no checksums of its own in the main file."""
-    return zlib.crc32(value, zlib.crc32(key, zlib.crc32(kind.encode())))
-
-
-def _is_sound(kind: object, key: object, checksum: object, value: object) -> bool:
-    # Damage can change the types too.
-    typed = isinstance(kind, str) and isinstance(key, bytes) and isinstance(value, bytes)
-    return typed and checksum == _checksum(kind, key, value)  # type: ignore[arg-type]
 
 
 def _corruption(finding: str) -> sqlite3.DatabaseError:

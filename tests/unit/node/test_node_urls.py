@@ -163,7 +163,7 @@ def test_a_missing_library_names_its_extra(library: str, url: str, extra: str) -
         "except Exception as error: print(type(error).__name__, error)"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert answer.stdout.startswith("ConfigError ")
+    assert answer.stdout.startswith("MissingLibraryError ")
     assert f"pip install 'shardwire[{extra}]'" in answer.stdout
 
 

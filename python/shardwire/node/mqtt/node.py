@@ -7,7 +7,7 @@ import ssl
 from importlib.util import find_spec
 from uuid import uuid4
 
-from shardwire.errors import ConfigError
+from shardwire.errors import ConfigError, MissingLibraryError
 from shardwire.node.clock import Clock
 from shardwire.node.mqtt.status import MqttNodeStatus
 from shardwire.node.protocol import NodeConfig
@@ -78,7 +78,7 @@ class MqttNode(TransportNode):
                 f"MqttNode: topic_prefix is {topic_prefix!r}: it must be levels of A-Z a-z 0-9 _ - with / between them"
             )
         if find_spec("paho") is None:
-            raise ConfigError("MqttNode needs the library 'paho-mqtt': pip install 'shardwire[mqtt]'")
+            raise MissingLibraryError("MqttNode needs the library 'paho-mqtt': pip install 'shardwire[mqtt]'")
         from shardwire.node.mqtt.session import MqttLogin
         from shardwire.node.mqtt.transport import MqttTransport
 

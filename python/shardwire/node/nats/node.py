@@ -7,7 +7,7 @@ import ssl
 from importlib.util import find_spec
 from pathlib import Path
 
-from shardwire.errors import ConfigError
+from shardwire.errors import ConfigError, MissingLibraryError
 from shardwire.node.clock import Clock
 from shardwire.node.nats.status import NatsNodeStatus
 from shardwire.node.nats.stream import StreamLimits
@@ -80,7 +80,7 @@ class NatsNode(TransportNode):
             if value is not None and not _TOKEN.fullmatch(value):
                 raise ConfigError(f"NatsNode: {name} is {value!r}: it must be of the characters A-Z a-z 0-9 _ -")
         if find_spec("nats") is None:
-            raise ConfigError("NatsNode needs the library 'nats-py': pip install 'shardwire[nats]'")
+            raise MissingLibraryError("NatsNode needs the library 'nats-py': pip install 'shardwire[nats]'")
         from shardwire.node.nats.session import NatsLogin
         from shardwire.node.nats.transport import NatsTransport
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
-from shardwire.errors import ConfigError
+from shardwire.errors import ConfigError, MissingLibraryError
 
 if TYPE_CHECKING:
     import ssl
@@ -123,7 +123,9 @@ class AiohttpClient:
         try:
             import aiohttp
         except ImportError:
-            raise ConfigError("WakuRestNode needs the library 'aiohttp': pip install 'shardwire[rest]'") from None
+            raise MissingLibraryError(
+                "WakuRestNode needs the library 'aiohttp': pip install 'shardwire[rest]'"
+            ) from None
         self._aiohttp = aiohttp
         self._address = address
         self._session: Any = None

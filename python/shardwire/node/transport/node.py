@@ -221,6 +221,11 @@ class TransportNode:
     # --- views ---
 
     @property
+    def name(self) -> str:
+        """What it is called in logs and errors: where its server is, without credentials."""
+        return self._transport.name
+
+    @property
     def connection_state(self) -> ConnectionState:
         """What the last `ConnectionStatus` said."""
         return ConnectionState.DISCONNECTED if self._running is None else self._running.link.state

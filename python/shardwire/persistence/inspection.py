@@ -1,0 +1,88 @@
+"""What a database holds, read beside the process that uses it: nothing is locked, changed or upgraded."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from shardwire.errors import PersistenceError
+from shardwire.persistence import schema
+from shardwire.persistence.channel_lock import holder_of
+from shardwire.persistence.checksums import is_sound
+from shardwire.persistence.protocol import ChannelState
+
+_COUNT = "SELECT kind, count(*), sum(length(value)) FROM record WHERE channel = ? GROUP BY kind ORDER BY kind"
+_READ = "SELECT key, checksum, value FROM record WHERE channel = ? AND kind = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKind:
+    """How many records of a kind there are, and the bytes of their values."""
+
+    records: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChannel:
+    """One channel of a database.
+
+    Attributes:
+        channel_id: Its id.
+        kinds: What is stored of it, by kind.
+        state: The records of the kinds that were asked for.
+        held_by: Who uses it now; None where nobody does.
+    """
+
+    channel_id: str
+    kinds: Mapping[str, StoredKind]
+    state: ChannelState = field(repr=False)
+    held_by: str | None
+
+
+def read_channels(path: str | os.PathLike[str], kinds: Collection[str] = ()) -> tuple[StoredChannel, ...]:
+    """The channels of a database, in the order of their ids, as they were at one moment.
+
+    Args:
+        path: The database of a `SqlitePersistence`; other processes may use it meanwhile.
+        kinds: Kinds whose records are read, not only counted.
+
+    Raises:
+        PersistenceError: There is no such file, it cannot be read, is no database of shardwire's, or of a newer schema.
+    """
+    place = Path(path)
+    if not place.is_file():
+        raise PersistenceError(f"database {str(place)!r} does not exist: give the path of one")
+    try:
+        connection = sqlite3.connect(f"file:{quote(os.fspath(place))}?mode=ro", uri=True, isolation_level=None)
+        try:
+            # One snapshot for all of it.
+            connection.execute("BEGIN")
+            schema.require_readable(connection, str(place))
+            found = connection.execute("SELECT id, channel_id FROM channel ORDER BY channel_id").fetchall()
+            return tuple(_read(connection, place, number, str(channel_id), kinds) for number, channel_id in found)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise PersistenceError(f"database {str(place)!r} cannot be read: {error}") from None
+
+
+def _read(
+    connection: sqlite3.Connection, place: Path, number: int, channel_id: str, kinds: Collection[str]
+) -> StoredChannel:
+    counts = {
+        str(kind): StoredKind(int(records), int(size_bytes or 0))
+        for kind, records, size_bytes in connection.execute(_COUNT, (number,))
+    }
+    records = {
+        (kind, key): value
+        for kind in kinds
+        for key, checksum, value in connection.execute(_READ, (number, kind))
+        # The process that uses the database says what is wrong with it.
+        if is_sound(kind, key, checksum, value)
+    }
+    return StoredChannel(channel_id, counts, ChannelState(records), holder_of(place, channel_id))
