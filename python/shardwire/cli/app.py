@@ -15,6 +15,7 @@ import typer
 
 from shardwire import __version__
 from shardwire.cli import segment_files
+from shardwire.cli.network import add_commands
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ShardwireError
 
@@ -202,6 +203,9 @@ def inspect(
     """Show what one SEGMENT says of itself."""
     for name, value in segment_files.describe_segment(segment, wire_format.value):
         typer.echo(f"{name:22} {value}")
+
+
+add_commands(app)
 
 
 def one_line(error: BaseException) -> str:

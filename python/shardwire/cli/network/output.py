@@ -1,0 +1,125 @@
+"""What a command tells: lines for people, or lines of JSON for scripts."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+# Of a message that is shown to people.
+CHARACTERS_SHOWN_MAX = 10_000
+
+
+def printable(text: str) -> str:
+    """A text of a peer for a terminal: nothing in it moves the cursor, changes colours or runs backwards.
+
+    Lines after the first are indented, so that none looks like a message of its own.
+    """
+    lines = text.replace("\t", "    ").split("\n")
+    return "\n    ".join("".join(map(_printable_character, line)) for line in lines)
+
+
+def _printable_character(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape", "replace").decode()
+
+
+def shown(message: bytes) -> str | None:
+    """A message as people read it; None where it is no text, or a long one."""
+    if len(message) > 4 * CHARACTERS_SHOWN_MAX:
+        return None
+    try:
+        text = message.decode()
+    except UnicodeDecodeError:
+        return None
+    is_text = all(character.isprintable() or character in "\r\n\t" for character in text)
+    return printable(text.rstrip("\r\n")) if is_text and len(text) <= CHARACTERS_SHOWN_MAX else None
+
+
+def content_of(message: bytes) -> dict[str, str]:
+    """A message as JSON holds it: `text` where it is UTF-8, else `base64`."""
+    try:
+        return {"text": message.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(message).decode()}
+
+
+class Output:
+    """Where a command tells what happens.
+
+    Results go to the standard output, remarks to the standard error stream; with `as_json` each is a line of JSON on
+    the standard output, and people are told nothing.
+
+    Args:
+        as_json: Whether scripts read it.
+        on_closed: Called once when nobody reads the standard output any more.
+    """
+
+    def __init__(self, *, as_json: bool, on_closed: Callable[[], None] = lambda: None) -> None:
+        self.as_json = as_json
+        self.is_closed = False
+        self._on_closed = on_closed
+
+    def event(self, name: str, **fields: Any) -> None:
+        """Something happened: a line of JSON."""
+        if self.as_json:
+            self._write(json.dumps({"event": name, **fields}, ensure_ascii=True))
+
+    def result(self, line: str) -> None:
+        """What people asked for."""
+        if not self.as_json:
+            self._write(line)
+
+    def remark(self, line: str) -> None:
+        """What people should know beside it."""
+        if not self.as_json:
+            print(line, file=sys.stderr, flush=True)
+
+    def _write(self, line: str) -> None:
+        if self.is_closed:
+            return
+        try:
+            # What standard output cannot encode is no reason to end.
+            encoding = sys.stdout.encoding or "utf-8"
+            print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+        except BrokenPipeError:
+            self.is_closed = True
+            # Python would complain once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self._on_closed()
+
+
+def time_of_day() -> str:
+    return datetime.now().strftime("%H:%M:%S")
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        text = " ".join(record.getMessage().split())
+        return f"shardwire: {printable(text)}"
+
+
+@contextmanager
+def told_warnings(*, verbose: bool) -> Iterator[None]:
+    """Shows what the library logs, a line each, on the standard error stream.
+
+    Args:
+        verbose: Whether more than warnings are shown.
+    """
+    logger = logging.getLogger("shardwire")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine())
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before

@@ -1,0 +1,252 @@
+"""What `shardwire send` does: one message, and its receipt."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
+from shardwire.cli.network.output import Output, printable
+from shardwire.cli.network.participation import Member, Participation, taking_part
+from shardwire.config import SegmentationConfig
+from shardwire.errors import PayloadTooLargeError, ShardwireError
+from shardwire.events import (
+    ChunkAcknowledgedEvent,
+    ChunkSentEvent,
+    MessageDeliveredEvent,
+    MessageSendErrorEvent,
+    MessageSentEvent,
+)
+from shardwire.segmentation import segment
+
+STANDARD_INPUT = "-"
+Until = Literal["sent", "delivered"]
+
+
+class NotDeliveredError(ShardwireError):
+    """A message was not sent, or not delivered, within the time given."""
+
+
+def read_message(file: Path, segmentation: SegmentationConfig) -> bytes:
+    """The message: a file's bytes, or those of the standard input.
+
+    Raises:
+        PayloadTooLargeError: They are more than one message holds.
+        OSError: The file cannot be read.
+    """
+    limit = message_bytes_max(segmentation)
+    if str(file) == STANDARD_INPUT:
+        # No more than needed of an input without an end.
+        message = sys.stdin.buffer.read(limit + 1)
+        if len(message) > limit:
+            raise _too_large("the standard input", None, limit)
+        return message
+    with file.open("rb") as stream:
+        message = stream.read(limit + 1)
+    if len(message) > limit:
+        raise _too_large(str(file), file.stat().st_size, limit)
+    return message
+
+
+def message_bytes_max(segmentation: SegmentationConfig) -> int:
+    """What one message holds, where the network carries segments of the configured size."""
+    beyond = segmentation.segment_size_bytes * segmentation.max_total_segments
+    try:
+        segment(bytes(beyond), segmentation)
+    except PayloadTooLargeError as error:
+        return error.limit_bytes
+    return beyond
+
+
+def _too_large(name: str, size_bytes: int | None, limit: int) -> PayloadTooLargeError:
+    size = "more bytes" if size_bytes is None else f"{size_bytes:,} bytes, more"
+    return PayloadTooLargeError(
+        f"{name} has {size} than the {limit:,} that one message holds: send it in parts, as `split -b {limit}` makes "
+        "them, or lower --parity-rate",
+        size_bytes or limit + 1,
+        limit,
+    )
+
+
+async def send(
+    participation: Participation, interruption: Interruption, message: bytes, *, until: Until, timeout_s: float
+) -> int:
+    """Sends a message and waits for its receipt.
+
+    Returns:
+        0.
+
+    Raises:
+        NotDeliveredError: There was none in time.
+        ShardwireError: The message cannot be sent.
+        InterruptedByUserError: The user ended it.
+    """
+    async with taking_part(participation, interruption) as member:
+        # After the receipt nothing is left to wait for, and without it as long was waited as was asked for.
+        member.drain_ms = 0
+        await _Sending(member, message, until, timeout_s).run()
+    return 0
+
+
+class _Sending:
+    """One message on its way."""
+
+    def __init__(self, member: Member, message: bytes, until: Until, timeout_s: float) -> None:
+        self._member = member
+        self._channel = member.channel
+        self._output = member.output
+        self._message = message
+        self._until = until
+        self._timeout_s = timeout_s
+        self._request_id = ""
+        self._begun_s = time.monotonic()
+        # By request: outcomes may be told before `send` has returned the request's id.
+        self._sent: set[str] = set()
+        self._delivered: dict[str, frozenset[str]] = {}
+        self._errors: dict[str, str] = {}
+        self._told = asyncio.Event()
+
+    async def run(self) -> None:
+        interruption = self._member.interruption
+        with _bar(self._output) as bar:
+            self._listen(bar)
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    self._request_id = await interruption.unless(self._channel.send(self._message))
+                    self._output.event("accepted", request_id=self._request_id, size_bytes=len(self._message))
+                    await interruption.unless(self._receipt())
+            except TimeoutError:
+                raise NotDeliveredError(self._why_not("within " + _seconds(self._timeout_s))) from None
+            except PayloadTooLargeError as error:
+                raise _too_large("the message", error.payload_bytes, error.limit_bytes) from None
+            except InterruptedByUserError:
+                self._output.remark(f"shardwire: {self._why_not('before the interruption')}")
+                raise
+
+    def _listen(self, bar: _Bar | None) -> None:
+        output, channel = self._output, self._channel
+        earlier = {send.request_id for send in channel.pending()}
+
+        def on_progress(event: ChunkSentEvent | ChunkAcknowledgedEvent) -> None:
+            stage = "sent" if isinstance(event, ChunkSentEvent) else "acknowledged"
+            count, total = len(event.chunk_info.chunks), event.chunk_info.total_chunks
+            output.event("progress", request_id=event.request_id, stage=stage, segments=count, segments_total=total)
+            if bar is not None and event.request_id == self._request_id:
+                bar.advance(stage, count, total)
+
+        def on_sent(event: MessageSentEvent) -> None:
+            output.event("sent", request_id=event.request_id, message_id=event.message_id)
+            self._sent.add(event.request_id)
+            self._told.set()
+
+        def on_delivered(event: MessageDeliveredEvent) -> None:
+            output.event(
+                "delivered",
+                request_id=event.request_id,
+                message_id=event.message_id,
+                delivered_to=sorted(event.delivered_to),
+            )
+            self._delivered[event.request_id] = event.delivered_to
+            self._told.set()
+            if event.request_id in earlier:
+                output.remark(f"an earlier message was delivered to {names_of(event.delivered_to)}")
+
+        def on_error(event: MessageSendErrorEvent) -> None:
+            output.event(
+                "send-error",
+                request_id=event.request_id,
+                message_id=event.message_id,
+                stage=event.stage,
+                error=event.error,
+            )
+            self._errors[event.request_id] = event.error
+            self._told.set()
+            if event.request_id in earlier:
+                output.remark(f"an earlier message failed: {event.error}")
+
+        channel.on(ChunkSentEvent, on_progress)
+        channel.on(ChunkAcknowledgedEvent, on_progress)
+        channel.on(MessageSentEvent, on_sent)
+        channel.on(MessageDeliveredEvent, on_delivered)
+        channel.on(MessageSendErrorEvent, on_error)
+
+    async def _receipt(self) -> None:
+        request_id = self._request_id
+        while True:
+            if request_id in self._errors:
+                raise NotDeliveredError(f"the message failed: {self._errors[request_id]}")
+            if request_id in self._delivered:
+                receivers = names_of(self._delivered[request_id])
+                self._output.result(f"{self._size()} delivered to {receivers} in {self._elapsed()}")
+                return
+            if self._until == "sent" and request_id in self._sent:
+                self._output.result(f"{self._size()} sent in {self._elapsed()}")
+                return
+            self._told.clear()
+            await self._told.wait()
+
+    def _why_not(self, when: str) -> str:
+        pending = {send.request_id: send for send in self._channel.pending()}.get(self._request_id)
+        kept = self._member.participation.kept
+        if pending is None:
+            return f"the message was not accepted {when}"
+        total = pending.segments_total
+        if not pending.sent:
+            return f"{pending.segments_propagated} of {total} segments were sent {when}; {kept}"
+        if pending.stored:
+            return f"nobody acknowledged the message {when}; a store has it for whoever is away; {kept}"
+        some = f"only {names_of(pending.delivered_to)}" if pending.delivered_to else "nobody"
+        return f"{some} acknowledged the message {when}; {kept}"
+
+    def _size(self) -> str:
+        return f"{len(self._message):,} bytes"
+
+    def _elapsed(self) -> str:
+        return _seconds(time.monotonic() - self._begun_s)
+
+
+def names_of(participants: frozenset[str]) -> str:
+    return ", ".join(printable(name) for name in sorted(participants))
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds % 1 else f"{seconds:.0f} s"
+
+
+class _Bar:
+    """Segments sent and acknowledged, on a terminal."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description:12}"),
+            BarColumn(bar_width=40),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._tasks = {stage: self._progress.add_task(stage, total=None) for stage in ("sent", "acknowledged")}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def advance(self, stage: str, count: int, total: int) -> None:
+        self._progress.update(self._tasks[stage], completed=count, total=total)
+
+
+def _bar(output: Output) -> AbstractContextManager[_Bar | None]:
+    return _Bar() if not output.as_json and sys.stderr.isatty() else nullcontext()

@@ -1,0 +1,164 @@
+"""What `shardwire serve` does: takes part for long, and hands each message to a command or to a spool directory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from shardwire.cli.network.handlers import CommandFailedError, MessageCommand
+from shardwire.cli.network.interruption import Interruption
+from shardwire.cli.network.output import Output, printable, time_of_day
+from shardwire.cli.network.participation import Participation, taking_part
+from shardwire.cli.network.spool import Spool
+from shardwire.events import MessageReceivedEvent
+
+logger = logging.getLogger(__name__)
+
+RETRY_PAUSE_S_MIN = 1.0
+RETRY_PAUSE_S_MAX = 60.0
+
+
+async def serve(
+    participation: Participation,
+    interruption: Interruption,
+    *,
+    command: MessageCommand | None,
+    spool: Spool | None,
+    failed: Path,
+    attempts: int,
+) -> int:
+    """Hands over messages, one at a time and in order, until the user ends it.
+
+    Args:
+        participation: Who takes part in what.
+        interruption: When to end.
+        command: Gets each message.
+        spool: Gets each message before that.
+        failed: Directory of messages that the command failed on; made with the first of them.
+        attempts: How often the command is tried.
+    """
+    async with taking_part(participation, interruption) as member:
+        handler = _Handler(member.output, interruption, command, spool, failed, attempts)
+        member.channel.on_message_received(handler.handle)
+        await interruption.wait()
+        if handler.is_busy:
+            member.output.remark("shardwire: waiting for the message in hand; once more Ctrl-C ends at once")
+        await handler.idle()
+    return 0
+
+
+class _Handler:
+    """What becomes of each message. None is done before a file or a command has it."""
+
+    def __init__(
+        self,
+        output: Output,
+        interruption: Interruption,
+        command: MessageCommand | None,
+        spool: Spool | None,
+        failed: Path,
+        attempts: int,
+    ) -> None:
+        self._output = output
+        self._interruption = interruption
+        self._command = command
+        self._spool = spool
+        self._failed = failed
+        self._attempts = attempts
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+
+    @property
+    def is_busy(self) -> bool:
+        return not self._is_idle.is_set()
+
+    async def idle(self) -> None:
+        """Waits until the message in hand is done."""
+        await self._is_idle.wait()
+
+    async def handle(self, event: MessageReceivedEvent) -> None:
+        if self._interruption.is_wanted:
+            await _leave_to_next_life()
+        self._is_idle.clear()
+        is_done = False
+        try:
+            is_done = await self._handle(event)
+        finally:
+            self._is_idle.set()
+        if not is_done:
+            await _leave_to_next_life()
+
+    async def _handle(self, event: MessageReceivedEvent) -> bool:
+        """Whether the message is done."""
+        places = {}
+        if self._spool is not None:
+            written = await self._written(self._spool.write, event)
+            if written is None:
+                return False
+            places["file"] = str(written)
+        if self._command is not None:
+            error = await self._run(self._command, event)
+            if error is not None:
+                written = await self._written(self._set_aside, event)
+                if written is None:
+                    return False
+                self._tell(event, "failed", error=error, file=str(written))
+                return True
+        self._tell(event, "handled", **places)
+        return True
+
+    async def _run(self, command: MessageCommand, event: MessageReceivedEvent) -> str | None:
+        """Why the command failed, at last; None where it did not."""
+        pause_s = RETRY_PAUSE_S_MIN
+        for attempt in range(1, self._attempts + 1):
+            try:
+                await command.run(event)
+                return None
+            except CommandFailedError as failure:
+                error = str(failure)
+            logger.warning("message %s: %s (attempt %d of %d)", event.message_id, error, attempt, self._attempts)
+            # One that ends does not try again: the message is kept.
+            if attempt == self._attempts or await self._interruption.wait(pause_s):
+                break
+            pause_s = min(2 * pause_s, RETRY_PAUSE_S_MAX)
+        return error
+
+    async def _written(
+        self, write: Callable[[MessageReceivedEvent], Awaitable[Path]], event: MessageReceivedEvent
+    ) -> Path | None:
+        """The file, however often it has to be tried; None where the user ends it before."""
+        pause_s = RETRY_PAUSE_S_MIN
+        while True:
+            try:
+                return await write(event)
+            except OSError as error:
+                logger.warning("%s: %s: tried again", error.filename, error.strerror)
+            if await self._interruption.wait(pause_s):
+                return None
+            pause_s = min(2 * pause_s, RETRY_PAUSE_S_MAX)
+
+    async def _set_aside(self, event: MessageReceivedEvent) -> Path:
+        return await Spool(self._failed).write(event)
+
+    def _tell(self, event: MessageReceivedEvent, outcome: str, **fields: str) -> None:
+        self._output.event(
+            outcome,
+            sender_id=event.sender_id,
+            message_id=event.message_id,
+            size_bytes=len(event.message),
+            redelivered=event.redelivered,
+            **fields,
+        )
+        where = f", kept as {fields['file']}" if "file" in fields else ""
+        why = f": {fields['error']}" if "error" in fields else ""
+        sender = printable(event.sender_id)
+        self._output.result(f"{time_of_day()} {outcome} {len(event.message):,} bytes of {sender}{where}{why}")
+
+
+async def _leave_to_next_life() -> None:
+    # Closing the channel cancels this: the message counts as interrupted, and is handed over again with --state.
+    with contextlib.suppress(TimeoutError):
+        await asyncio.Event().wait()

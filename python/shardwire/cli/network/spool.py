@@ -1,0 +1,84 @@
+"""A directory that gets each message as a file, with what is known of it beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from shardwire.events import MessageReceivedEvent
+
+MESSAGE_SUFFIX = ".message"
+DESCRIPTION_SUFFIX = ".json"
+
+
+class Spool:
+    """Writes messages into a directory, which is made where it does not exist.
+
+    Each becomes two files whose names sort in the order of arrival: `NAME.json` says who sent it, `NAME.message` is it.
+    The message appears under its name last, whole and synced to the disk: who sees it may take both away.
+
+    Args:
+        directory: The directory.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._last_us = 0
+
+    async def write(self, event: MessageReceivedEvent) -> Path:
+        """Returns the file of the message, once it is durable.
+
+        Raises:
+            OSError: It cannot be written; nothing is left of it.
+        """
+        self._last_us = max(time.time_ns() // 1_000, self._last_us + 1)
+        name = f"{self._last_us:017}-{event.message_id[:16]}"
+        return await asyncio.to_thread(self._write, name, event)
+
+    def _write(self, name: str, event: MessageReceivedEvent) -> Path:
+        described = json.dumps(description_of(event)).encode() + b"\n"
+        description, message = (self._directory / f"{name}{s}" for s in (DESCRIPTION_SUFFIX, MESSAGE_SUFFIX))
+        try:
+            _write_whole(description, described)
+            _write_whole(message, event.message)
+        except OSError:
+            description.unlink(missing_ok=True)
+            raise
+        directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        return message
+
+
+def description_of(event: MessageReceivedEvent) -> dict[str, Any]:
+    """What is known of a message, without it."""
+    return {
+        "sender_id": event.sender_id,
+        "message_id": event.message_id,
+        "size_bytes": len(event.message),
+        "redelivered": event.redelivered,
+    }
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    hidden = path.with_name(f".{path.name}.part")
+    try:
+        with hidden.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        hidden.replace(path)
+    except OSError as error:
+        hidden.unlink(missing_ok=True)
+        # A temporary file's name would say nothing to the user.
+        raise OSError(error.errno, error.strerror, str(path)) from None

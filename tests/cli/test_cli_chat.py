@@ -1,0 +1,53 @@
+"""`shardwire chat`: lines typed in two terminals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli_terminals import Terminal
+from live_servers import NatsServer, free_port
+
+CHANNEL = ("--channel", "lobby", "--topic", "/app/1/lobby/proto")
+
+
+def member(url: str, sender: str) -> tuple[str, ...]:
+    return ("--node", url, *CHANNEL, "--sender", sender)
+
+
+def test_two_people_over_udp(tmp_path: Path) -> None:
+    url = f"udp://127.0.0.1:{free_port()}"
+    peer = f"udp://127.0.0.1:0?peers={url.removeprefix('udp://')}"
+    with (
+        Terminal(tmp_path, "chat", *member(url, "alice")) as alice,
+        Terminal(tmp_path, "chat", *member(peer, "bob"), "--json") as bob,
+    ):
+        bob.until_event("joined")
+        alice.until(lambda: any("alice takes part" in line for line in alice.err), "she takes part")
+        bob.type("hello\n\nand \x1b[2J more\n")
+        alice.until(lambda: len(alice.out) == 2, "she has two lines")
+        assert [line.split(" ", 1)[1] for line in alice.out] == [
+            "bob: hello",
+            # Control characters show no effect.
+            "bob: 13 bytes, Keccak-256 " + bob.until_event("delivered", 2)[1]["message_id"],
+        ]
+        alice.type("grüße")
+        alice.end_input()
+        # The end of the input is no end of the last line.
+        [received] = bob.until_event("received")
+        assert (received["sender_id"], received["text"]) == ("alice", "grüße")
+        assert alice.wait() == 0, str(alice)
+        assert any(line.endswith("delivered to bob: grüße") for line in alice.err)
+        bob.signal()
+        assert bob.wait() == 0, str(bob)
+        assert [event["delivered_to"] for event in bob.events("delivered")] == [["alice"]] * 2
+
+
+def test_lines_that_nobody_gets(tmp_path: Path) -> None:
+    with (
+        NatsServer(tmp_path / "nats") as server,
+        Terminal(tmp_path, "chat", *member(server.url, "alice"), "--timeout", "1") as alice,
+    ):
+        alice.type("is anybody there\n")
+        alice.end_input()
+        assert alice.wait() == 1, str(alice)
+        assert any("1 lines were not delivered; it went with this process" in line for line in alice.err)

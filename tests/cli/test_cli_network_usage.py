@@ -1,0 +1,195 @@
+"""What is said of options that do not fit, without any network; and what of a peer's text reaches a terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_terminals import command
+from typer.testing import CliRunner
+
+from shardwire.cli.app import app, run
+from shardwire.cli.network.output import content_of, printable, shown
+
+WHO = ("--channel", "c", "--topic", "/app/1/notes/proto", "--sender", "alice")
+NODE = ("--node", "udp://127.0.0.1:0")
+
+
+def say(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = run(arguments)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("shardwire: ")
+    assert captured.err.count("\n") == 1, captured.err
+    return code, captured.err
+
+
+@pytest.mark.parametrize("name", ["send", "listen", "chat", "serve"])
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (WHO, "Missing option '--node'"),
+        (NODE, "Missing option '--channel'"),
+        (("--node", "http://localhost", *WHO), "--node: url ends in 'http://localhost': it must begin with one of"),
+        (("--node", "nats://localhost?stream=a.b", *WHO), "--node: "),
+        (("--node", "nats://zulu:tango@localhost?nothing=1", *WHO), "--node: url has the option 'nothing'"),
+        ((*NODE, *WHO, "--channel", ""), "--channel: it has 0 bytes: 1 to 256 are allowed"),
+        ((*NODE, *WHO, "--sender", "a" * 257), "--sender: it has 257 bytes"),
+        ((*NODE, *WHO, "--topic", "notes"), "--topic: content topic"),
+        ((*NODE, *WHO, "--key-file", "a", "--key-env", "B"), "--key-env: --key-file is given, too"),
+        ((*NODE, *WHO, "--parity-rate", "2"), "--parity-rate"),
+        ((*NODE, *WHO, "--cipher", "rot13"), "rot13"),
+        ((*NODE, *WHO, "--preset", "nim"), "nim"),
+        ((*NODE, *WHO, "--nothing"), "--nothing"),
+    ],
+)
+def test_wrong_usage(capsys: pytest.CaptureFixture[str], name: str, arguments: tuple[str, ...], expected: str) -> None:
+    if name == "send":
+        arguments = ("-", *arguments)
+    code, error = say(capsys, name, *arguments)
+    assert code == 2, error
+    assert expected in error
+    assert "zulu" not in error
+    assert "tango" not in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("send",), "Missing argument"),
+        (("send", "-", *NODE, *WHO, "--to", "bob", "--receivers", "2"), "--receivers: --to is given, too"),
+        (("send", "-", *NODE, *WHO, "--receivers", "0"), "--receivers"),
+        (("send", "-", *NODE, *WHO, "--until", "read"), "read"),
+        (("listen", *NODE, *WHO, "--count", "0"), "--count"),
+        (("serve", *NODE, *WHO), "COMMAND: nobody gets the messages: give --spool DIR, or -- COMMAND"),
+        (("serve", *NODE, *WHO, "--attempts", "0", "--", "true"), "--attempts"),
+    ],
+)
+def test_wrong_usage_of_one_command(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], expected: str
+) -> None:
+    code, error = say(capsys, *arguments)
+    assert code == 2, error
+    assert expected in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("send", "nothing-here", *NODE, *WHO), "nothing-here: No such file or directory"),
+        (("send", "/dev/null", *NODE, *WHO, "--key-file", "no.key"), "key file 'no.key' cannot be read"),
+        (("listen", *NODE, *WHO, "--key-env", "NO_SUCH_KEY"), "variable NO_SUCH_KEY holds no key"),
+        (("listen", *NODE, *WHO, "--credentials-file", "no.login"), "no.login: No such file or directory"),
+        (("listen", *NODE, *WHO, "--state", "/dev/null"), "--state '/dev/null' is no directory"),
+        (("listen", "--node", "nats://127.0.0.1:9", *WHO), "nats://127.0.0.1:9 cannot be used"),
+    ],
+)
+def test_what_cannot_be_used(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    expected: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, error = say(capsys, *arguments)
+    assert code == 1, error
+    assert expected in error
+
+
+def test_credentials_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "login").write_text("zulu tango\n")
+    code, error = say(capsys, "listen", *NODE, *WHO, "--credentials-file", str(tmp_path / "login"))
+    assert code == 2
+    assert "must hold one line without spaces" in error
+    assert "zulu" not in error
+
+
+def test_a_message_that_is_too_large(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(26_112_001)
+    code, error = say(capsys, "send", str(tmp_path / "large"), *NODE, *WHO)
+    assert code == 1
+    assert "has 26,112,001 bytes, more than the 26,112,000 that one message holds: send it in parts" in error
+    # An input without an end is not read to its end.
+    with Path("/dev/zero").open("rb") as zeros:
+        answer = subprocess.run(
+            [sys.executable, "-m", "shardwire.cli", "send", "-", *NODE, *WHO, "--parity-rate", "0.125"],
+            stdin=zeros,
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
+    assert answer.returncode == 1
+    assert b"the standard input has more bytes than the 22,937,600 that one message holds" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("library", "url", "extra"),
+    [("nats", "nats://a", "nats"), ("paho", "mqtt://a", "mqtt"), ("aiohttp", "waku+http://a", "rest")],
+)
+def test_a_missing_client_is_one_line_with_its_remedy(library: str, url: str, extra: str) -> None:
+    program = (
+        "import importlib.util as u, sys\n"
+        f"sys.modules[{library!r}] = None\n"
+        f"find = u.find_spec; u.find_spec = lambda name, *rest: None if name == {library!r} else find(name, *rest)\n"
+        f"from shardwire.cli.app import run; sys.exit(run(['listen', '--node', {url!r}, *{WHO!r}]))"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert answer.stderr.count("\n") == 1, answer.stderr
+    assert f"pip install 'shardwire[{extra}]'" in answer.stderr
+
+
+@pytest.mark.parametrize("name", ["send", "listen", "chat", "serve"])
+def test_help_has_examples(name: str) -> None:
+    answer = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
+    assert answer.exit_code == 0
+    assert f"shardwire {name}" in answer.stdout.replace("Usage: shardwire", "")
+    for option in ("--node", "--channel", "--topic", "--sender", "--state", "--key-file", "--json"):
+        assert option in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("grüße 🎉", "grüße 🎉"),
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("a\nb\tc", "a\n    b    c"),
+        ("a\rb\x07", "a\\rb\\x07"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_text_of_peers_moves_nothing_on_a_terminal(text: str, expected: str) -> None:
+    assert printable(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (b"", ""),
+        (b"hello\r\n", "hello"),
+        (b"two\nlines\n", "two\n    lines"),
+        (b"\xff\xfe", None),
+        (b"a\x1b[0m", None),
+        (b"a" * 10_000, "a" * 10_000),
+        (b"a" * 10_001, None),
+    ],
+)
+def test_messages_are_shown_where_they_are_text(message: bytes, expected: str | None) -> None:
+    assert shown(message) == expected
+
+
+def test_messages_in_json() -> None:
+    assert content_of("grüße\x1b".encode()) == {"text": "grüße\x1b"}
+    assert content_of(b"\xff") == {"base64": "/w=="}
+
+
+def test_without_a_terminal_no_bar_is_drawn(tmp_path: Path) -> None:
+    answer = command(tmp_path, "send", "-", *NODE, *WHO, "--timeout", "0.2", given=b"x")
+    assert answer.returncode == 1
+    assert b"\x1b" not in answer.stdout + answer.stderr

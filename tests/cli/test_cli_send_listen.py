@@ -1,0 +1,251 @@
+"""`shardwire send` and `shardwire listen`, in two terminals over real networks."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_terminals import Terminal, command, environment
+from live_servers import NatsServer, free_port
+
+from shardwire import keccak256
+from shardwire.encryption import ChaCha20Poly1305Encryption
+
+CHANNEL = ("--channel", "notes", "--topic", "/app/1/notes/proto")
+RANDOM = random.Random(5)
+
+
+def member(url: str, sender: str) -> tuple[str, ...]:
+    return ("--node", url, *CHANNEL, "--sender", sender)
+
+
+def test_two_terminals_over_nats(tmp_path: Path) -> None:
+    photo = RANDOM.randbytes(300_000)
+    (tmp_path / "photo").write_bytes(photo)
+    with (
+        NatsServer(tmp_path / "nats", jetstream=True) as server,
+        Terminal(tmp_path, "listen", *member(server.url, "bob"), "--count", "3", "--json") as bob,
+    ):
+        [joined] = bob.until_event("joined")
+        assert (joined["sender_id"], joined["channel"], joined["store"], joined["state"]) == (
+            "bob",
+            "notes",
+            True,
+            None,
+        )
+        assert joined["node"] == server.url
+        sent = command(tmp_path, "send", "photo", *member(server.url, "alice"))
+        assert sent.returncode == 0, sent.stderr
+        assert sent.stdout.startswith(b"300,000 bytes delivered to bob in ")
+        told = command(tmp_path, "send", "-", *member(server.url, "alice"), "--json", given="grüße\n".encode())
+        assert told.returncode == 0, told.stderr
+        events = [json.loads(line) for line in told.stdout.splitlines()]
+        names = [event["event"] for event in events]
+        assert names[0] == "joined"
+        assert names[-1] == "closed"
+        [accepted] = [event for event in events if event["event"] == "accepted"]
+        [delivered] = [event for event in events if event["event"] == "delivered"]
+        assert delivered["request_id"] == accepted["request_id"]
+        assert delivered["delivered_to"] == ["bob"]
+        assert accepted["size_bytes"] == len("grüße\n".encode())
+        last = command(tmp_path, "send", "-", *member(server.url, "alice"), "--until", "sent", given=b"\0\xff")
+        assert (last.returncode, last.stdout.split()[:3]) == (0, [b"2", b"bytes", b"sent"])
+        assert bob.wait() == 0, str(bob)
+        received = bob.events("received")
+        assert [event["sender_id"] for event in received] == ["alice"] * 3
+        assert base64.b64decode(received[0]["base64"]) == photo
+        assert received[0]["message_id"] == keccak256(photo).hex()
+        assert received[1]["text"] == "grüße\n"
+        assert base64.b64decode(received[2]["base64"]) == b"\0\xff"
+        assert bob.events("closed") == [{"event": "closed", "pending": 0, "stored": 0}]
+
+
+def test_files_over_udp_without_a_server(tmp_path: Path) -> None:
+    port = free_port()
+    photo = RANDOM.randbytes(200_000)
+    (tmp_path / "photo").write_bytes(photo)
+    with Terminal(
+        tmp_path, "listen", *member(f"udp://127.0.0.1:{port}", "bob"), "--output", "got", "--count", "1"
+    ) as bob:
+        bob.until(lambda: any("bob takes part in notes" in line for line in bob.err), "it takes part")
+        url = f"udp://127.0.0.1:0?peers=127.0.0.1:{port}"
+        sent = command(tmp_path, "send", "photo", *member(url, "alice"), "--to", "bob")
+        assert (sent.returncode, b"delivered to bob" in sent.stdout) == (0, True), sent.stderr
+        assert bob.wait() == 0, str(bob)
+    [message] = (tmp_path / "got").glob("*.message")
+    assert message.read_bytes() == photo
+    described = json.loads(message.with_suffix(".json").read_text())
+    assert described == {
+        "sender_id": "alice",
+        "message_id": keccak256(photo).hex(),
+        "size_bytes": 200_000,
+        "redelivered": False,
+    }
+    assert [line for line in bob.out if line.endswith(f"alice: 200,000 bytes, {message.relative_to(tmp_path)}")]
+    assert len(list((tmp_path / "got").iterdir())) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_listening_ends_in_order_when_it_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
+    url = f"udp://127.0.0.1:{free_port()}"
+    for options, code in (((), 0), (("--count", "1"), 130)):
+        with Terminal(tmp_path, "listen", *member(url, "bob"), "--json", *options) as bob:
+            bob.until_event("joined")
+            bob.signal(number)
+            assert bob.wait() == code, str(bob)
+            assert bob.events("closed")
+            assert bob.err == ([] if code == 0 else ["shardwire: interrupted"])
+
+
+def test_sending_to_nobody(tmp_path: Path) -> None:
+    """Nobody acknowledges: exit code 1, the reason, and what becomes of the message; Ctrl-C before gives 130."""
+    with NatsServer(tmp_path / "nats") as server:
+        arguments = member(server.url, "alice")
+        answer = command(tmp_path, "send", "-", *arguments, "--timeout", "1", given=b"x")
+        assert (answer.returncode, answer.stdout) == (1, b"")
+        assert b"nobody acknowledged the message within 1 s; it went with this process" in answer.stderr
+        kept = command(tmp_path, "send", "-", *arguments, "--timeout", "1", "--state", "state", given=b"x")
+        assert kept.returncode == 1
+        assert b"it is kept in state, and goes on with the next command that has this --state" in kept.stderr
+        with Terminal(tmp_path, "send", "-", *arguments, "--json") as alice:
+            alice.type("y")
+            alice.end_input()
+            alice.until_event("sent")
+            alice.signal()
+            assert alice.wait() == 130, str(alice)
+            assert alice.err[-1] == "shardwire: interrupted"
+
+
+def test_a_kept_message_goes_on_with_the_next_command(tmp_path: Path) -> None:
+    with NatsServer(tmp_path / "nats") as server:
+        alice = (*member(server.url, "alice"), "--state", "state")
+        assert command(tmp_path, "send", "-", *alice, "--timeout", "1", given=b"first").returncode == 1
+        with Terminal(tmp_path, "listen", *member(server.url, "bob"), "--count", "2", "--json") as bob:
+            bob.until_event("joined")
+            answer = command(tmp_path, "send", "-", *alice, given=b"second")
+            assert answer.returncode == 0, answer.stderr
+            assert b"; 1 earlier messages are on their way" in answer.stderr
+            # It went on without waiting for the first one, which the next command brings.
+            with Terminal(tmp_path, "listen", *alice) as again:
+                assert bob.wait() == 0, f"{bob}\n{again}"
+        # In any order: who comes later need not wait for what was sent before.
+        assert {event["text"] for event in bob.events("received")} == {"first", "second"}
+
+
+def test_one_process_at_a_time_on_a_state(tmp_path: Path) -> None:
+    url = f"udp://127.0.0.1:{free_port()}"
+    arguments = (*member(url, "bob"), "--state", "state")
+    with Terminal(tmp_path, "listen", *arguments, "--json") as first:
+        first.until_event("joined")
+        second = command(tmp_path, "listen", *arguments)
+        assert (second.returncode, second.stdout) == (1, b"")
+        assert f"is in use by process {first.process.pid}: one channel state belongs to one process".encode() in (
+            second.stderr
+        )
+        assert second.stderr.count(b"\n") == 1
+        assert b"close the other one, or give another --state" in second.stderr
+        first.signal()
+        assert first.wait() == 0
+    # Free again, for the same sender alone.
+    other = command(tmp_path, "listen", "--node", url, *CHANNEL, "--sender", "carol", "--state", "state")
+    assert other.returncode == 2
+    assert b"--sender: it is 'carol': the stored state of channel 'notes' belongs to 'bob'" in other.stderr
+
+
+def test_keys_from_a_file_and_from_the_environment(tmp_path: Path) -> None:
+    keys = [os.urandom(32), os.urandom(32)]
+    for name, key in zip(("right", "wrong"), keys, strict=True):
+        ChaCha20Poly1305Encryption(key).write_key_file(tmp_path / name)
+    with (
+        NatsServer(tmp_path / "nats") as server,
+        Terminal(
+            tmp_path,
+            *("listen", *member(server.url, "bob"), "--count", "1", "--json", "--key-env", "NOTES_KEY"),
+            settings={"NOTES_KEY": keys[0].hex()},
+        ) as bob,
+    ):
+        assert bob.until_event("joined")[0]["encrypted"] is True
+        alice = member(server.url, "alice")
+        for options in ((), ("--key-file", "wrong")):
+            answer = command(tmp_path, "send", "-", *alice, *options, "--timeout", "2", given=b"no")
+            assert answer.returncode == 1, options
+        answer = command(tmp_path, "send", "-", *alice, "--key-file", "right", given=b"yes")
+        assert answer.returncode == 0, answer.stderr
+        assert bob.wait() == 0, str(bob)
+        assert [event["text"] for event in bob.events("received")] == ["yes"]
+        assert keys[0].hex() not in str(bob)
+
+
+def test_credentials_reach_the_server_and_show_nowhere(tmp_path: Path) -> None:
+    users = 'authorization { user: "name", password: "zulu/tango" }\n'
+    with NatsServer(tmp_path / "nats", settings=users) as server:
+        (tmp_path / "login").write_text("name:zulu/tango\n")
+        inside = server.url.replace("nats://", "nats://name:zulu%2Ftango@")
+        wrong = server.url.replace("nats://", "nats://name:zulu%2Ffoxtrot@")
+        until = ("--until", "sent", "--verbose")
+        for url, options, settings, code in (
+            (inside, (), {}, 0),
+            (server.url, ("--credentials-file", "login"), {}, 0),
+            (server.url, (), {"SHARDWIRE_CREDENTIALS": "name:zulu/tango"}, 0),
+            (server.url, (), {}, 1),
+            (wrong, (), {}, 1),
+        ):
+            answer = command(
+                tmp_path, "send", "-", *member(url, "alice"), *until, *options, given=b"x", settings=settings
+            )
+            told = answer.stdout + answer.stderr
+            assert answer.returncode == code, told
+            assert b"zulu" not in told
+            assert b"tango" not in told
+            assert b"foxtrot" not in told
+        # The URL itself may come from the environment.
+        by_environment = (*CHANNEL, "--sender", "alice", "--until", "sent")
+        answer = command(tmp_path, "send", "-", *by_environment, given=b"x", settings={"SHARDWIRE_NODE": inside})
+        assert answer.returncode == 0, answer.stderr
+
+
+def test_fewer_messages_than_were_asked_for(tmp_path: Path) -> None:
+    url = f"udp://127.0.0.1:{free_port()}"
+    answer = command(tmp_path, "listen", *member(url, "bob"), "--count", "2", "--timeout", "0.5")
+    assert answer.returncode == 1
+    assert answer.stderr.splitlines()[-1] == b"shardwire: 0 of 2 messages came within 0.5 s"
+    assert command(tmp_path, "listen", *member(url, "bob"), "--timeout", "0.5").returncode == 0
+
+
+def test_listening_ends_when_nobody_reads_it(tmp_path: Path) -> None:
+    with NatsServer(tmp_path / "nats", jetstream=True) as server:
+        bob = (*member(server.url, "bob"), "--state", "state")
+        listening = shlex.join([sys.executable, "-m", "shardwire.cli", "listen", *bob, "--json"])
+        pipe = subprocess.Popen(
+            ["bash", "-c", f"set -o pipefail; {listening} | head -n 1"],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            for _ in range(50):
+                assert (
+                    command(
+                        tmp_path, "send", "-", *member(server.url, "alice"), "--until", "sent", given=b"x"
+                    ).returncode
+                    == 0
+                )
+                if pipe.poll() is not None:
+                    break
+            out, err = pipe.communicate(timeout=60)
+        finally:
+            pipe.kill()
+        assert (pipe.returncode, json.loads(out)["event"]) == (0, "joined"), err
+        # What nobody read was not received.
+        with Terminal(tmp_path, "listen", *bob, "--count", "1", "--json") as again:
+            assert again.wait() == 0, str(again)
+            assert [event["text"] for event in again.events("received")] == ["x"]
