@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from shardwire.node import NodeEvent
@@ -36,14 +37,19 @@ async def next_of(stream: EventStream, kind: type[E], *, within_s: float = PATIE
     raise AssertionError(f"the events ended before a {kind.__name__}")
 
 
-async def drained(stream: EventStream, *, quiet_s: float = 0.3) -> list[NodeEvent]:
-    """Everything until nothing comes for a while."""
+async def drained(
+    stream: EventStream, *, first: Mapping[type[NodeEvent], int] | None = None, quiet_s: float = 0.3
+) -> list[NodeEvent]:
+    """Everything until nothing comes for a while, which begins when so many of each kind of `first` have come."""
     events: list[NodeEvent] = []
+    missing = Counter(first or {})
     while True:
+        patience_s = PATIENCE_S if +missing else quiet_s
         try:
-            events.append(await asyncio.wait_for(stream.__anext__(), quiet_s))
+            events.append(await asyncio.wait_for(stream.__anext__(), patience_s))
         except (TimeoutError, StopAsyncIteration):
             return events
+        missing[type(events[-1])] -= 1
 
 
 async def until(condition: Callable[[], bool], *, within_s: float = PATIENCE_S) -> None:

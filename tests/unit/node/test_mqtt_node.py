@@ -58,7 +58,7 @@ async def test_everybody_gets_a_message_and_its_sender_once(tmp_path: Path) -> N
         await nodes[0].send(MessageEnvelope(TOPIC, b"one", meta=b"m"))
         await nodes[1].send(MessageEnvelope(OTHER_TOPIC, b"two", ephemeral=True))
         for stream in streams:
-            events = await drained(stream)
+            events = await drained(stream, first={MessageReceived: 2})
             received = [event for event in events if isinstance(event, MessageReceived)]
             assert sorted((event.envelope.payload, event.envelope.content_topic) for event in received) == [
                 (b"one", TOPIC),
@@ -219,7 +219,7 @@ async def test_a_restart_is_told_once_and_what_came_meanwhile_is_missed(
 
 @real_time
 async def test_a_broker_that_hangs_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mqtt_session, "KEEP_ALIVE_S", 1)
+    monkeypatch.setattr(mqtt_session, "KEEP_ALIVE_S", 2)
     monkeypatch.setattr(mqtt_session, "LOOK_S", 0.1)
     with Mosquitto(tmp_path) as broker:
         alice, bob = await started(broker.url), await started(broker.url)
@@ -231,7 +231,7 @@ async def test_a_broker_that_hangs_is_noticed(tmp_path: Path, monkeypatch: pytes
         finally:
             broker.go_on()
         assert (await next_of(outcomes, MessagePropagated)).request_id == request
-        await until(lambda: bob.counts.get("received", 0) >= 1 and bob.counts.get("missed") == 1)
+        await until(lambda: bob.counts.get("received", 0) >= 1 and bob.counts.get("missed", 0) >= 1)
         await alice.stop()
         await bob.stop()
 
@@ -328,7 +328,8 @@ async def test_two_under_one_client_id_are_told_so(tmp_path: Path, caplog: pytes
         second = await started(broker.url, client_id="same")
         # Each throws the other out; they do so more and more slowly.
         await asyncio.sleep(3)
-        assert 2 <= caplog.text.count("disconnected") < 12
+        await until(lambda: caplog.text.count("disconnected") >= 2)
+        assert caplog.text.count("disconnected") < 12
         await first.stop()
         await second.stop()
     # As brokers say that do not only close the connection.

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from shardwire.node.udp.datagram import FRAGMENT, FRAGMENT_HEADER_BYTES, HELLO, 
 
 LOOPBACK = "udp://127.0.0.1:0"
 GROUP = "239.255.70.9"
+SILENCE_S = udp_neighbours.SILENCE_MS / 1_000
 
 
 async def started(*args: Any, topics: tuple[str, ...] = (TOPIC,), **settings: Any) -> UdpNode:
@@ -59,7 +61,7 @@ async def check_exchange(*nodes: UdpNode) -> None:
         await node.send(MessageEnvelope(TOPIC, message, meta=b"m"))
         await node.send(MessageEnvelope(OTHER_TOPIC, b"not subscribed"))
     for stream in streams:
-        events = await drained(stream, quiet_s=0.5)
+        events = await drained(stream, first={MessageReceived: len(nodes), MessagePropagated: 2}, quiet_s=0.5)
         received = [event for event in events if isinstance(event, MessageReceived)]
         assert sorted(event.envelope.payload for event in received) == sorted(messages)
         hashes = {event.message_hash for event in received}
@@ -120,7 +122,7 @@ async def test_a_message_waits_until_somebody_comes_and_who_goes_is_told() -> No
     place = bob.address
     await bob.stop()
     # By its good-bye, not by its silence.
-    await until(lambda: alice.connection_state is ConnectionState.DISCONNECTED, within_s=2)
+    await until(lambda: alice.connection_state is ConnectionState.DISCONNECTED, within_s=SILENCE_S / 2)
     again = await started(f"udp://{place[0]}:{place[1]}", peers=[at(alice)])  # type: ignore[index]
     assert (await next_of(outcomes, MessagesMissed)).since_ns > 0
     await alice.stop()
@@ -151,8 +153,8 @@ async def test_a_lossy_path_delays_and_loses_nothing(caplog: pytest.LogCaptureFi
 async def test_a_cut_path_is_noticed_and_found_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(udp_neighbours, "SILENCE_MS", 1_000)
-    monkeypatch.setattr(udp_neighbours, "HELLO_MS", 300)
+    monkeypatch.setattr(udp_neighbours, "SILENCE_MS", 3_000)
+    monkeypatch.setattr(udp_neighbours, "HELLO_MS", 500)
     ports = free_port(), free_port()
     relay = UdpRelay(ports)
     alice = await started(f"udp://127.0.0.1:{ports[0]}", peers=[f"127.0.0.1:{relay.fronts[1]}"])
@@ -174,7 +176,8 @@ async def test_a_cut_path_is_noticed_and_found_again(
 
 
 @real_time
-async def test_strangers_get_nothing_and_change_nothing() -> None:
+async def test_strangers_get_nothing_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(udp_neighbours, "STRANGERS_PER_SECOND", 10)
     alice = await started(LOOPBACK)
     bob = await started(LOOPBACK, peers=[at(alice)])
     await meet(alice, bob)
@@ -182,7 +185,7 @@ async def test_strangers_get_nothing_and_change_nothing() -> None:
     stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     stranger.setblocking(False)
     message = WakuMessage(payload=b"forged", content_topic=TOPIC, timestamp_ns=1).encode()
-    sent = 0
+    sent, began_s = 0, int(time.monotonic())
     for number in range(50):
         for data in (
             b"",
@@ -195,7 +198,8 @@ async def test_strangers_get_nothing_and_change_nothing() -> None:
         ):
             stranger.sendto(data, alice.address)  # type: ignore[arg-type]
             sent += len(data)
-    await asyncio.sleep(0.3)
+    await until(lambda: alice.counts.get("datagrams_malformed", 0) >= 50)
+    await until(lambda: alice.counts.get("datagrams_unproven", 0) >= 100)
     answers = []
     while True:
         try:
@@ -206,7 +210,7 @@ async def test_strangers_get_nothing_and_change_nothing() -> None:
     # Nothing but answers to hellos, each no longer than what it answers, of which few are given in a second.
     longest = len(Datagram(1, 7, HELLO, token=5, answer=1).encode())
     assert max(map(len, answers)) <= longest
-    assert len(answers) <= udp_neighbours.STRANGERS_PER_SECOND
+    assert len(answers) <= udp_neighbours.STRANGERS_PER_SECOND * (int(time.monotonic()) - began_s + 1)
     assert sum(map(len, answers)) < sent
     # It shows what it was given: now it is one of them, with no more rights than the others.
     hello = decode(answers[-1])
@@ -217,8 +221,6 @@ async def test_strangers_get_nothing_and_change_nothing() -> None:
     stranger.sendto(Datagram(hello.token, 8, FRAGMENT, 1, 0, 1, message).encode(), alice.address)  # type: ignore[arg-type]
     await asyncio.sleep(0.1)
     assert not [event for event in await drained(stream) if isinstance(event, MessageReceived)]
-    assert alice.counts["datagrams_unproven"] >= 100
-    assert alice.counts["datagrams_malformed"] >= 50
     # One that confirms nothing holds nobody up.
     outcomes = bob.events()
     await bob.send(MessageEnvelope(TOPIC, b"genuine"))
