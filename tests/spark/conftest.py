@@ -23,6 +23,8 @@ SETTINGS = {
     "spark.speculation.interval": "50ms",
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.25",
+    # Also where no other task tells how long one takes: a stage that is run again for one of its tasks has just that.
+    "spark.speculation.task.duration.threshold": "2s",
 }
 # Far beyond what any test needs, and below the limit at which pytest gives up without freeing the cluster.
 JOB_LIMIT_S = 240

@@ -12,6 +12,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 Batches = Iterator[pa.RecordBatch]
+Step = Callable[[Batches], Batches]
+RACE_WAIT_S = 45
 
 
 def executor_pid() -> int:
@@ -23,7 +25,7 @@ def executor_pid() -> int:
     return pid
 
 
-def kill_executor_once(marker: Path) -> Callable[[Batches], Batches]:
+def kill_executor_once(marker: Path) -> Step:
     """Hands on a task's first batch, then kills the executor under it, once for all tasks."""
 
     def step(batches: Batches) -> Batches:
@@ -50,10 +52,15 @@ def fail_first_attempts(batches: Batches) -> Batches:
         raise RuntimeError("injected: after the last row")
 
 
-def race_with_copies(directory: Path, partitions: Sequence[int]) -> Callable[[Batches], Batches]:
+def have_raced(directory: Path, partitions: Sequence[int]) -> bool:
+    """Whether two attempts of each of these partitions came to their ends together, and none waited in vain."""
+    return not any(directory.glob("alone-*")) and all((directory / f"raced-{each}").exists() for each in partitions)
+
+
+def race_with_copies(directory: Path, partitions: Sequence[int]) -> Step:
     """Holds an attempt of these partitions back, its rows handed on, until another attempt has come as far.
 
-    The first attempt is slow enough for that, so that Spark starts a copy of it.
+    The first attempt is slow enough for that, so that Spark starts a copy of it. One that waits in vain fails.
     """
 
     def step(batches: Batches) -> Batches:
@@ -63,13 +70,20 @@ def race_with_copies(directory: Path, partitions: Sequence[int]) -> Callable[[Ba
         yield from batches
         if partition not in partitions:
             return
-        (directory / f"ended-{partition}-{context.attemptNumber()}").touch()
-        until = time.monotonic() + 150
-        while len(list(directory.glob(f"ended-{partition}-*"))) < 2:
+        # A stage that is run again counts its attempts from 0 again; this number is the attempt's own. One that died
+        # with its executor does not count.
+        (directory / f"ended-{partition}-{context.taskAttemptId()}-{executor_pid()}").touch()
+        until = time.monotonic() + RACE_WAIT_S
+        while sum(is_running(path.name.split("-")[3]) for path in directory.glob(f"ended-{partition}-*")) < 2:
             if time.monotonic() > until:
-                # A retry would be no copy: the test fails by this file.
+                # Its retry is no copy, and goes on alone.
                 (directory / f"alone-{partition}").touch()
-                raise TimeoutError(f"no copy of the task of partition {partition} came to its end within 150 s")
+                raise TimeoutError(f"no copy of task {partition} came to its end within {RACE_WAIT_S} s")
             time.sleep(0.01)
+        (directory / f"raced-{partition}").touch()
 
     return step
+
+
+def is_running(pid: str) -> bool:
+    return Path(f"/proc/{pid}").exists()
