@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-import os
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from enum import StrEnum
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,32 +17,20 @@ from shardwire.cli.network import send as sending
 from shardwire.cli.network import serve as serving
 from shardwire.cli.network.handlers import MessageCommand
 from shardwire.cli.network.interruption import Interruption, run_until_done
-from shardwire.cli.network.output import told_warnings
-from shardwire.cli.network.participation import Participation, check_names, make_node, participant_name
+from shardwire.cli.network.options import (
+    CREDENTIALS_VARIABLE,
+    NODE_VARIABLE,
+    CredentialsOption,
+    JsonOption,
+    VerboseOption,
+    of_a_participant,
+    read_credentials,
+)
+from shardwire.cli.network.output import Output, told_warnings
+from shardwire.cli.network.participation import Participation, check_names, make_node
 from shardwire.cli.network.spool import Spool
-from shardwire.config import ChannelConfig
-from shardwire.encryption import AesGcmEncryption, ChaCha20Poly1305Encryption, Encryption
 
-NODE_VARIABLE = "SHARDWIRE_NODE"
-CREDENTIALS_VARIABLE = "SHARDWIRE_CREDENTIALS"
 FAILED_DIRECTORY = "failed"
-_WHO = "Who and where"
-_KEPT = "Secrets and state"
-_HOW = "How"
-
-
-class Cipher(StrEnum):
-    """Ciphers."""
-
-    chacha = "chacha20-poly1305"
-    aes = "aes-256-gcm"
-
-
-class Preset(StrEnum):
-    """Presets of the channel's configuration."""
-
-    logos = "logos"
-    waku = "waku"
 
 
 class Until(StrEnum):
@@ -54,152 +40,11 @@ class Until(StrEnum):
     delivered = "delivered"
 
 
-def _participation(
-    *,
-    node: Annotated[
-        str,
-        typer.Option(
-            "--node",
-            "-n",
-            metavar="URL",
-            envvar=NODE_VARIABLE,
-            show_envvar=True,
-            help="The network: waku+http://, nats://, mqtt:// (with TLS: waku+https://, tls://, mqtts://) or udp://.",
-            rich_help_panel=_WHO,
-        ),
-    ],
-    channel: Annotated[
-        str, typer.Option("--channel", "-c", help="The channel: the same for all participants.", rich_help_panel=_WHO)
-    ],
-    topic: Annotated[
-        str,
-        typer.Option("--topic", "-t", help="Its content topic, as /app/1/notes/proto.", rich_help_panel=_WHO),
-    ],
-    sender: Annotated[
-        str, typer.Option("--sender", "-s", help="Who takes part: a name of your own.", rich_help_panel=_WHO)
-    ],
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            "--state",
-            metavar="DIR",
-            help="Keep the channel in DIR, in SQLite, over restarts and crashes. One process at a time for a channel.",
-            rich_help_panel=_KEPT,
-        ),
-    ] = None,
-    key_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--key-file",
-            help="Encrypt with the keys in a file: 64 hexadecimal digits a line, the first encrypts.",
-            rich_help_panel=_KEPT,
-        ),
-    ] = None,
-    key_env: Annotated[
-        str | None,
-        typer.Option(
-            "--key-env",
-            metavar="NAME",
-            help="Encrypt with the keys in an environment variable.",
-            rich_help_panel=_KEPT,
-        ),
-    ] = None,
-    cipher: Annotated[Cipher, typer.Option("--cipher", help="The cipher.", rich_help_panel=_KEPT)] = Cipher.chacha,
-    credentials_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--credentials-file",
-            help=f"File with user:password, or a NATS token, for the node; else {CREDENTIALS_VARIABLE} is read.",
-            rich_help_panel=_KEPT,
-        ),
-    ] = None,
-    preset: Annotated[
-        Preset,
-        typer.Option("--preset", help="Timings and wires: waku for peers that use @waku/sdk.", rich_help_panel=_HOW),
-    ] = Preset.logos,
-    parity_rate: Annotated[
-        float,
-        typer.Option(
-            "--parity-rate",
-            min=0,
-            max=1,
-            help="Parity segments per data segment, which make up for lost ones; 0 for none.",
-            rich_help_panel=_HOW,
-        ),
-    ] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Tell what happens as lines of JSON, for scripts.", rich_help_panel=_HOW)
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show what the library logs, too.", rich_help_panel=_HOW)
-    ] = False,
-) -> Participation:
-    check_names(channel, topic, sender)
-    encryption = _encryption(key_file, key_env, cipher)
-    kept_name = None if state is None else participant_name(channel, sender)
-    made = make_node(node, read_credentials(credentials_file), kept_name)
-    config = _config(preset, parity_rate)
-    secrets = () if key_env is None else (key_env,)
-    return Participation(made, channel, topic, sender, encryption, state, config, as_json, verbose, secrets)
-
-
-def _config(preset: Preset, parity_rate: float) -> ChannelConfig:
-
-    config = ChannelConfig.waku() if preset is Preset.waku else ChannelConfig.logos()
-    if not parity_rate:
-        return config
-    segmentation = replace(config.segmentation, enable_reed_solomon=True, parity_rate=parity_rate)
-    return replace(config, segmentation=segmentation)
-
-
-def _encryption(key_file: Path | None, key_env: str | None, cipher: Cipher) -> Encryption | None:
-    if key_file is not None and key_env is not None:
-        raise typer.BadParameter("--key-file is given, too: keep one of them", param_hint="--key-env")
-    kind = ChaCha20Poly1305Encryption if cipher is Cipher.chacha else AesGcmEncryption
-    if key_file is not None:
-        return kind.from_key_file(key_file)
-    return None if key_env is None else kind.from_environment(key_env)
-
-
-def read_credentials(file: Path | None) -> str | None:
-    """What a node is shown: a file's only line, or what the environment holds; None where there is neither."""
-
-    if file is None:
-        return os.environ.get(CREDENTIALS_VARIABLE) or None
-    lines = file.read_text(errors="replace").split()
-    if len(lines) != 1:
-        raise typer.BadParameter(
-            f"{file} must hold one line without spaces, user:password or a token", param_hint="--credentials-file"
-        )
-    return lines[0]
-
-
-def _of_a_participant(command: Callable[..., int]) -> Callable[..., None]:
-    """Gives a command the options of a participant: it is called with the participation they describe."""
-    shared = inspect.signature(_participation, eval_str=True).parameters
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-
-    @wraps(command)
-    def run(**options: Any) -> None:
-        described = {name: options.pop(name) for name in shared}
-        raise typer.Exit(command(_participation(**described), **options))
-
-    parameters = [
-        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
-        *shared.values(),
-    ]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    # typer would look at the original.
-    del run.__wrapped__
-    return run
-
-
 def _run(
     participation: Participation, command: Callable[[Interruption], Awaitable[int]], *, interrupted: int = 130
 ) -> int:
 
-    with told_warnings(verbose=participation.verbose):
+    with told_warnings(logging.INFO if participation.verbose else logging.WARNING):
         return run_until_done(command, interrupted=interrupted)
 
 
@@ -219,12 +64,13 @@ def send(
 ) -> int:
     """Send FILE as one message, and wait for its receipt.
 
-    Exits with 0 where it was delivered, with 1 where it was not in time: with --state it goes on with the next
-    command that has the same one. One message holds 26,112,000 bytes at most, less with parity.
+    Exits with 0 where it was delivered, with 1 where it was not in time: with
+    --state it goes on with the next command that has the same one. One message
+    holds 26,112,000 bytes at most, less with parity.
 
     \b
-    shardwire send photo.jpg -n nats://localhost -c notes -t /app/1/notes/proto -s alice
-    date | shardwire send - -n udp://239.255.70.1 -c notes -t /app/1/notes/proto -s alice --to bob
+    shardwire send a.jpg -n nats://host -c notes -t /app/1/notes/proto -s alice
+    date | shardwire send - -n udp://239.255.70.1 -c a -t /a/1/b/proto -s alice
     """
     if to and receivers is not None:
         raise typer.BadParameter("--to is given, too: keep one of them", param_hint="--receivers")
@@ -253,11 +99,12 @@ def listen(
 ) -> int:
     """Show the messages of a channel as they come: text as it is, anything else by its size.
 
-    Ctrl-C ends it. Exits with 1 where fewer than --count came within --timeout.
+    Ctrl-C ends it, with 0 where no --count was asked for. Exits with 1 where
+    fewer than --count came within --timeout.
 
     \b
-    shardwire listen -n nats://localhost -c notes -t /app/1/notes/proto -s bob
-    shardwire listen -n mqtt://broker.example -c notes -t /app/1/notes/proto -s bob --count 1 --json
+    shardwire listen -n nats://host -c notes -t /app/1/notes/proto -s bob
+    shardwire listen -n mqtt://host -c a -t /a/1/b/proto -s bob --count 1 --json
     """
 
     return _run(
@@ -276,11 +123,12 @@ def chat(
 ) -> int:
     """Send each line that is typed, and show what others send.
 
-    Ends with the input (Ctrl-D) or with Ctrl-C. Exits with 1 where a line was not delivered.
+    Ends with the input (Ctrl-D) or with Ctrl-C. Exits with 1 where a line was
+    not delivered.
 
     \b
-    shardwire chat -n nats://localhost -c lobby -t /app/1/lobby/proto -s alice
-    shardwire chat -n udp://0.0.0.0?peers=first.example -c lobby -t /app/1/lobby/proto -s bob
+    shardwire chat -n nats://host -c lobby -t /app/1/lobby/proto -s alice
+    shardwire chat -n 'udp://0.0.0.0?peers=host' -c a -t /a/1/b/proto -s bob
     """
 
     return _run(
@@ -293,7 +141,7 @@ def serve(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- COMMAND]", help="Run for each message, which is its standard input.", show_default=False
+            metavar="COMMAND", help="Run for each message, which is its standard input.", show_default=False
         ),
     ] = None,
     spool: Annotated[
@@ -316,14 +164,16 @@ def serve(
 ) -> int:
     """Take part for long, and hand each message to COMMAND, to a spool directory, or to both.
 
-    Messages come one at a time and in order; with --state each at least once, whatever crashes. COMMAND finds
-    SHARDWIRE_SENDER_ID, SHARDWIRE_MESSAGE_ID, SHARDWIRE_SIZE_BYTES, SHARDWIRE_REDELIVERED and SHARDWIRE_CHANNEL in its
-    environment. One that fails is tried again after 1, 2, 4 ... s; then the message is set aside, and the next one
-    comes. Ctrl-C and SIGTERM end it once the message in hand is done.
+    Messages come one at a time and in order; with --state each at least once,
+    whatever crashes. COMMAND finds SHARDWIRE_SENDER_ID, SHARDWIRE_MESSAGE_ID,
+    SHARDWIRE_SIZE_BYTES, SHARDWIRE_REDELIVERED and SHARDWIRE_CHANNEL in its
+    environment. One that fails is tried again after 1, 2, 4 ... s; then the
+    message is set aside, and the next one comes. Ctrl-C and SIGTERM end it
+    once the message in hand is done.
 
     \b
-    shardwire serve -n nats://localhost -c jobs -t /app/1/jobs/proto -s worker --state state -- ./handle --quiet
-    shardwire serve -n nats://localhost -c jobs -t /app/1/jobs/proto -s worker --state state --spool incoming
+    shardwire serve -n nats://host -c jobs -t /a/1/b/proto -s w --spool incoming
+    shardwire serve -n nats://host -c jobs -t /a/1/b/proto -s w -- ./handle -q
     """
 
     if not command and spool is None:
@@ -348,7 +198,66 @@ def serve(
     )
 
 
+def doctor(
+    url: Annotated[
+        str,
+        typer.Argument(metavar="URL", envvar=NODE_VARIABLE, help="The node, as --node names it.", show_default=False),
+    ],
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Whether a Waku node serves the shard of this topic.")
+    ] = None,
+    credentials_file: CredentialsOption = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait.")] = 30,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Say what a node is: its peers, store, shards, clock, RLN; and what to do.
+
+    Exits with 0 where channels can use it, with 1 where not: each problem
+    comes with its remedy. Notes tell what may be meant so.
+
+    \b
+    shardwire doctor waku+http://127.0.0.1:8645 -t /app/1/notes/proto
+    shardwire doctor nats://localhost --json
+    """
+    from shardwire.cli.network.doctor import examine
+
+    if topic is not None:
+        check_names("a", topic, "a")
+    node = make_node(url, read_credentials(credentials_file), None, option="URL")
+    output = Output(as_json=as_json)
+    # What it finds it says itself.
+    with told_warnings(logging.INFO if verbose else logging.CRITICAL):
+        code = run_until_done(
+            lambda interruption: examine(node, interruption, output, topic=topic, timeout_s=timeout), interrupted=130
+        )
+    raise typer.Exit(code)
+
+
+def state(
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="What a command had as --state, or a database.", show_default=False),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """List what a state holds: its channels, what is on its way, what waits.
+
+    It may be in use meanwhile: nothing is locked or changed. Exits with 1
+    where there is none, or one that was found corrupt lies there.
+
+    \b
+    shardwire state state --json
+    """
+    from shardwire.cli.network.state import describe_state
+
+    raise typer.Exit(describe_state(directory, FAILED_DIRECTORY, Output(as_json=as_json)))
+
+
 def add_commands(app: typer.Typer) -> None:
     """Adds the commands to those of `shardwire`."""
+    panel = "Channels over a network"
     for command in (send, listen, chat, serve):
-        app.command(rich_help_panel="Channels over a network")(_of_a_participant(command))
+        app.command(rich_help_panel=panel)(of_a_participant(command))
+    for look in (doctor, state):
+        app.command(rich_help_panel=panel)(look)

@@ -105,18 +105,14 @@ class _OneLine(logging.Formatter):
 
 
 @contextmanager
-def told_warnings(*, verbose: bool) -> Iterator[None]:
-    """Shows what the library logs, a line each, on the standard error stream.
-
-    Args:
-        verbose: Whether more than warnings are shown.
-    """
+def told_warnings(level: int) -> Iterator[None]:
+    """Shows what the library logs from a level on, a line each, on the standard error stream."""
     logger = logging.getLogger("shardwire")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine())
     before = logger.level, logger.propagate
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    logger.setLevel(level)
     logger.propagate = False
     try:
         yield

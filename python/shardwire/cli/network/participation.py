@@ -71,7 +71,7 @@ class Participation:
         return f"it is kept in {self.state}, and goes on with the next command that has this --state"
 
 
-def make_node(url: str, credentials: str | None, participant: str | None) -> TransportNode:
+def make_node(url: str, credentials: str | None, participant: str | None, *, option: str = "--node") -> TransportNode:
     """The node that a URL names.
 
     Raises:
@@ -83,7 +83,7 @@ def make_node(url: str, credentials: str | None, participant: str | None) -> Tra
     except MissingLibraryError:
         raise
     except ConfigError as error:
-        raise typer.BadParameter(str(error), param_hint="--node") from None
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def check_names(channel: str, topic: str, sender: str) -> None:

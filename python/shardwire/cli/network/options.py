@@ -1,0 +1,184 @@
+"""The options that commands share: who takes part, where, with which secrets and state."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shardwire.cli.network.participation import Participation, check_names, make_node, participant_name
+from shardwire.config import ChannelConfig
+from shardwire.encryption import AesGcmEncryption, ChaCha20Poly1305Encryption, Encryption
+
+NODE_VARIABLE = "SHARDWIRE_NODE"
+CREDENTIALS_VARIABLE = "SHARDWIRE_CREDENTIALS"
+_WHO = "Who and where"
+_KEPT = "Secrets and state"
+_HOW = "How"
+
+
+CredentialsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--credentials-file",
+        help=f"File with user:password, or a NATS token, for the node; else {CREDENTIALS_VARIABLE} is read.",
+        rich_help_panel=_KEPT,
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Tell what happens as lines of JSON, for scripts.", rich_help_panel=_HOW)
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show what the library logs, too.", rich_help_panel=_HOW)
+]
+
+
+class Cipher(StrEnum):
+    """Ciphers."""
+
+    chacha = "chacha20-poly1305"
+    aes = "aes-256-gcm"
+
+
+class Preset(StrEnum):
+    """Presets of the channel's configuration."""
+
+    logos = "logos"
+    waku = "waku"
+
+
+def _participation(
+    *,
+    node: Annotated[
+        str,
+        typer.Option(
+            "--node",
+            "-n",
+            metavar="URL",
+            envvar=NODE_VARIABLE,
+            show_envvar=True,
+            help="The network: waku+http://, nats://, mqtt:// (with TLS: waku+https://, tls://, mqtts://) or udp://.",
+            rich_help_panel=_WHO,
+        ),
+    ],
+    channel: Annotated[
+        str, typer.Option("--channel", "-c", help="The channel: the same for all participants.", rich_help_panel=_WHO)
+    ],
+    topic: Annotated[
+        str,
+        typer.Option("--topic", "-t", help="Its content topic, as /app/1/notes/proto.", rich_help_panel=_WHO),
+    ],
+    sender: Annotated[
+        str, typer.Option("--sender", "-s", help="Who takes part: a name of your own.", rich_help_panel=_WHO)
+    ],
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            metavar="DIR",
+            help="Keep the channel in DIR, in SQLite, over restarts and crashes. One process at a time for a channel.",
+            rich_help_panel=_KEPT,
+        ),
+    ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            help="Encrypt with the keys in a file: 64 hexadecimal digits a line, the first encrypts.",
+            rich_help_panel=_KEPT,
+        ),
+    ] = None,
+    key_env: Annotated[
+        str | None,
+        typer.Option(
+            "--key-env",
+            metavar="NAME",
+            help="Encrypt with the keys in an environment variable.",
+            rich_help_panel=_KEPT,
+        ),
+    ] = None,
+    cipher: Annotated[Cipher, typer.Option("--cipher", help="The cipher.", rich_help_panel=_KEPT)] = Cipher.chacha,
+    credentials_file: CredentialsOption = None,
+    preset: Annotated[
+        Preset,
+        typer.Option("--preset", help="Timings and wires: waku for peers that use @waku/sdk.", rich_help_panel=_HOW),
+    ] = Preset.logos,
+    parity_rate: Annotated[
+        float,
+        typer.Option(
+            "--parity-rate",
+            min=0,
+            max=1,
+            help="Parity segments per data segment, which make up for lost ones; 0 for none.",
+            rich_help_panel=_HOW,
+        ),
+    ] = 0,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> Participation:
+    check_names(channel, topic, sender)
+    encryption = _encryption(key_file, key_env, cipher)
+    kept_name = None if state is None else participant_name(channel, sender)
+    made = make_node(node, read_credentials(credentials_file), kept_name)
+    config = _config(preset, parity_rate)
+    secrets = () if key_env is None else (key_env,)
+    return Participation(made, channel, topic, sender, encryption, state, config, as_json, verbose, secrets)
+
+
+def _config(preset: Preset, parity_rate: float) -> ChannelConfig:
+
+    config = ChannelConfig.waku() if preset is Preset.waku else ChannelConfig.logos()
+    if not parity_rate:
+        return config
+    segmentation = replace(config.segmentation, enable_reed_solomon=True, parity_rate=parity_rate)
+    return replace(config, segmentation=segmentation)
+
+
+def _encryption(key_file: Path | None, key_env: str | None, cipher: Cipher) -> Encryption | None:
+    if key_file is not None and key_env is not None:
+        raise typer.BadParameter("--key-file is given, too: keep one of them", param_hint="--key-env")
+    kind = ChaCha20Poly1305Encryption if cipher is Cipher.chacha else AesGcmEncryption
+    if key_file is not None:
+        return kind.from_key_file(key_file)
+    return None if key_env is None else kind.from_environment(key_env)
+
+
+def read_credentials(file: Path | None) -> str | None:
+    """What a node is shown: a file's only line, or what the environment holds; None where there is neither."""
+
+    if file is None:
+        return os.environ.get(CREDENTIALS_VARIABLE) or None
+    lines = file.read_text(errors="replace").split()
+    if len(lines) != 1:
+        raise typer.BadParameter(
+            f"{file} must hold one line without spaces, user:password or a token", param_hint="--credentials-file"
+        )
+    return lines[0]
+
+
+def of_a_participant(command: Callable[..., int]) -> Callable[..., None]:
+    """Gives a command the options of a participant: it is called with the participation they describe."""
+    shared = inspect.signature(_participation, eval_str=True).parameters
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+    @wraps(command)
+    def run(**options: Any) -> None:
+        described = {name: options.pop(name) for name in shared}
+        raise typer.Exit(command(_participation(**described), **options))
+
+    parameters = [
+        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
+        *shared.values(),
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    # typer would look at the original.
+    del run.__wrapped__
+    return run

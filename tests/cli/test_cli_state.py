@@ -1,0 +1,114 @@
+"""`shardwire state`: what a state holds, also while another process uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_terminals import Terminal, command
+from live_servers import NatsServer, free_port
+
+from shardwire.cli.app import run
+from shardwire.persistence import Changes, SqlitePersistence, read_channels
+
+CHANNEL = ("--topic", "/app/1/notes/proto", "--sender", "alice", "--state", "state")
+
+
+def described(capsys: pytest.CaptureFixture[str], place: Path) -> dict[str, Any]:
+    assert run(["state", str(place), "--json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_what_is_on_its_way_and_who_uses_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = tmp_path / "state"
+    with NatsServer(tmp_path / "nats") as server:
+        for channel in ("notes", "photos"):
+            arguments = ("send", "-", "--node", server.url, "--channel", channel, *CHANNEL, "--timeout", "1")
+            assert command(tmp_path, *arguments, given=b"x" * 300_000).returncode == 1
+        told = described(capsys, state)
+        assert [channel["channel"] for channel in told["channels"]] == ["notes", "photos"]
+        for channel in told["channels"]:
+            assert (channel["sender_id"], channel["held_by"], channel["failed"]) == ("alice", None, 0)
+            [send] = channel["pending"]
+            assert (send["segments_total"], send["sent"], send["delivered_to"]) == (send["segments_sent"], True, [])
+            assert channel["messages_in_log"] == send["segments_total"]
+            assert channel["size_bytes"] > 300_000
+        assert told["size_bytes"] > 600_000
+        with Terminal(tmp_path, "listen", "--node", server.url, "--channel", "notes", *CHANNEL, "--json") as alice:
+            alice.until_event("joined")
+            notes, photos = described(capsys, state)["channels"]
+            assert (notes["held_by"], photos["held_by"]) == (f"process {alice.process.pid}", None)
+            assert len(notes["pending"]) == 1
+            alice.signal()
+            assert alice.wait() == 0, str(alice)
+    assert run(["state", str(state)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{state / 'channels.sqlite'}: 2 channels, ")
+    assert "channel notes" in lines
+    assert any(line.endswith("segments sent, delivered to nobody") for line in lines)
+
+
+def test_messages_that_a_command_failed_on_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"udp://127.0.0.1:{free_port()}"
+    with Terminal(
+        tmp_path, "serve", "--node", url, "--channel", "notes", *CHANNEL, "--json", "--attempts", "1", "--", "false"
+    ) as alice:
+        alice.until_event("joined")
+        bob = ("--channel", "notes", "--topic", "/app/1/notes/proto", "--sender", "bob")
+        peer = f"udp://127.0.0.1:0?peers={url.removeprefix('udp://')}"
+        assert command(tmp_path, "send", "-", "--node", peer, *bob, given=b"x").returncode == 0
+        alice.until_event("failed")
+        alice.signal()
+        assert alice.wait() == 0, str(alice)
+    told = described(capsys, tmp_path / "state")
+    assert told["set_aside"] == 1
+    assert told["channels"][0]["waiting_to_be_read"] == 0
+
+
+def test_a_database_of_an_application(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    persistence = SqlitePersistence(tmp_path / "mine.db")
+    persistence.commit("a\x1b[2J", Changes({("kind", b"key"): b"value"}))
+    # In use, and not checkpointed.
+    told = described(capsys, tmp_path / "mine.db")
+    [channel] = told["channels"]
+    assert (channel["channel"], channel["sender_id"], channel["held_by"]) == (
+        "a\x1b[2J",
+        None,
+        "this process already",
+    )
+    assert run(["state", str(tmp_path / "mine.db")]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    persistence.close()
+    [stored] = read_channels(tmp_path / "mine.db", ("kind",))
+    assert dict(stored.state.records) == {("kind", b"key"): b"value"}
+    assert stored.kinds["kind"].records == 1
+    assert stored.held_by is None
+
+
+def test_nothing_is_made_where_there_is_no_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text").write_text("nothing of the kind, but long enough " * 100)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "channels.sqlite.corrupt-17").touch()
+    for name, expected in (
+        ("missing", "does not exist"),
+        ("empty", "holds no channels.sqlite: give the directory that a command had as --state"),
+        ("broken", "holds only the corrupt"),
+        ("text", "cannot be read: file is not a database"),
+    ):
+        assert run(["state", str(tmp_path / name)]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert expected in captured.err
+        assert captured.err.count("\n") == 1
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_a_corrupt_copy_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    SqlitePersistence(tmp_path / "channels.sqlite").commit("a", Changes())
+    (tmp_path / "channels.sqlite.corrupt-17").touch()
+    assert run(["state", str(tmp_path)]) == 1
+    assert "channels.sqlite.corrupt-17 was found corrupt: restore a copy, or move it away" in capsys.readouterr().out
