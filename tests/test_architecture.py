@@ -24,11 +24,11 @@ def purity(root: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("python/shardwire/sds/lamport.py", "import time"),
-        ("python/shardwire/sds/lamport.py", "now = datetime.now()"),
+        ("python/shardwire/sds/outputs.py", "import time"),
+        ("python/shardwire/sds/outputs.py", "now = datetime.now()"),
         ("python/shardwire/segmentation/config.py", "jitter = random.random()"),
         ("python/shardwire/segmentation/config.py", "generator = random.Random()"),
-        ("python/shardwire/sds/lamport.py", "await asyncio.sleep(1)"),
+        ("python/shardwire/sds/outputs.py", "await asyncio.sleep(1)"),
         ("rust/core/src/lib.rs", "let now = std::time::Instant::now();"),
         ("rust/core/src/lib.rs", "let file = std::fs::read(path);"),
     ],
@@ -52,10 +52,10 @@ def test_purity_gate_passes_the_house() -> None:
 @pytest.mark.parametrize(
     ("path", "line", "contract"),
     [
-        ("sds/lamport.py", "from shardwire.segmentation import Reassembler", "Arrows point down"),
+        ("sds/outputs.py", "from shardwire.segmentation import Reassembler", "Arrows point down"),
         ("node/protocol.py", "from shardwire.channel import ReliableChannel", "Arrows point down"),
         ("errors.py", "from shardwire.node import MemoryNode", "Arrows point down"),
-        ("sds/lamport.py", "import asyncio", "The state machines"),
+        ("sds/outputs.py", "import asyncio", "The state machines"),
     ],
 )
 def test_import_linter_finds_what_is_planted(tmp_path: Path, path: str, line: str, contract: str) -> None:

@@ -4,57 +4,45 @@ Every argument called `data`, `payload` or `segment` takes any contiguous or non
 in place, everything else is copied first. The GIL is released above 4 KiB.
 """
 
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+import random
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Self, final
 
-from typing_extensions import Buffer, disjoint_base
+from typing_extensions import Buffer
 
-from shardwire.sds.outputs import TransmitKind
+from shardwire.config import DeliveredWhen, SdsConfig, SyncConfig
+from shardwire.sds.outputs import SdsInspection, TransmitKind
 
 __all__ = [
-    "AcknowledgementDue",
     "ArrowLocalReconstructor",
     "ArrowReconstructor",
     "BloomFilter",
     "ContentAcknowledged",
+    "ContentPossiblyAcknowledged",
     "ContentReceived",
-    "EventQueue",
-    "FilterTime",
-    "FinishedSends",
-    "HeldCount",
+    "DependencyLost",
+    "EphemeralReceived",
     "HistoryEntry",
-    "IncomingSend",
     "Keccak256",
-    "LamportTime",
-    "LocalLog",
-    "LogEntries",
-    "LogEntry",
+    "MessageChannel",
+    "MessageDropped",
     "MissingDetected",
-    "MissingMessage",
     "Now",
-    "Originals",
-    "OutgoingContent",
-    "OutgoingSend",
     "PayloadReconstructed",
-    "QueueCounts",
     "ReassemblerCore",
-    "ResendTimers",
-    "SdsCodec",
     "SdsEvent",
-    "SdsIntake",
     "SdsMessage",
-    "SdsOutlet",
     "SegmentDiscarded",
     "SegmentHeader",
     "SegmentStored",
     "SegmentationParameters",
     "SendAcknowledged",
+    "SendGivenUp",
     "SendReleased",
+    "SenderIdConflict",
     "SetDropped",
-    "SyncDue",
+    "SyncReceived",
     "Transmit",
-    "TransmitCounts",
     "WakuJsonReader",
     "WakuMessage",
     "__version__",
@@ -69,24 +57,25 @@ __all__ = [
     "arrow_unwrap_sds",
     "arrow_unwrap_segment",
     "arrow_unwrap_waku",
-    "compose_history",
     "decode_store_json",
-    "deliver_head",
     "encode_waku_json",
     "erasure_encode",
     "erasure_reconstruct",
     "farmhash64",
+    "in_response_group",
     "inspect_segment",
+    "is_rival",
     "keccak256",
     "keccak256_many",
     "message_hash",
-    "note_said",
     "reassemble_many",
+    "request_offset_ms",
+    "response_offset_ms",
+    "rival_name",
+    "sds_limits",
     "segment",
     "segment_many",
     "shard_of",
-    "still_repeated",
-    "store_outgoing",
 ]
 
 _ErasureCode = Literal["leopard", "vandermonde"]
@@ -350,77 +339,6 @@ class SdsMessage:
     def __eq__(self, other: object, /) -> bool: ...
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]: ...
 
-@final
-class SdsCodec:
-    """Encodes and decodes for one participant of one channel, each message in one call."""
-
-    def __new__(cls, channel_id: str, sender_id: str, wire_format: _SdsWireFormat = "spec") -> Self: ...
-    def decode(
-        self, data: Buffer, /
-    ) -> (
-        tuple[str, str, int | None, tuple[str, ...], tuple[int, int] | None, tuple[HistoryEntry, ...], bytes | None]
-        | tuple[()]
-        | None
-    ):
-        """(message id, sender id, lamport timestamp, ids of the causal history, where the bloom filter begins and
-        ends in `data`, repair requests, content); () for a message of another channel; None for what is none.
-        """
-    def encode(
-        self,
-        message_id: str,
-        lamport_timestamp: int | None,
-        history_fields: bytes,
-        bloom_filter: bytes | None,
-        repair_request: Sequence[HistoryEntry],
-        content: bytes | None,
-        /,
-    ) -> bytes:
-        """A message of this participant, as `SdsMessage.encode` would write it."""
-
-@final
-class LogEntry:
-    """One content that this participant holds, or can reconstruct.
-
-    Attributes:
-        message_id: Its SDS message id.
-        sender_id: Who sent it first.
-        lamport: Its capped timestamp; 0 where it was recovered and never received.
-        retrieval_hint: Newest transport hash known for it.
-        sequence: Place in the order in which the entries came, and entered the bloom filter.
-        ordinal: Place in its send.
-        send: The incoming send it waits in; None once that is delivered, and for our own.
-        ordered: Whether it stands for its delivered send in the log's order.
-        spoken_ms: When this participant last named it, 0 for never; not kept over a restart.
-        unsaid: Place in the order in which contents came that no message of ours has named since; 0 where one has.
-        repeats: How many more syncs name it; not kept over a restart.
-    """
-
-    retrieval_hint: bytes | None
-    ordinal: int
-    send: IncomingSend | None
-    ordered: bool
-    spoken_ms: int
-    unsaid: int
-    repeats: int
-
-    def __new__(
-        cls,
-        message_id: str,
-        sender_id: str,
-        lamport: int,
-        retrieval_hint: bytes | None,
-        sequence: int,
-        ordinal: int,
-    ) -> Self: ...
-    @property
-    def message_id(self) -> str: ...
-    @property
-    def sender_id(self) -> str: ...
-    @property
-    def lamport(self) -> int: ...
-    @property
-    def sequence(self) -> int: ...
-
 class SdsEvent:
     """Base of what `poll_event` gives. Two events are equal where their class and all fields are."""
 
@@ -458,13 +376,16 @@ class ContentReceived(SdsEvent):
 class SendReleased(SdsEvent):
     """A reconstructed send whose every dependency outside itself was delivered or declared lost: deliver it now."""
 
-    __match_args__: Final = ("sender_id", "send_id")
+    __match_args__: Final = ("sender_id", "send_id", "late")
 
-    def __new__(cls, sender_id: str, send_id: str) -> Self: ...
+    def __new__(cls, sender_id: str, send_id: str, late: bool = False) -> Self: ...
     @property
     def sender_id(self) -> str: ...
     @property
     def send_id(self) -> str: ...
+    @property
+    def late(self) -> bool:
+        """Whether it had counted as lost, so that what follows it may have been delivered before."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
@@ -580,505 +501,347 @@ class Now:
     def __hash__(self) -> int: ...
 
 @final
-class EventQueue:
-    """Events in the order in which they happened."""
+class EphemeralReceived(SdsEvent):
+    """An ephemeral message: no order, no acknowledgement."""
 
-    def __new__(cls) -> Self: ...
-    def append(self, event: SdsEvent, /) -> None: ...
-    def take(self) -> SdsEvent | None:
-        """Takes out the oldest event; None where there is none."""
+    __match_args__: Final = ("message_id", "sender_id", "content")
 
-@disjoint_base
-class QueueCounts:
-    """What waits for its first dispatch: base of `DispatchQueue`."""
-
-    contents: int
-    bytes: int
-
-    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
-
-@disjoint_base
-class SyncDue:
-    """When a periodic sync is due, None for never, and whether content passed since the last: base of `SyncTimer`."""
-
-    due_ms: int | None
-    content_since_sync: bool
-
-    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
-
-@disjoint_base
-class AcknowledgementDue:
-    """When an acknowledgement is due, None for never; the last number given to what is unsaid, and up to which number
-    all was said: base of `Acknowledgements`."""
-
-    due_ms: int | None
-    order: int
-    said_order: int
-
-    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
-
-@disjoint_base
-class LamportTime:
-    """A Lamport timestamp: base of `LamportClock`."""
-
-    timestamp: int
-
-    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
-
-@disjoint_base
-class TransmitCounts:
-    """Transmissions and sends so far: base of `Transmission`."""
-
-    transmit_count: int
-    send_count: int
-
-    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
-
-@disjoint_base
-class HeldCount:
-    """Contents that wait in the incoming buffer: base of `IncomingBuffer`."""
-
-    contents_held: int
-
-    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
-
-@disjoint_base
-class FilterTime:
-    """When the bloom filter left last, None for never: base of `BloomSchedule`."""
-
-    last_ms: int | None
-
-    def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
+    def __new__(cls, message_id: str, sender_id: str, content: bytes) -> Self: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def sender_id(self) -> str: ...
+    @property
+    def content(self) -> bytes: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
 
 @final
-class LogEntries:
-    """The entries of a log by message id, in the order in which they came."""
+class ContentPossiblyAcknowledged(SdsEvent):
+    """`by`'s bloom filter holds one content of a send of ours; `count` filters do so far."""
 
-    def get(self, message_id: str, /) -> LogEntry | None: ...
-    def __contains__(self, message_id: str, /) -> bool: ...
-    def __getitem__(self, message_id: str, /) -> LogEntry: ...
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[str]: ...
-    def values(self) -> list[LogEntry]: ...
+    __match_args__: Final = ("send_id", "ordinal", "message_id", "by", "count")
 
-@final
-class LocalLog:
-    """Entries by id (for duplicates and dependencies) and the delivered sends in log order (for causal history).
-
-    One entry stands in the order for each delivered send: the newest of its contents. Beyond `entries_max` the entry
-    that came first is forgotten first, unless its send still waits, and `on_forgotten` called with its id.
-
-    Attributes:
-        entries: By id.
-        sequence: That of the last entry.
-    """
-
-    def __new__(cls, entries_max: int, on_forgotten: Callable[[str], object], /) -> Self: ...
-    @property
-    def entries(self) -> LogEntries: ...
-    @property
-    def sequence(self) -> int: ...
-    def watch(self, originals: Originals, naming: Sequence[dict[str, LogEntry]], /) -> None:
-        """What is forgotten leaves `originals` too; `on_forgotten` is called where one of `naming` has it."""
-    def add(
-        self, message_id: str, sender_id: str, lamport: int, retrieval_hint: bytes | None, ordinal: int, /
-    ) -> LogEntry:
-        """Holds a new entry; the caller knows that `message_id` is not held yet."""
-    def refuse(self, entry: LogEntry, /) -> None:
-        """Takes out the entry that was added last.
-
-        Raises:
-            KeyError: It is not held.
-        """
-    def withdraw(self, message_id: str, /) -> LogEntry | None:
-        """Takes out and gives the entry of a message of ours that never left."""
-    def take_back(self, entries: Sequence[LogEntry], /) -> None:
-        """Restores stored entries, given in the order of their sequence."""
-    def deliver(self, entry: LogEntry, /) -> None:
-        """Puts a delivered send, by its newest content, into the order (SDS: lamport, then message id)."""
-    def newest(self, count: int, /) -> list[LogEntry]:
-        """The last `count` delivered sends' entries, oldest first."""
-    def ordered_ids(self) -> list[str]:
-        """Ids of the delivered sends in log order."""
-    def newest_arrivals(self, count: int, /) -> list[LogEntry]:
-        """Up to `count` entries, the last one to come first."""
-    def touch(self, entry: LogEntry, /) -> None:
-        """Marks an entry whose stored form changed."""
-    def follow(
-        self, message_ids: tuple[str, ...], named_by: str, /
-    ) -> tuple[list[int], list[IncomingSend], list[LogEntry]]:
-        """What a history of `named_by` comes to: where unknown ids stand, the sends that entries wait in, and entries
-        of others that are still to be said."""
-    def store(self, version: int, out: dict[tuple[str, bytes], bytes | None], /) -> None:
-        """Adds to `out` the `sds.log` records of what changed since the last call, None for what was forgotten, and
-        with an entry's record that of its message, where that is new or goes with it.
-
-        A record is `version`, flags (1: ordered, 2: with a hint), lamport, sequence, unsaid (8 bytes each,
-        little-endian like all numbers), ordinal (2), the lengths (2 each) of sender id, hint and the key of the send
-        it waits in, these three, and a CRC-32.
-        """
-
-@final
-class IncomingSend:
-    """A send that is not delivered: named only, incomplete, or waiting for the sends it follows.
-
-    Attributes:
-        key: The send id that its message ids carry; the message id where they carry none.
-        send_id: As the channel calls it.
-        sender_id: Who sent it; "" while it is only named.
-        contents: What is held of it.
-        history: Ids that its contents' causal history names.
-        news_ms: When it was named first or a content of it came last.
-        content_count: How many contents it announces; None while unknown.
-        reconstructed: Whether the channel has its message.
-        waits_for: Sends that must be released first, by key.
-        dependents: Sends that wait for this one.
-        missing: Its message ids that are tracked as missing.
-        lost: Whether it was declared lost: nothing waits for it any more.
-        from_before: Whether it may be older than this participant's first receipt.
-        siblings_reported: Whether its gaps were told after it fell quiet.
-        deadline_ms: When it is looked at again; None for never.
-    """
-
-    send_id: str
-    sender_id: str
-    news_ms: int
-    contents: list[LogEntry]
-    history: Sequence[str]
-    content_count: int | None
-    contents_needed: int | None
-    reconstructed: bool
-    waits_for: dict[str, IncomingSend] | None
-    dependents: list[IncomingSend] | None
-    missing: dict[str, None] | None
-    lost: bool
-    from_before: bool
-    siblings_reported: bool
-    deadline_ms: int | None
-
-    def __new__(cls, key: str, send_id: str, sender_id: str, news_ms: int, /) -> Self: ...
-    @property
-    def key(self) -> str: ...
-
-@final
-class Originals:
-    """Messages as they came or left, to answer repair requests with; beyond `bytes_max` the oldest go.
-
-    That of one of the log's `entries` lies in the entry.
-
-    Attributes:
-        size_bytes: Of all messages.
-        changed: Ids whose stored form changed, but for those whose records go with their entries'.
-    """
-
-    def __new__(cls, bytes_max: int, entries: LogEntries, /) -> Self: ...
-    @property
-    def size_bytes(self) -> int: ...
-    def get(self, message_id: str, /) -> bytes | None: ...
-    def __contains__(self, message_id: str, /) -> bool: ...
-    @property
-    def changed(self) -> dict[str, None]: ...
-    def keep(self, message_id: str, data: bytes, stored: bool = False) -> None:
-        """Holds the message of a log entry; `stored` tells that its record is written already."""
-    def forget(self, message_id: str, /) -> None: ...
-    def store(self, out: dict[tuple[str, bytes], bytes | None], /) -> None:
-        """Adds to `out` the `sds.message` records of what changed since the last call, None for what is gone."""
-
-@final
-class OutgoingSend:
-    """A send of ours: a group of contents that make one message.
-
-    Attributes:
-        queue: Contents that were not dispatched, as they are queued when it is first looked at.
-        waits: Whether there are such.
-        history_ids: The causal history that all its contents carry, fixed at its first dispatch; None before.
-        history_fields: The same as it stands in each message.
-        bloom_filter: The filter that its last content carries, fixed then too; None for none.
-        acknowledged: For each participant the set of acknowledged ordinals, as bits.
-        complete: Participants that can reconstruct the message.
-        dispatched: Contents that left.
-        first_ms: When the first one left.
-        finished: Delivered to the quorum, given up or cancelled: no longer resent.
-        header_left: Header bytes that repair requests may still take.
-    """
-
-    history_ids: tuple[str, ...] | None
-    history_fields: bytes
-    bloom_filter: bytes | None
-    dispatched: int
-    first_ms: int
-    finished: bool
-    given_up: bool
-    header_left: int
-
-    def __new__(cls, send_id: str, number: int, contents_needed: int, /) -> Self: ...
+    def __new__(cls, send_id: str, ordinal: int, message_id: str, by: str, count: int) -> Self: ...
     @property
     def send_id(self) -> str: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def contents_needed(self) -> int: ...
-    @property
-    def contents(self) -> list[OutgoingContent]: ...
-    @property
-    def queue(self) -> deque[OutgoingContent]: ...
-    @property
-    def waits(self) -> bool: ...
-    @property
-    def acknowledged(self) -> dict[str, int]: ...
-    @property
-    def complete(self) -> dict[str, None]: ...
-
-@final
-class OutgoingContent:
-    """One content of a send of ours.
-
-    Attributes:
-        content: Its bytes until they are encoded.
-        wire: The encoded message once it left first; every retransmission is these bytes. Given away when its send is
-            finished.
-        queued: Whether it waits for its first dispatch.
-        attempts: Retransmissions so far.
-        resend_ms: When it is sent again; None while queued, in a retransmission, or no longer tracked.
-        timer_ms: When its timer in the heap goes off, at `resend_ms` or before; None where it has none.
-        possible: Participants whose bloom filter held it.
-        in_flight: The transmission that has no answer yet; 0 for none.
-    """
-
-    content: bytes | None
-    size_bytes: int
-    wire: bytes | None
-    queued: bool
-    lamport: int
-    attempts: int
-    resend_ms: int | None
-    possible: set[str] | None
-    in_flight: int
-
-    def __new__(cls, send: OutgoingSend, ordinal: int, message_id: str, content: bytes, /) -> Self: ...
-    @property
-    def send(self) -> OutgoingSend: ...
     @property
     def ordinal(self) -> int: ...
     @property
     def message_id(self) -> str: ...
     @property
-    def timer_ms(self) -> int | None: ...
-
-@final
-class ResendTimers:
-    """Contents by the moment at which each is due.
-
-    One that is put off keeps its timer, which moves itself when it goes off too early.
-    """
-
-    def __new__(cls) -> Self: ...
-    def set(self, content: OutgoingContent, at_ms: int, held: int, /) -> None:
-        """`content` is due at `at_ms`; `held` contents are unacknowledged, which bounds the timers kept."""
-    def next_ms(self) -> int | None: ...
-    def take(self, monotonic_ms: int, /) -> OutgoingContent | None:
-        """Takes out a content that is due, the earliest first."""
-
-@final
-class FinishedSends:
-    """Finished sends that still collect acknowledgements, the oldest first: of `contents_max` contents in all."""
-
-    def __new__(cls, contents_max: int, /) -> Self: ...
-    def take_back(self, send: OutgoingSend, /) -> None: ...
-    def push(self, send: OutgoingSend, /) -> list[OutgoingSend]:
-        """Holds `send`; gives those that have to go for it. One with queued contents holds up those behind it."""
-
-def store_outgoing(
-    version: int,
-    sends: dict[str, OutgoingSend],
-    by_id: dict[str, OutgoingContent],
-    originals: Originals,
-    changed_sends: dict[str, None],
-    changed_contents: dict[str, bool | None],
-    new_contents: dict[str, bytes],
-    new_wires: dict[str, bytes],
-    stored: set[str],
-    out: dict[tuple[str, bytes], bytes | None],
-    /,
-) -> None:
-    """Adds to `out` the records of what changed in the outgoing buffer, and empties the lists of it.
-
-    A content that `by_id` lacks is gone; the value of `changed_contents` then tells that it never left. `stored` has
-    the ids of contents with a record of their own.
-
-    `sds.send`: `version`, flags (1: finished, 2: given up, 4: history fixed, 8: with a filter, 16: with a content),
-    number (8), count, needed, header bytes left, lengths of filter and history, ids in the history (4 each), these
-    three, of the content whether it is queued, lamport (8), attempts (4), how many participants possibly acknowledged
-    it (4) and who, and for each participant its name and the bits of what it acknowledged. `sds.outgoing`, for a
-    content that is not its whole send or not named by it: `version`, queued, ordinal (4), lamport (8), attempts (4),
-    the send id and the participants that possibly acknowledged it. Numbers are little-endian, a text follows its length
-    (2); a CRC-32 ends each.
-    """
-
-@final
-class MissingMessage:
-    """One message id that a history named and that is not here.
-
-    Attributes:
-        entry: As it was named, with the best hint and sender known.
-        send: The send it belongs to.
-        named_by: The participant whose message named it first; its share of the table pays for it.
-    """
-
-    entry: HistoryEntry
-
-    def __new__(cls, entry: HistoryEntry, send: IncomingSend, named_by: str, /) -> Self: ...
+    def by(self) -> str: ...
     @property
-    def send(self) -> IncomingSend: ...
-    @property
-    def named_by(self) -> str: ...
+    def count(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
 
 @final
-class SdsIntake:
-    """Takes in and delivers the common message in one call each, on the containers of the machine's parts.
+class SendGivenUp(SdsEvent):
+    """`max_retransmissions` passed for some content and nobody is waited for any longer."""
 
-    `limits`: `id_length_max` (characters), `history_max` (ids kept of one), `heard_ms_max` (a sender heard longer ago
-    is to be noted again), `lamport_unit_ms`, `lamport_skew_max` (how many of these a peer may be ahead), `lamport_max`,
-    `at_once` (nothing waits for a sweep), `by_send` (ids name their send, or nothing is taken). `waiting`, `releasing`
-    and `receiving` are containers, numbers and moments of other parts, their limits, and what is called.
+    __match_args__: Final = ("send_id", "unacknowledged")
+
+    def __new__(cls, send_id: str, unacknowledged: tuple[int, ...]) -> Self: ...
+    @property
+    def send_id(self) -> str: ...
+    @property
+    def unacknowledged(self) -> tuple[int, ...]: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class DependencyLost(SdsEvent):
+    """A dependency stayed missing for `timeout_for_lost_messages_ms`; its dependents go on without it, and it is asked
+    for all the same."""
+
+    __match_args__: Final = ("entry",)
+
+    def __new__(cls, entry: HistoryEntry) -> Self: ...
+    @property
+    def entry(self) -> HistoryEntry: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class SyncReceived(SdsEvent):
+    """A sync message of another participant."""
+
+    __match_args__: Final = ("sender_id",)
+
+    def __new__(cls, sender_id: str) -> Self: ...
+    @property
+    def sender_id(self) -> str: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class SenderIdConflict(SdsEvent):
+    """A message under our sender id that we never sent."""
+
+    __match_args__: Final = ("message_id",)
+
+    def __new__(cls, message_id: str) -> Self: ...
+    @property
+    def message_id(self) -> str: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class MessageDropped(SdsEvent):
+    """A received message that is not processed: "undecodable", "other-channel", "own", "duplicate", "over-limit"."""
+
+    __match_args__: Final = ("reason",)
+
+    def __new__(cls, reason: str) -> Self: ...
+    @property
+    def reason(self) -> str: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class MessageChannel:
+    """The Scalable Data Sync state machine of one channel: inputs and time in, messages and events out.
+
+    It owns no clock, socket, file or thread. Its one owner serialises the calls: one input, then everything that the
+    `poll_` methods give, then the next input. What `poll_persist` gives is made durable before what `poll_transmit`
+    gave is handed to the network, so that whatever a message acknowledges survives a crash.
+
+    Args:
+        channel_id: The channel; messages of others are ignored.
+        sender_id: This participant, unique in the channel.
+        config: Scalable Data Sync.
+        sync: Synchronisation schedule.
+        now: The moment of creation.
+        rng: The only source of randomness.
+        header_bytes_max: A message is at most this much longer than its content.
+        delivered_when: Who must hold a send before its resending stops; None for any one participant.
+
+    Raises:
+        ConfigError: An id is empty or too long, or the header limit leaves no room for one history entry.
     """
 
     def __new__(
         cls,
         channel_id: str,
         sender_id: str,
-        wire_format: _SdsWireFormat,
-        limits: dict[str, int],
+        config: SdsConfig,
+        sync: SyncConfig,
         *,
-        log: LocalLog,
-        originals: Originals | None,
-        answers: dict[str, Any],
-        heard_ms: dict[str, int],
-        sent: dict[str, Any],
-        unacknowledged: dict[str, Any],
-        sends: dict[str, IncomingSend],
-        by_send_id: dict[str, IncomingSend],
-        changed: dict[str, None],
-        bloom: list[str],
-        waiting: dict[str, Any],
-        releasing: dict[str, Any],
-        receiving: dict[str, Any],
-        events: EventQueue,
+        now: Now,
+        rng: random.Random,
+        header_bytes_max: int = 24_000,
+        delivered_when: DeliveredWhen | None = None,
     ) -> Self: ...
-    def take(
-        self, data: bytes, now: Now, retrieval_hint: bytes | None, /
-    ) -> (
-        tuple[()]
-        | tuple[
-            LogEntry,
-            str,
-            IncomingSend | None,
-            tuple[int, int] | None,
-            bool,
-            tuple[tuple[str, ...], list[Any], list[LogEntry], list[IncomingSend], list[HistoryEntry]] | None,
-        ]
-        | None
-    ):
-        """Holds a new content of another participant, the first of its send, everywhere that it belongs.
+    @staticmethod
+    def restore(
+        records: Mapping[tuple[str, bytes], bytes],
+        channel_id: str,
+        sender_id: str,
+        config: SdsConfig,
+        sync: SyncConfig,
+        *,
+        now: Now,
+        rng: random.Random,
+        header_bytes_max: int = 24_000,
+        delivered_when: DeliveredWhen | None = None,
+    ) -> MessageChannel:
+        """The machine that `records` (all that `poll_persist` ever gave, later over earlier) describe.
 
-        Emits `ContentReceived`, and `MissingDetected` where it tracks what is unknown.
+        Lamport goes on above everything sent; timers restart from `now`. A record that cannot be read is passed over.
+
+        Raises:
+            ConfigError: As the constructor does.
+            PersistenceError: Another release wrote the records.
+        """
+
+    def send(self, send_id: str, contents: Sequence[Buffer], now: Now, *, contents_needed: int) -> tuple[str, ...]:
+        """Registers and queues a send; nothing is encoded before it is dispatched.
+
+        Args:
+            send_id: 32 hex characters under the rule "send", any unused id otherwise.
+            contents: What the send is made of, data first.
+            now: The moment.
+            contents_needed: How many contents reconstruct the message.
 
         Returns:
-            Mostly (): nothing is left to do. Else what the caller does timers and acknowledgements for: the entry; its
-            send's key; the send, None where something of it was here before; where the bloom filter begins and ends in
-            `data`; whether something is missing anew; and None or ids of the history where no send is given, values of
-            `sent` that it names, entries that its sender acknowledges too, sends to wait for, unknown entries. None,
-            and nothing changed, for any other message.
+            The message ids, one a content.
+
+        Raises:
+            ConfigError: An argument is out of its limits, or the send (or, under "content-sha256", one of its
+                contents) is known already.
         """
-    def release(self, sender_id: str, send_id: str, now: Now, /) -> bool:
-        """Delivers a reconstructed send of one content and what waited for it alone, or lets it wait for its causes.
+    def send_ephemeral(self, send_id: str, content: Buffer, now: Now) -> str:
+        """Queues a message without order or acknowledgement (SDS, Ephemeral Messages); returns its message id.
 
-        False, and nothing changed, where the send has more contents or is not here.
+        Raises:
+            ConfigError: The content is empty, or the wire has no such messages.
         """
+    def cancel(self, send_id: str, now: Now) -> bool:
+        """Drops what was not dispatched; False when all of the send had left or it is unknown."""
+    def stop(self, send_id: str) -> None:
+        """Gives up a send all of which has left, as after the last retransmission."""
+    def leave_out(self, message_id: str) -> None:
+        """Sends a content that its send can do without no more."""
+    def limit_headers(self, header_bytes_max: int) -> None:
+        """From now on a message is at most this much longer than its content. Raises as the constructor does."""
+    def handle_transmitted(self, transmit_id: int, retrieval_hint: Buffer | None, now: Now) -> None:
+        """The node propagated a transmission; `retrieval_hint` is the transport hash of what it propagated."""
+    def handle_transmit_failed(self, transmit_id: int, now: Now) -> None:
+        """The node could not send: a first transmission goes back to the queue, a later one is due; none counts."""
+    def handle_message(
+        self, data: Buffer, now: Now, retrieval_hint: Buffer | None = None, *, from_store: bool = False
+    ) -> None:
+        """Takes any bytes from the network. Never raises for what a peer sent: it becomes `MessageDropped`.
 
-@final
-class SdsOutlet:
-    """Registers, dispatches and acknowledges a send of one content in one call each, on the machine's containers.
-
-    `limits`: `causal_history_size`, `heads_max`, `header_budget` (bytes for history, filter and requests),
-    `first_period_ms`, `unacknowledged_max` (contents), `by_send` (ids name their send, or nothing is taken),
-    `participants_max` (of whom one send keeps acknowledgements), `quorum` (how many must hold a send, None where they
-    are named), `repairs`. `buffer` has its containers as attributes; `queue`, `beside`, `acknowledging` and `leaving`
-    are containers, numbers and moments of other parts, and what is called. It frees the sends when it goes.
-    """
-
-    def __new__(
-        cls,
-        codec: SdsCodec,
-        log: LocalLog,
-        limits: dict[str, int | None],
-        buffer: Any,
-        queue: dict[str, Any],
-        beside: dict[str, Any],
-        originals: Originals,
-        acknowledging: dict[str, Any],
-        leaving: dict[str, Any],
-        /,
-    ) -> Self: ...
-    def limit_headers(self, header_budget: int, /) -> None:
-        """History, filter and requests of later messages may take so many bytes."""
-    def register(self, send_id: str, content: bytes, /) -> str | None:
-        """Queues a send; gives its message id. None, and nothing changed, where an argument is wrong or known."""
-    def dispatch(self, now: Now, /) -> Transmit | None:
-        """Encodes and takes out the next content without filter and requests.
-
-        None, and nothing changed, unless it is the next send's only one, nothing is asked for, no filter is due, no
-        send is under way and there is room for what is unacknowledged.
+        A known message `from_store` is no sign that its sender waits for an acknowledgement.
         """
-    def transmitted(self, transmit_id: int, retrieval_hint: bytes | None, now: Now, /) -> bool:
-        """What `dispatch` gave is in the network; False, and nothing changed, for any other transmission, and where
-        the content was sent again or its send is finished."""
-    def acknowledge(self, message_ids: Iterable[str], by: str, /) -> None:
-        """`by` names these: what of them is ours it has."""
+    def handle_content_placed(
+        self,
+        message_id: str,
+        sender_id: str,
+        send_id: str,
+        ordinal: int | None,
+        content_count: int | None,
+        contents_needed: int | None,
+        now: Now,
+    ) -> None:
+        """Says to which send a content belongs and how large that is; None where the wire does not say."""
+    def handle_send_reconstructed(
+        self,
+        sender_id: str,
+        send_id: str,
+        content_count: int,
+        now: Now,
+        *,
+        inferred_message_ids: Sequence[str] = ...,
+    ) -> None:
+        """The owner has the message: every content counts as received, and the send is released in causal order.
 
-def compose_history(
-    codec: SdsCodec,
-    log: LocalLog,
-    causal_size: int,
-    sources: Sequence[dict[str, LogEntry] | list[LogEntry]],
-    owed: Sequence[LogEntry],
-    budget: int,
-    /,
-) -> tuple[tuple[str, ...], bytes, list[LogEntry], int]:
-    """A causal history of at most `budget` bytes: its ids, its fields for `SdsCodec.encode`, the entries that count as
-    said, the bytes left.
+        Under the rule "send" all `content_count` ids are known; `inferred_message_ids` names those of contents
+        recovered under another rule.
+        """
+    def handle_content_refused(self, message_id: str, data: Buffer, *, invalid: bool = False) -> None:
+        """No room for what `data` brought just now, or no use: it was never received. Nothing waits for what is
+        `invalid`."""
+    def handle_content_surplus(self, message_id: str) -> None:
+        """The content is part of a message that is here: it counts as delivered, so that histories naming it close."""
+    def handle_content_doubted(self, message_id: str, sender_id: str, send_id: str) -> None:
+        """There is enough of its send, and the message is not whole: it is not acknowledged before that is."""
+    def handle_send_abandoned(self, sender_id: str, send_id: str, now: Now, *, keep_messages: bool = False) -> bool:
+        """The owner gave up reassembling a send: what follows it no longer waits. Whether it was news.
 
-    The newest `causal_size` delivered sends come first in claim and last in place. `sources` follow as ids alone until
-    one has no room, then those of `owed` that have, with hints.
-    """
+        Its contents count as never received, and are asked for when more comes, or with `keep_messages` taken from
+        what is kept for repair (`poll_reopened`).
+        """
+    def handle_whole_content(self, message_id: str, sender_id: str, content: Buffer, data: Buffer) -> None:
+        """A message in one content came whole, by `data`: where the message kept under its id is another, it is a
+        rival."""
+    def handle_rival_refused(self, name: str) -> None:
+        """There was no room for a rival, or it was of no use: it may come again."""
+    def was_rival(self, message_id: str, sender_id: str, content: Buffer) -> bool:
+        """Whether a content that comes first under its id now was a rival of another one that was given up since."""
+    def handle_irretrievable(self, message_ids: Sequence[str], now: Now) -> None:
+        """The store does not have these. Only what is older than this participant's first receipt is lost by it."""
+    def handle_caught_up(self, now: Now) -> None:
+        """A store was asked for the past and everything it had was taken in: what is unknown now is not older."""
+    def handle_stored(self, send_id: str, ordinal: int, now: Now) -> None:
+        """A store has this content of ours: it is not sent again before somebody who lacks it is heard."""
+    def handle_timeout(self, now: Now) -> None:
+        """Does what is due; early and late calls are harmless."""
+    def poll_event(self) -> SdsEvent | None:
+        """The oldest event that was not polled yet, None where there is none."""
+    def poll_transmit(self, now: Now, kinds: Container[TransmitKind] | None = None) -> Transmit | None:
+        """The next message of an allowed kind (None for any), encoded now; None when nothing is due.
 
-def note_said(
-    entries: Sequence[LogEntry],
-    monotonic_ms: int,
-    by_sync: bool,
-    repeats_max: int,
-    delivered: dict[str, LogEntry],
-    incomplete: dict[str, LogEntry],
-    said_before: dict[str, LogEntry],
-    heard: set[str],
-    /,
-) -> tuple[list[LogEntry], list[int]]:
-    """Notes in each of `entries` that a message of ours names it; gives those that were unsaid, and their numbers.
+        Order: sync, repair, ephemeral, retransmission, then first and further contents in turn. A content is sent
+        again only after `handle_transmitted` or `handle_transmit_failed`.
+        """
+    def poll_persist(self) -> dict[tuple[str, bytes], bytes | None]:
+        """Records that changed since the last call; None deletes."""
+    def poll_reopened(self) -> list[tuple[bytes, bytes | None]]:
+        """Messages to be taken in again, with their hints, since the last call: a send goes on that was given up."""
+    def poll_timeout(self) -> int | None:
+        """Monotonic ms of the next moment at which `handle_timeout` or `poll_transmit` has work; None for never."""
+    @property
+    def channel_id(self) -> str: ...
+    @property
+    def sender_id(self) -> str: ...
+    @property
+    def lamport_timestamp(self) -> int: ...
+    @property
+    def queued_bytes(self) -> int:
+        """Content bytes that wait for their first dispatch."""
+    @property
+    def acknowledgement_due_ms(self) -> int | None:
+        """When an acknowledgement sync is due, on the monotonic clock."""
+    def waiting(self) -> dict[TransmitKind, int]:
+        """How many messages of each kind could leave, leaving aside syncs."""
+    def has_room(self) -> bool:
+        """Whether the outgoing buffer is below `outgoing_buffer_messages_max`, so that sends may be registered."""
+    def is_queued(self, send_id: str) -> bool:
+        """Whether contents of a send of ours wait for their first dispatch."""
+    def oversized(self, content_bytes_max: int) -> list[tuple[str, int, int]]:
+        """Contents of ours that were not encoded yet and are larger than this: send id, ordinal, bytes."""
+    def knows_send(self, send_id: str) -> bool:
+        """Whether a send of ours is remembered."""
+    def needs_message(self, message_id: str) -> bool:
+        """Whether the stored message of an id is needed still: to send it again, or to repair others with."""
+    def holds(self, message_id: str) -> bool:
+        """Whether a content is held, or can be reconstructed."""
+    def missing(self) -> tuple[HistoryEntry, ...]:
+        """What histories name and is not here, the longest known first."""
+    def missing_by_id(self) -> dict[str, HistoryEntry]:
+        """The same by message id."""
+    def is_missing(self, message_id: str) -> bool: ...
+    def participants_heard(self, now: Now) -> tuple[str, ...]:
+        """Members: senders heard within `participant_ttl_ms`, in the order of their names."""
+    def sends_in_store(self) -> int:
+        """Sends that wait in a store, where nobody who lacks them is heard or answers."""
+    def pending_sends(self) -> tuple[str, ...]:
+        """Sends of ours that are neither delivered nor given up."""
+    def sends(self) -> tuple[str, ...]:
+        """Sends of ours that are remembered, the oldest first."""
+    def ordered_ids(self) -> tuple[str, ...]:
+        """Ids that stand for the delivered sends, in the order of the log."""
+    def stats(self) -> dict[str, int]:
+        """Sizes of what is held."""
+    def inspect(self) -> SdsInspection:
+        """What is held, piece by piece: for tests, and for who looks for the cause of something."""
 
-    Of what a sync said, `said_before` keeps for `repeats_max` further syncs what no other participant was heard to say.
-    """
+def request_offset_ms(
+    participant: str, message_id: str, t_min_ms: int, t_max_ms: int, wire_format: _SdsWireFormat = "spec"
+) -> int:
+    """T_req - now (SDS-R)."""
 
-def still_repeated(said_before: dict[str, LogEntry], oldest_ms: int, count_max: int, /) -> list[LogEntry]:
-    """What of `said_before` a sync names once more: what has repeats left and was said at `oldest_ms` or later, the
-    newest `count_max` of it. The rest is taken out."""
+def response_offset_ms(
+    participant: str, sender_id: str, message_id: str, t_max_ms: int, wire_format: _SdsWireFormat = "spec"
+) -> int:
+    """T_resp - now (SDS-R): 0 for the original sender."""
 
-def deliver_head(
-    heads: dict[str, LogEntry], entry: LogEntry, history: Iterable[str], by_send: bool, heads_max: int, /
-) -> None:
-    """Makes `entry`, which stands for a send delivered now, a head; nothing that `history` names is one any more."""
+def in_response_group(
+    participant: str, sender_id: str, message_id: str, groups: int, wire_format: _SdsWireFormat = "spec"
+) -> bool:
+    """Whether `participant` answers for a message of `sender_id` (SDS-R); nobody does where the sender is unknown."""
+
+def rival_name(message_id: str, sender_id: str, content: Buffer) -> str:
+    """What a content is called whose message id another content has: no two of one id are called alike."""
+
+def is_rival(name: str) -> bool:
+    """Whether `name` is that of a content whose message id another content has, and no message id."""
+
+def sds_limits() -> dict[str, int]:
+    """The limits of what a machine holds, by name (docs/guide/sds.md)."""
 
 def farmhash64(text: str, /) -> int:
-    """Nim's `hash(string)`, which nim-sds uses: FarmHash64 of the UTF-8 bytes, signed."""
+    """Nim's `hash(string)`: FarmHash64 of the UTF-8 bytes, as the signed integer that Nim has."""
 
 @final
 class BloomFilter:
@@ -1096,14 +859,6 @@ class BloomFilter:
         """Length of `to_bytes()`."""
     def insert(self, message_id: str, /) -> None: ...
     def insert_many(self, message_ids: Iterable[str], /) -> None: ...
-    def refill(
-        self, log: LocalLog, count: int, after: int, withholds: Callable[[LogEntry], bool], /
-    ) -> tuple[int, int | None]:
-        """Holds from now on the newest `count` entries of `log` whose sequence number is above `after`.
-
-        Entries whose send is not delivered are left out where `withholds` says so. Gives how many are in, and the
-        sequence number of the oldest that was looked at.
-        """
     def __contains__(self, message_id: str, /) -> bool: ...
     def clear(self) -> None: ...
     def to_bytes(self) -> bytes: ...
@@ -1111,15 +866,6 @@ class BloomFilter:
         """Replaces the content; False (and unchanged) where the size is not this filter's."""
     def review(self, data: Buffer, message_ids: Sequence[str], /) -> list[int] | None:
         """Positions in `message_ids` of those a peer's serialized filter holds; None where its size is unexpected."""
-    def conclusive(self, message_ids: Sequence[str], log: LocalLog, /) -> list[int]:
-        """Positions in `message_ids` of those that a filter of everything else in `log` and in `message_ids` does not
-        hold: that a peer's filter holds one of these is no accident."""
-    def lacking(self, data: Buffer, log: LocalLog, count: int, settled: int, sender_id: str, /) -> list[LogEntry]:
-        """Which of the newest `count` entries of `log` a peer's serialized filter lacks.
-
-        Of those that are delivered, have at most the sequence number `settled` and are not of `sender_id`. None where
-        the filter's size is unexpected, or where it holds none of several.
-        """
 
 # --- Waku ---------------------------------------------------------------------------------------
 

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from conformance.vector_files import load
 
-from shardwire._native import HistoryEntry, LocalLog, farmhash64
-from shardwire.config import ChannelConfig
-from shardwire.sds import Now
-from shardwire.sds.identity import message_ids_of
-from shardwire.sds.lamport import LamportClock
-from shardwire.sds.repair import (
-    REPAIR_HASHES,
-    Repair,
+from shardwire._native import (
+    HistoryEntry,
+    MessageChannel,
+    Now,
+    SdsMessage,
+    farmhash64,
     in_response_group,
-    repair_hash,
     request_offset_ms,
     response_offset_ms,
 )
+from shardwire.config import ChannelConfig, SdsConfig
+from shardwire.sds import TransmitKind
+
+LOGOS = ChannelConfig.logos()
+INT64_MAX = (1 << 63) - 1
+
+
+def machine(sds: SdsConfig, now: Now) -> MessageChannel:
+    sync = replace(LOGOS.sync, sync_min_interval_ms=0)
+    return MessageChannel("room", "alice", sds, sync, now=now, rng=random.Random(1))
+
+
+def message(sds: SdsConfig, **fields: Any) -> bytes:
+    fields = {"message_id": f"{1:032x}.0", "content": b"0/1/1|text", **fields}
+    return SdsMessage(sender_id="bob", channel_id="room", **fields).encode(sds.wire_format)
 
 
 def test_repair_hash() -> None:
     examples = load("sds_repair")["hash_examples"]
     assert len(examples) == 8
     for text, value in examples:
-        assert repair_hash(text) == int(value)
+        assert request_offset_ms("", text, 0, INT64_MAX) == int(value) % INT64_MAX
 
 
 def test_every_row_of_t_req_t_resp_and_response_group() -> None:
@@ -47,10 +60,10 @@ def test_every_row_under_nim() -> None:
     assert len(rows) == 18
     for row in rows:
         me, sender, message_id = row["participant"], row["sender"], row["message_id"]
-        assert request_offset_ms(me, message_id, row["t_min"], row["t_max"], farmhash64) == row["t_req_offset"], row
-        assert response_offset_ms(me, sender, message_id, row["t_max"], farmhash64) == row["t_resp_offset"], row
+        assert request_offset_ms(me, message_id, row["t_min"], row["t_max"], "nim") == row["t_req_offset"], row
+        assert response_offset_ms(me, sender, message_id, row["t_max"], "nim") == row["t_resp_offset"], row
         mine, senders = row["groups5"]
-        assert in_response_group(me, sender, message_id, 5, farmhash64) == (mine == senders), row
+        assert in_response_group(me, sender, message_id, 5, "nim") == (mine == senders), row
 
 
 def test_nim_hashes() -> None:
@@ -60,44 +73,61 @@ def test_nim_hashes() -> None:
         assert farmhash64(case["input"]) == int(case["hash_i64"]), case["input"]
 
 
-def test_the_wire_decides_how_the_machine_hashes() -> None:
+@pytest.mark.parametrize("wire_format", ["spec", "nim"])
+def test_the_wire_decides_how_the_machine_hashes(wire_format: Any) -> None:
     """The moment of a request, from the outside: under "nim" it is nim-sds's."""
-    for wire_format, hashed in REPAIR_HASHES.items():
-        repair = Repair(
-            replace(ChannelConfig.logos().sds, wire_format=wire_format), "alice", LocalLog(1, str).entries, syncs=True
-        )
-        repair.on_missing(HistoryEntry("m1"), 1_000)
-        repair.settle(31_000)
-        assert repair.next_request_ms() == 1_000 + request_offset_ms("alice", "m1", 30_000, 120_000, hashed)
+    sds = replace(LOGOS.sds, wire_format=wire_format)
+    alice = machine(sds, Now(0, 1_000))
+    alice.handle_message(message(sds, lamport_timestamp=1, causal_history=[HistoryEntry("m1")]), Now(1_000, 2_000))
+    expected_ms = 1_000 + request_offset_ms("alice", "m1", 30_000, 120_000, wire_format)
+    assert alice.inspect()["repair_requests"] == {"m1": expected_ms}
+    alice.handle_timeout(Now(31_000, 32_000))
+    assert alice.inspect()["repair_requests"] == {"m1": expected_ms}
+
+
+def sent_lamport(alice: MessageChannel, now: Now, sds: SdsConfig = LOGOS.sds) -> int | None:
+    number = len(alice.sends())
+    alice.send(f"{number:032x}", [b"text"], now, contents_needed=1)
+    transmit = alice.poll_transmit(now, {TransmitKind.FIRST, TransmitKind.FURTHER})
+    assert transmit is not None
+    decoded = SdsMessage.decode(transmit.payload, sds.wire_format)
+    assert decoded is not None
+    return decoded.lamport_timestamp
 
 
 @pytest.mark.parametrize("case", load("lamport")["cases"], ids=str)
 def test_lamport_on_send(case: dict[str, Any]) -> None:
     now = Now(0, case["now_ms"])
-    clock = LamportClock("spec", 300_000, now)
-    assert clock.timestamp == case["now_ms"]
-    clock.timestamp = int(case["current"])
-    assert clock.tick(now) == int(case["after_send"])
+    assert machine(LOGOS.sds, now).lamport_timestamp == case["now_ms"]
+    alice = machine(LOGOS.sds, Now(0, int(case["current"])))
+    assert alice.lamport_timestamp == int(case["current"])
+    assert sent_lamport(alice, now) == int(case["after_send"])
 
 
 def test_lamport_on_delivery_takes_the_larger_and_adds_nothing() -> None:
-    clock = LamportClock("spec", 300_000, Now(0, 1_000))
-    clock.observe(1_500)
-    assert clock.timestamp == 1_500
-    clock.observe(1_200)
-    assert clock.timestamp == 1_500
+    alice = machine(LOGOS.sds, Now(0, 1_000))
+    for number, lamport in ((1, 1_500), (2, 1_200)):
+        send_id = f"{number:032x}"
+        alice.handle_message(message(LOGOS.sds, lamport_timestamp=lamport, message_id=f"{send_id}.0"), Now(0, 1_000))
+        alice.handle_content_placed(f"{send_id}.0", "bob", send_id, 0, 1, 1, Now(0, 1_000))
+        alice.handle_send_reconstructed("bob", send_id, 1, Now(0, 1_000))
+        assert alice.lamport_timestamp == 1_500
 
 
 def test_lamport_under_nim_counts_seconds() -> None:
-    clock = LamportClock("nim", 300_000, Now(0, 1_760_000_000_999))
-    assert clock.timestamp == 0
-    assert clock.tick(Now(0, 1_760_000_000_999)) == 1_760_000_001
-    assert clock.tick(Now(0, 1_760_000_000_999)) == 1_760_000_002
+    nim = replace(LOGOS.sds, wire_format="nim")
+    now = Now(0, 1_760_000_000_999)
+    alice = machine(nim, now)
+    assert alice.lamport_timestamp == 0
+    assert sent_lamport(alice, now, nim) == 1_760_000_001
+    assert sent_lamport(alice, now, nim) == 1_760_000_002
 
 
 def test_content_ids() -> None:
     cases = load("sds_message_id")["cases"]
     assert len(cases) > 4
-    for case in cases:
+    alice = machine(replace(LOGOS.sds, message_id="content-sha256"), Now(0, 0))
+    for number, case in enumerate(cases):
         payload = bytes.fromhex(case["payload_hex"])
-        assert message_ids_of("content-sha256", "any", [payload]) == (case["message_id"],)
+        if payload:
+            assert alice.send(str(number), [payload], Now(0, 0), contents_needed=1) == (case["message_id"],)

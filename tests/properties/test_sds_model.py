@@ -123,7 +123,7 @@ class SdsModel(RuleBasedStateMachine):
     @invariant()
     def what_is_held_is_not_asked_for(self) -> None:
         for party in self.exchange.parties:
-            held = set(party.machine.log.entries)
+            held = set(party.machine.inspect()["log"])
             whole = set(party.texts.values())
             for entry in party.machine.missing():
                 assert entry.message_id not in held, "asks for what it received"

@@ -6,69 +6,46 @@ from functools import cache
 from operator import gt
 
 from shardwire import ReliableChannel
+from shardwire._native import sds_limits
 from shardwire.channel.reception import KNOWN_HASHES_MAX
-from shardwire.sds.acknowledgement import REPEATED_MAX
-from shardwire.sds.anti_entropy import REVIEWED_MAX
-from shardwire.sds.filter_wish import FILTERS_REMEMBERED_MAX
-from shardwire.sds.heads import HEADS_MAX
-from shardwire.sds.identity import CONTENTS_PER_SEND_MAX
-from shardwire.sds.outgoing import FINISHED_CONTENTS_MAX
-from shardwire.sds.participants import PARTICIPANTS_MAX
-from shardwire.sds.repair import ORIGINAL_BYTES_MAX, REPAIR_BUFFER_MAX
+
+SDS = sds_limits()
 
 
 @cache
 def limits(log_max: int, outgoing_max: int, contents_max: int, missing_max: int) -> dict[str, int]:
     """How many, or how many bytes, of each thing a participant may hold: the fields of its `SdsConfig` are given."""
+    contents_per_send_max = SDS["CONTENTS_PER_SEND_MAX"]
     return {
         # Nothing that waits is forgotten.
-        "log entries": log_max + contents_max + CONTENTS_PER_SEND_MAX,
-        "unacknowledged contents": outgoing_max,
-        "contents of finished sends": FINISHED_CONTENTS_MAX + CONTENTS_PER_SEND_MAX,
+        "log": log_max + contents_max + contents_per_send_max,
+        "outgoing_unacknowledged": outgoing_max,
+        "outgoing_finished_contents": SDS["FINISHED_CONTENTS_MAX"] + contents_per_send_max,
         # Contents recovered through parity come with a message that is held already.
-        "contents waiting": contents_max + CONTENTS_PER_SEND_MAX,
-        "incoming sends": contents_max + missing_max,
-        "missing messages": missing_max,
-        "lost messages": missing_max,
-        "repair requests": REPAIR_BUFFER_MAX,
-        "missing messages not asked for yet": missing_max,
-        "repair answers": REPAIR_BUFFER_MAX,
-        "original bytes": ORIGINAL_BYTES_MAX,
-        "participants": PARTICIPANTS_MAX,
-        "entries to be named": REVIEWED_MAX,
-        "entries named before": 2 * REVIEWED_MAX,
-        "filters remembered": FILTERS_REMEMBERED_MAX,
-        "heads": HEADS_MAX,
-        "ids that syncs repeat": REPEATED_MAX,
-        "transport hashes": KNOWN_HASHES_MAX,
+        "incoming_contents": contents_max + contents_per_send_max,
+        "incoming_sends": contents_max + missing_max,
+        "missing": missing_max,
+        "lost": missing_max,
+        "repair_requests": missing_max,
+        "repair_answers": SDS["REPAIR_BUFFER_MAX"],
+        "original_bytes": SDS["ORIGINAL_BYTES_MAX"],
+        "participants": SDS["PARTICIPANTS_MAX"],
+        "entries_to_name": SDS["REVIEWED_MAX"],
+        "entries_named": 2 * SDS["REVIEWED_MAX"],
+        "filters_remembered": SDS["FILTERS_REMEMBERED_MAX"],
+        "heads": SDS["HEADS_MAX"],
+        "acknowledgements_repeated": SDS["REPEATED_MAX"],
+        "given_up_sends": missing_max,
+        "rivals": missing_max,
+        "transport_hashes": KNOWN_HASHES_MAX,
     }
 
 
 def held(channel: ReliableChannel) -> tuple[int, ...]:
     """What a participant holds of each thing that `limits` names, in that order."""
-    machine = channel._session.engine.machine
-    outgoing, incoming, repair = machine.outgoing, machine.incoming, machine.repair
-    gaps, asked = incoming.gaps, len(repair.requests.by_id)
-    return (
-        len(machine.log.entries),
-        len(outgoing.unacknowledged),
-        sum([len(send.contents) for send in outgoing.sends.values() if send.finished]),
-        incoming.contents_held,
-        len(incoming.sends),
-        len(gaps.missing.by_id),
-        len(gaps.lost),
-        asked,
-        repair.requests_held - asked,
-        len(repair.answers.by_id),
-        repair.originals.size_bytes,
-        len(machine.participants.heard_ms),
-        len(machine.anti_entropy.owed),
-        len(machine.anti_entropy._named),
-        len(machine.filter_wish._seen),
-        len(machine.heads.by_key),
-        len(machine.acknowledgements.said_before),
-        len(channel._session._reception._known_hashes),
-    )
+    sizes = channel._session.engine.machine.stats()
+    sizes["transport_hashes"] = len(channel._session._reception._known_hashes)
+    return tuple([sizes[what] for what in limits(0, 0, 0, 0)])
 
 
 def exceeded(name: str, channel: ReliableChannel) -> list[str]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from shardwire.channel import lifecycle
 from shardwire.channel.deliveries import Deliveries
+from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.rate_limit import RateLimiter
+from shardwire.config import ChannelConfig
 from shardwire.persistence import Changes
 from shardwire.sds import MessageChannel
-from shardwire.sds.missing import MissingMessages
-from shardwire.sds.outgoing import OutgoingBuffer
 from tests.simulation.disk import MountedDisk
 
 
@@ -34,20 +36,17 @@ def persist_skipped() -> Iterator[None]:
 
 @contextmanager
 def acknowledgement_dropped() -> Iterator[None]:
-    """One acknowledgement in three is not taken note of, and is taken for noted when it comes again."""
-    acknowledge = OutgoingBuffer.acknowledge
-    refused: set[tuple[str, str]] = set()
+    """Of one message in three nobody is told that a participant can reconstruct it."""
+    on_reconstructible = OutgoingSends.on_reconstructible
     calls = 0
 
-    def drop(self: OutgoingBuffer, content: Any, by: str) -> None:
+    def drop(self: OutgoingSends, send_id: str, by: str) -> None:
         nonlocal calls
         calls += 1
-        if calls % 3 == 0:
-            refused.add((content.message_id, by))
-        if (content.message_id, by) not in refused:
-            acknowledge(self, content, by)
+        if calls % 3:
+            on_reconstructible(self, send_id, by)
 
-    with patch.object(OutgoingBuffer, "acknowledge", drop):
+    with patch.object(OutgoingSends, "on_reconstructible", drop):
         yield
 
 
@@ -67,12 +66,13 @@ def count_doubled() -> Iterator[None]:
 @contextmanager
 def delivered_early() -> Iterator[None]:
     """The first content that somebody acknowledges counts for the whole message."""
-    send = MessageChannel.send
+    on_acknowledged = OutgoingSends.on_acknowledged
 
-    def need_one(self: MessageChannel, *arguments: Any, **named: Any) -> Any:
-        return send(self, *arguments, **{**named, "contents_needed": 1})
+    def count_for_all(self: OutgoingSends, send_id: str, ordinal: int, by: str) -> None:
+        on_acknowledged(self, send_id, ordinal, by)
+        self.on_reconstructible(send_id, by)
 
-    with patch.object(MessageChannel, "send", need_one):
+    with patch.object(OutgoingSends, "on_acknowledged", count_for_all):
         yield
 
 
@@ -93,7 +93,13 @@ def order_swapped() -> Iterator[None]:
 @contextmanager
 def table_unbounded() -> Iterator[None]:
     """The table of missing messages makes no room: what anybody names is tracked."""
-    with patch.object(MissingMessages, "_make_room", lambda self, named_by: None):
+    make = lifecycle._make_machine
+
+    def make_large(channel_id: str, sender_id: str, config: ChannelConfig, *more: Any) -> MessageChannel:
+        large = replace(config, sds=replace(config.sds, missing_messages_max=1_000_000))
+        return make(channel_id, sender_id, large, *more)
+
+    with patch.object(lifecycle, "_make_machine", make_large):
         yield
 
 

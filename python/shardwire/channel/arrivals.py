@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from shardwire._native import MissingMessage
+from shardwire._native import HistoryEntry
 from shardwire.channel.driver import Driver
 from shardwire.channel.engine import Engine
 from shardwire.channel.reception import Arrival
@@ -47,14 +47,13 @@ class Arrivals:
 
     # --- what a store is asked for ---
 
-    @property
-    def missing(self) -> Mapping[str, MissingMessage]:
-        """What histories name and is not here, by message id; kept up to date."""
-        return self._engine.machine.incoming.gaps.missing.by_id
+    def missing(self) -> Mapping[str, HistoryEntry]:
+        """What histories name and is not here, by message id."""
+        return self._engine.machine.missing_by_id()
 
     def is_known(self, message_id: str) -> bool:
         """Whether a message is in the local log."""
-        return message_id in self._engine.machine.log.entries
+        return self._engine.machine.holds(message_id)
 
     def has_partial(self) -> bool:
         """Whether messages are partly here."""

@@ -94,7 +94,7 @@ class Engine:
     ) -> None:
         self._config = config
         self.machine = machine
-        self._poll_event: Callable[[], SdsEvent | None] = machine.events.take
+        self._poll_event: Callable[[], SdsEvent | None] = machine.poll_event
         self.incoming = incoming
         self.outgoing = outgoing
         self.deliveries = deliveries
@@ -136,9 +136,7 @@ class Engine:
 
     def _is_kept(self, message_id: str) -> bool:
         """Whether SDS itself still needs a stored message: to send it again, or to repair others with."""
-        if message_id in self.machine.outgoing.by_id:
-            return True
-        return self._config.sds.enable_repair and message_id in self.machine.repair.originals
+        return self.machine.needs_message(message_id)
 
     # --- inputs ---
 
@@ -175,8 +173,8 @@ class Engine:
             return False
         kept = self._take_in(arrival, now)
         # A send goes on that was given up once: what is kept of it is taken in as if it came again.
-        for data, hint in self.machine.given_up.poll_reopened():
-            self._take_in(Arrival(data, hint, None, True), now)
+        for data, hint in self.machine.poll_reopened():
+            self._take_in(Arrival(data, hint or b"", None, True), now)
         return kept
 
     def _take_in(self, arrival: Arrival, now: Now) -> bool:
@@ -263,8 +261,7 @@ class Engine:
     def _review_left(self) -> None:
         """A restart loses what the node would have said: what SDS sends no more and nobody answers for has left."""
         for send_id in self.outgoing.unsent_delivered():
-            send = self.machine.outgoing.sends.get(send_id)
-            if (send is None or not send.queue) and not self.transmissions.holds(send_id):
+            if not self.machine.is_queued(send_id) and not self.transmissions.holds(send_id):
                 self.outgoing.on_all_left(send_id)
 
     def collect_changes(self) -> Changes:
@@ -374,7 +371,7 @@ class Engine:
             self.outgoing.pending_count() > self.machine.sends_in_store()
             or self.submissions.queued_messages > 0
             or len(self.transmissions) > 0
-            or self.machine.acknowledgements.due_ms is not None
+            or self.machine.acknowledgement_due_ms is not None
         )
 
     def stats(self) -> dict[str, int]:

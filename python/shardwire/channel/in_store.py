@@ -22,11 +22,9 @@ class InStore:
     def on_stored(self, stored: Stored, now: Now) -> None:
         """A store has a content of ours."""
         self._outgoing.on_stored(stored.send_id, stored.ordinal)
-        self._machine.handle_stored(stored.message_id, now)
+        self._machine.handle_stored(stored.send_id, stored.ordinal, now)
 
     def resume(self, now: Now) -> None:
         """What it had in an earlier life it has still."""
         for send_id, ordinal in self._outgoing.stored():
-            send = self._machine.outgoing.sends.get(send_id)
-            if send is not None and ordinal < len(send.contents):
-                self._machine.handle_stored(send.contents[ordinal].message_id, now)
+            self._machine.handle_stored(send_id, ordinal, now)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from shardwire._native import HistoryEntry, keccak256
+from shardwire._native import HistoryEntry, is_rival, keccak256
 from shardwire.channel.records import Records, payload_key, split_payload_key
 from shardwire.channel.restored_bytes import StoredSegment
 from shardwire.channel.segment_records import SegmentRecords
@@ -22,7 +22,6 @@ from shardwire.config import SegmentationConfig
 from shardwire.errors import InvalidSegmentError, ShardwireError
 from shardwire.persistence.protocol import RecordName
 from shardwire.sds import MessageChannel, Now
-from shardwire.sds.identity import is_rival
 from shardwire.sds.outputs import ContentReceived
 from shardwire.segmentation import (
     PayloadReconstructed,
@@ -111,7 +110,7 @@ class Incoming:
             self._discard(event, wire, "Invalid", str(error))
             return
         alone = header is None or header.data_segment_count == 1
-        if alone and self._machine.rivals.has_taken(event.message_id, event.sender_id, event.content):
+        if alone and self._machine.was_rival(event.message_id, event.sender_id, event.content):
             self._machine.handle_content_surplus(event.message_id)
         elif header is None:
             self._on_whole(event, wire, now)
@@ -129,7 +128,7 @@ class Incoming:
             self._machine.handle_content_surplus(event.message_id)
             return
         self.counts["messages"] += 1
-        self._machine.rivals.on_whole(event.message_id, event.sender_id, event.content, wire)
+        self._machine.handle_whole_content(event.message_id, event.sender_id, event.content, wire)
         self._machine.handle_send_reconstructed(event.sender_id, told, 1, now)
 
     def _on_segment(
@@ -161,14 +160,14 @@ class Incoming:
             self._machine.handle_content_refused(event.message_id, wire)
             return
         if isinstance(outcome, SetDropped):
-            self._machine.rivals.refuse(event.message_id)
+            self._machine.handle_rival_refused(event.message_id)
             self._drop(event.sender_id, send_id, outcome, now)
             return
         released = (event.sender_id, send_id) not in self.whole
         if isinstance(outcome, SegmentDiscarded) and outcome.reason == "AlreadyCompleted" and released:
             # Its id does not say to which message it belongs: to SDS it would begin another that never gets whole.
             self.counts["segments_discarded"] += 1
-            self._machine.rivals.refuse(event.message_id)
+            self._machine.handle_rival_refused(event.message_id)
             self._machine.handle_content_surplus(event.message_id)
             return
         ordinal = event.ordinal if ordinal is None else ordinal
@@ -221,7 +220,7 @@ class Incoming:
             return
         self.counts["messages"] += 1
         if content_count == 1:
-            self._machine.rivals.on_whole(event.message_id, event.sender_id, event.content, wire)
+            self._machine.handle_whole_content(event.message_id, event.sender_id, event.content, wire)
         inferred = self._inferred_ids(outcome, header) if self._infer_content_ids and recovered else ()
         self._machine.handle_send_reconstructed(
             event.sender_id, told, content_count, now, inferred_message_ids=inferred
@@ -283,7 +282,7 @@ class Incoming:
         self._partial.pop(key, None)
         for name in self._shared.drop_segments(key, dropped.entire_message_hash):
             # What SDS knows by its log it forgets below.
-            self._machine.rivals.refuse(name)
+            self._machine.handle_rival_refused(name)
         logger.warning(
             "partial message %s of sender %r was dropped: %s",
             _prefix(dropped.entire_message_hash),

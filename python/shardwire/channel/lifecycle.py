@@ -250,7 +250,7 @@ def _assemble(
     )
     outgoing = OutgoingSends(_delivered_when(config), subscriptions.wants)
     # The machine keeps the order of sends; those that it is done with are the oldest.
-    order = {send_id.encode(): number for number, send_id in enumerate(machine.outgoing.sends)}
+    order = {send_id.encode(): number for number, send_id in enumerate(machine.sends())}
     outgoing.restore(dict(sorted(stored.sends.items(), key=lambda item: order.get(item[0], -1))))
     deliveries = Deliveries(
         config.redelivery,

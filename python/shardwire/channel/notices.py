@@ -31,9 +31,10 @@ class Notices:
 
     def review_reach(self, machine: MessageChannel) -> None:
         """Says once that nobody is heard who lacks what waits in a store, and once that somebody is."""
-        if machine.outgoing.is_silent() is self._within_reach:
+        in_store = machine.sends_in_store()
+        if (in_store > 0) is self._within_reach:
             self._within_reach = not self._within_reach
-            self._events.append(WithinReachEvent(self._within_reach, machine.sends_in_store()))
+            self._events.append(WithinReachEvent(self._within_reach, in_store))
 
     def poll_events(self) -> list[ChannelEvent]:
         events, self._events = self._events, []

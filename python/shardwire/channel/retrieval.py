@@ -143,7 +143,7 @@ class Retrieval:
                         raise
                     self._on_query_failed(error)
             heed_cancellation()
-            await asyncio.sleep(len(self._missing) / MISSING_PER_S_MAX)
+            await asyncio.sleep(len(self._missing()) / MISSING_PER_S_MAX)
             await self._sleep()
 
     def _may_ask(self) -> bool:
@@ -178,7 +178,7 @@ class Retrieval:
 
     def _due_entries(self) -> list[HistoryEntry]:
         """What was never asked for, and with every period as many of the others as one query takes, in turn."""
-        missing, asked = self._missing, self._asked
+        missing, asked = self._missing(), self._asked
         if not missing:
             asked.clear()
             return []
@@ -187,10 +187,10 @@ class Retrieval:
             del asked[message_id]
         due = []
         if len(asked) < len(missing):
-            due = [message.entry for message_id, message in missing.items() if message_id not in asked]
+            due = [entry for message_id, entry in missing.items() if message_id not in asked]
         if now_ms >= self._next_round_ms:
             self._next_round_ms = now_ms + self._sync.retrieve_frequency_ms
-            again = (missing[message_id].entry for message_id, known in asked.items() if known.due_ms <= now_ms)
+            again = (missing[message_id] for message_id, known in asked.items() if known.due_ms <= now_ms)
             due += islice(again, MESSAGES_PER_QUERY)
         return due
 
@@ -363,7 +363,7 @@ class Retrieval:
         if not self._arrivals.has_room():
             return max(self._sync.retrieve_frequency_ms, ROOM_RECHECK_MS)
         due = []
-        missing, asked = self._missing, self._asked
+        missing, asked = self._missing(), self._asked
         if missing:
             earliest_ms = min([known.due_ms if (known := asked.get(message_id)) else 0 for message_id in missing])
             due.append(max(self._next_round_ms, earliest_ms))

@@ -156,8 +156,7 @@ class Submissions:
             return False
         if not self._outgoing.is_shared(request_id):
             return self._machine.cancel(send_id, now)
-        send = self._machine.outgoing.sends.get(send_id)
-        return send is not None and bool(send.queue)
+        return self._machine.is_queued(send_id)
 
     def withdraw(self, request_id: str, now: Now) -> None:
         """Forgets a request whose id the caller of `send` never learns; nothing more leaves for it."""
@@ -165,9 +164,7 @@ class Submissions:
             return
         send_id = self._outgoing.send_id_of(request_id)
         # What becomes of a send that is its own and has left is still told.
-        if send_id is not None and (
-            self._outgoing.is_shared(request_id) or send_id not in self._machine.outgoing.sends
-        ):
+        if send_id is not None and (self._outgoing.is_shared(request_id) or not self._machine.knows_send(send_id)):
             self._outgoing.withdraw(request_id)
 
     def refuse_waiting(self, error: Exception) -> None:

@@ -258,18 +258,14 @@ class Transmissions:
 
     def fail_oversized(self, content_bytes_max: int, now: Now) -> None:
         """Gives up what was segmented for larger messages and not encoded yet: nothing may follow what never leaves."""
-        for send_id, send in list(self._machine.outgoing.sends.items()):
-            for content in send.queue:
-                too_large = content.wire is None and content.size_bytes > content_bytes_max
-                if too_large and not self._outgoing.is_parity(send_id, content.ordinal):
-                    error = too_large_text(content.size_bytes, content_bytes_max)
-                    self._give_up(send_id, error, now, irrecoverable=content.ordinal)
-                    break
+        for send_id, ordinal, size_bytes in self._machine.oversized(content_bytes_max):
+            if self._machine.is_queued(send_id) and not self._outgoing.is_parity(send_id, ordinal):
+                self._give_up(send_id, too_large_text(size_bytes, content_bytes_max), now, irrecoverable=ordinal)
 
     def _leave_out(self, send_id: str, ordinal: int, transmit: Transmit, now: Now) -> None:
         self._count("parity_left_out")
         self._machine.handle_transmitted(transmit.transmit_id, None, now)
-        self._machine.outgoing.leave_out(transmit.message_id)
+        self._machine.leave_out(transmit.message_id)
         self._outgoing.on_left_out(send_id, ordinal)
 
     def _give_up(self, send_id: str, error: str, now: Now, irrecoverable: int | None = None) -> None:
@@ -282,7 +278,7 @@ class Transmissions:
         left = not self._machine.cancel(send_id, now)
         if left:
             # SDS says so in its turn: what is in the network may yet be acknowledged.
-            self._machine.outgoing.stop(send_id)
+            self._machine.stop(send_id)
         if irrecoverable is not None:
             self._outgoing.on_irrecoverable(send_id, irrecoverable, error)
         elif not left:

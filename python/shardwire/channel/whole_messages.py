@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from shardwire._native import keccak256
+from shardwire._native import is_rival, keccak256, rival_name
 from shardwire.channel.records import payload_key, split_payload_key
 from shardwire.channel.shared_bytes import SharedBytes
-from shardwire.sds.identity import is_rival, rival_name
 
 
 class WholeMessages:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from shardwire._native import Now
-from shardwire.sds.message_channel import ALL_KINDS, MessageChannel
+from shardwire._native import MessageChannel, Now
 from shardwire.sds.outputs import (
     ContentAcknowledged,
     ContentPossiblyAcknowledged,
@@ -21,6 +20,8 @@ from shardwire.sds.outputs import (
     Transmit,
     TransmitKind,
 )
+
+ALL_KINDS: frozenset[TransmitKind] = frozenset(TransmitKind)
 
 __all__ = [
     "ALL_KINDS",

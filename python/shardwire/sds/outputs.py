@@ -1,21 +1,24 @@
-"""What leaves the SDS machine: messages to transmit, and events.
-
-Those that are made for every message are native classes, the others slotted dataclasses.
-"""
+"""What leaves the SDS machine: messages to transmit, and events."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypedDict
 
 from shardwire._native import (
     ContentAcknowledged,
+    ContentPossiblyAcknowledged,
     ContentReceived,
-    HistoryEntry,
+    DependencyLost,
+    EphemeralReceived,
+    MessageDropped,
     MissingDetected,
     SdsEvent,
     SendAcknowledged,
+    SenderIdConflict,
+    SendGivenUp,
     SendReleased,
+    SyncReceived,
     Transmit,
 )
 
@@ -28,6 +31,7 @@ __all__ = [
     "MessageDropped",
     "MissingDetected",
     "SdsEvent",
+    "SdsInspection",
     "SendAcknowledged",
     "SendGivenUp",
     "SendReleased",
@@ -52,57 +56,31 @@ class TransmitKind(Enum):
     __hash__ = object.__hash__
 
 
-@dataclass(slots=True)
-class EphemeralReceived(SdsEvent):
-    """An ephemeral message: no order, no acknowledgement."""
+class SdsInspection(TypedDict):
+    """What a machine holds, at one moment.
 
-    message_id: str
-    sender_id: str
-    content: bytes = field(repr=False)
+    Attributes:
+        log: Message ids of what is held, or can be reconstructed, in the order in which it came.
+        heads: Message ids that the next message names, so that it follows everything delivered here.
+        incoming: Message ids of others' contents that wait for the rest of their send, or for causes.
+        unacknowledged: Message ids of contents of ours, with how many peers' filters hold each.
+        acknowledged: By send of ours that is not finished: who acknowledged how many contents of it.
+        repair_requests: Message ids that are asked for, with the monotonic ms of the next request.
+        repair_answers: Message ids that will be answered, with the monotonic ms of the answer.
+        originals: Message ids of messages that are kept to repair others with.
+        unsaid: Message ids that were not acknowledged so far.
+        bloom_filter: The filter that the next sync would carry.
+        sync_due_ms: Monotonic ms of the next periodic sync.
+    """
 
-
-@dataclass(slots=True)
-class ContentPossiblyAcknowledged(SdsEvent):
-    """`by`'s bloom filter holds one content of a send of ours; `count` participants' filters do so far."""
-
-    send_id: str
-    ordinal: int
-    message_id: str
-    by: str
-    count: int
-
-
-@dataclass(slots=True)
-class SendGivenUp(SdsEvent):
-    """`max_retransmissions` passed for some content and nobody is waited for any longer."""
-
-    send_id: str
-    unacknowledged: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class DependencyLost(SdsEvent):
-    """A dependency stayed missing for `timeout_for_lost_messages_ms`; its dependents go on without it."""
-
-    entry: HistoryEntry
-
-
-@dataclass(slots=True)
-class SyncReceived(SdsEvent):
-    """A sync message of another participant."""
-
-    sender_id: str
-
-
-@dataclass(slots=True)
-class SenderIdConflict(SdsEvent):
-    """A message under our sender id that we never sent."""
-
-    message_id: str
-
-
-@dataclass(slots=True)
-class MessageDropped(SdsEvent):
-    """A received message that is not processed: "undecodable", "other-channel", "own", "duplicate", "over-limit"."""
-
-    reason: str
+    log: tuple[str, ...]
+    heads: tuple[str, ...]
+    incoming: tuple[str, ...]
+    unacknowledged: dict[str, int]
+    acknowledged: dict[str, dict[str, int]]
+    repair_requests: dict[str, int]
+    repair_answers: dict[str, int]
+    originals: tuple[str, ...]
+    unsaid: tuple[str, ...]
+    bloom_filter: bytes
+    sync_due_ms: int | None

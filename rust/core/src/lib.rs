@@ -11,6 +11,7 @@ pub mod erasure;
 mod guard_pages;
 pub mod keccak;
 pub mod reassemble;
+pub mod sds;
 pub mod segment;
 pub mod sink;
 pub mod wire;

@@ -6,6 +6,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use shardwire_core::bloom::BloomError;
 use shardwire_core::erasure::ErasureError;
+use shardwire_core::sds::{Refusal, RestoreError};
 use shardwire_core::segment::{ParameterError, SegmentationError};
 use shardwire_core::wire::sds::SdsEncodeError;
 use shardwire_core::wire::segment::SegmentError;
@@ -31,6 +32,8 @@ pub enum Error {
     Erasure(ErasureError),
     Bloom(BloomError),
     SdsEncode(SdsEncodeError),
+    Refusal(Refusal),
+    StoredVersion(String),
     ContentTopic {
         topic: String,
         source: ContentTopicError,
@@ -55,7 +58,17 @@ from_core!(
     Erasure(ErasureError),
     Bloom(BloomError),
     SdsEncode(SdsEncodeError),
+    Refusal(Refusal),
 );
+
+impl From<RestoreError> for Error {
+    fn from(error: RestoreError) -> Self {
+        match error {
+            RestoreError::Refusal(refusal) => Error::Refusal(refusal),
+            RestoreError::Version(_) => Error::StoredVersion(error.to_string()),
+        }
+    }
+}
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> PyErr {
@@ -69,6 +82,8 @@ impl From<Error> for PyErr {
             Error::Parameter(error) => config_error(error.to_string()),
             Error::Bloom(error) => config_error(error.to_string()),
             Error::SdsEncode(error) => config_error(error.to_string()),
+            Error::Refusal(error) => config_error(error.to_string()),
+            Error::StoredVersion(message) => raise(&PERSISTENCE, "PersistenceError", message),
             Error::ContentTopic { topic, source } => {
                 config_error(format!("content topic {topic:?} has no shard: {source}"))
             }
@@ -83,6 +98,7 @@ impl From<Error> for PyErr {
 
 static CONFIG: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static INVALID_SEGMENT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static PERSISTENCE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static PAYLOAD_TOO_LARGE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static NOT_ENOUGH_SHARDS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 

@@ -1,6 +1,5 @@
 //! The Python module `shardwire._native`: converts, releases the GIL, wraps. The list of what it
-//! holds follows `python/shardwire/_native.pyi`. Only `fresh`, `untracked` and `arrow::capsule` have
-//! unsafe code.
+//! holds follows `python/shardwire/_native.pyi`. Only `fresh` and `arrow::capsule` have unsafe code.
 
 #![deny(unsafe_code)]
 
@@ -14,35 +13,12 @@ mod fresh;
 mod keccak;
 mod now;
 mod outcome;
-mod prefetch;
 mod reassembler;
 mod record;
 mod sds;
-mod sds_acknowledge;
-mod sds_codec;
-mod sds_compose;
-mod sds_counts;
-mod sds_entries;
-mod sds_entry;
 mod sds_events;
-mod sds_few;
-mod sds_forget;
-mod sds_heads;
-mod sds_intake;
-mod sds_leaving;
-mod sds_log;
-mod sds_originals;
-mod sds_outgoing;
-mod sds_outgoing_store;
-mod sds_outlet;
-mod sds_receiving;
-mod sds_record;
-mod sds_release;
-mod sds_send;
-mod sds_timers;
-mod sds_waiting;
+mod sds_machine;
 mod segmentation;
-mod untracked;
 mod waku;
 mod waku_json;
 
@@ -76,41 +52,16 @@ mod _native {
     #[pymodule_export]
     use sds::{HistoryEntry, SdsMessage};
     #[pymodule_export]
-    use sds_codec::{SdsCodec, farmhash64};
-    #[pymodule_export]
-    use sds_compose::{compose_history, note_said, still_repeated};
-    #[pymodule_export]
-    use sds_counts::{
-        AcknowledgementDue, FilterTime, HeldCount, LamportTime, QueueCounts, SyncDue,
-        TransmitCounts,
-    };
-    #[pymodule_export]
-    use sds_entries::LogEntries;
-    #[pymodule_export]
     use sds_events::{
-        ContentAcknowledged, ContentReceived, EventQueue, MissingDetected, SdsEvent,
-        SendAcknowledged, SendReleased, Transmit,
+        ContentAcknowledged, ContentPossiblyAcknowledged, ContentReceived, DependencyLost,
+        EphemeralReceived, MessageDropped, MissingDetected, SdsEvent, SendAcknowledged,
+        SendGivenUp, SendReleased, SenderIdConflict, SyncReceived, Transmit,
     };
     #[pymodule_export]
-    use sds_heads::deliver_head;
-    #[pymodule_export]
-    use sds_intake::SdsIntake;
-    #[pymodule_export]
-    use sds_log::{LocalLog, LogEntry};
-    #[pymodule_export]
-    use sds_originals::Originals;
-    #[pymodule_export]
-    use sds_outgoing::{OutgoingContent, OutgoingSend};
-    #[pymodule_export]
-    use sds_outgoing_store::store_outgoing;
-    #[pymodule_export]
-    use sds_outlet::SdsOutlet;
-    #[pymodule_export]
-    use sds_send::IncomingSend;
-    #[pymodule_export]
-    use sds_timers::{FinishedSends, ResendTimers};
-    #[pymodule_export]
-    use sds_waiting::MissingMessage;
+    use sds_machine::{
+        MessageChannel, farmhash64, in_response_group, is_rival, request_offset_ms,
+        response_offset_ms, rival_name, sds_limits,
+    };
     #[pymodule_export]
     use segmentation::segment_payload;
     #[pymodule_export]

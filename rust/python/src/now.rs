@@ -1,31 +1,24 @@
-//! Time as the SDS machine is told it: `_native.pyi`, "Scalable Data Sync".
+//! Time as the machines are told it: `_native.pyi`, "Scalable Data Sync".
 
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
+use shardwire_core::sds;
 
-/// One moment on both clocks. The numbers stay Python's own, which are read far more often there.
-#[pyclass(frozen, get_all, module = "shardwire._native")]
+/// One moment on both clocks.
+#[pyclass(frozen, eq, hash, get_all, module = "shardwire._native")]
+#[derive(PartialEq, Eq, Hash, Clone, Copy)]
 pub struct Now {
-    monotonic_ms: Py<PyInt>,
-    epoch_ms: Py<PyInt>,
+    monotonic_ms: i64,
+    epoch_ms: i64,
 }
 
 #[pymethods]
 impl Now {
     #[new]
-    fn new(monotonic_ms: Py<PyInt>, epoch_ms: Py<PyInt>) -> Self {
+    fn new(monotonic_ms: i64, epoch_ms: i64) -> Self {
         Now {
             monotonic_ms,
             epoch_ms,
         }
-    }
-
-    fn __eq__(&self, py: Python<'_>, other: &Bound<'_, Now>) -> PyResult<bool> {
-        Ok(self.moment(py)? == other.get().moment(py)?)
-    }
-
-    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
-        self.moment(py)?.into_pyobject(py)?.hash()
     }
 
     fn __repr__(&self) -> String {
@@ -36,15 +29,11 @@ impl Now {
     }
 }
 
-impl Now {
-    /// Monotonic and epoch milliseconds.
-    pub fn moment(&self, py: Python<'_>) -> PyResult<(i64, i64)> {
-        let (monotonic_ms, epoch_ms) = (self.monotonic_ms.bind(py), self.epoch_ms.bind(py));
-        Ok((monotonic_ms.extract()?, epoch_ms.extract()?))
+impl From<&Now> for sds::Now {
+    fn from(now: &Now) -> Self {
+        sds::Now {
+            monotonic_ms: now.monotonic_ms,
+            epoch_ms: now.epoch_ms,
+        }
     }
-}
-
-/// Monotonic and epoch milliseconds of a `Now`.
-pub fn moment(now: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
-    now.cast::<Now>()?.get().moment(now.py())
 }

@@ -75,15 +75,9 @@ impl HistoryEntry {
     }
 }
 
-impl HistoryEntry {
-    /// The entry that lies in a message's bytes.
-    pub fn from_view(view: sds::EntryView<'_>) -> Self {
-        HistoryEntry(view.into())
-    }
-
-    /// The entry of the core.
-    pub fn inner(&self) -> &sds::HistoryEntry {
-        &self.0
+impl From<sds::HistoryEntry> for HistoryEntry {
+    fn from(entry: sds::HistoryEntry) -> Self {
+        HistoryEntry(entry)
     }
 }
 

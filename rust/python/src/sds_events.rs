@@ -1,15 +1,13 @@
-//! What leaves the SDS machine for every message, made in one allocation each: `_native.pyi`,
-//! "Scalable Data Sync".
-
-use std::collections::VecDeque;
+//! What leaves the SDS machine: `_native.pyi`, "Scalable Data Sync".
 
 use pyo3::PyClassInitializer;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
-use pyo3::pyclass::PyClass;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
+use shardwire_core::sds::{self, Event, Name};
 
-use crate::untracked::untrack;
+use crate::sds::HistoryEntry;
 
 /// Base of what `poll_event` gives. Two events are equal where their class and all fields are.
 #[pyclass(subclass, frozen, module = "shardwire._native")]
@@ -166,10 +164,13 @@ output! {
 output! {
     /// A reconstructed send whose every dependency outside itself was delivered or declared lost:
     /// deliver it now.
+    ///
+    /// `late`: it had counted as lost, so what follows it may have been delivered before.
     SendReleased {
         sender_id: Py<PyString>,
         send_id: Py<PyString>,
-    } (sender_id, send_id)
+        late: bool,
+    } (sender_id, send_id, late = false)
     : SdsEvent
 }
 
@@ -202,46 +203,232 @@ output! {
     : SdsEvent
 }
 
-/// Events in the order in which they happened.
-#[pyclass(module = "shardwire._native")]
-pub struct EventQueue {
-    events: VecDeque<Py<PyAny>>,
+output! {
+    /// An ephemeral message: no order, no acknowledgement.
+    EphemeralReceived {
+        message_id: Py<PyString>,
+        sender_id: Py<PyString>,
+        content: Py<PyBytes>,
+    } (message_id, sender_id, content)
+    : SdsEvent
 }
 
-#[pymethods]
-impl EventQueue {
-    #[new]
-    fn new() -> Self {
-        EventQueue {
-            events: VecDeque::new(),
-        }
-    }
-
-    #[pyo3(signature = (event, /))]
-    fn append(&mut self, event: Py<PyAny>) {
-        self.events.push_back(event);
-    }
-
-    /// Takes out the oldest event.
-    fn take(&mut self) -> Option<Py<PyAny>> {
-        self.events.pop_front()
-    }
+output! {
+    /// `by`'s bloom filter holds one content of a send of ours; `count` filters do so far.
+    ContentPossiblyAcknowledged {
+        send_id: Py<PyString>,
+        ordinal: u32,
+        message_id: Py<PyString>,
+        by: Py<PyString>,
+        count: usize,
+    } (send_id, ordinal, message_id, by, count)
+    : SdsEvent
 }
 
-impl EventQueue {
-    /// Adds a native event.
-    pub fn emit<T>(events: &Py<Self>, py: Python<'_>, event: T) -> PyResult<()>
+output! {
+    /// `max_retransmissions` passed for some content and nobody is waited for any longer.
+    SendGivenUp {
+        send_id: Py<PyString>,
+        unacknowledged: Py<PyTuple>,
+    } (send_id, unacknowledged)
+    : SdsEvent
+}
+
+output! {
+    /// A dependency stayed missing for `timeout_for_lost_messages_ms`; its dependents go on without
+    /// it, and it is asked for all the same.
+    DependencyLost {
+        entry: Py<HistoryEntry>,
+    } (entry)
+    : SdsEvent
+}
+
+output! {
+    /// A sync message of another participant.
+    SyncReceived {
+        sender_id: Py<PyString>,
+    } (sender_id)
+    : SdsEvent
+}
+
+output! {
+    /// A message under our sender id that we never sent.
+    SenderIdConflict {
+        message_id: Py<PyString>,
+    } (message_id)
+    : SdsEvent
+}
+
+output! {
+    /// A received message that is not processed: "undecodable", "other-channel", "own",
+    /// "duplicate", "over-limit".
+    MessageDropped {
+        reason: Py<PyString>,
+    } (reason)
+    : SdsEvent
+}
+
+fn text(py: Python<'_>, text: &str) -> Py<PyString> {
+    PyString::new(py, text).unbind()
+}
+
+/// An event of the core as an object.
+pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent>> {
+    fn made<'py, T>(py: Python<'py>, event: T) -> PyResult<Bound<'py, SdsEvent>>
     where
-        T: PyClass<BaseType = SdsEvent>,
+        T: pyo3::PyClass<BaseType = SdsEvent>,
     {
         let event = PyClassInitializer::from(SdsEvent).add_subclass(event);
-        let event = Bound::new(py, event)?;
-        // It holds nothing that leads anywhere.
-        untrack(&event);
-        events
-            .borrow_mut(py)
-            .events
-            .push_back(event.into_any().unbind());
-        Ok(())
+        Ok(Bound::new(py, event)?.into_super())
     }
+    let entry = |entry| Py::new(py, HistoryEntry::from(entry));
+    match event {
+        Event::ContentReceived {
+            message_id,
+            sender_id,
+            content,
+            send_id,
+            ordinal,
+        } => made(
+            py,
+            ContentReceived {
+                message_id: text(py, &message_id),
+                sender_id: text(py, &sender_id),
+                content: PyBytes::new(py, &content).unbind(),
+                send_id: send_id.map(|send_id| text(py, &send_id)),
+                ordinal,
+            },
+        ),
+        Event::EphemeralReceived {
+            message_id,
+            sender_id,
+            content,
+        } => made(
+            py,
+            EphemeralReceived {
+                message_id: text(py, &message_id),
+                sender_id: text(py, &sender_id),
+                content: PyBytes::new(py, &content).unbind(),
+            },
+        ),
+        Event::SendReleased {
+            sender_id,
+            send_id,
+            late,
+        } => made(
+            py,
+            SendReleased {
+                sender_id: text(py, &sender_id),
+                send_id: text(py, &send_id),
+                late,
+            },
+        ),
+        Event::ContentAcknowledged {
+            send_id,
+            ordinal,
+            message_id,
+            by,
+        } => made(
+            py,
+            ContentAcknowledged {
+                send_id: text(py, &send_id),
+                ordinal,
+                message_id: text(py, &message_id),
+                by: text(py, &by),
+            },
+        ),
+        Event::ContentPossiblyAcknowledged {
+            send_id,
+            ordinal,
+            message_id,
+            by,
+            count,
+        } => made(
+            py,
+            ContentPossiblyAcknowledged {
+                send_id: text(py, &send_id),
+                ordinal,
+                message_id: text(py, &message_id),
+                by: text(py, &by),
+                count,
+            },
+        ),
+        Event::SendAcknowledged { send_id, by } => made(
+            py,
+            SendAcknowledged {
+                send_id: text(py, &send_id),
+                by: text(py, &by),
+            },
+        ),
+        Event::SendGivenUp {
+            send_id,
+            unacknowledged,
+        } => made(
+            py,
+            SendGivenUp {
+                send_id: text(py, &send_id),
+                unacknowledged: PyTuple::new(py, unacknowledged)?.unbind(),
+            },
+        ),
+        Event::MissingDetected(entries) => {
+            let entries = entries.into_iter().map(HistoryEntry::from);
+            let entries = PyTuple::new(py, entries.collect::<Vec<_>>())?.unbind();
+            made(py, MissingDetected { entries })
+        }
+        Event::DependencyLost(lost) => made(
+            py,
+            DependencyLost {
+                entry: entry(lost)?,
+            },
+        ),
+        Event::SyncReceived { sender_id } => made(
+            py,
+            SyncReceived {
+                sender_id: text(py, &sender_id),
+            },
+        ),
+        Event::SenderIdConflict { message_id } => made(
+            py,
+            SenderIdConflict {
+                message_id: text(py, &message_id),
+            },
+        ),
+        Event::MessageDropped(reason) => made(
+            py,
+            MessageDropped {
+                reason: text(py, reason.name()),
+            },
+        ),
+    }
+}
+
+/// The members of `TransmitKind`, in the order of the core's.
+pub fn transmit_kinds(py: Python<'_>) -> PyResult<&'static [Py<PyAny>; 6]> {
+    static KINDS: PyOnceLock<[Py<PyAny>; 6]> = PyOnceLock::new();
+    KINDS.get_or_try_init(py, || {
+        let class = py
+            .import("shardwire.sds.outputs")?
+            .getattr("TransmitKind")?;
+        let mut members = Vec::with_capacity(6);
+        for kind in sds::TransmitKind::ALL {
+            members.push(class.call1((kind.name(),))?.unbind());
+        }
+        members
+            .try_into()
+            .map_err(|_| pyo3::exceptions::PyRuntimeError::new_err("six kinds"))
+    })
+}
+
+/// A message to transmit as an object.
+pub fn transmit_object(py: Python<'_>, transmit: sds::Transmit) -> PyResult<Transmit> {
+    let name = |name: &Name| text(py, name);
+    Ok(Transmit {
+        transmit_id: transmit.transmit_id,
+        kind: transmit_kinds(py)?[transmit.kind as usize].clone_ref(py),
+        message_id: name(&transmit.message_id),
+        payload: PyBytes::new(py, &transmit.payload).unbind(),
+        send_id: transmit.send_id.as_ref().map(name),
+        ordinal: transmit.ordinal,
+        attempt: transmit.attempt,
+    })
 }

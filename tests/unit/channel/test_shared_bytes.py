@@ -23,9 +23,10 @@ def stored_bytes(disk: Disk, *kinds: str) -> int:
     return sum(len(value) for (kind, _), value in disk.records.items() if not kinds or kind in kinds)
 
 
-def originals(channel: ReliableChannel) -> dict[str, bytes | None]:
+def originals(channel: ReliableChannel) -> tuple[set[str], int]:
+    """Message ids of what is kept to repair others with, and how many bytes."""
     machine = channel._session.engine.machine
-    return {message_id: machine.repair.originals.get(message_id) for message_id in machine.log.entries}
+    return set(machine.inspect()["originals"]), machine.stats()["original_bytes"]
 
 
 @pytest.mark.parametrize("preset", ["logos", "waku"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ from sds_exchange import LOGOS, Exchange, Party, at, quiet_sync
 
 from shardwire._native import BloomFilter, HistoryEntry, SdsMessage
 from shardwire.sds import DependencyLost, Transmit, TransmitKind
-from shardwire.sds.feedback import feedback_delay_ms
 
 SDS = replace(LOGOS.sds, bloom_filter_capacity=500)
 # The bound on convergence.
@@ -146,9 +144,7 @@ def test_a_filter_that_holds_no_more_than_ours_speaks_for_us() -> None:
     assert {len(party.delivered) for party in group[2:]} == {1}
     before = filters_said(group[2:])
     # p1 has them, so it was acknowledged; its sync names the newest only.
-    for party in group[1:]:
-        party.machine.sync_timer.due_ms = None
-    newest = [entry.message_id for entry in group[1].machine.log.newest(1)]
+    newest = group[1].machine.ordered_ids()[-1:]
     for party in group[2:]:
         party.machine.handle_message(sync_of("p1", 99, None, *newest), at(exchange.now_ms))
     exchange.run(260_000)
@@ -239,18 +235,6 @@ def test_few_of_a_large_group_acknowledge_where_one_is_enough() -> None:
         group[number].send(f"again {number}", at(exchange.now_ms))
         exchange.run(exchange.now_ms + 10_000)
     assert (sum(party.count(TransmitKind.SYNC) for party in group) - before) / 8 <= 3.5
-
-
-def test_the_delay_of_feedback_is_uniform_for_one_and_late_for_many() -> None:
-    rng = random.Random(1)
-    alone = [feedback_delay_ms(rng, 1_000, 1) for _ in range(2_000)]
-    among_many = [feedback_delay_ms(rng, 1_000, 100) for _ in range(20_000)]
-    assert all(0 <= delay <= 1_000 for delay in alone + among_many)
-    assert 0.45 < sum(delay < 500 for delay in alone) / len(alone) < 0.55
-    # The density at the end is a hundred times that at the beginning: 1/11 of all lie in the first half.
-    assert 0.08 < sum(delay < 500 for delay in among_many) / len(among_many) < 0.1
-    first_of_hundred = [min(among_many[start : start + 100]) for start in range(0, 20_000, 100)]
-    assert sum(first_of_hundred) / len(first_of_hundred) < 400
 
 
 def test_a_newcomer_goes_on_without_the_past_and_asks_for_all_that_is_named_of_it() -> None:

@@ -32,11 +32,11 @@ def test_what_waits_stays_in_a_log_that_is_full_of_it() -> None:
         # Each waits for what nobody sent so far: were it forgotten, it would be taken in anew.
         hear(bob, number, 100 + number)
         bob.drain(at(number))
-    assert list(machine.log.entries) == [message_id(number) for number in range(8)]
+    assert list(machine.inspect()["log"]) == [message_id(number) for number in range(8)]
     for number in (*range(100, 108), *range(200, 220)):
         hear(bob, number)
         bob.drain(at(number))
-    assert list(machine.log.entries) == [message_id(number) for number in range(217, 220)]
+    assert list(machine.inspect()["log"]) == [message_id(number) for number in range(217, 220)]
 
 
 def test_what_is_forgotten_leaves_no_message_and_no_record() -> None:
@@ -49,9 +49,9 @@ def test_what_is_forgotten_leaves_no_message_and_no_record() -> None:
             bob.drain(at(number))
     bob.drain(at(40))
     held = [message_id(number) for number in range(35, 40)]
-    assert list(machine.log.entries) == held
+    assert list(machine.inspect()["log"]) == held
     for kind in ("sds.log", "sds.message"):
         assert sorted(key.decode() for name, key in bob.records if name == kind) == held
-    originals = machine.repair.originals
-    assert [name for name in map(message_id, range(40)) if name in originals] == held
-    assert originals.size_bytes == sum(len(originals.get(name) or b"") for name in held)
+    assert list(machine.inspect()["originals"]) == held
+    stored = [value for (kind, _), value in bob.records.items() if kind == "sds.message"]
+    assert machine.stats()["original_bytes"] == sum(map(len, stored))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sds_exchange import LOGOS, Exchange, Party, at, quiet_sync
 
-from shardwire._native import SdsMessage
+from shardwire._native import BloomFilter, SdsMessage
 from shardwire.sds import ContentReceived, MissingDetected, Now, SendAcknowledged, SendGivenUp, Transmit, TransmitKind
 
 # One filter acknowledges as definitely as a history does, and every message carries one.
@@ -17,11 +17,12 @@ TELLTALE = replace(LOGOS.sds, possible_acks_threshold=1, bloom_interval_ms=0)
 class Judge(Party):
     """Refuses contents of messages that begin with "bad" for good."""
 
+    heard: Party
+
     def _on_content(self, event: ContentReceived, now: Now) -> None:
         if b"|bad" in event.content:
-            data = self.machine.repair.originals.get(event.message_id)
-            assert data is not None
-            self.machine.handle_content_refused(event.message_id, data, invalid=True)
+            sent = next(sent for sent in self.heard.transmitted if sent.message_id == event.message_id)
+            self.machine.handle_content_refused(event.message_id, sent.payload, invalid=True)
         else:
             super()._on_content(event, now)
 
@@ -49,11 +50,11 @@ def test_nobody_who_gave_up_a_send_acknowledges_more_of_it_before_it_holds_all_a
     send_id = alice.send("parts", at(0), 4, 4)
     exchange.lose = lambda name, transmit: transmit.ordinal in (2, 3) and transmit.kind is not TransmitKind.REPAIR
     exchange.run(3_000)
-    assert alice.machine.outgoing.sends[send_id].acknowledged == {"bob": 0b0011}
+    assert alice.machine.inspect()["acknowledged"] == {send_id: {"bob": 2}}
     assert bob.machine.handle_send_abandoned("alice", send_id, at(3_000))
     bob.drain(at(3_000))
     bob.held.clear()
-    assert not any(name in bob.machine.log.entries for name in (f"{send_id}.0", f"{send_id}.1"))
+    assert not any(bob.machine.holds(f"{send_id}.{place}") for place in (0, 1))
     if restart:
         bob = bob.restarted(at(3_000))
         exchange.replace_party(bob)
@@ -62,14 +63,14 @@ def test_nobody_who_gave_up_a_send_acknowledges_more_of_it_before_it_holds_all_a
     assert bob.held["alice", send_id] == {2, 3}
     assert alice.of(SendAcknowledged) == []
     ids = [f"{send_id}.{place}" for place in range(4)]
-    assert bob.machine.bloom.filter.review(bob.machine.bloom.take(at(exchange.now_ms)), ids) == []
+    assert BloomFilter().review(bob.machine.inspect()["bloom_filter"], ids) == []
     exchange.run(LOGOS.sds.repair_t_min_ms + 2_000)
     assert [event.send_id for event in alice.of(SendGivenUp)] == [send_id]
     # What it lacks now it asks for, and then says that it has the message.
     exchange.run(300_000)
     assert bob.delivered == ["parts"]
     assert alice.of(SendAcknowledged) == [SendAcknowledged(send_id, "bob")]
-    assert not bob.machine.given_up.sends
+    assert bob.machine.stats()["given_up_sends"] == 0
 
 
 def test_former_contents_are_asked_for_by_their_hints_when_the_send_goes_on() -> None:
@@ -104,7 +105,7 @@ def test_kept_messages_of_an_expired_send_are_taken_in_again() -> None:
     bob.held.clear()
     bob.machine.handle_message(third.payload, at(2_000), bytes(32))
     bob.drain(at(2_000))
-    reopened = bob.machine.given_up.poll_reopened()
+    reopened = bob.machine.poll_reopened()
     assert reopened == [(first.payload, bytes(32)), (second.payload, bytes(32))]
     for data, hint in reopened:
         bob.machine.handle_message(data, at(2_000), hint, from_store=True)
@@ -119,6 +120,7 @@ def test_kept_messages_of_an_expired_send_are_taken_in_again() -> None:
 def test_an_invalid_content_is_not_acknowledged_and_holds_nothing_up(rule: str) -> None:
     sds = replace(TELLTALE, message_id=rule)
     alice, bob = Party("alice", sds=sds, sync=quiet_sync()), Judge("bob", sds=sds, sync=quiet_sync())
+    bob.heard = alice
     exchange = Exchange([alice, bob])
     bad = alice.send("bad", at(0))
     exchange.run(100)

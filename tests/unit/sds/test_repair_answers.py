@@ -47,7 +47,7 @@ def test_an_answer_to_a_request_is_not_acknowledged_by_those_who_hold_it() -> No
     hear(exchange, data)
     # One periodic sync may fall into that time.
     assert syncs_in(exchange, 10_000) <= 1
-    assert all(not party.machine.repair.answers.by_id for party in exchange.parties[1:])
+    assert all(party.machine.stats()["repair_answers"] == 0 for party in exchange.parties[1:])
 
 
 def test_a_retransmission_is_acknowledged_although_somebody_asked_once() -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from sds_exchange import LOGOS, Party, at, contents_of, quiet_sync
 
-from shardwire._native import HistoryEntry, SdsMessage
+from shardwire._native import HistoryEntry, SdsMessage, sds_limits
 from shardwire.config import MessageIdRule, SdsConfig
 from shardwire.sds import TransmitKind
-from shardwire.sds.heads import HEADS_MAX
 
+HEADS_MAX = sds_limits()["HEADS_MAX"]
 ONLY_HEADS = replace(LOGOS.sds, causal_history_size=0)
 
 
@@ -55,9 +55,9 @@ def test_what_a_delivered_message_follows_is_named_no_more(rule: MessageIdRule) 
     hear(bob, message(1, []))
     hear(bob, message(2, [message_id(1)]))
     hear(bob, message(3, [], sender="carol"))
-    assert {entry.message_id for entry in bob.machine.heads.by_key.values()} == {message_id(2), message_id(3)}
+    assert set(bob.machine.inspect()["heads"]) == {message_id(2), message_id(3)}
     assert set(said(bob, 1)) == {message_id(1), message_id(2), message_id(3)}, "acknowledged, once"
-    ours = [entry.message_id for entry in bob.machine.heads.by_key.values()]
+    ours = list(bob.machine.inspect()["heads"])
     assert len(ours) == 1
     assert said(bob, 2) == ours
 
@@ -66,18 +66,16 @@ def test_any_content_of_a_send_stands_for_it() -> None:
     bob = silent()
     for ordinal in range(2):
         hear(bob, message(1, [], ordinal=ordinal, count=2))
-    (head,) = bob.machine.heads.by_key.values()
-    assert head.message_id == message_id(1, 1)
+    assert bob.machine.inspect()["heads"] == (message_id(1, 1),)
     hear(bob, message(2, [message_id(1, 0)], sender="carol"))
-    assert [entry.message_id for entry in bob.machine.heads.by_key.values()] == [message_id(2)]
+    assert bob.machine.inspect()["heads"] == (message_id(2),)
 
 
 def test_beyond_the_limit_the_oldest_head_is_left_to_the_history() -> None:
     bob = silent()
     for number in range(HEADS_MAX + 2):
         hear(bob, message(number, [], sender=f"s{number}"))
-    heads = [entry.message_id for entry in bob.machine.heads.by_key.values()]
-    assert heads == [message_id(number) for number in range(2, HEADS_MAX + 2)]
+    assert list(bob.machine.inspect()["heads"]) == [message_id(number) for number in range(2, HEADS_MAX + 2)]
 
 
 @pytest.mark.parametrize("by_sync", [False, True])

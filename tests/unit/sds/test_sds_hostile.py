@@ -8,16 +8,11 @@ from dataclasses import replace
 import pytest
 from sds_exchange import LOGOS, Exchange, Party, at, hint_of, quiet_sync
 
-from shardwire._native import HistoryEntry, SdsMessage
+from shardwire._native import HistoryEntry, SdsMessage, sds_limits
 from shardwire.errors import ConfigError
 from shardwire.sds import ContentReceived, EphemeralReceived, MessageDropped, SenderIdConflict, TransmitKind
-from shardwire.sds.gaps import UNKNOWN_PER_MESSAGE_MAX
-from shardwire.sds.heads import HEADS_MAX
-from shardwire.sds.identity import MESSAGE_ID_LENGTH_MAX
-from shardwire.sds.participants import PARTICIPANTS_MAX
-from shardwire.sds.reception import REQUESTS_HEARD_MAX
-from shardwire.sds.repair import ORIGINAL_BYTES_MAX, REPAIR_BUFFER_MAX, Repair
 
+LIMITS = sds_limits()
 SMALL = replace(
     LOGOS.sds,
     incoming_buffer_messages_max=50,
@@ -97,7 +92,7 @@ def test_a_history_of_a_hundred_thousand_entries_is_bounded() -> None:
     history = [HistoryEntry(f"{number:032x}.0") for number in range(1, 100_001)]
     hear(bob, message(0, history=history))
     stats = bob.machine.stats()
-    assert stats["missing"] == UNKNOWN_PER_MESSAGE_MAX
+    assert stats["missing"] == LIMITS["UNKNOWN_PER_MESSAGE_MAX"]
     assert stats["incoming_contents"] == 1
     for sync in range(1, 30):
         hear(bob, message(0, message_id=f"sync-{sync}", content=None, history=history[sync * 900 : sync * 900 + 1_000]))
@@ -109,32 +104,29 @@ def test_what_a_full_table_forgot_is_asked_for_when_it_is_named_again() -> None:
     hear(bob, message(0, sender="carol"))
     named = [HistoryEntry(f"{number:032x}.0") for number in range(1, 76)]
     hear(bob, message(0, sender="carol", message_id="sync-1", content=None, history=named))
-    missing = bob.machine.incoming.gaps.missing.by_id
-    assert list(missing) == [entry.message_id for entry in named[15:]]
+    assert [entry.message_id for entry in bob.machine.missing()] == [entry.message_id for entry in named[15:]]
     for number in range(16, 76):
         hear(bob, message(number, sender="carol"))
     # Want of room is no loss: a content waits for what it names of these.
     hear(bob, message(100, sender="carol", content=b"0/1/1|after", history=named[:1]))
-    assert list(missing) == [named[0].message_id]
+    assert bob.machine.missing() == (named[0],)
     assert "after" not in bob.delivered
     hear(bob, message(1, sender="carol"))
     assert bob.delivered[-1] == "after"
 
 
-def test_a_long_history_keeps_no_memory_in_a_message_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_history_keeps_no_memory_in_a_message_that_waits() -> None:
     """The work is bounded too: of 100,000 requests only the first ones cost more than being decoded."""
     bob = Party("bob")
-    for number in range(1, 301):
+    known_count = 2 * LIMITS["REQUESTS_HEARD_MAX"]
+    for number in range(known_count):
         hear(bob, message(number, content=b"0/1/1|m%d" % number))
-    known = [HistoryEntry(f"{number:032x}.0") for number in range(1, 301)]
-    looked_at: list[str] = []
-    monkeypatch.setattr(Repair, "on_request", lambda self, entry, ms: looked_at.append(entry.message_id))
+    known = [HistoryEntry(f"{number:032x}.0") for number in range(known_count)]
     history = [HistoryEntry(f"{number:032x}.0") for number in range(1_000, 101_000)]
-    hear(bob, message(999, content=b"0/2/2|part", history=history, requests=known * 300))
-    assert len(looked_at) == REQUESTS_HEARD_MAX
-    (send,) = [send for send in bob.machine.incoming.sends.values() if send.contents]
-    assert list(send.history) == [f"{number:032x}.0" for number in (*range(1_000, 1_256), *range(100_744, 101_000))]
-    assert len(send.waits_for or ()) == UNKNOWN_PER_MESSAGE_MAX
+    hear(bob, message(999, content=b"0/2/2|part", history=history, requests=known * 100))
+    assert bob.machine.stats()["repair_answers"] == LIMITS["REQUESTS_HEARD_MAX"]
+    assert bob.machine.stats()["missing"] == LIMITS["UNKNOWN_PER_MESSAGE_MAX"]
+    assert sum(len(value) for (kind, _), value in bob.records.items() if kind == "sds.incoming") < 200_000
 
 
 def test_one_sender_that_forges_many_stays_within_every_limit() -> None:
@@ -166,8 +158,8 @@ def test_ids_of_a_megabyte_are_dropped() -> None:
     hear(bob, message(2, history=[HistoryEntry("z" * (1 << 20)), HistoryEntry("a", bytes(1 << 20), "b" * (1 << 20))]))
     (entry,) = bob.machine.missing()
     assert entry == HistoryEntry("a")
-    hear(bob, message(3, message_id="i" * MESSAGE_ID_LENGTH_MAX))
-    hear(bob, message(4, message_id="i" * (MESSAGE_ID_LENGTH_MAX + 1)))
+    hear(bob, message(3, message_id="i" * LIMITS["MESSAGE_ID_BYTES_MAX"]))
+    hear(bob, message(4, message_id="i" * (LIMITS["MESSAGE_ID_BYTES_MAX"] + 1)))
     assert bob.of(MessageDropped)[-1:] == [MessageDropped("over-limit")]
     assert len(bob.of(ContentReceived)) == 2
 
@@ -219,38 +211,38 @@ def test_a_repair_flood_is_bounded() -> None:
     for start in range(0, 2_000, 100):
         wanted = [HistoryEntry(f"{number:032x}.0", None, "carol") for number in range(start + 1, start + 101)]
         hear(bob, message(0, message_id=f"sync-{start}", content=None, requests=wanted, sender="eve"))
-    assert bob.machine.stats()["repair_answers"] <= REPAIR_BUFFER_MAX
+    assert bob.machine.stats()["repair_answers"] <= LIMITS["REPAIR_BUFFER_MAX"]
     history = [HistoryEntry(f"{number:032x}.0", None, "carol") for number in range(10_000, 20_000)]
     for start in range(0, 10_000, 1_000):
         hear(bob, message(0, message_id=f"s-{start}", content=None, history=history[start : start + 1_000]))
     bob.machine.handle_timeout(at(119_000))
-    assert bob.machine.stats()["repair_requests"] <= REPAIR_BUFFER_MAX
+    assert bob.machine.stats()["repair_requests"] <= LIMITS["REPAIR_BUFFER_MAX"]
 
 
 def test_original_bytes_are_bounded() -> None:
     bob = Party("bob")
     for number in range(40):
         hear(bob, message(number, content=b"0/1/1|%d|" % number + bytes(1 << 20)))
-    kept = bob.machine.repair.originals
-    held = sum(len(kept.get(message_id) or b"") for message_id in bob.machine.log.entries)
-    assert held == kept.size_bytes <= ORIGINAL_BYTES_MAX
+    kept = bob.machine.inspect()["originals"]
+    held = sum(len(bob.records["sds.message", name.encode()]) for name in kept)
+    assert held == bob.machine.stats()["original_bytes"] <= LIMITS["ORIGINAL_BYTES_MAX"]
     assert f"{39:032x}.0" in kept
     assert f"{0:032x}.0" not in kept
 
 
 def test_forged_senders_are_bounded() -> None:
     bob = Party("bob")
-    for number in range(PARTICIPANTS_MAX + 100):
+    for number in range(LIMITS["PARTICIPANTS_MAX"] + 100):
         bob.machine.handle_message(message(number, sender=f"s{number}", message_id="x", content=None), at(number))
         bob.machine.poll_event()
-    assert bob.machine.stats()["participants"] == PARTICIPANTS_MAX
+    assert bob.machine.stats()["participants"] == LIMITS["PARTICIPANTS_MAX"]
 
 
 def test_heads_are_bounded() -> None:
     bob = Party("bob")
-    for number in range(HEADS_MAX + 50):
+    for number in range(LIMITS["HEADS_MAX"] + 50):
         hear(bob, message(number, sender=f"s{number}", content=b"0/1/1|m%d" % number))
-    assert len(bob.machine.heads.by_key) == HEADS_MAX
+    assert bob.machine.stats()["heads"] == LIMITS["HEADS_MAX"]
 
 
 @pytest.mark.parametrize("lamport", [(1 << 64) - 1, (1 << 63), 1_760_000_000_000 + 10**9])
@@ -335,7 +327,7 @@ def test_ephemeral_messages_leave_no_trace_and_come_once() -> None:
         hear(bob, transmit.payload)
     assert bob.of(EphemeralReceived) == [EphemeralReceived(message_id, "alice", b"0/1/1|typing")]
     assert bob.machine.stats()["log"] == 0
-    assert bob.machine.acknowledgements.due_ms is None
+    assert bob.machine.acknowledgement_due_ms is None
     assert alice.machine.stats()["outgoing_unacknowledged"] == 0
     decoded = SdsMessage.decode(transmit.payload)
     assert decoded is not None

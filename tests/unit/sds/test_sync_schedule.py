@@ -9,63 +9,96 @@ from dataclasses import replace
 
 import pytest
 from channel_world import World, run_world
-from sds_exchange import Exchange, Party, at
+from sds_exchange import LOGOS, Exchange, Party, at
 
-from shardwire._native import Now
+from shardwire._native import SdsMessage
 from shardwire.channel import ReliableChannel
 from shardwire.config import ChannelConfig, ReliableChannelOptions, SyncConfig
 from shardwire.node import NetworkConditions
-from shardwire.sds.sync_timer import SyncTimer
+from shardwire.sds import MessageChannel, TransmitKind
 
 INTERVAL_MS = 30_000
 
 
-class Drawing(random.Random):
-    """Draws what it is told, then goes on as usual."""
+class Always(random.Random):
+    """Draws one share for ever."""
 
-    def __init__(self, *shares: float) -> None:
+    def __init__(self, share: float) -> None:
         super().__init__(1)
-        self.shares = list(shares)
+        self.share = share
 
     def random(self) -> float:
-        return self.shares.pop(0) if self.shares else super().random()
+        return self.share
 
 
-@pytest.mark.parametrize(
-    ("happening", "multiplier"),
-    [("on_content_received", 0.5), ("on_content_sent", 1.0), ("on_nothing_to_say", 1.0), ("on_sync_failed", 2.0)],
-)
+def machine(share: float, interval_ms: int = INTERVAL_MS) -> MessageChannel:
+    sync = replace(LOGOS.sync, sync_min_interval_ms=interval_ms, acknowledgement_sync=False)
+    return MessageChannel("room", "alice", LOGOS.sds, sync, now=at(0), rng=Always(share))
+
+
+def message(content: bytes | None) -> bytes:
+    return SdsMessage(
+        sender_id="bob", message_id=f"{1:032x}.0", channel_id="room", lamport_timestamp=1, content=content
+    ).encode()
+
+
+def sync_due_ms(alice: MessageChannel) -> int:
+    due_ms = alice.inspect()["sync_due_ms"]
+    assert due_ms is not None
+    return due_ms
+
+
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.75, 0.999])
-def test_the_next_sync_is_drawn_anew(happening: str, multiplier: float, share: float) -> None:
+def test_the_next_sync_is_drawn_anew(share: float) -> None:
     """delay = random() * sync_min_interval_ms * multiplier."""
-    now = Now(1_000_000, 1_000_000)
-    timer = SyncTimer(INTERVAL_MS, Drawing(0.99, share), now)
-    assert timer.due_ms == now.monotonic_ms + round(0.99 * INTERVAL_MS)
-    getattr(timer, happening)(now)
-    assert timer.due_ms == now.monotonic_ms + round(share * INTERVAL_MS * multiplier)
 
+    def drawn(multiplier: float) -> int:
+        return round(share * INTERVAL_MS * multiplier)
 
-@pytest.mark.parametrize("happening", ["on_sync_received", "on_sync_sent"])
-def test_two_syncs_keep_the_interval_and_the_random_part_comes_on_top(happening: str) -> None:
-    now = Now(1_000_000, 1_000_000)
-    timer = SyncTimer(INTERVAL_MS, Drawing(0.99, 0.5), now)
-    getattr(timer, happening)(now)
-    assert timer.due_ms == now.monotonic_ms + INTERVAL_MS + INTERVAL_MS // 2
+    alice = machine(share)
+    assert sync_due_ms(alice) == drawn(1.0)
+    alice.send(f"{2:032x}", [b"content"], at(1_000), contents_needed=1)
+    transmit = alice.poll_transmit(at(1_000), {TransmitKind.FIRST})
+    assert transmit is not None
+    assert sync_due_ms(alice) == 1_000 + drawn(1.0)
+    now = at(max(1_000, 1_000 + drawn(1.0) - INTERVAL_MS // 2 - 1_000))
+    rest_ms = sync_due_ms(alice) - now.monotonic_ms
+    alice.handle_message(message(b"content"), now)
+    sooner = rest_ms > INTERVAL_MS // 2
+    assert sync_due_ms(alice) == now.monotonic_ms + (drawn(0.5) if sooner else rest_ms)
+    moment = at(sync_due_ms(alice))
+    sync = alice.poll_transmit(moment, {TransmitKind.SYNC})
+    assert sync is not None
+    alice.handle_transmit_failed(sync.transmit_id, moment)
+    assert sync_due_ms(alice) == moment.monotonic_ms + INTERVAL_MS + drawn(2.0)
 
 
 def test_receipt_of_content_never_puts_off_a_sync_that_is_due_sooner() -> None:
-    now = Now(1_000_000, 1_000_000)
-    timer = SyncTimer(INTERVAL_MS, Drawing(0.1), now)
-    due_ms = timer.due_ms
-    timer.on_content_received(now)
-    assert timer.due_ms == due_ms
+    alice = machine(0.1)
+    due_ms = sync_due_ms(alice)
+    alice.handle_message(message(b"content"), at(due_ms - 1))
+    assert sync_due_ms(alice) == due_ms
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_two_syncs_keep_the_interval_and_the_random_part_comes_on_top(sent: bool) -> None:
+    alice = machine(0.5)
+    now = at(sync_due_ms(alice))
+    if sent:
+        # An empty sync is not sent.
+        alice.send(f"{2:032x}", [b"content"], at(0), contents_needed=1)
+        assert alice.poll_transmit(at(0), {TransmitKind.FIRST}) is not None
+        assert alice.poll_transmit(now, {TransmitKind.SYNC}) is not None
+    else:
+        alice.handle_message(message(None), now)
+    assert sync_due_ms(alice) == now.monotonic_ms + INTERVAL_MS + INTERVAL_MS // 2
 
 
 def test_an_interval_of_zero_turns_periodic_syncs_off() -> None:
-    timer = SyncTimer(0, Drawing(), Now(0, 0))
-    for happening in (timer.on_content_received, timer.on_content_sent, timer.on_sync_received, timer.on_sync_failed):
-        happening(Now(10, 10))
-        assert timer.due_ms is None
+    alice = machine(0.5, interval_ms=0)
+    alice.handle_message(message(b"content"), at(10))
+    alice.handle_message(message(None), at(20))
+    assert alice.inspect()["sync_due_ms"] is None
 
 
 def test_an_idle_channel_goes_on_with_its_syncs() -> None:

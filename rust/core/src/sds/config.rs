@@ -1,0 +1,138 @@
+//! How a machine is set up. What a user may get wrong is checked before, where the value can be named.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::wire::sds::WireFormat;
+
+/// One moment on both clocks: timers run on the monotonic one, Lamport timestamps on the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Now {
+    /// Milliseconds on a clock that nobody sets.
+    pub monotonic_ms: i64,
+    /// Milliseconds since the Unix epoch.
+    pub epoch_ms: i64,
+}
+
+/// The source of randomness, which the machine's owner gives it.
+pub trait Randomness: Send + Sync {
+    /// Uniform in [0, 1).
+    fn unit(&mut self) -> f64;
+    /// 64 uniform bits.
+    fn bits(&mut self) -> u64;
+}
+
+/// How message ids come about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageIdRule {
+    /// `<32 hex send id>.<ordinal>`.
+    Send,
+    /// The hex SHA-256 of the content, as @waku/sds makes them.
+    ContentSha256,
+}
+
+/// Who must be able to reconstruct a send before its resending stops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeliveredWhen {
+    /// Any one participant, and one acknowledgement speaks for all.
+    Any,
+    /// So many participants.
+    Count(usize),
+    /// All of these.
+    Named(BTreeSet<Arc<str>>),
+}
+
+/// The configuration of a machine; names and meanings are those of `SdsConfig` and `SyncConfig`.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "python/shardwire/config.py describes each")]
+pub struct Config {
+    pub wire_format: WireFormat,
+    pub message_id: MessageIdRule,
+    pub delivered_when: DeliveredWhen,
+    pub acknowledgement_timeout_ms: i64,
+    pub max_retransmissions: u32,
+    pub back_off_percent: i64,
+    pub causal_history_size: usize,
+    pub bloom_filter_capacity: u64,
+    pub bloom_filter_error_rate: f64,
+    pub bloom_interval_ms: i64,
+    pub possible_acks_threshold: usize,
+    /// 0 for never.
+    pub timeout_for_lost_messages_ms: i64,
+    pub enable_repair: bool,
+    pub repair_t_min_ms: i64,
+    pub repair_t_max_ms: i64,
+    pub repair_groups: u64,
+    pub outgoing_buffer_messages_max: usize,
+    pub incoming_buffer_messages_max: usize,
+    pub missing_messages_max: usize,
+    pub log_messages_max: usize,
+    pub max_lamport_skew_ms: i64,
+    /// 0 for no periodic syncs.
+    pub sync_min_interval_ms: i64,
+    /// 0 for at once.
+    pub sweep_in_buf_interval_ms: i64,
+    pub acknowledgement_sync: bool,
+    pub participant_ttl_ms: i64,
+    /// A message is at most this much longer than its content.
+    pub header_bytes_max: usize,
+}
+
+impl Config {
+    /// Whether message ids name their sends.
+    pub fn by_send(&self) -> bool {
+        self.message_id == MessageIdRule::Send
+    }
+
+    /// Whether any one acknowledgement is enough.
+    pub fn any_is_enough(&self) -> bool {
+        self.delivered_when == DeliveredWhen::Any
+    }
+
+    /// A quarter of the acknowledgement timeout: within it those speak who are to speak promptly.
+    pub fn window_ms(&self) -> i64 {
+        self.acknowledgement_timeout_ms / 4
+    }
+
+    /// How long a content that was sent again `attempts` times waits for its acknowledgement: equal
+    /// periods unless back-off is configured (specification 004, Message retries).
+    pub fn resend_period_ms(&self, attempts: u32) -> i64 {
+        let mut period_ms = self.acknowledgement_timeout_ms;
+        if self.back_off_percent == 0 {
+            return period_ms;
+        }
+        let limit_ms = BACK_OFF_LIMIT.saturating_mul(period_ms);
+        for _ in 0..attempts {
+            if period_ms >= limit_ms {
+                break;
+            }
+            period_ms += (period_ms.saturating_mul(self.back_off_percent) / 100).max(1);
+        }
+        period_ms.min(limit_ms)
+    }
+}
+
+/// Back-off ends at this many times the first period.
+const BACK_OFF_LIMIT: i64 = 8;
+
+/// Draws what it is told, then one half.
+#[cfg(test)]
+pub struct Drawn(std::collections::VecDeque<f64>);
+
+#[cfg(test)]
+impl<T: IntoIterator<Item = f64>> From<T> for Drawn {
+    fn from(shares: T) -> Self {
+        Drawn(shares.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+impl Randomness for Drawn {
+    fn unit(&mut self) -> f64 {
+        self.0.pop_front().unwrap_or(0.5)
+    }
+
+    fn bits(&mut self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,120 @@
+//! What a message of ours names.
+
+use super::ids::ENTRY_FRAME_BYTES;
+use super::log::{Entry, EntryRef, Log};
+use super::name::Name;
+use crate::wire::sds::{EntryView, WireFormat, encode_history};
+
+/// A causal history, before it is encoded.
+#[derive(Debug, Default)]
+pub struct History {
+    /// The entries, in the order of the message, each with whether hint and sender go along.
+    items: Vec<(EntryRef, bool)>,
+    /// The entries that count as acknowledged.
+    pub said: Vec<EntryRef>,
+    /// Bytes left of the budget.
+    pub left: usize,
+}
+
+impl History {
+    /// A history of at most `budget` bytes.
+    ///
+    /// The newest `causal_size` delivered sends come first in claim and last in place. `sources`
+    /// follow as ids alone until one has no room, then those of `owed` that have, with hints.
+    pub fn compose(
+        log: &mut Log,
+        causal_size: usize,
+        sources: impl Iterator<Item = EntryRef>,
+        owed: impl Iterator<Item = EntryRef>,
+        budget: usize,
+    ) -> Self {
+        let mut history = History {
+            left: budget,
+            ..History::default()
+        };
+        let number = log.next_history();
+        let mut causal: Vec<EntryRef> = log.newest(causal_size).collect();
+        let mut fitting = 0;
+        for &entry in &causal {
+            if !history.claim(log, entry, true, number) {
+                break;
+            }
+            history.said.push(entry);
+            fitting += 1;
+        }
+        causal.truncate(fitting);
+        for entry in sources {
+            let Some(held) = log.get(entry).filter(|held| held.named_in != number) else {
+                continue;
+            };
+            if size_of(held, false) > history.left {
+                break;
+            }
+            history.claim(log, entry, false, number);
+            history.said.push(entry);
+            history.items.push((entry, false));
+        }
+        for entry in owed {
+            let unnamed = log.get(entry).is_some_and(|held| held.named_in != number);
+            if unnamed && history.claim(log, entry, true, number) {
+                history.items.push((entry, true));
+            }
+        }
+        history
+            .items
+            .extend(causal.into_iter().rev().map(|entry| (entry, true)));
+        history
+    }
+
+    /// Whether it names nothing.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The entries that it names.
+    pub fn entries(&self) -> impl Iterator<Item = EntryRef> {
+        self.items.iter().map(|(entry, _)| *entry)
+    }
+
+    /// The ids that it names.
+    pub fn ids(&self, log: &Log) -> Vec<Name> {
+        let held = self.items.iter().filter_map(|(entry, _)| log.get(*entry));
+        held.map(|held| held.message_id.clone()).collect()
+    }
+
+    /// Its fields as they stand in a message.
+    pub fn encode(&self, log: &Log, wire_format: WireFormat) -> Vec<u8> {
+        let held = self
+            .items
+            .iter()
+            .filter_map(|(entry, whole)| Some((log.get(*entry)?, *whole)));
+        let views = held.map(|(held, whole)| EntryView {
+            message_id: held.message_id.as_bytes(),
+            retrieval_hint: held.retrieval_hint.as_deref().filter(|_| whole),
+            sender_id: whole.then(|| held.sender_id.as_bytes()),
+        });
+        encode_history(views, wire_format)
+    }
+
+    /// Takes room for an entry, and marks it as named; false, and nothing changed, where there is
+    /// none.
+    fn claim(&mut self, log: &mut Log, entry: EntryRef, whole: bool, number: u64) -> bool {
+        let Some(held) = log.get_mut(entry) else {
+            return false;
+        };
+        let Some(left) = self.left.checked_sub(size_of(held, whole)) else {
+            return false;
+        };
+        self.left = left;
+        held.named_in = number;
+        true
+    }
+}
+
+fn size_of(entry: &Entry, whole: bool) -> usize {
+    let mut size = ENTRY_FRAME_BYTES + entry.message_id.len();
+    if whole {
+        size += entry.sender_id.len() + entry.retrieval_hint.as_ref().map_or(0, |hint| hint.len());
+    }
+    size
+}

@@ -1,0 +1,175 @@
+//! How ids are formed and read, and how long what a peer names may be.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::config::MessageIdRule;
+use super::name::Name;
+use crate::wire::sds::HistoryEntry;
+
+/// Longer ids are those of no known peer: what carries one is dropped, so that no peer decides how
+/// much memory an entry takes.
+pub const MESSAGE_ID_BYTES_MAX: usize = 256;
+/// As [`MESSAGE_ID_BYTES_MAX`].
+pub const SENDER_ID_BYTES_MAX: usize = 256;
+/// As [`MESSAGE_ID_BYTES_MAX`].
+pub const RETRIEVAL_HINT_BYTES_MAX: usize = 256;
+/// Contents of one send, at most.
+pub const CONTENTS_PER_SEND_MAX: u32 = 65_536;
+
+/// Bytes of a send id under the rule "send".
+pub const SEND_ID_BYTES: usize = 32;
+const PLACE_DIGITS_MAX: usize = 4;
+const RIVAL_DIGEST_BYTES: usize = 16;
+
+/// The message id of one content of a send under the rule "send".
+pub fn content_id(send_id: &str, ordinal: u32) -> Name {
+    Name::from(format!("{send_id}.{ordinal}"))
+}
+
+/// Whether `send_id` has the form that the rule "send" wants.
+pub fn is_send_id(send_id: &str) -> bool {
+    let is_hex = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    send_id.len() == SEND_ID_BYTES && send_id.as_bytes().iter().all(is_hex)
+}
+
+/// The send and the ordinal that an id of the rule "send" names; `None` for any other id.
+pub fn split_content_id(message_id: &str) -> Option<(&str, u32)> {
+    // Of an id that is no ASCII the send id ends between two characters or nowhere.
+    let (send_id, place) = message_id.split_at_checked(SEND_ID_BYTES)?;
+    let digits = place.strip_prefix('.')?;
+    let canonical = digits == "0" || !digits.starts_with('0');
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !canonical || !is_number || !(1..=PLACE_DIGITS_MAX).contains(&digits.len()) {
+        return None;
+    }
+    Some((send_id, digits.parse().ok()?))
+}
+
+/// What a content is called whose message id another content has: no two of one id are called
+/// alike.
+pub fn rival_name(message_id: &str, sender_id: &str, content: &[u8]) -> Name {
+    let length = u32::try_from(sender_id.len()).unwrap_or(u32::MAX);
+    let mut hasher = Sha256::new();
+    hasher.update(length.to_be_bytes());
+    hasher.update(sender_id.as_bytes());
+    hasher.update(content);
+    let digest = hasher.finalize();
+    let mut name = format!("{message_id}\0");
+    push_hex(&mut name, &digest[..RIVAL_DIGEST_BYTES]);
+    Name::from(name)
+}
+
+/// The message id that a rival shares; `None` for what is no rival's name.
+pub fn rival_of(name: &str) -> Option<&str> {
+    let (message_id, digest) = name.rsplit_once('\0')?;
+    let is_digest = digest.len() == 2 * RIVAL_DIGEST_BYTES && is_send_id(digest);
+    is_digest.then_some(message_id)
+}
+
+/// The key of a send whose id another sender claimed first.
+pub fn claimed_key(send_id: &str, sender_id: &str) -> Name {
+    Name::from(format!("{send_id}\0{sender_id}"))
+}
+
+/// The message ids of a send's contents.
+///
+/// Under the rule "content-sha256" equal contents share one.
+pub fn message_ids_of(rule: MessageIdRule, send_id: &str, contents: &[&[u8]]) -> Vec<Name> {
+    match rule {
+        MessageIdRule::Send => (0..contents.len() as u32)
+            .map(|ordinal| content_id(send_id, ordinal))
+            .collect(),
+        MessageIdRule::ContentSha256 => contents.iter().map(|content| sha256_id(content)).collect(),
+    }
+}
+
+/// The hex SHA-256 of a content, as @waku/sds calls it.
+pub fn sha256_id(content: &[u8]) -> Name {
+    let mut text = String::with_capacity(64);
+    push_hex(&mut text, &Sha256::digest(content));
+    Name::from(text)
+}
+
+fn push_hex(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(u32::from(digit), 16).expect("below 16"));
+        }
+    }
+}
+
+/// Tags and lengths around the strings of one history entry, at most.
+pub const ENTRY_FRAME_BYTES: usize = 14;
+
+/// An upper bound of what a history entry adds to a message.
+pub fn entry_bytes_max(entry: &HistoryEntry) -> usize {
+    let hint = entry.retrieval_hint.as_ref().map_or(0, Vec::len);
+    let sender = entry.sender_id.as_ref().map_or(0, String::len);
+    ENTRY_FRAME_BYTES + entry.message_id.len() + hint + sender
+}
+
+/// Sender ids are free to forge: so many are remembered, then all are read anew.
+const SENDERS_MAX: usize = 1_000;
+
+/// Ids of senders as text, which all that they sent share.
+#[derive(Debug, Default)]
+pub struct SenderIds(std::collections::HashMap<Box<[u8]>, Arc<str>>);
+
+impl SenderIds {
+    /// The text of an id as it stands in a message.
+    pub fn text(&mut self, id: &[u8]) -> Arc<str> {
+        if let Some(text) = self.0.get(id) {
+            return Arc::clone(text);
+        }
+        if self.0.len() >= SENDERS_MAX {
+            self.0.clear();
+        }
+        let text: Arc<str> = String::from_utf8_lossy(id).into();
+        self.0.insert(id.into(), Arc::clone(&text));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_the_rule_send_name_send_and_place() {
+        let send_id = "0123456789abcdef0123456789abcdef";
+        for ordinal in [0, 1, 9, 10, 255, 9_999] {
+            let id = content_id(send_id, ordinal);
+            assert_eq!(split_content_id(&id), Some((send_id, ordinal)));
+        }
+        for place in [
+            "", ".", ".00", ".01", ".+1", ".10000", ".1a", ".٣", "0", ".-0",
+        ] {
+            assert_eq!(
+                split_content_id(&format!("{send_id}{place}")),
+                None,
+                "{place}"
+            );
+        }
+        for other in ["", "short.0", send_id, &"a".repeat(64)] {
+            assert_eq!(split_content_id(other), None, "{other:?}");
+        }
+        assert_eq!(split_content_id(&"ä".repeat(17)), None);
+    }
+
+    #[test]
+    fn rivals_are_told_from_message_ids() {
+        let name = rival_name("id", "sender", b"content");
+        assert_eq!(rival_of(&name), Some("id"));
+        assert_ne!(name, rival_name("id", "sende", b"rcontent"));
+        for other in [
+            "id",
+            "id\0",
+            "id\0xyz",
+            "id\u{0}000000000000000000000000000000g",
+        ] {
+            assert_eq!(rival_of(other), None, "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,765 @@
+//! The incoming buffer: who waits for whom, and what goes when.
+//!
+//! A send is a group of contents that make one message. Contents are handed up on receipt; the send
+//! is released once it is reconstructed and every send it follows was released or is lost (SDS,
+//! Deliver Message, kept between sends).
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use hashlink::{LinkedHashMap, LinkedHashSet};
+
+use super::lost::LostKeys;
+use super::missing::MissingMessages;
+use super::named::NamedSends;
+use super::send::{IncomingSend, Place, SendRef};
+use crate::sds::config::{Config, Randomness};
+use crate::sds::events::Event;
+use crate::sds::ids::{claimed_key, split_content_id};
+use crate::sds::lamport::LamportClock;
+use crate::sds::log::{EntryRef, Heads, Log};
+use crate::sds::name::Name;
+use crate::sds::repair::Repair;
+use crate::sds::slab::Slab;
+use crate::sds::sync::acknowledgements::Acknowledgements;
+use crate::sds::sync::filter_request::FilterRequest;
+
+const CONTENT_COUNT_MAX: u32 = 65_536;
+
+/// What the incoming buffer acts on when something is delivered, or found missing.
+pub struct Surroundings<'a> {
+    /// Where contents are held.
+    pub log: &'a mut Log,
+    /// Told what is delivered.
+    pub heads: &'a mut Heads,
+    /// Told what is delivered.
+    pub lamport: &'a mut LamportClock,
+    /// Told what is delivered.
+    pub acknowledgements: &'a mut Acknowledgements,
+    /// Told what is missing, and what is no longer.
+    pub repair: &'a mut Repair,
+    /// Told that something is missing.
+    pub filter_request: &'a mut FilterRequest,
+    /// Other participants that were heard.
+    pub members: usize,
+    /// The machine's.
+    pub rng: &'a mut dyn Randomness,
+    /// Where what happens is told.
+    pub events: &'a mut VecDeque<Event>,
+}
+
+/// All sends that are not delivered.
+#[derive(Debug)]
+pub struct Incoming {
+    pub(super) by_send: bool,
+    pub(super) me: Arc<str>,
+    pub(super) quiet_ms: i64,
+    pub(super) lost_ms: i64,
+    /// Whether other participants answer requests, so that what is lost is asked for all the same.
+    pub(super) others_answer: bool,
+    nobody: Arc<str>,
+    contents_max: usize,
+    contents_held: usize,
+    pub(super) sends: Slab<IncomingSend>,
+    pub(super) by_key: LinkedHashMap<Name, SendRef>,
+    /// Sends whose message ids do not name them, by the id that the owner read.
+    by_send_id: HashMap<Name, SendRef>,
+    /// The send that is partial for longest, where it was looked for.
+    eldest: Option<SendRef>,
+    /// Reconstructed sends that wait, the longest waiting first.
+    blocked: LinkedHashSet<SendRef>,
+    /// What became free waits for the next sweep (specification 004, Batched sweeping), or is not
+    /// kept where there is no interval.
+    sweep_interval_ms: i64,
+    swept_ms: i64,
+    ready: VecDeque<SendRef>,
+    pub(super) missing: MissingMessages,
+    pub(super) lost: LostKeys,
+    pub(super) named: NamedSends,
+    /// When partial sends are looked at again; what is out of date is passed over.
+    pub(super) deadlines: BinaryHeap<Reverse<(i64, u64, SendRef)>>,
+    pub(super) deadline_count: u64,
+    /// For `poll_persist`: keys whose records changed.
+    pub(super) changed: LinkedHashSet<Name>,
+}
+
+impl Incoming {
+    /// An empty buffer of the participant `me`.
+    pub fn new(config: &Config, me: &Arc<str>) -> Self {
+        Incoming {
+            by_send: config.by_send(),
+            me: Arc::clone(me),
+            quiet_ms: config.acknowledgement_timeout_ms,
+            lost_ms: config.timeout_for_lost_messages_ms,
+            others_answer: config.enable_repair,
+            nobody: "".into(),
+            contents_max: config.incoming_buffer_messages_max,
+            contents_held: 0,
+            sends: Slab::default(),
+            by_key: LinkedHashMap::new(),
+            by_send_id: HashMap::new(),
+            eldest: None,
+            blocked: LinkedHashSet::new(),
+            sweep_interval_ms: config.sweep_in_buf_interval_ms,
+            swept_ms: 0,
+            ready: VecDeque::new(),
+            missing: MissingMessages::new(config.missing_messages_max),
+            lost: LostKeys::new(config.missing_messages_max),
+            named: NamedSends::new(config),
+            deadlines: BinaryHeap::new(),
+            deadline_count: 0,
+            changed: LinkedHashSet::new(),
+        }
+    }
+
+    // --- views ----------------------------------------------------------------------------------
+
+    /// Sends held.
+    pub fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Contents held of them.
+    pub fn contents_held(&self) -> usize {
+        self.contents_held
+    }
+
+    /// What is missing.
+    pub fn missing(&self) -> &MissingMessages {
+        &self.missing
+    }
+
+    /// What nothing waits for any more.
+    pub fn lost(&self) -> &LostKeys {
+        &self.lost
+    }
+
+    /// A send; `None` where it was delivered or forgotten.
+    pub fn get(&self, send: SendRef) -> Option<&IncomingSend> {
+        self.sends.get(send)
+    }
+
+    /// The undelivered send that the owner calls so.
+    pub fn find(&self, sender_id: &str, send_id: &str) -> Option<SendRef> {
+        let by_send_id = self.by_send_id.get(send_id.as_bytes());
+        let found = *by_send_id.or_else(|| self.by_key.get(send_id.as_bytes()))?;
+        let send = &self.sends[found];
+        if !send.contents.is_empty() && &*send.sender_id != sender_id {
+            return self.by_key.get(&claimed_key(send_id, sender_id)).copied();
+        }
+        Some(found)
+    }
+
+    /// The send that a message id names, and its place there, under the rule "send".
+    pub fn place_of<'a>(&self, message_id: &'a str) -> Option<(&'a str, u32)> {
+        if self.by_send {
+            split_content_id(message_id)
+        } else {
+            None
+        }
+    }
+
+    // --- what arrives ---------------------------------------------------------------------------
+
+    /// Whether no further content fits.
+    pub fn is_full(&self) -> bool {
+        self.contents_held >= self.contents_max
+    }
+
+    /// Makes room for one more content; false when all that is held is partial.
+    ///
+    /// The send that is partial for longest may have more: refused, it would never give its room to
+    /// others.
+    pub fn make_room(&mut self, message_id: &str, around: &mut Surroundings<'_>) -> bool {
+        let Some(oldest) = self.blocked.front().copied() else {
+            let eldest = self.eldest_partial().map(|eldest| &self.sends[eldest].key);
+            let place = self.place_of(message_id);
+            return place.is_some_and(|(key, _)| eldest.is_some_and(|eldest| **eldest == *key));
+        };
+        // Acknowledged contents are never dropped: the send that waits longest goes without its
+        // causes.
+        self.let_go(oldest, around);
+        !self.is_full()
+    }
+
+    fn eldest_partial(&mut self) -> Option<SendRef> {
+        let is_partial =
+            |send: &SendRef| self.sends.get(*send).is_some_and(IncomingSend::is_partial);
+        if self.eldest.is_none_or(|eldest| !is_partial(&eldest)) {
+            self.eldest = self.by_key.values().copied().find(is_partial);
+        }
+        self.eldest
+    }
+
+    /// Holds a new content; gives its send.
+    pub fn receive(
+        &mut self,
+        entry: EntryRef,
+        send_id: Name,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) -> SendRef {
+        let held = &around.log.get(entry).expect("it was just added");
+        let (sender_id, message_id) = (Arc::clone(&held.sender_id), held.message_id.clone());
+        let mut key = send_id.clone();
+        let mut known = self.by_key.get(&key).copied();
+        if let Some(send) = known.map(|known| &self.sends[known])
+            && !send.contents.is_empty()
+            && send.sender_id != sender_id
+        {
+            // Two senders claim one send id: they are two sends, and the first keeps the plain key.
+            key = claimed_key(&key, &sender_id);
+            known = self.by_key.get(&key).copied();
+        }
+        let handle = match known {
+            None => {
+                let send = IncomingSend::new(key.clone(), send_id, sender_id, monotonic_ms);
+                let handle = self.sends.insert(send);
+                self.by_key.insert(key.clone(), handle);
+                handle
+            }
+            Some(handle) => {
+                let send = &mut self.sends[handle];
+                if !send.missing.is_empty() || send.contents.is_empty() {
+                    send.sender_id = sender_id;
+                    self.on_received(handle, &message_id, around);
+                }
+                self.sends[handle].last_progress_ms = monotonic_ms;
+                handle
+            }
+        };
+        self.sends[handle].contents.push(entry);
+        if let Some(held) = around.log.get_mut(entry) {
+            held.send = Some(handle);
+        }
+        self.contents_held += 1;
+        self.changed.replace(key);
+        handle
+    }
+
+    /// A longer history of the send replaces a shorter one.
+    pub fn follow(&mut self, send: SendRef, length: usize, history: impl FnOnce() -> Vec<Name>) {
+        if let Some(send) = self.sends.get_mut(send)
+            && length > send.history.len()
+        {
+            send.history = history();
+        }
+    }
+
+    /// Forgets a content that was received last, as if it had not come. The log still holds it.
+    pub fn refuse(&mut self, entry: EntryRef, around: &mut Surroundings<'_>) {
+        let Some(held) = around.log.get_mut(entry) else {
+            return;
+        };
+        let Some(handle) = held.send else {
+            return;
+        };
+        let send = &mut self.sends[handle];
+        let Some(at) = send.contents.iter().position(|content| *content == entry) else {
+            return;
+        };
+        send.contents.remove(at);
+        held.send = None;
+        self.contents_held -= 1;
+        self.changed.replace(send.key.clone());
+        if send.contents.is_empty() && send.dependents.is_empty() {
+            self.forget(handle);
+            self.remove(handle);
+        }
+    }
+
+    // --- what the owner says --------------------------------------------------------------------
+
+    /// The owner read to which send a content belongs.
+    pub fn place(
+        &mut self,
+        entry: EntryRef,
+        place: Place<'_>,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) {
+        let Place {
+            send_id,
+            ordinal,
+            content_count,
+            contents_needed,
+        } = place;
+        let Some(held) = around.log.get_mut(entry) else {
+            return;
+        };
+        let Some(mut handle) = held.send else {
+            return;
+        };
+        if let Some(ordinal) = ordinal {
+            held.ordinal = ordinal;
+        }
+        if *self.sends[handle].send_id != *send_id {
+            handle = self.join(handle, send_id, monotonic_ms, around);
+        }
+        let Some(send) = self.sends.get_mut(handle) else {
+            return;
+        };
+        if content_count.is_some_and(|count| (1..=CONTENT_COUNT_MAX).contains(&count)) {
+            send.content_count = content_count;
+            send.contents_needed = contents_needed;
+        }
+        self.changed.replace(send.key.clone());
+        if send.lost {
+            // Given up once, and it goes on: its gaps are told again.
+            send.siblings_reported = false;
+        }
+        if content_count != Some(1) && send.deadline_ms.is_none() && !send.reconstructed {
+            self.watch(handle, monotonic_ms);
+        }
+    }
+
+    /// The owner has the send's message: releases it unless it must wait.
+    pub fn reconstructed(
+        &mut self,
+        handle: SendRef,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) {
+        self.sends[handle].reconstructed = true;
+        self.forget_missing(handle, around);
+        if self.sends[handle].waits_for.is_empty() {
+            self.release(handle, around);
+        } else {
+            self.changed.replace(self.sends[handle].key.clone());
+            self.block(handle, monotonic_ms);
+        }
+    }
+
+    fn block(&mut self, handle: SendRef, monotonic_ms: i64) {
+        self.blocked.replace(handle);
+        // Histories that name each other would wait for ever.
+        let patience_ms = (self.lost_ms != 0).then(|| 2 * self.lost_ms);
+        self.sends[handle].deadline_ms = patience_ms.map(|patience_ms| monotonic_ms + patience_ms);
+    }
+
+    /// `entry` was recovered with a send and never received.
+    pub fn infer(&mut self, handle: SendRef, entry: EntryRef, around: &mut Surroundings<'_>) {
+        let Some(held) = around.log.get_mut(entry) else {
+            return;
+        };
+        held.send = Some(handle);
+        let named = self.by_key.get(&held.message_id).copied();
+        self.sends[handle].contents.push(entry);
+        self.contents_held += 1;
+        if let Some(named) = named
+            && named != handle
+            && self.sends[named].contents.is_empty()
+        {
+            self.absorb(handle, named, around);
+        }
+    }
+
+    /// The send is not reconstructed: nothing waits for it, and its contents are not asked for.
+    pub fn abandon(&mut self, handle: SendRef, around: &mut Surroundings<'_>) {
+        self.forget(handle);
+        let Some(contents) = self.sends.get(handle).map(|send| send.contents.clone()) else {
+            return;
+        };
+        for entry in contents {
+            if let Some(held) = around.log.get_mut(entry) {
+                held.send = None;
+            }
+            around.log.touch(entry);
+        }
+        self.forget_missing(handle, around);
+        let dependents = self
+            .remove(handle)
+            .map(|send| send.dependents)
+            .unwrap_or_default();
+        let free = self.unblock(handle, dependents);
+        self.go(free, around);
+    }
+
+    // --- time -----------------------------------------------------------------------------------
+
+    /// The next moment at which [`Incoming::on_timeout`] has work.
+    pub fn next_deadline(&mut self) -> Option<i64> {
+        let blocked = self
+            .blocked
+            .front()
+            .and_then(|oldest| self.sends[*oldest].deadline_ms);
+        let sweep = (!self.ready.is_empty()).then(|| self.swept_ms + self.sweep_interval_ms);
+        [self.next_gap_deadline(), blocked, sweep]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Reports the gaps of sends that fell quiet, and goes on without what stayed away too long.
+    pub fn on_timeout(&mut self, monotonic_ms: i64, around: &mut Surroundings<'_>) {
+        self.on_gap_timeout(monotonic_ms, around);
+        while let Some(oldest) = self.blocked.front().copied() {
+            if self.sends[oldest]
+                .deadline_ms
+                .is_none_or(|at_ms| at_ms > monotonic_ms)
+            {
+                break;
+            }
+            self.let_go(oldest, around);
+        }
+        // Last, since what was let go frees others.
+        if !self.ready.is_empty() && monotonic_ms >= self.swept_ms + self.sweep_interval_ms {
+            self.swept_ms = monotonic_ms;
+            let ready = std::mem::take(&mut self.ready);
+            self.release_ready(ready, around);
+        }
+    }
+
+    // --- waiting and going ----------------------------------------------------------------------
+
+    /// `send` follows `cause`.
+    pub fn wait(&mut self, send: SendRef, cause: SendRef) {
+        let follows = |send: SendRef| self.sends.get(send).is_some_and(|send| !send.reconstructed);
+        let counts = self.sends.get(cause).is_some_and(|cause| !cause.lost);
+        if send != cause && counts && follows(send) {
+            self.tie(send, cause);
+        }
+    }
+
+    fn tie(&mut self, send: SendRef, cause: SendRef) {
+        let waiting = &mut self.sends[send];
+        if waiting.waits_for.contains(&cause) {
+            return;
+        }
+        waiting.waits_for.insert(cause);
+        self.changed.replace(waiting.key.clone());
+        self.sends[cause].dependents.insert(send);
+    }
+
+    /// Delivers a send and whatever waited for it alone, causes first.
+    pub fn release(&mut self, handle: SendRef, around: &mut Surroundings<'_>) {
+        let free = self.release_one(handle, around);
+        self.go(free, around);
+    }
+
+    /// Nothing holds these any more.
+    fn go(&mut self, free: Vec<SendRef>, around: &mut Surroundings<'_>) {
+        if self.sweep_interval_ms != 0 {
+            self.ready.extend(free);
+        } else if !free.is_empty() {
+            self.release_ready(free.into(), around);
+        }
+    }
+
+    fn release_ready(&mut self, mut ready: VecDeque<SendRef>, around: &mut Surroundings<'_>) {
+        while let Some(handle) = ready.pop_front() {
+            if self.sends.get(handle).is_some() {
+                ready.extend(self.release_one(handle, around));
+            }
+        }
+    }
+
+    /// Delivers one send; gives those that it alone held up.
+    fn release_one(&mut self, handle: SendRef, around: &mut Surroundings<'_>) -> Vec<SendRef> {
+        self.forget(handle);
+        let Some(send) = self.remove(handle) else {
+            return Vec::new();
+        };
+        deliver(&send, around);
+        around.events.push_back(Event::SendReleased {
+            sender_id: send.sender_id,
+            send_id: send.send_id,
+            late: send.lost,
+        });
+        self.unblock(handle, send.dependents)
+    }
+
+    /// Takes a send out of every table but the one that holds it.
+    fn forget(&mut self, handle: SendRef) {
+        let Some(send) = self.sends.get(handle) else {
+            return;
+        };
+        self.by_key.remove(&send.key);
+        if send.send_id != send.key && self.by_send_id.get(&send.send_id) == Some(&handle) {
+            self.by_send_id.remove(&send.send_id);
+        }
+        self.blocked.remove(&handle);
+        self.contents_held -= send.contents.len();
+        self.changed.replace(send.key.clone());
+    }
+
+    pub(super) fn remove(&mut self, handle: SendRef) -> Option<IncomingSend> {
+        let send = self.sends.remove(handle)?;
+        for cause in &send.waits_for {
+            if let Some(cause) = self.sends.get_mut(*cause) {
+                cause.dependents.remove(&handle);
+            }
+        }
+        Some(send)
+    }
+
+    /// `dependents` wait no longer for `cause`; gives those that may go now.
+    fn unblock(&mut self, cause: SendRef, dependents: LinkedHashSet<SendRef>) -> Vec<SendRef> {
+        let mut ready = Vec::new();
+        for dependent in dependents {
+            let Some(send) = self.sends.get_mut(dependent) else {
+                continue;
+            };
+            if send.waits_for.remove(&cause) {
+                self.changed.replace(send.key.clone());
+                if send.waits_for.is_empty() && send.reconstructed {
+                    ready.push(dependent);
+                }
+            }
+        }
+        ready
+    }
+
+    /// Releases a reconstructed send without the causes that it still waits for.
+    fn let_go(&mut self, handle: SendRef, around: &mut Surroundings<'_>) {
+        self.stop_waiting(handle);
+        self.release(handle, around);
+    }
+
+    fn stop_waiting(&mut self, handle: SendRef) -> LinkedHashSet<SendRef> {
+        let causes = std::mem::take(&mut self.sends[handle].waits_for);
+        for cause in &causes {
+            if let Some(cause) = self.sends.get_mut(*cause) {
+                cause.dependents.remove(&handle);
+            }
+        }
+        causes
+    }
+
+    /// A send is neither waited for nor asked for; one that was only named is forgotten, but for its
+    /// key if it is to be remembered as settled.
+    pub fn drop(&mut self, handle: SendRef, remember: bool, around: &mut Surroundings<'_>) {
+        self.forget_missing(handle, around);
+        let Some(send) = self.sends.get_mut(handle) else {
+            return;
+        };
+        if !send.contents.is_empty() {
+            self.go_on_without(handle, around);
+            return;
+        }
+        let dependents = std::mem::take(&mut send.dependents);
+        let key = send.key.clone();
+        self.forget(handle);
+        self.remove(handle);
+        self.named.discard(handle);
+        if remember {
+            self.lost.remember(key, false);
+        }
+        let free = self.unblock(handle, dependents);
+        self.go(free, around);
+    }
+
+    /// Nothing waits for a send any longer.
+    pub fn go_on_without(&mut self, handle: SendRef, around: &mut Surroundings<'_>) {
+        let send = &mut self.sends[handle];
+        send.lost = true;
+        self.changed.replace(send.key.clone());
+        let dependents = std::mem::take(&mut send.dependents);
+        let free = self.unblock(handle, dependents);
+        self.go(free, around);
+    }
+
+    /// Ids that do not name their send: the content joins the send that the owner read it into.
+    fn join(
+        &mut self,
+        handle: SendRef,
+        send_id: &str,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) -> SendRef {
+        let target = self.by_send_id.get(send_id.as_bytes()).copied();
+        match target.filter(|target| *target != handle) {
+            None => {
+                let send_id = Name::new(send_id);
+                self.by_send_id.insert(send_id.clone(), handle);
+                self.sends[handle].send_id = send_id;
+                handle
+            }
+            Some(target) => {
+                self.absorb(target, handle, around);
+                if let Some(target) = self.sends.get_mut(target) {
+                    target.last_progress_ms = monotonic_ms;
+                }
+                target
+            }
+        }
+    }
+
+    /// What was known of `handle` is part of `target`.
+    fn absorb(&mut self, target: SendRef, handle: SendRef, around: &mut Surroundings<'_>) {
+        self.forget_missing(handle, around);
+        self.named.discard(handle);
+        let causes = self.stop_waiting(handle);
+        let Some(send) = self.sends.remove(handle) else {
+            return;
+        };
+        self.by_key.remove(&send.key);
+        self.changed.replace(send.key);
+        for entry in send.contents {
+            if let Some(held) = around.log.get_mut(entry) {
+                held.send = Some(target);
+            }
+            self.sends[target].contents.push(entry);
+            around.log.touch(entry);
+        }
+        for cause in causes {
+            self.wait(target, cause);
+        }
+        let mut free = Vec::new();
+        for dependent in send.dependents {
+            let waiting = self.sends.get_mut(dependent);
+            if !waiting.is_some_and(|send| send.waits_for.remove(&handle)) {
+                continue;
+            }
+            if dependent != target && !self.sends[target].lost {
+                self.tie(dependent, target);
+            }
+            let dependent_send = &self.sends[dependent];
+            if dependent_send.reconstructed && dependent_send.waits_for.is_empty() {
+                // Nobody waits for a target that was given up.
+                free.push(dependent);
+            }
+        }
+        self.go(free, around);
+    }
+
+    // --- stored form ----------------------------------------------------------------------------
+
+    /// Keys whose records changed since the last call, with the sends where they are still held.
+    pub fn poll_changed(&mut self) -> Vec<(Name, Option<SendRef>)> {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        changed
+            .map(|key| (key.clone(), self.by_key.get(&key).copied()))
+            .collect()
+    }
+
+    /// Ids of missing messages whose records changed since the last call.
+    pub fn poll_changed_missing(&mut self) -> LinkedHashSet<Name> {
+        self.missing.poll_changed()
+    }
+
+    /// Keys that nothing waits for whose records changed since the last call.
+    pub fn poll_changed_lost(&mut self) -> Vec<(Name, Option<bool>)> {
+        self.lost.poll_changed()
+    }
+
+    /// Keys of the sends that a send waits for.
+    pub fn causes_of(&self, send: &IncomingSend) -> impl Iterator<Item = &Name> {
+        send.waits_for
+            .iter()
+            .filter_map(|cause| self.sends.get(*cause))
+            .map(|cause| &cause.key)
+    }
+
+    /// Restores a stored send with its contents.
+    pub fn restore_send(&mut self, send: IncomingSend, log: &mut Log) -> SendRef {
+        self.contents_held += send.contents.len();
+        let (key, send_id) = (send.key.clone(), send.send_id.clone());
+        let named = send_id != key && key != claimed_key(&send_id, &send.sender_id);
+        let contents = send.contents.clone();
+        let handle = self.sends.insert(send);
+        for entry in contents {
+            if let Some(held) = log.get_mut(entry) {
+                held.send = Some(handle);
+            }
+        }
+        self.by_key.insert(key, handle);
+        if named {
+            self.by_send_id.insert(send_id, handle);
+        }
+        handle
+    }
+
+    /// The restored send of a key, or one that is only named.
+    pub fn restored(&mut self, key: &str, monotonic_ms: i64) -> SendRef {
+        if let Some(known) = self.by_key.get(key.as_bytes()) {
+            return *known;
+        }
+        let nobody = Arc::clone(&self.nobody);
+        let send = IncomingSend::new(Name::new(key), Name::new(key), nobody, monotonic_ms);
+        let handle = self.sends.insert(send);
+        self.by_key.insert(Name::new(key), handle);
+        handle
+    }
+
+    pub(super) fn new_named(&mut self, key: Name, monotonic_ms: i64) -> SendRef {
+        let nobody = Arc::clone(&self.nobody);
+        let handle = self.sends.insert(IncomingSend::new(
+            key.clone(),
+            key.clone(),
+            nobody,
+            monotonic_ms,
+        ));
+        self.by_key.insert(key.clone(), handle);
+        self.changed.replace(key);
+        handle
+    }
+
+    /// Ties restored sends to those they wait for, and starts their timers anew.
+    pub fn resume(
+        &mut self,
+        causes: &[(SendRef, Vec<Name>)],
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) {
+        self.changed.clear();
+        self.lost.poll_changed();
+        self.missing.poll_changed();
+        for (handle, keys) in causes {
+            for key in keys {
+                if let Some(&cause) = self.by_key.get(key)
+                    && cause != *handle
+                    && !self.sends[cause].lost
+                {
+                    self.tie(*handle, cause);
+                }
+            }
+        }
+        for handle in self.by_key.values().copied().collect::<Vec<_>>() {
+            let Some(send) = self.sends.get(handle) else {
+                continue;
+            };
+            if !send.reconstructed {
+                self.resume_gaps(handle, monotonic_ms);
+            } else if !send.waits_for.is_empty() {
+                self.block(handle, monotonic_ms);
+            } else {
+                self.release(handle, around);
+            }
+        }
+    }
+}
+
+/// Puts a delivered send where the causal order has it, and lets any message name its contents.
+fn deliver(send: &IncomingSend, around: &mut Surroundings<'_>) {
+    let Some(&first) = send.contents.first() else {
+        return;
+    };
+    let mut newest = first;
+    for &entry in &send.contents {
+        if let Some(held) = around.log.get_mut(entry) {
+            held.send = None;
+        }
+        if send.contents.len() > 1 {
+            around.log.touch(entry);
+        }
+        let key = |entry: EntryRef| {
+            around
+                .log
+                .get(entry)
+                .map(|held| (held.lamport, &held.message_id))
+        };
+        if key(entry) > key(newest) {
+            newest = entry;
+        }
+    }
+    if let Some(held) = around.log.get(newest) {
+        around.lamport.observe(held.lamport);
+    }
+    around.log.deliver(newest);
+    around.heads.deliver(around.log, newest, &send.history);
+    if around.acknowledgements.has_incomplete() {
+        around.acknowledgements.send_delivered(&send.contents);
+    }
+}

@@ -1,0 +1,538 @@
+//! What histories name and is not here: detected, waited for, and at last without being waited for.
+//!
+//! A send that is only named is missing at once. The gaps of a send of which something is held are
+//! not: parity may close them. They are told once the send has been quiet for the acknowledgement
+//! timeout. What is lost is asked for all the same, since whoever named it may hold it.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::buffer::{Incoming, Surroundings};
+use super::missing::MissingMessage;
+use super::send::{IncomingSend, SendRef};
+use crate::sds::events::Event;
+use crate::sds::ids::{
+    MESSAGE_ID_BYTES_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_BYTES_MAX, content_id,
+};
+use crate::sds::log::Log;
+use crate::sds::name::Name;
+use crate::wire::sds::HistoryEntry;
+
+/// Deadlines that are out of date may take this much room beyond four times what is held.
+const STALE_MIN: usize = 64;
+
+/// Who names something, and when.
+pub struct Naming<'a> {
+    /// The send of the content that names it; none of a sync, which waits for nothing.
+    pub send: Option<SendRef>,
+    /// The participant.
+    pub named_by: &'a Arc<str>,
+    /// Now.
+    pub monotonic_ms: i64,
+    /// Of a participant that may speak of what is older than our first receipt: how long ago that
+    /// was.
+    pub since_first_ms: Option<i64>,
+}
+
+impl Incoming {
+    /// A history names these and the log has none of them.
+    pub fn on_unknown(
+        &mut self,
+        by: &Naming<'_>,
+        unknown: Vec<HistoryEntry>,
+        around: &mut Surroundings<'_>,
+    ) {
+        let mut detected = Vec::new();
+        for entry in unknown {
+            let cause = self.cause(by, bounded(entry), &mut detected, around);
+            if let (Some(send), Some(cause)) = (by.send, cause) {
+                self.wait(send, cause);
+            }
+        }
+        if !detected.is_empty() {
+            around.events.push_back(Event::MissingDetected(detected));
+        }
+    }
+
+    /// The undelivered send that `entry` stands for; `None` where nothing must wait for it.
+    fn cause(
+        &mut self,
+        by: &Naming<'_>,
+        entry: HistoryEntry,
+        detected: &mut Vec<HistoryEntry>,
+        around: &mut Surroundings<'_>,
+    ) -> Option<SendRef> {
+        let message_id = entry.message_id.as_str();
+        if let Some(known) = self.missing.get(message_id.as_bytes()) {
+            let send = known.send;
+            self.missing.learn(message_id.as_bytes(), &entry);
+            around.repair.on_named_again(message_id, by.monotonic_ms);
+            return Some(send);
+        }
+        let is_ours = entry.sender_id.as_deref() == Some(&*self.me);
+        // Names that are made here have NUL, and must not come from outside.
+        let is_name =
+            (1..=MESSAGE_ID_BYTES_MAX).contains(&message_id.len()) && !message_id.contains('\0');
+        if is_ours || !is_name {
+            return None;
+        }
+        let place = self.place_of(message_id);
+        let key = Name::new(place.map_or(message_id, |(send_id, _)| send_id));
+        let of_itself = by
+            .send
+            .is_some_and(|send| self.sends.get(send).is_some_and(|send| send.key == key));
+        if of_itself || self.lost.is_settled(key.as_bytes()) {
+            return None;
+        }
+        let cause = match self.by_key.get(&key).copied() {
+            None => {
+                if place.is_some() && around.log.contains(content_id(&key, 0).as_bytes()) {
+                    // Any content of a delivered send stands for it, also one that was never received
+                    // here.
+                    return None;
+                }
+                let lost = self.lost.contains(key.as_bytes());
+                let cause = self.new_named(key, by.monotonic_ms);
+                let send = &mut self.sends[cause];
+                send.lost = lost;
+                send.may_predate_us = by.since_first_ms.is_some();
+                if !lost {
+                    let since_ms = by.since_first_ms.unwrap_or(0);
+                    self.named
+                        .add(cause, &mut self.sends, by.monotonic_ms, since_ms);
+                }
+                cause
+            }
+            Some(cause) => {
+                let send = &self.sends[cause];
+                if !send.contents.is_empty() {
+                    let (sized, reconstructed) = (send.content_count.is_some(), send.reconstructed);
+                    if send.deadline_ms.is_none() && !reconstructed {
+                        self.watch(cause, by.monotonic_ms);
+                    }
+                    if sized || reconstructed {
+                        return Some(cause);
+                    }
+                    // Its wire does not say how many there are, so the quiet rule would never ask for
+                    // this one.
+                }
+                cause
+            }
+        };
+        self.track(cause, entry.clone(), by.named_by, by.monotonic_ms, around);
+        detected.push(entry);
+        self.sends.get(cause).map(|_| cause)
+    }
+
+    /// A content came of a send that has missing messages.
+    pub(super) fn on_received(
+        &mut self,
+        send: SendRef,
+        message_id: &Name,
+        around: &mut Surroundings<'_>,
+    ) {
+        self.untrack(message_id.as_bytes(), around);
+        if self.sends[send].contents.is_empty() {
+            // The send speaks for itself now: what nobody named of it waits for the quiet rule. What
+            // somebody did is asked for when its time comes, if it has not come by then.
+            self.named.discard(send);
+            self.sends[send].deadline_ms = None;
+        }
+    }
+
+    /// A content came under our own name that this life has not sent: it is never taken in, so
+    /// nothing waits for it, though others name it.
+    pub fn on_own(&mut self, message_id: &str, around: &mut Surroundings<'_>) {
+        let key = Name::new(
+            self.place_of(message_id)
+                .map_or(message_id, |(send_id, _)| send_id),
+        );
+        match self.by_key.get(&key).copied() {
+            None => self.lost.remember(key, false),
+            Some(send) if self.sends[send].contents.is_empty() => self.drop(send, true, around),
+            Some(_) => {}
+        }
+    }
+
+    /// Looks at a partial send again once it has been quiet for long.
+    pub(super) fn watch(&mut self, send: SendRef, monotonic_ms: i64) {
+        self.set_deadline(send, monotonic_ms + self.quiet_ms);
+    }
+
+    /// The store does not have these: one that is most likely older than this participant is lost at
+    /// once.
+    pub fn on_irretrievable<'a>(
+        &mut self,
+        message_ids: impl IntoIterator<Item = &'a str>,
+        around: &mut Surroundings<'_>,
+    ) {
+        for message_id in message_ids {
+            let Some(message) = self.missing.get(message_id.as_bytes()) else {
+                continue;
+            };
+            let send = message.send;
+            if self.named.is_store_believed(send) && self.sends[send].contents.is_empty() {
+                self.declare_lost(send, around);
+            }
+        }
+    }
+
+    // --- time -----------------------------------------------------------------------------------
+
+    /// The next moment at which [`Incoming::on_gap_timeout`] has work; passes over what is done.
+    pub(super) fn next_gap_deadline(&mut self) -> Option<i64> {
+        while let Some(Reverse((at_ms, _, handle))) = self.deadlines.peek() {
+            if is_current(self.sends.get(*handle), *at_ms) {
+                break;
+            }
+            self.deadlines.pop();
+        }
+        let due_ms = self.deadlines.peek().map(|Reverse((at_ms, ..))| *at_ms);
+        due_ms
+            .into_iter()
+            .chain(self.named.next_ms(&self.sends))
+            .min()
+    }
+
+    pub(super) fn on_gap_timeout(&mut self, monotonic_ms: i64, around: &mut Surroundings<'_>) {
+        for send in self.named.take_lost(&self.sends, monotonic_ms) {
+            if self.sends.get(send).is_some() {
+                self.declare_lost(send, around);
+            }
+        }
+        while let Some(at_ms) = self
+            .next_gap_deadline()
+            .filter(|at_ms| *at_ms <= monotonic_ms)
+        {
+            let Some(Reverse((deadline_ms, _, send))) = self.deadlines.peek().copied() else {
+                break;
+            };
+            if deadline_ms != at_ms {
+                break;
+            }
+            self.deadlines.pop();
+            self.sends[send].deadline_ms = None;
+            self.check_quiet(send, monotonic_ms, around);
+        }
+    }
+
+    fn check_quiet(&mut self, handle: SendRef, monotonic_ms: i64, around: &mut Surroundings<'_>) {
+        let send = &mut self.sends[handle];
+        let quiet_at_ms = send.last_progress_ms + self.quiet_ms;
+        if monotonic_ms < quiet_at_ms {
+            self.set_deadline(handle, quiet_at_ms);
+            return;
+        }
+        if !send.siblings_reported {
+            send.siblings_reported = true;
+            let siblings = self.siblings(handle, around.log);
+            self.ask_for(handle, siblings, monotonic_ms, around);
+        }
+        let Some(send) = self.sends.get(handle) else {
+            return;
+        };
+        // There was no room for all of them.
+        let mut due_ms = (!send.siblings_reported).then(|| monotonic_ms + self.quiet_ms);
+        if self.lost_ms != 0 && !send.lost {
+            let lost_at_ms = send.last_progress_ms + self.lost_ms;
+            if monotonic_ms >= lost_at_ms {
+                self.declare_lost(handle, around);
+                return;
+            }
+            due_ms = Some(due_ms.map_or(lost_at_ms, |due_ms| due_ms.min(lost_at_ms)));
+        }
+        if let Some(due_ms) = due_ms {
+            self.set_deadline(handle, due_ms);
+        }
+    }
+
+    /// What is announced of a send and not here.
+    fn siblings(&self, handle: SendRef, log: &Log) -> Vec<HistoryEntry> {
+        let send = &self.sends[handle];
+        let Some(count) = send
+            .content_count
+            .filter(|_| self.by_send && send.key == send.send_id)
+        else {
+            return Vec::new();
+        };
+        let mut held = vec![false; count as usize];
+        for entry in send.contents.iter().filter_map(|entry| log.get(*entry)) {
+            if let Some(held) = held.get_mut(entry.ordinal as usize) {
+                *held = true;
+            }
+        }
+        let lacking = (0..count).filter(|ordinal| !held[*ordinal as usize]);
+        let named = lacking.map(|ordinal| HistoryEntry {
+            message_id: content_id(&send.key, ordinal).to_string(),
+            retrieval_hint: None,
+            sender_id: Some(send.sender_id.to_string()),
+        });
+        named.collect()
+    }
+
+    fn set_deadline(&mut self, handle: SendRef, at_ms: i64) {
+        self.sends[handle].deadline_ms = Some(at_ms);
+        self.deadline_count += 1;
+        self.deadlines
+            .push(Reverse((at_ms, self.deadline_count, handle)));
+        if self.deadlines.len() > 4 * self.by_key.len() + STALE_MIN {
+            let sends = &self.sends;
+            self.deadlines.retain(|Reverse((at_ms, _, handle))| {
+                sends
+                    .get(*handle)
+                    .is_some_and(|send| send.deadline_ms == Some(*at_ms))
+            });
+        }
+    }
+
+    // --- lost -----------------------------------------------------------------------------------
+
+    /// What follows a send goes on; it is asked for all the same.
+    fn declare_lost(&mut self, handle: SendRef, around: &mut Surroundings<'_>) {
+        let send = &mut self.sends[handle];
+        // Of one that is partly here the owner tells when it gives it up.
+        if send.contents.is_empty() {
+            send.deadline_ms = None;
+            let key = send.key.clone();
+            if !self.lost.contains(key.as_bytes()) {
+                let first = send
+                    .missing
+                    .front()
+                    .and_then(|id| self.missing.get(id.as_bytes()));
+                let entry = first.map(|message| message.entry.clone());
+                let entry = entry.unwrap_or_else(|| HistoryEntry {
+                    message_id: key.to_string(),
+                    ..HistoryEntry::default()
+                });
+                around.events.push_back(Event::DependencyLost(entry));
+            }
+            self.named.discard(handle);
+            self.lost.remember(key, true);
+        }
+        self.go_on_without(handle, around);
+        if !self.others_answer
+            && let Some(send) = self.sends.get(handle)
+        {
+            for message_id in send.missing.iter().cloned().collect::<Vec<_>>() {
+                self.forget_silent(&message_id, around);
+            }
+        }
+    }
+
+    /// Nobody answered for so long that it is asked for no more, unless somebody names it again.
+    pub fn forget_silent(&mut self, message_id: &Name, around: &mut Surroundings<'_>) {
+        let Some(handle) = self
+            .missing
+            .get(message_id.as_bytes())
+            .map(|message| message.send)
+        else {
+            return;
+        };
+        self.untrack(message_id.as_bytes(), around);
+        if let Some(send) = self.sends.get(handle)
+            && send.missing.is_empty()
+            && send.contents.is_empty()
+        {
+            let key = send.key.clone();
+            self.drop(handle, false, around);
+            self.lost.remember(key, true);
+        }
+    }
+
+    /// These contents of a send are announced, or were here once, and are missing now.
+    pub fn ask_for(
+        &mut self,
+        handle: SendRef,
+        entries: Vec<HistoryEntry>,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) {
+        let named_by = Arc::clone(&self.sends[handle].sender_id);
+        let untracked = |entry: &HistoryEntry| !self.missing.contains(entry.message_id.as_bytes());
+        let detected: Vec<_> = entries.into_iter().filter(untracked).collect();
+        for entry in &detected {
+            self.track(handle, entry.clone(), &named_by, monotonic_ms, around);
+        }
+        if !detected.is_empty() {
+            around.events.push_back(Event::MissingDetected(detected));
+        }
+    }
+
+    /// What is announced or named of a send and not here, and who named it.
+    pub fn lacking(&self, handle: SendRef, log: &Log) -> Vec<(HistoryEntry, Arc<str>)> {
+        let send = &self.sends[handle];
+        let named = send
+            .missing
+            .iter()
+            .filter_map(|id| self.missing.get(id.as_bytes()));
+        let mut lacking: Vec<_> = named
+            .map(|message| (message.entry.clone(), Arc::clone(&message.named_by)))
+            .collect();
+        let siblings = self.siblings(handle, log).into_iter();
+        let unnamed = siblings.filter(|entry| !send.missing.contains(entry.message_id.as_bytes()));
+        lacking.extend(unnamed.map(|entry| (entry, Arc::clone(&send.sender_id))));
+        lacking
+    }
+
+    /// Of a send that was given up: nothing waits for these, and somebody may hold them.
+    pub fn go_on_asking(
+        &mut self,
+        lacking: Vec<(HistoryEntry, Arc<str>)>,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) {
+        for (entry, named_by) in lacking {
+            let place = self.place_of(&entry.message_id);
+            let key = Name::new(place.map_or(&*entry.message_id, |(send_id, _)| send_id));
+            let send = match self.by_key.get(&key) {
+                Some(send) => *send,
+                None => {
+                    let send = self.new_named(key, monotonic_ms);
+                    self.sends[send].lost = true;
+                    send
+                }
+            };
+            if !self.missing.contains(entry.message_id.as_bytes()) {
+                let message_id = Name::new(&entry.message_id);
+                self.track(send, entry, &named_by, monotonic_ms, around);
+                // It was asked for while the send was waited for.
+                around.repair.without_haste(&message_id);
+            }
+        }
+    }
+
+    // --- the table ------------------------------------------------------------------------------
+
+    fn track(
+        &mut self,
+        handle: SendRef,
+        entry: HistoryEntry,
+        named_by: &Arc<str>,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) {
+        let evicted = self
+            .missing
+            .add(entry.clone(), handle, named_by, &self.sends);
+        self.sends[handle]
+            .missing
+            .replace(Name::new(&entry.message_id));
+        if around.repair.on_missing(entry, monotonic_ms) {
+            around
+                .filter_request
+                .on_missing(monotonic_ms, around.members, around.rng);
+        }
+        if let Some((message_id, message)) = evicted {
+            self.evict(&message_id, message, monotonic_ms, around);
+        }
+    }
+
+    fn evict(
+        &mut self,
+        message_id: &Name,
+        message: MissingMessage,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) {
+        around.repair.on_found(message_id);
+        let handle = message.send;
+        let Some(send) = self.sends.get_mut(handle) else {
+            return;
+        };
+        send.missing.remove(message_id);
+        if send.missing.is_empty() && send.contents.is_empty() {
+            let key = send.key.clone();
+            around
+                .events
+                .push_back(Event::DependencyLost(message.entry));
+            // For want of room here, which says nothing of whether others hold it: who names it again
+            // is believed.
+            self.drop(handle, false, around);
+            if self.lost.contains(key.as_bytes()) {
+                self.lost.remember(key, true);
+            }
+        } else if !send.contents.is_empty() && send.siblings_reported {
+            // Told again while the rest is waited for: there may be room then.
+            send.siblings_reported = false;
+            self.changed.replace(send.key.clone());
+            self.watch(handle, monotonic_ms);
+        }
+    }
+
+    fn untrack(&mut self, message_id: &[u8], around: &mut Surroundings<'_>) {
+        if let Some((message_id, message)) = self.missing.remove(message_id) {
+            around.repair.on_found(&message_id);
+            if let Some(send) = self.sends.get_mut(message.send) {
+                send.missing.remove(&message_id);
+            }
+        }
+    }
+
+    /// Nothing of a send is asked for any more.
+    pub(super) fn forget_missing(&mut self, handle: SendRef, around: &mut Surroundings<'_>) {
+        let Some(send) = self
+            .sends
+            .get_mut(handle)
+            .filter(|send| !send.missing.is_empty())
+        else {
+            return;
+        };
+        for message_id in std::mem::take(&mut send.missing) {
+            if self.missing.remove(message_id.as_bytes()).is_some() {
+                around.repair.on_found(&message_id);
+            }
+        }
+    }
+
+    // --- stored form ----------------------------------------------------------------------------
+
+    /// Restores a missing message.
+    pub fn restore_missing(
+        &mut self,
+        entry: HistoryEntry,
+        send: SendRef,
+        named_by: &Arc<str>,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) {
+        if !self.missing.contains(entry.message_id.as_bytes()) {
+            self.track(send, entry, named_by, monotonic_ms, around);
+        }
+    }
+
+    /// Starts the timer of a restored send that is not reconstructed.
+    pub(super) fn resume_gaps(&mut self, send: SendRef, monotonic_ms: i64) {
+        if self.sends[send].contents.is_empty() {
+            self.named.restore(send, &mut self.sends, monotonic_ms);
+        } else {
+            self.watch(send, monotonic_ms);
+        }
+    }
+
+    /// What others sent in an earlier life may be what is named now.
+    pub fn set_returned(&mut self, returned: bool) {
+        self.named.returned = returned;
+    }
+
+    /// Restores a key that nothing waits for.
+    pub fn restore_lost(&mut self, key: Name, askable: bool) {
+        self.lost.remember(key, askable);
+    }
+}
+
+fn is_current(send: Option<&IncomingSend>, at_ms: i64) -> bool {
+    send.is_some_and(|send| send.deadline_ms == Some(at_ms) && !send.reconstructed)
+}
+
+/// `entry` without a hint or sender that is too long to be one.
+fn bounded(entry: HistoryEntry) -> HistoryEntry {
+    let hint = entry.retrieval_hint.as_ref().map_or(0, Vec::len);
+    let sender = entry.sender_id.as_ref().map_or(0, String::len);
+    if hint > RETRIEVAL_HINT_BYTES_MAX || sender > SENDER_ID_BYTES_MAX {
+        return HistoryEntry {
+            message_id: entry.message_id,
+            ..HistoryEntry::default()
+        };
+    }
+    entry
+}

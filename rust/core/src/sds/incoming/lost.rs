@@ -1,0 +1,66 @@
+//! Sends that nothing waits for, though something names them.
+
+use hashlink::{LinkedHashMap, LinkedHashSet};
+
+use crate::sds::name::Name;
+
+/// Keys of sends; beyond a limit the oldest is forgotten.
+#[derive(Debug)]
+pub struct LostKeys {
+    keys_max: usize,
+    /// With whether it is asked for all the same when it is named: others may hold it.
+    keys: LinkedHashMap<Name, bool>,
+    /// For `poll_persist`.
+    changed: LinkedHashSet<Name>,
+}
+
+impl LostKeys {
+    /// None.
+    pub fn new(keys_max: usize) -> Self {
+        LostKeys {
+            keys_max,
+            keys: LinkedHashMap::new(),
+            changed: LinkedHashSet::new(),
+        }
+    }
+
+    /// Keys remembered.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether nothing waits for `key`.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.keys.contains_key(key)
+    }
+
+    /// Whether `key` is neither waited for nor asked for.
+    pub fn is_settled(&self, key: &[u8]) -> bool {
+        self.keys.get(key) == Some(&false)
+    }
+
+    /// Nothing waits for `key` again; with `askable` it is asked for when it is named.
+    pub fn remember(&mut self, key: Name, askable: bool) {
+        self.changed.replace(key.clone());
+        match self.keys.get_mut(&key) {
+            Some(known) => *known |= askable,
+            None => {
+                self.keys.insert(key, askable);
+            }
+        }
+        if self.keys.len() > self.keys_max
+            && let Some((forgotten, _)) = self.keys.pop_front()
+        {
+            self.changed.replace(forgotten);
+        }
+    }
+
+    /// Keys whose record changed since the last call, with whether each is askable where it is still
+    /// remembered.
+    pub fn poll_changed(&mut self) -> Vec<(Name, Option<bool>)> {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        changed
+            .map(|key| (key.clone(), self.keys.get(&key).copied()))
+            .collect()
+    }
+}

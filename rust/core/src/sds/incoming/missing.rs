@@ -1,0 +1,278 @@
+//! Dependencies that are named and not here.
+
+use std::sync::Arc;
+
+use hashlink::{LinkedHashMap, LinkedHashSet};
+
+use super::send::{IncomingSend, SendRef};
+use crate::sds::name::Name;
+use crate::sds::slab::Slab;
+use crate::wire::sds::HistoryEntry;
+
+/// How many of the oldest entries of a full table are looked at for one that may go at little loss.
+const OLDEST_MAX: usize = 100;
+/// How many participants are looked at for the one that named most.
+const SHARES_MAX: usize = 100;
+
+/// One message id that a history named and that is not here.
+#[derive(Debug, Clone)]
+pub struct MissingMessage {
+    /// As the newest history named it.
+    pub entry: HistoryEntry,
+    /// The send that it belongs to.
+    pub send: SendRef,
+    /// Who named it first.
+    pub named_by: Arc<str>,
+}
+
+/// A bounded table. When it is full, the participant that named most of it loses its oldest entry,
+/// so that nobody's inventions displace what the others name. Among the oldest, one of a send that
+/// nothing waits for goes first, then one of a send of which something is held: what waits for a
+/// send that is only named would go on without it.
+#[derive(Debug)]
+pub struct MissingMessages {
+    messages_max: usize,
+    by_id: LinkedHashMap<Name, MissingMessage>,
+    by_participant: LinkedHashMap<Arc<str>, LinkedHashSet<Name>>,
+    /// For `poll_persist`: ids whose stored form changed.
+    changed: LinkedHashSet<Name>,
+}
+
+impl MissingMessages {
+    /// An empty table for `messages_max` entries.
+    pub fn new(messages_max: usize) -> Self {
+        MissingMessages {
+            messages_max,
+            by_id: LinkedHashMap::new(),
+            by_participant: LinkedHashMap::new(),
+            changed: LinkedHashSet::new(),
+        }
+    }
+
+    /// Entries held.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether an id is missing.
+    pub fn contains(&self, message_id: &[u8]) -> bool {
+        self.by_id.contains_key(message_id)
+    }
+
+    /// A missing message.
+    pub fn get(&self, message_id: &[u8]) -> Option<&MissingMessage> {
+        self.by_id.get(message_id)
+    }
+
+    /// Every missing message, the longest known first.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &MissingMessage)> {
+        self.by_id.iter()
+    }
+
+    /// Tracks `entry`, which is not tracked yet; gives the message that had to go for it, if any.
+    pub fn add(
+        &mut self,
+        entry: HistoryEntry,
+        send: SendRef,
+        named_by: &Arc<str>,
+        sends: &Slab<IncomingSend>,
+    ) -> Option<(Name, MissingMessage)> {
+        let full = self.by_id.len() >= self.messages_max;
+        let evicted = if full {
+            self.make_room(named_by, sends)
+        } else {
+            None
+        };
+        let message_id = Name::new(&entry.message_id);
+        let share = self
+            .by_participant
+            .entry(Arc::clone(named_by))
+            .or_insert_with(LinkedHashSet::new);
+        share.replace(message_id.clone());
+        let named_by = Arc::clone(named_by);
+        self.changed.replace(message_id.clone());
+        self.by_id.insert(
+            message_id,
+            MissingMessage {
+                entry,
+                send,
+                named_by,
+            },
+        );
+        evicted
+    }
+
+    /// Another history names it too: the newest hint stands, and a sender once known.
+    pub fn learn(&mut self, message_id: &[u8], entry: &HistoryEntry) {
+        let Some(message) = self.by_id.get_mut(message_id) else {
+            return;
+        };
+        let known = &mut message.entry;
+        let is_set = |text: &&String| !text.is_empty();
+        let hint = entry
+            .retrieval_hint
+            .as_ref()
+            .filter(|hint| !hint.is_empty());
+        let sender = known
+            .sender_id
+            .as_ref()
+            .filter(is_set)
+            .or(entry.sender_id.as_ref());
+        let differs = hint.is_some_and(|hint| known.retrieval_hint.as_ref() != Some(hint))
+            || sender != known.sender_id.as_ref();
+        if differs {
+            let sender = sender.cloned();
+            known.retrieval_hint = hint.cloned().or_else(|| known.retrieval_hint.take());
+            known.sender_id = sender;
+            self.changed.replace(Name::from_wire(message_id));
+        }
+    }
+
+    /// It came, or is no longer waited for.
+    pub fn remove(&mut self, message_id: &[u8]) -> Option<(Name, MissingMessage)> {
+        let (name, message) = self.by_id.remove_entry(message_id)?;
+        if let Some(share) = self.by_participant.get_mut(&message.named_by) {
+            share.remove(message_id);
+            if share.is_empty() {
+                self.by_participant.remove(&message.named_by);
+            }
+        }
+        self.changed.replace(name.clone());
+        Some((name, message))
+    }
+
+    /// Ids whose stored form changed since the last call.
+    pub fn poll_changed(&mut self) -> LinkedHashSet<Name> {
+        std::mem::take(&mut self.changed)
+    }
+
+    fn make_room(
+        &mut self,
+        named_by: &Arc<str>,
+        sends: &Slab<IncomingSend>,
+    ) -> Option<(Name, MissingMessage)> {
+        // Where several named as much, whoever names more now loses.
+        let mut largest = self.by_participant.get(named_by);
+        for share in self.by_participant.values().take(SHARES_MAX) {
+            if largest.is_none_or(|largest| share.len() > largest.len()) {
+                largest = Some(share);
+            }
+        }
+        let first = self.first_to_go(largest?, sends)?.clone();
+        self.remove(first.as_bytes())
+    }
+
+    /// Looked for no further than to the first: a flood has this called for each of what it names.
+    fn first_to_go<'a>(
+        &self,
+        ids: &'a LinkedHashSet<Name>,
+        sends: &Slab<IncomingSend>,
+    ) -> Option<&'a Name> {
+        let send_of = |id: &Name| sends.get(self.by_id.get(id)?.send);
+        let oldest = || ids.iter().take(OLDEST_MAX);
+        let free = oldest().find(|id| send_of(id).is_none_or(|send| send.dependents.is_empty()));
+        let partial =
+            || oldest().find(|id| send_of(id).is_some_and(|send| !send.contents.is_empty()));
+        free.or_else(partial).or_else(|| ids.front())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Table {
+        table: MissingMessages,
+        sends: Slab<IncomingSend>,
+    }
+
+    impl Table {
+        fn new(messages_max: usize) -> Self {
+            Table {
+                table: MissingMessages::new(messages_max),
+                sends: Slab::default(),
+            }
+        }
+
+        /// A send of which something is held or not, that something waits for or not.
+        fn send(&mut self, held: bool, waited_for: bool) -> SendRef {
+            let named = |key| IncomingSend::new(Name::new(key), Name::new(key), "".into(), 0);
+            let mut send = named("send");
+            if waited_for {
+                send.dependents.insert(self.sends.insert(named("after")));
+            }
+            if held {
+                let mut log = crate::sds::log::Log::new(1);
+                send.contents
+                    .push(log.add(Name::new("held"), "alice".into(), 0, None, 0).0);
+            }
+            self.sends.insert(send)
+        }
+
+        fn add(&mut self, id: &str, send: SendRef, by: &str) -> Option<String> {
+            let entry = HistoryEntry {
+                message_id: id.to_owned(),
+                ..HistoryEntry::default()
+            };
+            let gone = self.table.add(entry, send, &by.into(), &self.sends);
+            gone.map(|(name, _)| name.to_string())
+        }
+    }
+
+    #[test]
+    fn what_others_wait_for_goes_last() {
+        let mut table = Table::new(4);
+        let (named, partial) = (table.send(false, true), table.send(true, true));
+        let alone = table.send(false, false);
+        for (id, send) in [
+            ("named", named),
+            ("partial 1", partial),
+            ("partial 2", partial),
+            ("alone", alone),
+        ] {
+            assert_eq!(table.add(id, send, "bob"), None);
+        }
+        let gone =
+            (0..4).map(|number| table.add(&format!("later {number}"), named, "bob").unwrap());
+        assert_eq!(
+            gone.collect::<Vec<_>>(),
+            ["alone", "partial 1", "partial 2", "named"]
+        );
+    }
+
+    #[test]
+    fn a_participant_beyond_its_share_pays_for_itself() {
+        let mut table = Table::new(4);
+        let (named, partial) = (table.send(false, true), table.send(true, true));
+        table.add("honest", partial, "alice");
+        for number in 0..3 {
+            table.add(&format!("flood {number}"), named, "mallory");
+        }
+        assert_eq!(
+            table.add("flood 3", named, "mallory").as_deref(),
+            Some("flood 0")
+        );
+        assert!(table.table.contains(b"honest"));
+    }
+
+    #[test]
+    fn who_named_most_gives_way_to_whoever_names_more() {
+        let mut table = Table::new(10);
+        let (honest, invented) = (table.send(false, true), table.send(false, true));
+        for number in 0..6 {
+            table.add(&format!("invented {number}"), invented, "mallory");
+        }
+        for number in 0..4 {
+            table.add(&format!("honest {number}"), honest, "alice");
+        }
+        // Alice has more than an equal share of the table too, and bob has nothing in it yet.
+        assert_eq!(
+            table.add("more 0", honest, "alice").as_deref(),
+            Some("invented 0")
+        );
+        assert_eq!(
+            table.add("more 1", honest, "bob").as_deref(),
+            Some("invented 1")
+        );
+    }
+}

@@ -1,0 +1,17 @@
+//! What other participants sent, until it is delivered: sends that are named, partial, or waiting
+//! for their causes; what is missing of them; what was given up; and contents that share an id.
+
+mod buffer;
+mod gaps;
+mod given_up;
+mod lost;
+mod missing;
+mod named;
+mod rivals;
+mod send;
+
+pub use buffer::{Incoming, Surroundings};
+pub use gaps::Naming;
+pub use given_up::{GivenUp, Reopened, Voice, unsay};
+pub use rivals::Rivals;
+pub use send::{IncomingSend, Place, SendRef};

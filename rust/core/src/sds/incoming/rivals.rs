@@ -1,0 +1,172 @@
+//! Contents that come under a message id which another content has.
+//!
+//! SDS wants ids unique, but nothing binds one to its sender or its content: whoever repeats an id
+//! first would make the message that it belongs to a duplicate, acknowledged and never delivered. So
+//! every content under an id is taken, the later ones beside the log: they are handed up, and
+//! released as soon as their message is whole.
+
+use std::collections::HashMap;
+
+use hashlink::LinkedHashSet;
+
+use crate::sds::config::Config;
+use crate::sds::ids::{rival_name, rival_of};
+use crate::sds::log::{EntryRef, Log};
+use crate::sds::name::Name;
+use crate::wire::sds::{MessageView, WireFormat};
+
+/// Tells rivals from repetitions, and hands each up once.
+#[derive(Debug)]
+pub struct Rivals {
+    by_send: bool,
+    repairs: bool,
+    wire_format: WireFormat,
+    names_max: usize,
+    /// Names of those that were handed up and not refused, the longest known first.
+    taken: LinkedHashSet<Name>,
+    /// How many of them each id has, so that nothing is hashed for the sake of another id.
+    by_id: HashMap<Name, u32>,
+    /// For `poll_persist`.
+    changed: LinkedHashSet<Name>,
+}
+
+/// A content to be handed up beside another one of its id.
+pub struct Rival {
+    /// What it is called.
+    pub name: Name,
+    /// Whether the other one was recovered and never seen, so that this may be that one.
+    pub unseen: bool,
+}
+
+impl Rivals {
+    /// None.
+    pub fn new(config: &Config) -> Self {
+        Rivals {
+            by_send: config.by_send(),
+            repairs: config.enable_repair,
+            wire_format: config.wire_format,
+            names_max: config.missing_messages_max,
+            taken: LinkedHashSet::new(),
+            by_id: HashMap::new(),
+            changed: LinkedHashSet::new(),
+        }
+    }
+
+    /// How many were handed up.
+    pub fn len(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Whether `message` brought another content than `known`, under its id; `None` for what is the
+    /// same, or was handed up before. `is_open` tells whether the send of `known` is not whole yet.
+    pub fn take(
+        &mut self,
+        known: EntryRef,
+        is_open: bool,
+        sender_id: &str,
+        content: &[u8],
+        message: &[u8],
+        log: &Log,
+    ) -> Option<Rival> {
+        let held = log.get(known)?;
+        let original = log.original(held.message_id.as_bytes());
+        let other = *held.sender_id != *sender_id;
+        // Nobody saw the content of one that was recovered: the owner knows whether this one belongs
+        // to its message.
+        let recovered = self.repairs && held.lamport == 0 && original.is_none();
+        // Under ids made of contents two senders of one content share its id, and the first whole
+        // message is delivered.
+        let elsewhere = other && (self.by_send || is_open);
+        if !recovered
+            && !elsewhere
+            && !original.is_some_and(|kept| self.differs(kept, content, message))
+        {
+            return None;
+        }
+        let name = rival_name(&held.message_id, sender_id, content);
+        if self.taken.contains(&name) {
+            return None;
+        }
+        self.remember(name.clone());
+        Some(Rival {
+            name,
+            unseen: recovered,
+        })
+    }
+
+    /// Whether a content that comes first under its id now was a rival of another one that was given
+    /// up since.
+    pub fn has_taken(&self, message_id: &str, sender_id: &str, content: &[u8]) -> bool {
+        self.by_id.contains_key(message_id.as_bytes())
+            && self
+                .taken
+                .contains(&rival_name(message_id, sender_id, content))
+    }
+
+    /// A message in one content came, by `message`: where the message kept under its id is another,
+    /// it is a rival.
+    pub fn on_whole(
+        &mut self,
+        message_id: &str,
+        sender_id: &str,
+        content: &[u8],
+        message: &[u8],
+        log: &Log,
+    ) {
+        let original = log.original(message_id.as_bytes());
+        if original.is_some_and(|original| **original != *message) {
+            self.remember(rival_name(message_id, sender_id, content));
+        }
+    }
+
+    /// There was no room for a rival, or it was of no use: it may come again.
+    pub fn refuse(&mut self, name: &Name) {
+        if !self.taken.remove(name) {
+            return;
+        }
+        self.changed.replace(name.clone());
+        let message_id = Name::new(rival_of(name).unwrap_or_default());
+        if let Some(count) = self.by_id.get_mut(&message_id) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_id.remove(&message_id);
+            }
+        }
+    }
+
+    /// Restores a stored name.
+    pub fn restore(&mut self, name: Name) {
+        let message_id = Name::new(rival_of(&name).unwrap_or_default());
+        if self.taken.insert(name) {
+            *self.by_id.entry(message_id).or_default() += 1;
+        }
+    }
+
+    /// Names whose record changed since the last call, and whether each is still known.
+    pub fn poll_changed(&mut self) -> Vec<(Name, bool)> {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        changed
+            .map(|name| (name.clone(), self.taken.contains(&name)))
+            .collect()
+    }
+
+    fn remember(&mut self, name: Name) {
+        if !self.taken.contains(&name) {
+            self.changed.replace(name.clone());
+            self.restore(name);
+        }
+        if self.taken.len() > self.names_max
+            && let Some(oldest) = self.taken.front().cloned()
+        {
+            self.refuse(&oldest);
+        }
+    }
+
+    fn differs(&self, kept: &[u8], content: &[u8], message: &[u8]) -> bool {
+        if *kept == *message {
+            return false;
+        }
+        let kept = MessageView::decode(kept, self.wire_format).ok();
+        kept.and_then(|kept| kept.content) != Some(content)
+    }
+}

@@ -1,0 +1,90 @@
+//! One send of another participant, until it is delivered.
+
+use std::sync::Arc;
+
+use hashlink::LinkedHashSet;
+
+use crate::sds::log::EntryRef;
+use crate::sds::name::Name;
+use crate::sds::slab::Handle;
+
+/// To which send a content belongs, and how large that is; `None` where the wire does not say.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The send.
+    pub send_id: &'a str,
+    /// The content's place in it.
+    pub ordinal: Option<u32>,
+    /// How many contents the send has.
+    pub content_count: Option<u32>,
+    /// How many of them make it whole.
+    pub contents_needed: Option<u32>,
+}
+
+/// Names a send of another participant.
+pub type SendRef = Handle<IncomingSend>;
+
+/// A send that is named only, incomplete, or waiting for the sends that it follows.
+#[derive(Debug)]
+pub struct IncomingSend {
+    /// What the incoming buffer calls it: its id, unless another sender claimed that first.
+    pub key: Name,
+    /// What the owner calls it.
+    pub send_id: Name,
+    /// Who sent it; empty while nothing of it came.
+    pub sender_id: Arc<str>,
+    /// When something of it came last, or it was named first.
+    pub last_progress_ms: i64,
+    /// What came of it, or was recovered with it.
+    pub contents: Vec<EntryRef>,
+    /// Ids that its contents say it follows.
+    pub history: Vec<Name>,
+    /// How many contents it has, where its wire says so.
+    pub content_count: Option<u32>,
+    /// How many of them make it whole.
+    pub contents_needed: Option<u32>,
+    /// Whether the owner has its message.
+    pub reconstructed: bool,
+    /// Whether nothing waits for it any more.
+    pub lost: bool,
+    /// Whether it may be older than this participant's first receipt.
+    pub may_predate_us: bool,
+    /// Whether what it lacks was told.
+    pub siblings_reported: bool,
+    /// The sends that it follows and that are not delivered, and those that follow it.
+    pub waits_for: LinkedHashSet<SendRef>,
+    pub(super) dependents: LinkedHashSet<SendRef>,
+    /// Ids of it that are asked for.
+    pub missing: LinkedHashSet<Name>,
+    /// When it is looked at next.
+    pub deadline_ms: Option<i64>,
+}
+
+impl IncomingSend {
+    /// A send of which nothing came yet.
+    pub fn new(key: Name, send_id: Name, sender_id: Arc<str>, monotonic_ms: i64) -> Self {
+        IncomingSend {
+            key,
+            send_id,
+            sender_id,
+            last_progress_ms: monotonic_ms,
+            contents: Vec::new(),
+            history: Vec::new(),
+            content_count: None,
+            contents_needed: None,
+            reconstructed: false,
+            lost: false,
+            may_predate_us: false,
+            siblings_reported: false,
+            waits_for: LinkedHashSet::new(),
+            dependents: LinkedHashSet::new(),
+            missing: LinkedHashSet::new(),
+            deadline_ms: None,
+        }
+    }
+
+    /// Whether something of it came and its message is not whole.
+    pub fn is_partial(&self) -> bool {
+        !self.contents.is_empty() && !self.reconstructed
+    }
+}

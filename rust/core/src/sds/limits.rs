@@ -1,0 +1,30 @@
+//! The limits of what a machine holds, by name: what a peer may make it keep or do.
+
+use super::{ids, log, outgoing, participants, reception, repair, sync};
+
+/// Names and values; `docs/guide/sds.md` says what each bounds.
+pub const LIMITS: [(&str, usize); 14] = [
+    ("CONTENTS_PER_SEND_MAX", ids::CONTENTS_PER_SEND_MAX as usize),
+    (
+        "FILTERS_REMEMBERED_MAX",
+        sync::filter_request::FILTERS_REMEMBERED_MAX,
+    ),
+    ("FINISHED_CONTENTS_MAX", outgoing::FINISHED_CONTENTS_MAX),
+    ("HEADS_MAX", log::HEADS_MAX),
+    ("MESSAGE_ID_BYTES_MAX", ids::MESSAGE_ID_BYTES_MAX),
+    ("ORIGINAL_BYTES_MAX", log::ORIGINAL_BYTES_MAX),
+    ("PARTICIPANTS_MAX", participants::PARTICIPANTS_MAX),
+    (
+        "PARTICIPANTS_PER_SEND_MAX",
+        outgoing::PARTICIPANTS_PER_SEND_MAX,
+    ),
+    ("REPAIR_BUFFER_MAX", repair::REPAIR_BUFFER_MAX),
+    ("REPEATED_MAX", sync::acknowledgements::REPEATED_MAX),
+    ("REQUESTS_HEARD_MAX", reception::REQUESTS_HEARD_MAX),
+    ("REVIEWED_MAX", sync::anti_entropy::REVIEWED_MAX),
+    ("SENDER_ID_BYTES_MAX", ids::SENDER_ID_BYTES_MAX),
+    (
+        "UNKNOWN_PER_MESSAGE_MAX",
+        reception::UNKNOWN_PER_MESSAGE_MAX,
+    ),
+];

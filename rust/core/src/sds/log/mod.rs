@@ -1,0 +1,380 @@
+//! The local log: what this participant holds, or can reconstruct, by id, in the order in which it
+//! came, and in causal order.
+
+mod entry;
+mod heads;
+mod index;
+mod originals;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+pub use entry::{Entry, EntryRef};
+pub use heads::{HEADS_MAX, Heads};
+use index::Index;
+pub use originals::ORIGINAL_BYTES_MAX;
+use originals::Originals;
+
+use super::name::Name;
+use super::octets::Octets;
+use super::slab::Slab;
+
+/// Entries that one that comes puts out at most: more than one may be beyond the limit, where all
+/// waited that came before.
+const FORGOTTEN_AT_ONCE: usize = 2;
+/// Room that the causal order may take beyond twice the log before what left the log is dropped.
+const STALE_ORDER_MIN: usize = 64;
+
+/// Entries by id, in the order in which they came, and the delivered sends in log order.
+#[derive(Debug)]
+pub struct Log {
+    entries_max: usize,
+    entries: Slab<Entry>,
+    index: Index,
+    sequence: u64,
+    arrival: VecDeque<EntryRef>,
+    /// By Lamport timestamp, then message id. What was forgotten stays until it comes to the front.
+    ordered: VecDeque<(u64, EntryRef)>,
+    originals: Originals,
+    /// Histories composed so far.
+    histories: u64,
+    /// For `poll_persist`: entries whose stored form changed, and ids that were forgotten, each with
+    /// whether the record of its message goes too.
+    changed: Vec<EntryRef>,
+    forgotten: Vec<(Name, bool)>,
+}
+
+/// An id that the log just forgot, and the handle that it had.
+pub type Forgotten = [Option<(Name, EntryRef)>; FORGOTTEN_AT_ONCE];
+
+impl Log {
+    /// An empty log that keeps `entries_max` entries.
+    pub fn new(entries_max: usize) -> Self {
+        Log {
+            entries_max,
+            entries: Slab::default(),
+            index: Index::default(),
+            sequence: 0,
+            arrival: VecDeque::new(),
+            ordered: VecDeque::new(),
+            originals: Originals::default(),
+            histories: 0,
+            changed: Vec::new(),
+            forgotten: Vec::new(),
+        }
+    }
+
+    /// Entries held.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The number of the last entry that came.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The entry of an id.
+    pub fn find(&self, message_id: &[u8]) -> Option<EntryRef> {
+        self.index.find(message_id, &self.entries)
+    }
+
+    /// Whether an id is held.
+    pub fn contains(&self, message_id: &[u8]) -> bool {
+        self.find(message_id).is_some()
+    }
+
+    /// An entry; `None` where the log holds it no longer.
+    pub fn get(&self, entry: EntryRef) -> Option<&Entry> {
+        self.entries.get(entry)
+    }
+
+    /// An entry to change; its stored form is marked by [`Log::touch`].
+    pub fn get_mut(&mut self, entry: EntryRef) -> Option<&mut Entry> {
+        self.entries.get_mut(entry)
+    }
+
+    /// Holds a new entry, whose id is not held yet; gives what had to go for it.
+    pub fn add(
+        &mut self,
+        message_id: Name,
+        sender_id: Arc<str>,
+        lamport: u64,
+        retrieval_hint: Option<Box<[u8]>>,
+        ordinal: u32,
+    ) -> (EntryRef, Forgotten) {
+        self.sequence += 1;
+        let mut entry = Entry::new(message_id, sender_id, lamport, self.sequence, ordinal);
+        entry.retrieval_hint = retrieval_hint;
+        let entry = self.entries.insert(entry);
+        self.index.insert(entry, &self.entries);
+        self.touch(entry);
+        let mut gone = Forgotten::default();
+        for place in &mut gone {
+            if self.entries.len() <= self.entries_max {
+                break;
+            }
+            *place = self.forget_oldest();
+        }
+        self.arrival.push_back(entry);
+        (entry, gone)
+    }
+
+    /// Forgets the entry that came first, unless its send still waits.
+    fn forget_oldest(&mut self) -> Option<(Name, EntryRef)> {
+        for _ in 0..self.arrival.len() {
+            let oldest = self.arrival.pop_front()?;
+            if self.entries[oldest].send.is_some() {
+                self.arrival.push_back(oldest);
+                continue;
+            }
+            self.index.remove(oldest, &self.entries);
+            let mut entry = self.entries.remove(oldest)?;
+            let paired = self.originals.on_forgotten(&mut entry, &mut self.entries);
+            self.forgotten.push((entry.message_id.clone(), paired));
+            while self
+                .ordered
+                .front()
+                .is_some_and(|(_, first)| self.entries.get(*first).is_none())
+            {
+                self.ordered.pop_front();
+            }
+            return Some((entry.message_id, oldest));
+        }
+        None
+    }
+
+    /// Takes out an entry that came lately, as if it had not come; its message stays.
+    pub fn refuse(&mut self, entry: EntryRef) -> Option<Entry> {
+        self.entries.get(entry)?;
+        self.index.remove(entry, &self.entries);
+        let mut refused = self.entries.remove(entry)?;
+        self.originals.set_apart(&mut refused);
+        if let Some(at) = self.arrival.iter().rposition(|held| *held == entry) {
+            self.arrival.remove(at);
+        }
+        Some(refused)
+    }
+
+    /// As [`Log::refuse`], of an entry that may be stored.
+    pub fn withdraw(&mut self, message_id: &[u8]) -> Option<(EntryRef, Entry)> {
+        let handle = self.find(message_id)?;
+        let entry = self.refuse(handle)?;
+        self.forgotten.push((entry.message_id.clone(), false));
+        Some((handle, entry))
+    }
+
+    /// Puts a delivered send, by its newest content, into the order: Lamport timestamp, then id.
+    pub fn deliver(&mut self, entry: EntryRef) {
+        self.touch(entry);
+        let Some(delivered) = self.entries.get_mut(entry) else {
+            return;
+        };
+        delivered.ordered = true;
+        let lamport = delivered.lamport;
+        let new = &self.entries[entry];
+        let follows = |(held_lamport, held): &(u64, EntryRef)| {
+            *held_lamport > lamport
+                || (*held_lamport == lamport
+                    && self
+                        .entries
+                        .get(*held)
+                        .is_some_and(|held| held.message_id > new.message_id))
+        };
+        if self.ordered.back().is_some_and(follows) {
+            let at = self.ordered.partition_point(|held| !follows(held));
+            self.ordered.insert(at, (lamport, entry));
+        } else {
+            self.ordered.push_back((lamport, entry));
+        }
+        if self.ordered.len() > 2 * self.entries_max + STALE_ORDER_MIN {
+            self.ordered
+                .retain(|(_, held)| self.entries.get(*held).is_some());
+        }
+    }
+
+    /// The last `count` delivered sends' entries, the newest first.
+    pub fn newest(&self, count: usize) -> impl Iterator<Item = EntryRef> {
+        let newest = self.ordered.iter().rev().map(|(_, entry)| *entry);
+        newest
+            .filter(|entry| self.entries.get(*entry).is_some())
+            .take(count)
+    }
+
+    /// Ids of the delivered sends in log order.
+    pub fn ordered_ids(&self) -> impl Iterator<Item = &Name> {
+        let held = self
+            .ordered
+            .iter()
+            .filter_map(|(_, entry)| self.entries.get(*entry));
+        held.map(|entry| &entry.message_id)
+    }
+
+    /// Every entry, the last one to come first.
+    pub fn newest_arrivals(&self) -> impl Iterator<Item = (EntryRef, &Entry)> {
+        self.arrival
+            .iter()
+            .rev()
+            .map(|entry| (*entry, &self.entries[*entry]))
+    }
+
+    /// Every entry, in the order in which they came.
+    pub fn arrivals(&self) -> impl Iterator<Item = (EntryRef, &Entry)> {
+        self.arrival
+            .iter()
+            .map(|entry| (*entry, &self.entries[*entry]))
+    }
+
+    /// Marks an entry whose stored form changed.
+    pub fn touch(&mut self, entry: EntryRef) {
+        if let Some(held) = self.entries.get_mut(entry)
+            && !std::mem::replace(&mut held.changed, true)
+        {
+            self.changed.push(entry);
+        }
+    }
+
+    /// The number of the history that is composed now.
+    pub fn next_history(&mut self) -> u64 {
+        self.histories += 1;
+        self.histories
+    }
+
+    // --- messages, to answer repair requests with -----------------------------------------------
+
+    /// Ids of the messages that are kept to repair others with.
+    pub fn originals(&self) -> impl Iterator<Item = &Name> {
+        let held = self
+            .arrivals()
+            .filter(|(_, entry)| entry.original.is_some());
+        held.map(|(_, entry)| &entry.message_id)
+            .chain(self.originals.names_apart())
+    }
+
+    /// Bytes of the messages that are kept to repair others with.
+    pub fn original_bytes(&self) -> usize {
+        self.originals.size_bytes()
+    }
+
+    /// The message of an id, as it came or left.
+    pub fn original(&self, message_id: &[u8]) -> Option<&Octets> {
+        let held = self
+            .find(message_id)
+            .and_then(|entry| self.entries[entry].original.as_ref());
+        held.or_else(|| self.originals.apart(message_id))
+    }
+
+    /// Keeps the message of an entry that was just added.
+    pub fn keep_original(&mut self, entry: EntryRef, message: Octets) {
+        self.originals.keep(&mut self.entries, entry, message, true);
+    }
+
+    /// Keeps a message of ours that is no longer sent again; `stored` tells that its record is
+    /// written already.
+    pub fn keep_own(&mut self, message_id: &Name, message: Octets, stored: bool) {
+        let Some(entry) = self.find(message_id.as_bytes()) else {
+            if self.originals.apart(message_id.as_bytes()).is_none() {
+                // Nobody is answered with what the log forgot.
+                self.originals.mark(message_id.clone());
+            }
+            return;
+        };
+        if self
+            .originals
+            .keep(&mut self.entries, entry, message, false)
+            && !stored
+        {
+            self.originals.mark(message_id.clone());
+        }
+    }
+
+    /// Forgets the message of an id.
+    pub fn forget_original(&mut self, message_id: &Name) {
+        let held = self.find(message_id.as_bytes());
+        self.originals.forget(message_id, &mut self.entries, held);
+    }
+
+    /// Has the record of a message deleted that is not kept.
+    pub fn forget_stored_original(&mut self, message_id: &Name) {
+        self.originals.mark(message_id.clone());
+    }
+
+    // --- stored form ----------------------------------------------------------------------------
+
+    /// Restores stored entries, given in the order of their sequence.
+    pub fn restore(&mut self, entries: Vec<Entry>) {
+        let mut ordered = Vec::new();
+        for mut entry in entries {
+            entry.changed = false;
+            self.sequence = self.sequence.max(entry.sequence);
+            let (is_ordered, lamport) = (entry.ordered, entry.lamport);
+            let entry = self.entries.insert(entry);
+            self.index.insert(entry, &self.entries);
+            self.arrival.push_back(entry);
+            if is_ordered {
+                ordered.push((lamport, entry));
+            }
+        }
+        ordered.sort_by(|(one_lamport, one), (other_lamport, other)| {
+            let id = |entry: &EntryRef| &self.entries[*entry].message_id;
+            one_lamport
+                .cmp(other_lamport)
+                .then_with(|| id(one).cmp(id(other)))
+        });
+        self.ordered = ordered.into();
+    }
+
+    /// Restores the message of an entry.
+    pub fn restore_original(&mut self, message_id: &[u8], message: Octets) {
+        if let Some(entry) = self.find(message_id) {
+            self.originals
+                .keep(&mut self.entries, entry, message, false);
+        }
+    }
+
+    /// Forgets which messages were to be stored.
+    pub fn settle_originals(&mut self) {
+        self.originals.poll_changed();
+    }
+
+    /// Gives `put` what changed since the last call: ids that were forgotten, with whether the record
+    /// of the message goes, and entries, whose message goes along where it is new.
+    pub fn poll_persist(&mut self, mut put: impl FnMut(Change<'_>)) {
+        for (message_id, paired) in self.forgotten.drain(..) {
+            put(Change::Forgotten(&message_id));
+            if paired {
+                put(Change::Message(&message_id, None));
+            }
+        }
+        for handle in std::mem::take(&mut self.changed) {
+            let Some(entry) = self.entries.get_mut(handle) else {
+                continue;
+            };
+            if !std::mem::take(&mut entry.changed) {
+                continue;
+            }
+            let with_message = std::mem::take(&mut entry.original_new);
+            put(Change::Entry(entry));
+            if with_message {
+                put(Change::Message(&entry.message_id, entry.original.as_ref()));
+            }
+        }
+    }
+
+    /// Gives `put` the further messages that are kept or forgotten since the last call.
+    pub fn poll_originals(&mut self, mut put: impl FnMut(&Name, Option<&Octets>)) {
+        for message_id in self.originals.poll_changed() {
+            put(&message_id, self.original(message_id.as_bytes()));
+        }
+    }
+}
+
+/// One change of what is stored.
+pub enum Change<'a> {
+    /// An entry that is new or differs.
+    Entry(&'a Entry),
+    /// An id that is no longer held.
+    Forgotten(&'a Name),
+    /// The message of an id, or that there is none any more.
+    Message(&'a Name, Option<&'a Octets>),
+}

@@ -1,0 +1,50 @@
+//! Scalable Data Sync: the reliability protocol of one channel as a machine without clock or I/O.
+//!
+//! Time and randomness are arguments, what must leave, be stored or be told is polled, and timers are
+//! data. Each part owns one kind of state and has a verb for each thing that can happen to it:
+//!
+//! - [`Machine`] takes inputs and spreads them: `reception` what came, `transmission` what leaves;
+//! - `log`: what is held, by id, in order of arrival and in causal order;
+//! - `incoming`: sends of others until they are delivered, and what is missing of them;
+//! - `outgoing`: sends of ours until they are acknowledged;
+//! - `sync`: when this participant speaks though it has nothing to send;
+//! - `repair`: SDS-R, requests and answers;
+//! - `records`: the stored form.
+
+mod config;
+mod events;
+mod history;
+mod ids;
+mod incoming;
+mod inspection;
+mod lamport;
+mod limits;
+mod log;
+mod machine;
+mod name;
+mod octets;
+mod outgoing;
+mod participants;
+mod reception;
+mod records;
+mod repair;
+mod slab;
+mod sync;
+mod transmission;
+
+pub use config::{Config, DeliveredWhen, MessageIdRule, Now, Randomness};
+pub use events::{Dropped, Event, Kinds, Transmit, TransmitKind};
+pub use ids::{
+    CONTENTS_PER_SEND_MAX, SENDER_ID_BYTES_MAX, content_id, is_send_id, rival_name, rival_of,
+    sha256_id, split_content_id,
+};
+pub use incoming::{Place, Reopened};
+pub use inspection::{Inspection, Shares, Unacknowledged};
+pub use limits::LIMITS;
+pub use machine::{Machine, Refusal, Stats};
+pub use name::Name;
+pub use octets::{Octets, Part};
+pub use records::{Record, RestoreError, VERSION, Value};
+pub use repair::{in_response_group, request_offset_ms, response_offset_ms};
+pub use sync::feedback::{feedback_delay_ms, late_share};
+pub use transmission::header_bytes_min;

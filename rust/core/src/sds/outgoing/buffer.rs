@@ -1,0 +1,781 @@
+//! The outgoing buffer: dispatched contents until they are acknowledged, and who acknowledged what
+//! (SDS, Review ACK Status).
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use hashlink::{LinkedHashMap, LinkedHashSet};
+
+use super::in_store::InStore;
+use super::ordinals::Ordinals;
+use super::queue::DispatchQueue;
+use super::resend::ResendTimers;
+use super::send::{ContentRef, OutgoingContent, OutgoingRef, OutgoingSend};
+use crate::sds::config::{Config, DeliveredWhen};
+use crate::sds::events::Event;
+use crate::sds::log::Log;
+use crate::sds::name::Name;
+use crate::sds::octets::Octets;
+use crate::sds::participants::Participants;
+use crate::sds::slab::Slab;
+
+/// Contents of finished sends that still collect acknowledgements, so that it goes on growing who
+/// has them.
+pub const FINISHED_CONTENTS_MAX: usize = 4_096;
+/// Participants whose acknowledgements one send keeps.
+pub const PARTICIPANTS_PER_SEND_MAX: usize = 1_000;
+
+/// Sends of this participant by id, the queue before dispatch, and what is unacknowledged after it.
+#[derive(Debug)]
+pub struct Outgoing {
+    delivered_when: DeliveredWhen,
+    enable_repair: bool,
+    messages_max: usize,
+    retransmissions_max: u32,
+    possible_threshold: usize,
+    config: Config,
+    sends: Slab<OutgoingSend>,
+    by_send_id: LinkedHashMap<Name, OutgoingRef>,
+    by_id: HashMap<Name, ContentRef>,
+    unacknowledged: LinkedHashSet<ContentRef>,
+    /// Held back, and not unacknowledged meanwhile.
+    in_store: InStore,
+    queue: DispatchQueue,
+    finished: VecDeque<(usize, OutgoingRef)>,
+    finished_contents: usize,
+    timers: ResendTimers,
+    due: VecDeque<ContentRef>,
+    sends_so_far: u64,
+    changes: Changes,
+}
+
+/// For `poll_persist`.
+#[derive(Debug, Default)]
+struct Changes {
+    sends: LinkedHashSet<Name>,
+    /// By message id; of a content that is forgotten, whether it never left.
+    contents: LinkedHashMap<Name, bool>,
+    new_contents: LinkedHashMap<Name, Octets>,
+    new_wires: LinkedHashMap<Name, Octets>,
+    /// Contents that have a record of their own.
+    stored: HashSet<Name>,
+}
+
+/// One change of what is stored of the sends.
+pub enum Stored<'a> {
+    /// The message of a content, which holds its bytes from now on.
+    Wire(&'a Name, Option<&'a Octets>),
+    /// The bytes of a content that waits.
+    Content(&'a Name, Option<&'a Octets>),
+    /// The state of one content of several.
+    State(&'a Name, Option<(&'a OutgoingSend, u32)>),
+    /// A send.
+    Send(&'a Name, Option<&'a OutgoingSend>),
+}
+
+impl Outgoing {
+    /// Nothing is sent.
+    pub fn new(config: &Config) -> Self {
+        Outgoing {
+            delivered_when: config.delivered_when.clone(),
+            enable_repair: config.enable_repair,
+            messages_max: config.outgoing_buffer_messages_max,
+            retransmissions_max: config.max_retransmissions,
+            possible_threshold: config.possible_acks_threshold,
+            config: config.clone(),
+            sends: Slab::default(),
+            by_send_id: LinkedHashMap::new(),
+            by_id: HashMap::new(),
+            unacknowledged: LinkedHashSet::new(),
+            in_store: InStore::new(config.max_retransmissions),
+            queue: DispatchQueue::new(config.acknowledgement_timeout_ms),
+            finished: VecDeque::new(),
+            finished_contents: 0,
+            timers: ResendTimers::default(),
+            due: VecDeque::new(),
+            sends_so_far: 0,
+            changes: Changes::default(),
+        }
+    }
+
+    // --- views ----------------------------------------------------------------------------------
+
+    /// A send by its id.
+    pub fn find(&self, send_id: &str) -> Option<OutgoingRef> {
+        self.by_send_id.get(send_id.as_bytes()).copied()
+    }
+
+    /// A send.
+    pub fn get(&self, send: OutgoingRef) -> Option<&OutgoingSend> {
+        self.sends.get(send)
+    }
+
+    /// A send to change.
+    pub fn get_mut(&mut self, send: OutgoingRef) -> Option<&mut OutgoingSend> {
+        self.sends.get_mut(send)
+    }
+
+    /// A content by its message id.
+    pub fn find_content(&self, message_id: &[u8]) -> Option<ContentRef> {
+        self.by_id.get(message_id).copied()
+    }
+
+    /// A content.
+    pub fn content(&self, (send, ordinal): ContentRef) -> Option<&OutgoingContent> {
+        self.sends.get(send)?.contents.get(ordinal as usize)
+    }
+
+    /// A content to change.
+    pub fn content_mut(&mut self, (send, ordinal): ContentRef) -> Option<&mut OutgoingContent> {
+        self.sends.get_mut(send)?.contents.get_mut(ordinal as usize)
+    }
+
+    /// The message of a content that keeps its bytes itself.
+    pub fn wire(&self, message_id: &[u8]) -> Option<&Octets> {
+        self.content(self.find_content(message_id)?)?.wire.as_ref()
+    }
+
+    /// Contents of sends that are finished, and remembered.
+    pub fn finished_contents(&self) -> usize {
+        self.finished_contents
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Contents that are unacknowledged, the longest first.
+    pub fn unacknowledged(&self) -> impl Iterator<Item = ContentRef> {
+        self.unacknowledged.iter().copied()
+    }
+
+    /// How many are unacknowledged.
+    pub fn unacknowledged_count(&self) -> usize {
+        self.unacknowledged.len()
+    }
+
+    /// Contents of ours that a store has and that wait for somebody who lacks them.
+    pub fn in_store(&self) -> &InStore {
+        &self.in_store
+    }
+
+    /// Contents that are due again.
+    pub fn due(&self) -> usize {
+        self.due.len()
+    }
+
+    /// What waits for its first dispatch.
+    pub fn queue(&self) -> &DispatchQueue {
+        &self.queue
+    }
+
+    /// Sends that have not begun.
+    pub fn fresh(&self) -> usize {
+        self.queue.fresh(&self.sends)
+    }
+
+    /// Sends, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &OutgoingSend> {
+        self.by_send_id.values().map(|send| &self.sends[*send])
+    }
+
+    /// Sends so far, over all lives.
+    pub fn sends_so_far(&self) -> u64 {
+        self.sends_so_far
+    }
+
+    /// Whether the buffer is below its limit, so that sends may be registered.
+    pub fn has_room(&self) -> bool {
+        self.unacknowledged.len() < self.messages_max
+    }
+
+    // --- queue ----------------------------------------------------------------------------------
+
+    /// Queues a send; its id and its message ids are new.
+    pub fn add(
+        &mut self,
+        send_id: Name,
+        message_ids: Vec<Name>,
+        contents: Vec<Octets>,
+        contents_needed: u32,
+    ) {
+        self.sends_so_far += 1;
+        let mut send = OutgoingSend::new(send_id.clone(), self.sends_so_far, contents_needed);
+        for (message_id, content) in message_ids.into_iter().zip(contents) {
+            self.changes.contents.replace(message_id.clone(), false);
+            self.changes
+                .new_contents
+                .replace(message_id.clone(), content.clone());
+            send.contents
+                .push(OutgoingContent::new(message_id, content));
+        }
+        let handle = self.sends.insert(send);
+        let send = &mut self.sends[handle];
+        for (ordinal, content) in (0..).zip(&send.contents) {
+            self.by_id
+                .insert(content.message_id.clone(), (handle, ordinal));
+        }
+        self.queue.add(handle, send);
+        self.changes.sends.replace(send_id.clone());
+        self.by_send_id.insert(send_id, handle);
+    }
+
+    /// Whether the next send that has not begun may: there is room for all of it, so that none stops
+    /// halfway. One that is larger than the buffer goes while that is empty.
+    pub fn may_begin(&mut self) -> bool {
+        let Some(send) = self.queue.next_fresh(&self.sends) else {
+            return false;
+        };
+        let taken = self.unacknowledged.len() + self.queue.started_contents(&self.sends);
+        taken == 0 || taken + self.sends[send].contents.len() <= self.messages_max
+    }
+
+    /// Takes the next content that may leave.
+    pub fn next(&mut self, first: bool, further: bool, monotonic_ms: i64) -> Option<ContentRef> {
+        self.queue
+            .next(first, further, &mut self.sends, monotonic_ms)
+    }
+
+    /// The first transmission of a content failed.
+    pub fn put_back(&mut self, place: ContentRef) {
+        if self.content(place).is_none_or(|content| content.queued) {
+            return;
+        }
+        self.untrack(place);
+        let (handle, ordinal) = place;
+        self.queue
+            .put_back(handle, &mut self.sends[handle], ordinal);
+        self.touch_content(place);
+    }
+
+    /// Drops what was not dispatched and stops resending the rest; false when all of it had left.
+    pub fn cancel(&mut self, handle: OutgoingRef) -> bool {
+        let send = &mut self.sends[handle];
+        if !send.waits() {
+            return false;
+        }
+        self.queue.clear(send);
+        send.finished = true;
+        self.forget(handle);
+        true
+    }
+
+    // --- dispatch -------------------------------------------------------------------------------
+
+    /// A content was encoded: from now on its message is what is stored.
+    pub fn on_encoded(&mut self, place: ContentRef, lamport: u64, wire: Octets) {
+        if let Some(content) = self.content_mut(place) {
+            content.lamport = lamport;
+            content.content = None;
+            content.wire = Some(wire.clone());
+            let message_id = content.message_id.clone();
+            self.changes.new_wires.replace(message_id, wire);
+        }
+    }
+
+    /// The record of a send is to be written.
+    pub fn touch(&mut self, handle: OutgoingRef) {
+        self.changes
+            .sends
+            .replace(self.sends[handle].send_id.clone());
+    }
+
+    /// A content leaves now: it stands in the outgoing buffer until it is acknowledged.
+    pub fn on_dispatched(&mut self, place: ContentRef, monotonic_ms: i64) {
+        let Some(send) = self.sends.get(place.0) else {
+            return;
+        };
+        if !send.finished {
+            self.unacknowledged.replace(place);
+            self.set_timer(place, monotonic_ms);
+        }
+        self.touch_content(place);
+    }
+
+    /// A content is in the network since now: its acknowledgement is waited for from here on.
+    pub fn on_propagated(&mut self, place: ContentRef, monotonic_ms: i64) {
+        if self.awaits_acknowledgement(place) {
+            self.set_timer(place, monotonic_ms);
+        }
+    }
+
+    /// A store has a content.
+    pub fn on_stored(&mut self, send_id: &str, ordinal: u32, monotonic_ms: i64) {
+        let Some(send) = self
+            .by_send_id
+            .get(send_id.as_bytes())
+            .and_then(|send| self.sends.get_mut(*send))
+        else {
+            return;
+        };
+        let finished = send.finished;
+        if let Some(content) = send.contents.get_mut(ordinal as usize)
+            && !content.queued
+            && !finished
+        {
+            content.stored_ms = Some(monotonic_ms);
+        }
+    }
+
+    fn awaits_acknowledgement(&self, place: ContentRef) -> bool {
+        self.unacknowledged.contains(&place) || self.in_store.contains(place)
+    }
+
+    fn set_timer(&mut self, place: ContentRef, monotonic_ms: i64) {
+        let Some(content) = self.content(place) else {
+            return;
+        };
+        // SDS: possibly acknowledged messages are rebroadcast at a longer period.
+        let periods = if content.possible.is_empty() { 1 } else { 2 };
+        let period_ms = periods * self.config.resend_period_ms(content.attempts);
+        let held = self.unacknowledged.len() + self.in_store.len();
+        self.timers
+            .set(place, monotonic_ms + period_ms, held, &mut self.sends);
+    }
+
+    /// When a content is due again.
+    pub fn next_deadline(&mut self) -> Option<i64> {
+        self.timers.next_ms(&mut self.sends)
+    }
+
+    /// Sees to what is due.
+    pub fn on_timeout(
+        &mut self,
+        monotonic_ms: i64,
+        participants: &Participants,
+        log: &mut Log,
+        events: &mut VecDeque<Event>,
+    ) {
+        let first_period_ms = self.config.resend_period_ms(0);
+        while let Some(place) = self.timers.take(monotonic_ms, &mut self.sends) {
+            let Some(send) = self.sends.get(place.0) else {
+                continue;
+            };
+            let content = &send.contents[place.1 as usize];
+            if content.in_flight != 0 || send.finished {
+                // What the node has yet to answer for is timed anew by the answer.
+                continue;
+            }
+            if !self.is_wanted(place) {
+                // Not now: those who hold it may fall behind others who lack it.
+                self.set_timer(place, monotonic_ms);
+            } else if let Some(stored_ms) = content.stored_ms
+                && let is_heard = self.is_heard_who_lacks(place, stored_ms, participants)
+                && self
+                    .in_store
+                    .holds_back(place, is_heard, monotonic_ms, first_period_ms)
+            {
+                self.wait_in_store(place, monotonic_ms, log, events);
+            } else if content.attempts < self.retransmissions_max {
+                self.unacknowledged.replace(place);
+                self.due.push_back(place);
+            } else if send.waits() {
+                // Its receivers may say nothing of a part, however long the rest takes to leave.
+                self.set_timer(place, monotonic_ms);
+            } else {
+                self.give_up(place.0, log, events);
+            }
+        }
+        if let Some(probe) = self.in_store.take_probe(monotonic_ms, first_period_ms) {
+            self.due.push_back(probe);
+        }
+    }
+
+    /// A content is looked at again in a period.
+    fn wait_in_store(
+        &mut self,
+        place: ContentRef,
+        monotonic_ms: i64,
+        log: &mut Log,
+        events: &mut VecDeque<Event>,
+    ) {
+        self.set_timer(place, monotonic_ms);
+        self.unacknowledged.remove(&place);
+        if let Some((oldest, _)) = self.in_store.overflow() {
+            self.give_up(oldest, log, events);
+        }
+    }
+
+    /// Whether somebody whom the content is to reach, and who lacks it, spoke after `stored_ms`.
+    fn is_heard_who_lacks(
+        &self,
+        (handle, ordinal): ContentRef,
+        stored_ms: i64,
+        participants: &Participants,
+    ) -> bool {
+        let send = &self.sends[handle];
+        let lacks = |name: &Arc<str>| {
+            send.acknowledged
+                .get(name)
+                .is_none_or(|held| !held.contains(ordinal))
+        };
+        match &self.delivered_when {
+            DeliveredWhen::Named(names) => names
+                .iter()
+                .any(|name| participants.live_ms(name) > Some(stored_ms) && lacks(name)),
+            DeliveredWhen::Any | DeliveredWhen::Count(_) => {
+                participants.live_since(stored_ms).any(lacks)
+            }
+        }
+    }
+
+    /// The content to send again, counted as an attempt unless it goes as a probe.
+    pub fn next_due(&mut self, monotonic_ms: i64) -> Option<ContentRef> {
+        while let Some(place) = self.due.pop_front() {
+            if !self.awaits_acknowledgement(place) {
+                continue;
+            }
+            if self.is_wanted(place) {
+                if !self.in_store.contains(place) {
+                    self.sends[place.0].contents[place.1 as usize].attempts += 1;
+                }
+                return Some(place);
+            }
+            self.set_timer(place, monotonic_ms);
+        }
+        None
+    }
+
+    /// Whether one of those the send must reach still lacks a content.
+    fn is_wanted(&self, (handle, ordinal): ContentRef) -> bool {
+        let send = &self.sends[handle];
+        let quorum = match &self.delivered_when {
+            DeliveredWhen::Named(names) => {
+                let held = |name| send.acknowledged.get(name);
+                return names
+                    .iter()
+                    .any(|name| held(name).is_none_or(|held| !held.contains(ordinal)));
+            }
+            DeliveredWhen::Any => 1,
+            DeliveredWhen::Count(count) => *count,
+        };
+        if send.acknowledged.len() < quorum {
+            return true;
+        }
+        let mut nearest: Vec<&Ordinals> = send.acknowledged.values().collect();
+        nearest.sort_by_key(|held| std::cmp::Reverse(held.count()));
+        nearest
+            .iter()
+            .take(quorum)
+            .any(|held| !held.contains(ordinal))
+    }
+
+    /// A retransmission failed: it was no attempt, and is due as soon as anything may leave.
+    pub fn not_sent_again(&mut self, place: ContentRef) {
+        if self.awaits_acknowledgement(place) {
+            if !self.in_store.contains(place) {
+                self.sends[place.0].contents[place.1 as usize].attempts -= 1;
+            }
+            self.due.push_back(place);
+            self.touch_content(place);
+        }
+    }
+
+    /// Sends a content that its send can do without no more.
+    pub fn leave_out(&mut self, message_id: &str) {
+        if let Some(place) = self.find_content(message_id.as_bytes()) {
+            self.untrack(place);
+        }
+    }
+
+    /// Gives up a send all of which has left, as after the last retransmission.
+    pub fn stop(&mut self, send_id: &str, log: &mut Log, events: &mut VecDeque<Event>) {
+        if let Some(handle) = self.find(send_id)
+            && !self.sends[handle].finished
+        {
+            self.give_up(handle, log, events);
+        }
+    }
+
+    fn give_up(&mut self, handle: OutgoingRef, log: &mut Log, events: &mut VecDeque<Event>) {
+        let send = &mut self.sends[handle];
+        if std::mem::replace(&mut send.given_up, true) {
+            return;
+        }
+        let mut held = Ordinals::NONE;
+        send.acknowledged
+            .values()
+            .for_each(|theirs| held.extend(theirs));
+        let send_id = send.send_id.clone();
+        let lacking = (0..send.contents.len() as u32).filter(|ordinal| !held.contains(*ordinal));
+        let unacknowledged = lacking.collect();
+        self.finish(handle, log);
+        events.push_back(Event::SendGivenUp {
+            send_id,
+            unacknowledged,
+        });
+    }
+
+    // --- acknowledgement ------------------------------------------------------------------------
+
+    /// `by` named a content in a causal history.
+    pub fn acknowledge(
+        &mut self,
+        (handle, ordinal): ContentRef,
+        by: &Arc<str>,
+        log: &mut Log,
+        events: &mut VecDeque<Event>,
+    ) {
+        let send = &mut self.sends[handle];
+        let mut held = send.acknowledged.get(by).cloned().unwrap_or(Ordinals::NONE);
+        let is_new = held == Ordinals::NONE;
+        if held.contains(ordinal)
+            || (is_new && send.acknowledged.len() >= PARTICIPANTS_PER_SEND_MAX)
+        {
+            return;
+        }
+        held.insert(ordinal);
+        let told = |ordinal: u32, content: &OutgoingContent| Event::ContentAcknowledged {
+            send_id: send.send_id.clone(),
+            ordinal,
+            message_id: content.message_id.clone(),
+            by: Arc::clone(by),
+        };
+        events.push_back(told(ordinal, &send.contents[ordinal as usize]));
+        let complete = held.count() >= send.contents_needed;
+        if complete {
+            // Enough to reconstruct: `by` holds the others too, without having received them.
+            for (other, content) in (0..).zip(&send.contents) {
+                if !held.contains(other) {
+                    events.push_back(told(other, content));
+                }
+            }
+            held = Ordinals::all(send.contents.len() as u32);
+        }
+        send.acknowledged.replace(Arc::clone(by), held);
+        self.changes.sends.replace(send.send_id.clone());
+        if complete {
+            send.complete.insert(Arc::clone(by));
+            events.push_back(Event::SendAcknowledged {
+                send_id: send.send_id.clone(),
+                by: Arc::clone(by),
+            });
+            if !send.finished && is_delivered(&self.delivered_when, &send.complete) {
+                self.finish(handle, log);
+            }
+        }
+    }
+
+    /// `by`'s filter holds the content; whether enough filters do to count it as acknowledged.
+    pub fn possibly_acknowledge(
+        &mut self,
+        place: ContentRef,
+        by: &Arc<str>,
+        events: &mut VecDeque<Event>,
+    ) -> bool {
+        if !self.unacknowledged.contains(&place) {
+            return false;
+        }
+        let (handle, ordinal) = place;
+        let send = &mut self.sends[handle];
+        let named = send
+            .acknowledged
+            .get(by)
+            .is_some_and(|held| held.contains(ordinal));
+        let content = &mut send.contents[ordinal as usize];
+        let known = named || content.possible.contains(by);
+        if known || content.possible.len() >= PARTICIPANTS_PER_SEND_MAX {
+            return false;
+        }
+        content.possible.insert(Arc::clone(by));
+        let count = content.possible.len();
+        events.push_back(Event::ContentPossiblyAcknowledged {
+            send_id: send.send_id.clone(),
+            ordinal,
+            message_id: content.message_id.clone(),
+            by: Arc::clone(by),
+            count,
+        });
+        self.touch_content(place);
+        count >= self.possible_threshold
+    }
+
+    /// Enough filters hold the content (004, `possible_acks_threshold`), and not by accident.
+    pub fn acknowledge_possible(
+        &mut self,
+        place: ContentRef,
+        log: &mut Log,
+        events: &mut VecDeque<Event>,
+    ) {
+        let names = self.content(place).map(|content| content.possible.clone());
+        for name in names.into_iter().flatten() {
+            if self.sends.get(place.0).is_some() {
+                self.acknowledge(place, &name, log, events);
+            }
+        }
+    }
+
+    // --- the end of a send ----------------------------------------------------------------------
+
+    /// Resending stops; acknowledgements are still collected, for a bounded number of sends.
+    fn finish(&mut self, handle: OutgoingRef, log: &mut Log) {
+        self.sends[handle].finished = true;
+        for ordinal in 0..self.sends[handle].contents.len() as u32 {
+            self.untrack((handle, ordinal));
+            self.on_send_finished((handle, ordinal), log);
+        }
+        let send = &self.sends[handle];
+        self.changes.sends.replace(send.send_id.clone());
+        self.finished_contents += send.contents.len();
+        self.finished.push_back((send.contents.len(), handle));
+        // One of which contents still wait holds up those behind it.
+        while self.finished_contents > FINISHED_CONTENTS_MAX
+            && let Some(&(count, oldest)) = self.finished.front()
+            && self.sends.get(oldest).is_none_or(|send| !send.waits())
+        {
+            self.finished.pop_front();
+            self.finished_contents -= count;
+            self.forget(oldest);
+        }
+    }
+
+    /// A content of a send that is no longer resent: its bytes are kept for repair only.
+    pub fn on_send_finished(&mut self, (handle, ordinal): ContentRef, log: &mut Log) {
+        let Some(content) = self.content_mut((handle, ordinal)) else {
+            return;
+        };
+        if content.in_flight != 0 {
+            return;
+        }
+        let Some(wire) = content.wire.take() else {
+            return;
+        };
+        let message_id = content.message_id.clone();
+        if self.enable_repair {
+            let stored = self.by_id.get(&message_id) == Some(&(handle, ordinal));
+            log.keep_own(&message_id, wire, stored);
+        } else {
+            log.forget_stored_original(&message_id);
+        }
+    }
+
+    fn untrack(&mut self, place: ContentRef) {
+        self.unacknowledged.remove(&place);
+        self.in_store.discard(place);
+        if let Some(content) = self.content_mut(place) {
+            content.resend_ms = None;
+        }
+    }
+
+    fn touch_content(&mut self, place: ContentRef) {
+        if let Some(content) = self.content(place) {
+            let message_id = content.message_id.clone();
+            self.changes.contents.replace(message_id, false);
+        }
+    }
+
+    fn forget(&mut self, handle: OutgoingRef) {
+        let Some(send) = self.sends.remove(handle) else {
+            return;
+        };
+        self.by_send_id.remove(&send.send_id);
+        self.changes.sends.replace(send.send_id);
+        for (ordinal, content) in (0..).zip(send.contents) {
+            self.unacknowledged.remove(&(handle, ordinal));
+            self.in_store.discard((handle, ordinal));
+            if self.by_id.get(&content.message_id) == Some(&(handle, ordinal)) {
+                self.by_id.remove(&content.message_id);
+            }
+            self.changes
+                .contents
+                .replace(content.message_id, content.lamport == 0);
+        }
+    }
+
+    // --- stored form ----------------------------------------------------------------------------
+
+    /// Gives `put` what changed since the last call.
+    pub fn poll_persist(&mut self, log: &Log, mut put: impl FnMut(Stored<'_>)) {
+        let mut changes = std::mem::take(&mut self.changes);
+        for (message_id, wire) in &changes.new_wires {
+            put(Stored::Wire(message_id, Some(wire)));
+            if changes.new_contents.remove(message_id).is_none() {
+                // Stored when it was queued; from now on the wire holds it.
+                put(Stored::Content(message_id, None));
+            }
+        }
+        for (message_id, content) in &changes.new_contents {
+            put(Stored::Content(message_id, Some(content)));
+        }
+        for (message_id, never_left) in &changes.contents {
+            let known = self
+                .by_id
+                .get(message_id)
+                .map(|(send, ordinal)| (&self.sends[*send], *ordinal));
+            let had_record = match known {
+                Some((send, _)) if send.is_alone() => {
+                    changes.sends.replace(send.send_id.clone());
+                    changes.stored.remove(message_id)
+                }
+                Some(known) => {
+                    put(Stored::State(message_id, Some(known)));
+                    changes.stored.insert(message_id.clone());
+                    false
+                }
+                None => {
+                    if *never_left {
+                        put(Stored::Content(message_id, None));
+                    }
+                    if log.original(message_id.as_bytes()).is_none() {
+                        put(Stored::Wire(message_id, None));
+                    }
+                    changes.stored.remove(message_id)
+                }
+            };
+            if had_record {
+                put(Stored::State(message_id, None));
+            }
+        }
+        for send_id in &changes.sends {
+            let send = self.by_send_id.get(send_id).map(|send| &self.sends[*send]);
+            put(Stored::Send(send_id, send));
+        }
+        self.changes.stored = changes.stored;
+    }
+
+    /// Restores a stored send; sends come in the order of their numbers.
+    pub fn restore(&mut self, mut send: OutgoingSend, monotonic_ms: i64) {
+        let count = send.contents.len() as u32;
+        let whole = Ordinals::all(count);
+        let complete = send.acknowledged.iter().filter(|(_, held)| **held == whole);
+        send.complete = complete.map(|(name, _)| Arc::clone(name)).collect();
+        let (send_id, finished) = (send.send_id.clone(), send.finished);
+        let handle = self.sends.insert(send);
+        self.by_send_id.insert(send_id, handle);
+        for ordinal in 0..count {
+            let content = &self.sends[handle].contents[ordinal as usize];
+            let queued = content.queued;
+            self.by_id
+                .insert(content.message_id.clone(), (handle, ordinal));
+            if !queued && !finished {
+                self.on_dispatched((handle, ordinal), monotonic_ms);
+            }
+        }
+        self.queue
+            .restore(handle, &mut self.sends[handle], monotonic_ms);
+        if finished {
+            self.finished_contents += count as usize;
+            self.finished.push_back((count as usize, handle));
+        }
+        self.changes.contents.clear();
+    }
+
+    /// Restores which contents have a record of their own.
+    pub fn restore_stored(&mut self, stored: impl IntoIterator<Item = Name>) {
+        self.changes.stored.extend(stored);
+    }
+
+    /// Restores how many sends there were.
+    pub fn restore_count(&mut self, sends_so_far: u64) {
+        self.sends_so_far = sends_so_far;
+    }
+}
+
+fn is_delivered(delivered_when: &DeliveredWhen, complete: &BTreeSet<Arc<str>>) -> bool {
+    match delivered_when {
+        DeliveredWhen::Named(names) => names.is_subset(complete),
+        DeliveredWhen::Any => !complete.is_empty(),
+        DeliveredWhen::Count(count) => complete.len() >= *count,
+    }
+}

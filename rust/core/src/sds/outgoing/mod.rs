@@ -1,0 +1,13 @@
+//! Sends of this participant: the queue before dispatch, what is unacknowledged after it, and who
+//! acknowledged what.
+
+mod buffer;
+mod in_store;
+mod ordinals;
+mod queue;
+mod resend;
+mod send;
+
+pub use buffer::{FINISHED_CONTENTS_MAX, Outgoing, PARTICIPANTS_PER_SEND_MAX, Stored};
+pub use ordinals::Ordinals;
+pub use send::{ContentRef, FixedHistory, OutgoingContent, OutgoingRef, OutgoingSend};

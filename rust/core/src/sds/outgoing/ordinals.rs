@@ -1,0 +1,104 @@
+//! Places of contents in their send, as bits.
+
+/// A set of ordinals: one participant's share of a send, say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ordinals {
+    /// The first 64, which most sends do not exceed.
+    low: u64,
+    high: Vec<u64>,
+}
+
+const WORD_BITS: u32 = u64::BITS;
+
+impl Ordinals {
+    /// None of them.
+    pub const NONE: Ordinals = Ordinals {
+        low: 0,
+        high: Vec::new(),
+    };
+
+    /// All below `count`.
+    pub fn all(count: u32) -> Self {
+        let mut all = Ordinals::NONE;
+        (0..count).for_each(|ordinal| all.insert(ordinal));
+        all
+    }
+
+    /// Whether `ordinal` is in it.
+    pub fn contains(&self, ordinal: u32) -> bool {
+        match ordinal.checked_sub(WORD_BITS) {
+            None => self.low >> ordinal & 1 == 1,
+            Some(rest) => {
+                let word = self.high.get((rest / WORD_BITS) as usize);
+                word.is_some_and(|word| word >> (rest % WORD_BITS) & 1 == 1)
+            }
+        }
+    }
+
+    /// Adds `ordinal`.
+    pub fn insert(&mut self, ordinal: u32) {
+        match ordinal.checked_sub(WORD_BITS) {
+            None => self.low |= 1 << ordinal,
+            Some(rest) => {
+                let at = (rest / WORD_BITS) as usize;
+                if self.high.len() <= at {
+                    self.high.resize(at + 1, 0);
+                }
+                self.high[at] |= 1 << (rest % WORD_BITS);
+            }
+        }
+    }
+
+    /// Adds all of `other`.
+    pub fn extend(&mut self, other: &Ordinals) {
+        self.low |= other.low;
+        if self.high.len() < other.high.len() {
+            self.high.resize(other.high.len(), 0);
+        }
+        for (word, more) in self.high.iter_mut().zip(&other.high) {
+            *word |= more;
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.low.count_ones() + self.high.iter().map(|word| word.count_ones()).sum::<u32>()
+    }
+
+    /// The first `width` bytes of the bits, the lowest first.
+    pub fn to_bytes(&self, width: usize) -> Vec<u8> {
+        let words = std::iter::once(self.low).chain(self.high.iter().copied());
+        let bytes = words.flat_map(u64::to_le_bytes).chain(std::iter::repeat(0));
+        bytes.take(width).collect()
+    }
+
+    /// What [`Ordinals::to_bytes`] gave.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut ordinals = Ordinals::NONE;
+        for (at, byte) in bytes.iter().enumerate() {
+            for bit in (0..u8::BITS).filter(|bit| byte >> bit & 1 == 1) {
+                ordinals.insert(at as u32 * u8::BITS + bit);
+            }
+        }
+        ordinals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinals_of_any_size_are_counted_and_stored() {
+        for count in [0, 1, 63, 64, 65, 128, 129, 300] {
+            let all = Ordinals::all(count);
+            assert_eq!((all.count(), all.contains(count)), (count, false));
+            let width = (count as usize).div_ceil(8);
+            assert_eq!(Ordinals::from_bytes(&all.to_bytes(width)), all);
+            let mut union = Ordinals::NONE;
+            union.extend(&all);
+            union.insert(count);
+            assert_eq!(union, Ordinals::all(count + 1));
+        }
+    }
+}

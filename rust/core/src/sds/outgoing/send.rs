@@ -1,0 +1,137 @@
+//! One send of this participant.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use hashlink::LinkedHashMap;
+
+use super::ordinals::Ordinals;
+use crate::sds::name::Name;
+use crate::sds::octets::Octets;
+use crate::sds::slab::Handle;
+
+/// Names a send of ours.
+pub type OutgoingRef = Handle<OutgoingSend>;
+/// Names one content of it.
+pub type ContentRef = (OutgoingRef, u32);
+
+/// A group of contents that make one message.
+#[derive(Debug)]
+pub struct OutgoingSend {
+    /// Its id.
+    pub send_id: Name,
+    /// Its place in the order of sends.
+    pub number: u64,
+    /// How many contents make it whole.
+    pub contents_needed: u32,
+    /// What it is made of, by ordinal.
+    pub contents: Vec<OutgoingContent>,
+    /// Ordinals of contents that wait for their first dispatch, the next one first.
+    pub queue: VecDeque<u32>,
+    /// Who acknowledged what, and who can reconstruct it.
+    pub acknowledged: LinkedHashMap<Arc<str>, Ordinals>,
+    pub(super) complete: BTreeSet<Arc<str>>,
+    /// What all its contents name and carry, from when the first one leaves.
+    pub history: Option<FixedHistory>,
+    /// Contents that were encoded.
+    pub dispatched: u32,
+    /// When the first one was.
+    pub first_ms: i64,
+    /// Whether resending stopped, and whether that was for want of answers.
+    pub finished: bool,
+    pub given_up: bool,
+}
+
+/// The part of a message that the contents of one send share.
+#[derive(Debug, Clone, Default)]
+pub struct FixedHistory {
+    /// Ids that it names.
+    pub ids: Vec<Name>,
+    /// The causal history as encoded; empty once the last content left.
+    pub fields: Vec<u8>,
+    /// The filter, until the last content left.
+    pub bloom_filter: Option<Vec<u8>>,
+    /// Bytes that are left of the header.
+    pub header_left: usize,
+}
+
+/// One content of a send of ours.
+#[derive(Debug)]
+pub struct OutgoingContent {
+    /// Its message id.
+    pub message_id: Name,
+    /// Its bytes, until it is encoded.
+    pub content: Option<Octets>,
+    /// Bytes of the content.
+    pub size_bytes: usize,
+    /// Its message, from when it is encoded until its send is finished.
+    pub wire: Option<Octets>,
+    /// Whether it waits for its first dispatch.
+    pub queued: bool,
+    /// Its Lamport timestamp; 0 before it is encoded.
+    pub lamport: u64,
+    /// How often it was sent again.
+    pub attempts: u32,
+    /// When it is due again, and the timer that is set for it.
+    pub(super) resend_ms: Option<i64>,
+    pub(super) timer_ms: Option<i64>,
+    /// When a store had it.
+    pub(super) stored_ms: Option<i64>,
+    /// Whose filters hold it.
+    pub possible: BTreeSet<Arc<str>>,
+    /// The transmission that has no answer yet; 0 for none.
+    pub in_flight: u64,
+}
+
+impl OutgoingContent {
+    /// A content that waits.
+    pub fn new(message_id: Name, content: Octets) -> Self {
+        OutgoingContent {
+            message_id,
+            size_bytes: content.len(),
+            content: Some(content),
+            wire: None,
+            queued: true,
+            lamport: 0,
+            attempts: 0,
+            resend_ms: None,
+            timer_ms: None,
+            stored_ms: None,
+            possible: BTreeSet::new(),
+            in_flight: 0,
+        }
+    }
+}
+
+impl OutgoingSend {
+    /// A send of which nothing has left.
+    pub fn new(send_id: Name, number: u64, contents_needed: u32) -> Self {
+        OutgoingSend {
+            send_id,
+            number,
+            contents_needed,
+            contents: Vec::new(),
+            queue: VecDeque::new(),
+            acknowledged: LinkedHashMap::new(),
+            complete: BTreeSet::new(),
+            history: None,
+            dispatched: 0,
+            first_ms: 0,
+            finished: false,
+            given_up: false,
+        }
+    }
+
+    /// Whether contents wait for their first dispatch.
+    pub fn waits(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether its only content is named by it: then its record has that content's state.
+    pub fn is_alone(&self) -> bool {
+        let [only] = self.contents.as_slice() else {
+            return false;
+        };
+        only.message_id.strip_suffix(".0") == Some(&*self.send_id)
+    }
+}

@@ -1,0 +1,514 @@
+//! What comes from the network: decoded, judged, and spread over the parts of the machine.
+
+use std::sync::Arc;
+
+use super::config::Now;
+use super::events::{Dropped, Event};
+use super::ids::{
+    CONTENTS_PER_SEND_MAX, MESSAGE_ID_BYTES_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_BYTES_MAX,
+    content_id,
+};
+use super::incoming::{Naming, SendRef};
+use super::log::EntryRef;
+use super::machine::Machine;
+use super::name::Name;
+use super::octets::{Octets, Part};
+use super::sync::filter::PeerFilter;
+use crate::wire::sds::{EntryView, MessageView};
+
+/// SDS-R: a message carries at most three requests. What a peer asks beyond this is not looked at.
+pub const REQUESTS_HEARD_MAX: usize = 100;
+/// Unknown entries of one history that are tracked; the newest stand last, so the last ones count.
+pub const UNKNOWN_PER_MESSAGE_MAX: usize = 1_000;
+/// Of a longer history a waiting send keeps both ends: the heads stand first, the causal history
+/// last.
+const HISTORY_ENDS: usize = 256;
+
+/// What the ids of a history are here.
+#[derive(Default)]
+struct Followed<'a> {
+    known: Vec<EntryRef>,
+    unknown: Vec<EntryView<'a>>,
+}
+
+impl Machine {
+    /// Takes any bytes from the network. Nothing that a peer sends is an error: it becomes
+    /// [`Event::MessageDropped`].
+    ///
+    /// A known message `from_store` is no sign that its sender waits for an acknowledgement.
+    pub fn handle_message(
+        &mut self,
+        data: &Octets,
+        retrieval_hint: Option<&[u8]>,
+        from_store: bool,
+        now: Now,
+    ) {
+        if let Err(reason) = self.take(data, retrieval_hint, from_store, now) {
+            self.events.push_back(Event::MessageDropped(reason));
+        }
+    }
+
+    fn take(
+        &mut self,
+        data: &Octets,
+        retrieval_hint: Option<&[u8]>,
+        from_store: bool,
+        now: Now,
+    ) -> Result<(), Dropped> {
+        let decoded = MessageView::decode(data, self.config.wire_format);
+        let message = decoded.map_err(|_| Dropped::Undecodable)?;
+        if *message.channel_id != *self.channel_id.as_bytes() {
+            return Err(Dropped::OtherChannel);
+        }
+        let (id_bytes, sender_bytes) = (message.message_id.len(), message.sender_id.len());
+        if !(1..=MESSAGE_ID_BYTES_MAX).contains(&id_bytes) || sender_bytes > SENDER_ID_BYTES_MAX {
+            return Err(Dropped::OverLimit);
+        }
+        if message.message_id.contains(&0) {
+            // No implementation makes such ids: names that are made here have it.
+            return Err(Dropped::Undecodable);
+        }
+        let message_id = Name::from_wire(message.message_id);
+        let content = message.content.filter(|content| !content.is_empty());
+        if *message.sender_id == *self.sender_id.as_bytes() {
+            if !from_store {
+                self.repair.on_message(&message_id);
+            }
+            return self.take_own(
+                &message_id,
+                message.lamport_timestamp,
+                content.is_some(),
+                from_store,
+            );
+        }
+        let sender_id = self.sender_ids.text(message.sender_id);
+        let Some(lamport) = message.lamport_timestamp else {
+            return self.take_ephemeral(message_id, sender_id, content, data);
+        };
+        if let Some(content) = content {
+            if let Some(known) = self.log.find(message_id.as_bytes()) {
+                return self.take_duplicate(known, &sender_id, content, data, from_store, now);
+            }
+            if self.incoming.is_full() {
+                let (incoming, mut around) = self.around();
+                if !incoming.make_room(&message_id, &mut around) {
+                    return Err(Dropped::OverLimit);
+                }
+            }
+        }
+        let at_ms = now.monotonic_ms;
+        let is_new = self.participants.hear(&sender_id, at_ms);
+        if !from_store {
+            self.participants.hear_live(&sender_id, at_ms);
+        }
+        let since_first_ms = if is_new { self.newness_ms(now) } else { None };
+        self.repair.on_message(&message_id);
+        // What a store repeats was asked long ago; whoever lacks it still asks again.
+        if self.config.enable_repair && !from_store {
+            for request in message.repair_request.iter().take(REQUESTS_HEARD_MAX) {
+                let is_own = || {
+                    let own = self.outgoing.find_content(request.message_id);
+                    own.and_then(|own| self.outgoing.content(own))
+                        .is_some_and(|own| own.wire.is_some())
+                };
+                self.repair
+                    .on_request(&(*request).into(), &self.log, is_own, at_ms);
+            }
+        }
+        let held = content.map(|content| {
+            let part = Part::of(data, content);
+            self.take_content(message_id, &sender_id, lamport, part, retrieval_hint, now)
+        });
+        let members = self.participants.len();
+        if held.is_none() {
+            self.events.push_back(Event::SyncReceived {
+                sender_id: Arc::clone(&sender_id),
+            });
+            self.sync_schedule
+                .on_sync_received(now, members, &mut *self.rng);
+        }
+        let followed = self.follow(&message.causal_history);
+        if held.is_none() {
+            self.anti_entropy
+                .on_named(followed.known.iter().copied(), &self.log, at_ms);
+        }
+        if !self.outgoing.is_empty() {
+            self.review(&message.causal_history, message.bloom_filter, &sender_id);
+        }
+        if let Some(filter) = message
+            .bloom_filter
+            .filter(|_| held.is_none() && !from_store)
+        {
+            self.compare_filters(filter, &sender_id, at_ms);
+        }
+        if !message.causal_history.is_empty() {
+            let send = held.map(|(send, _)| send);
+            self.follow_on(
+                send,
+                &message.causal_history,
+                followed,
+                &sender_id,
+                at_ms,
+                since_first_ms,
+            );
+        }
+        if let Some((_, entry)) = held {
+            self.owe(entry, now);
+        }
+        Ok(())
+    }
+
+    /// Holds a new content; gives its send and its entry.
+    fn take_content(
+        &mut self,
+        message_id: Name,
+        sender_id: &Arc<str>,
+        lamport: u64,
+        content: Part,
+        retrieval_hint: Option<&[u8]>,
+        now: Now,
+    ) -> (SendRef, EntryRef) {
+        let place = self.incoming.place_of(&message_id);
+        let place = place.map(|(send_id, ordinal)| (Name::new(send_id), ordinal));
+        let (send_id, ordinal) = place.unzip();
+        let data = content.whole.clone();
+        // Of a send that is delivered already the owner tells that it is surplus.
+        self.events.push_back(Event::ContentReceived {
+            message_id: message_id.clone(),
+            sender_id: Arc::clone(sender_id),
+            content,
+            send_id: send_id.clone(),
+            ordinal,
+        });
+        let hint = retrieval_hint.filter(|hint| hint.len() <= RETRIEVAL_HINT_BYTES_MAX);
+        let lamport = self.lamport.capped(lamport, now);
+        let entry = self.add_to_log(&message_id, sender_id, lamport, hint, ordinal.unwrap_or(0));
+        if self.config.enable_repair {
+            self.log.keep_original(entry, data);
+        }
+        let members = self.participants.len();
+        self.sync_schedule
+            .on_content_received(now, members, &mut *self.rng);
+        let (incoming, mut around) = self.around();
+        let send = incoming.receive(
+            entry,
+            send_id.unwrap_or(message_id),
+            now.monotonic_ms,
+            &mut around,
+        );
+        (send, entry)
+    }
+
+    fn follow<'a>(&self, history: &[EntryView<'a>]) -> Followed<'a> {
+        let mut followed = Followed::default();
+        for entry in history {
+            match self.log.find(entry.message_id) {
+                Some(known) => followed.known.push(known),
+                None => followed.unknown.push(*entry),
+            }
+        }
+        followed
+    }
+
+    /// Follows a causal history: of a content of `send`, or of a sync, which waits for nothing.
+    ///
+    /// What another participant than its sender names of what we have not said yet, it acknowledged.
+    fn follow_on(
+        &mut self,
+        send: Option<SendRef>,
+        history: &[EntryView<'_>],
+        followed: Followed<'_>,
+        named_by: &Arc<str>,
+        monotonic_ms: i64,
+        since_first_ms: Option<i64>,
+    ) {
+        for &entry in &followed.known {
+            if let (Some(send), Some(cause)) =
+                (send, self.log.get(entry).and_then(|held| held.send))
+            {
+                self.incoming.wait(send, cause);
+            }
+        }
+        for entry in followed.known {
+            let owed = self.log.get(entry).is_some_and(|held| {
+                (held.unacknowledged != 0 || held.repeats != 0) && held.sender_id != *named_by
+            });
+            if owed {
+                self.acknowledgements
+                    .acknowledged_by_other(entry, &mut self.log);
+            }
+        }
+        if let Some(send) = send {
+            self.incoming.follow(send, history.len(), || {
+                let ends = history.len().saturating_sub(HISTORY_ENDS).max(HISTORY_ENDS);
+                let kept = history
+                    .iter()
+                    .enumerate()
+                    .filter(|(at, _)| *at < HISTORY_ENDS || *at >= ends);
+                kept.map(|(_, entry)| Name::from_wire(entry.message_id))
+                    .collect()
+            });
+        }
+        if !followed.unknown.is_empty() {
+            let first = followed
+                .unknown
+                .len()
+                .saturating_sub(UNKNOWN_PER_MESSAGE_MAX);
+            let unknown = followed.unknown[first..]
+                .iter()
+                .map(|entry| (*entry).into())
+                .collect();
+            let naming = Naming {
+                send,
+                named_by,
+                monotonic_ms,
+                since_first_ms,
+            };
+            let (incoming, mut around) = self.around();
+            incoming.on_unknown(&naming, unknown, &mut around);
+        }
+    }
+
+    /// SDS, Review ACK Status: definitive by causal history, possible by bloom filter.
+    fn review(&mut self, history: &[EntryView<'_>], filter: Option<&[u8]>, sender_id: &Arc<str>) {
+        for entry in history {
+            if let Some(own) = self.outgoing.find_content(entry.message_id) {
+                self.outgoing
+                    .acknowledge(own, sender_id, &mut self.log, &mut self.events);
+            }
+        }
+        let Some(filter) = filter.filter(|_| self.outgoing.unacknowledged_count() > 0) else {
+            return;
+        };
+        self.settle_filter();
+        let own: Vec<_> = self.outgoing.unacknowledged().collect();
+        let id_of = |place| {
+            self.outgoing
+                .content(place)
+                .map_or("", |content| &content.message_id)
+        };
+        // A filter of another size has parameters that we do not know: it says nothing.
+        let held = self
+            .filter
+            .filter()
+            .review(filter, own.iter().map(|place| id_of(*place)));
+        let mut enough = Vec::new();
+        for position in held.unwrap_or_default() {
+            if self
+                .outgoing
+                .possibly_acknowledge(own[position], sender_id, &mut self.events)
+            {
+                enough.push(own[position]);
+            }
+        }
+        if enough.is_empty() {
+            return;
+        }
+        // Participants hold much the same, so an accident in one filter is one in all of them.
+        let id_of = |place: &_| {
+            self.outgoing
+                .content(*place)
+                .map_or("", |content| &content.message_id)
+        };
+        let ids: Vec<&str> = enough.iter().map(id_of).collect();
+        for position in self.filter.conclusive(&ids, &self.log) {
+            self.outgoing
+                .acknowledge_possible(enough[position], &mut self.log, &mut self.events);
+        }
+    }
+
+    /// What a sync's filter shows that its sender lacks, or that we do.
+    fn compare_filters(&mut self, filter: &[u8], sender_id: &Arc<str>, monotonic_ms: i64) {
+        let members = self.participants.len();
+        self.settle_filter();
+        let (log, rng) = (&self.log, &mut *self.rng);
+        let (ours, theirs) = (
+            &self.filter,
+            PeerFilter {
+                bytes: filter,
+                sender_id,
+            },
+        );
+        self.anti_entropy
+            .review(theirs, ours, log, monotonic_ms, members, rng);
+        self.filter_request
+            .on_filter(theirs, ours, monotonic_ms, members, rng);
+    }
+
+    /// How long ago this participant's own first receipt was; `None` once nobody sends again what is
+    /// older.
+    fn newness_ms(&mut self, now: Now) -> Option<i64> {
+        let first_ms = self.participants.first_heard_ms(now.epoch_ms);
+        let since_ms = now.epoch_ms.saturating_sub(first_ms).max(0);
+        let retransmissions = i64::from(self.config.max_retransmissions);
+        let new_ms = self
+            .config
+            .acknowledgement_timeout_ms
+            .saturating_mul(1 + retransmissions);
+        (since_ms <= new_ms).then_some(since_ms)
+    }
+
+    /// The contents of a reconstructed send that never came count as received all the same.
+    pub(super) fn infer(
+        &mut self,
+        handle: SendRef,
+        content_count: u32,
+        inferred: &[Name],
+        now: Now,
+    ) {
+        let Some(send) = self.incoming.get(handle) else {
+            return;
+        };
+        let (key, sender_id) = (send.key.clone(), Arc::clone(&send.sender_id));
+        let named = self.config.by_send() && send.key == send.send_id;
+        let count = if named {
+            content_count.min(CONTENTS_PER_SEND_MAX)
+        } else {
+            inferred.len() as u32
+        };
+        for ordinal in 0..count {
+            let message_id = if named {
+                content_id(&key, ordinal)
+            } else {
+                inferred[ordinal as usize].clone()
+            };
+            if self.log.contains(message_id.as_bytes()) {
+                continue;
+            }
+            let entry = self.add_to_log(&message_id, &sender_id, 0, None, ordinal);
+            let (incoming, mut around) = self.around();
+            incoming.infer(handle, entry, &mut around);
+            self.owe(entry, now);
+        }
+    }
+
+    fn take_duplicate(
+        &mut self,
+        known: EntryRef,
+        sender_id: &Arc<str>,
+        content: &[u8],
+        data: &Octets,
+        from_store: bool,
+        now: Now,
+    ) -> Result<(), Dropped> {
+        let Some(held) = self.log.get(known) else {
+            return Err(Dropped::Duplicate);
+        };
+        let (message_id, spoken_ms) = (held.message_id.clone(), held.spoken_ms);
+        let (is_own, send) = (held.sender_id == self.sender_id, held.send);
+        // Another participant answered a request first. What a store answers nobody else heard.
+        let answer = !from_store && self.repair.heard_again(&message_id, now.monotonic_ms);
+        let is_open = send
+            .and_then(|send| self.incoming.get(send))
+            .is_some_and(|send| !send.reconstructed);
+        if let Some(rival) = self
+            .rivals
+            .take(known, is_open, sender_id, content, data, &self.log)
+        {
+            let place = self.incoming.place_of(&message_id);
+            let place = place.map(|(send_id, ordinal)| (Name::new(send_id), ordinal));
+            let (send_id, ordinal) = place.unzip();
+            self.events.push_back(Event::ContentReceived {
+                message_id: rival.name,
+                sender_id: Arc::clone(sender_id),
+                content: Part::of(data, content),
+                send_id,
+                ordinal,
+            });
+            if !rival.unseen {
+                return Ok(());
+            }
+        }
+        // Its sender heard no acknowledgement of it, unless the network or a store merely repeats
+        // itself, or somebody was answered who lacks it: a large group that acknowledged every repair
+        // again would talk of little else.
+        let lately_ms = self.config.acknowledgement_timeout_ms / 2;
+        let said_lately = spoken_ms != 0 && now.monotonic_ms - spoken_ms < lately_ms;
+        let withheld = self
+            .given_up
+            .withholds(send.and_then(|send| self.incoming.get(send)));
+        let quiet = from_store || answer || said_lately || withheld;
+        if !quiet && !is_own && !self.acknowledgements.owes(known) {
+            for entry in self.siblings_of(known) {
+                self.owe(entry, now);
+            }
+        }
+        Err(Dropped::Duplicate)
+    }
+
+    /// All that is held of a content's send: the message that acknowledged it and got lost named them
+    /// too.
+    fn siblings_of(&self, known: EntryRef) -> Vec<EntryRef> {
+        let Some(held) = self.log.get(known) else {
+            return Vec::new();
+        };
+        if let Some(send) = held.send.and_then(|send| self.incoming.get(send)) {
+            return send.contents.clone();
+        }
+        let Some((send_id, _)) = self.incoming.place_of(&held.message_id) else {
+            return vec![known];
+        };
+        let mut siblings = vec![known];
+        for ordinal in 0..CONTENTS_PER_SEND_MAX {
+            let Some(entry) = self.log.find(content_id(send_id, ordinal).as_bytes()) else {
+                break;
+            };
+            if entry != known {
+                siblings.push(entry);
+            }
+        }
+        siblings
+    }
+
+    fn take_ephemeral(
+        &mut self,
+        message_id: Name,
+        sender_id: Arc<str>,
+        content: Option<&[u8]>,
+        data: &Octets,
+    ) -> Result<(), Dropped> {
+        let content = content.ok_or(Dropped::Undecodable)?;
+        if self.recent_ephemerals.contains(&message_id) {
+            return Err(Dropped::Duplicate);
+        }
+        self.remember_ephemeral(message_id.clone());
+        self.events.push_back(Event::EphemeralReceived {
+            message_id,
+            sender_id,
+            content: Part::of(data, content),
+        });
+        Ok(())
+    }
+
+    /// SDS: own messages are ignored, except that one we never sent shows a second user of our id.
+    ///
+    /// What a store has, or others repeat, of the time before this life began is our past: its state
+    /// was not kept.
+    fn take_own(
+        &mut self,
+        message_id: &Name,
+        lamport: Option<u64>,
+        is_content: bool,
+        from_store: bool,
+    ) -> Result<(), Dropped> {
+        let id = message_id.as_bytes();
+        if self.outgoing.find_content(id).is_some()
+            || self.log.contains(id)
+            || self.recent_ephemerals.contains(message_id)
+            || self.transmission.is_own_sync(message_id)
+        {
+            return Err(Dropped::Own);
+        }
+        if is_content {
+            let (incoming, mut around) = self.around();
+            incoming.on_own(message_id, &mut around);
+        }
+        if from_store || lamport.is_some_and(|lamport| lamport < self.began) {
+            return Err(Dropped::Own);
+        }
+        self.events.push_back(Event::SenderIdConflict {
+            message_id: message_id.clone(),
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! Records as they change.
+
+use super::fields::Writer;
+use super::{
+    ANSWER, CONTENT, GIVEN_UP, INCOMING, LOG, LOST, MESSAGE, MISSING, OUTGOING, PARTICIPANT, RIVAL,
+    Record, SEND, STATE, VERSION, Value,
+};
+use crate::sds::incoming::{Incoming, IncomingSend};
+use crate::sds::log::{Change, Entry};
+use crate::sds::machine::Machine;
+use crate::sds::name::Name;
+use crate::sds::octets::Octets;
+use crate::sds::outgoing::{OutgoingContent, OutgoingSend, Stored};
+
+/// Flags of `sds.log`.
+pub const ORDERED: u8 = 1;
+/// Flags of `sds.send`.
+pub const FINISHED: u8 = 1;
+pub const GIVEN_UP_SEND: u8 = 2;
+pub const FIXED: u8 = 4;
+pub const ALONE: u8 = 8;
+/// Flags of `sds.incoming`.
+pub const RECONSTRUCTED: u8 = 1;
+pub const LOST_SEND: u8 = 2;
+pub const MAY_PREDATE_US: u8 = 4;
+pub const SIBLINGS_REPORTED: u8 = 8;
+
+impl Machine {
+    /// Records that changed since the last call, to be stored in their order.
+    pub fn poll_persist(&mut self) -> Vec<Record> {
+        let mut out = Vec::new();
+        self.settle_filter();
+        self.put_state(&mut out);
+        let incoming = &self.incoming;
+        self.log.poll_persist(|change| {
+            out.push(match change {
+                Change::Entry(entry) => {
+                    record(LOG, &entry.message_id, Some(log_entry(entry, incoming)))
+                }
+                Change::Forgotten(message_id) => record(LOG, message_id, None),
+                Change::Message(message_id, message) => shared(MESSAGE, message_id, message),
+            });
+        });
+        self.outgoing.poll_persist(&self.log, |change| {
+            out.push(match change {
+                Stored::Wire(message_id, wire) => shared(MESSAGE, message_id, wire),
+                Stored::Content(message_id, content) => shared(CONTENT, message_id, content),
+                Stored::State(message_id, state) => {
+                    let fields = state.map(|(send, ordinal)| content_state(send, ordinal));
+                    record(OUTGOING, message_id, fields)
+                }
+                Stored::Send(send_id, send) => record(SEND, send_id, send.map(outgoing_send)),
+            });
+        });
+        self.log
+            .poll_originals(|message_id, message| out.push(shared(MESSAGE, message_id, message)));
+        self.put_incoming(&mut out);
+        let records = &mut self.records;
+        for (message_id, owed) in self.repair.poll_changed() {
+            let fields = owed.map(|entry| Writer::new().entry(entry).seal());
+            records.put(&mut out, ANSWER, message_id, fields);
+        }
+        for (sender_id, heard) in self.participants.poll_changed() {
+            let fields = heard.then(|| vec![VERSION]);
+            out.push(record(PARTICIPANT, &Name::new(&sender_id), fields));
+        }
+        out
+    }
+
+    fn put_state(&mut self, out: &mut Vec<Record>) {
+        let state = self.encode_state();
+        if state != self.records.state {
+            self.records.state.clone_from(&state);
+            out.push(record(STATE, &Name::new(""), Some(state)));
+        }
+    }
+
+    pub(super) fn encode_state(&self) -> Vec<u8> {
+        let heads = self.heads.entries().filter_map(|entry| self.log.get(entry));
+        Writer::new()
+            .long(self.lamport.timestamp())
+            .long(self.filter.base_sequence())
+            .long(self.transmission.nonce)
+            .long(self.transmission.sync_count)
+            .long(self.outgoing.sends_so_far())
+            .long(self.participants.first_epoch_ms() as u64)
+            .long(self.acknowledgements.order_acknowledged())
+            .names(heads.map(|entry| &entry.message_id))
+            .seal()
+    }
+
+    fn put_incoming(&mut self, out: &mut Vec<Record>) {
+        let records = &mut self.records;
+        for (key, send) in self.incoming.poll_changed() {
+            let send = send.and_then(|send| self.incoming.get(send));
+            let fields = send.map(|send| incoming_send(send, &self.incoming));
+            records.put(out, INCOMING, key, fields);
+        }
+        for message_id in self.incoming.poll_changed_missing() {
+            let missing = self.incoming.missing().get(message_id.as_bytes());
+            let fields = missing.map(|message| {
+                let key = self.incoming.get(message.send).map_or("", |send| &send.key);
+                let mut writer = Writer::new();
+                writer.entry(&message.entry).bytes(key.as_bytes());
+                writer.bytes(message.named_by.as_bytes()).seal()
+            });
+            records.put(out, MISSING, message_id, fields);
+        }
+        for (key, askable) in self.incoming.poll_changed_lost() {
+            let fields = askable.map(|askable| Writer::new().byte(u8::from(askable)).seal());
+            records.put(out, LOST, key, fields);
+        }
+        for (name, known) in self.given_up.poll_changed() {
+            records.put(out, GIVEN_UP, name, known.then(|| vec![VERSION]));
+        }
+        for (name, known) in self.rivals.poll_changed() {
+            records.put(out, RIVAL, name, known.then(|| vec![VERSION]));
+        }
+    }
+}
+
+fn record(kind: &'static str, key: &Name, fields: Option<Vec<u8>>) -> Record {
+    Record {
+        kind,
+        key: key.clone(),
+        value: fields.map(Value::Fields),
+    }
+}
+
+fn shared(kind: &'static str, key: &Name, bytes: Option<&Octets>) -> Record {
+    Record {
+        kind,
+        key: key.clone(),
+        value: bytes.cloned().map(Value::Shared),
+    }
+}
+
+fn log_entry(entry: &Entry, incoming: &Incoming) -> Vec<u8> {
+    let waits_in = entry
+        .send
+        .and_then(|send| incoming.get(send))
+        .map_or("", |send| &send.key);
+    Writer::new()
+        .byte(if entry.ordered { ORDERED } else { 0 })
+        .long(entry.lamport)
+        .long(entry.sequence)
+        .long(entry.unacknowledged)
+        .int(entry.ordinal)
+        .bytes(entry.sender_id.as_bytes())
+        .optional(entry.retrieval_hint.as_deref())
+        .bytes(waits_in.as_bytes())
+        .seal()
+}
+
+fn outgoing_send(send: &OutgoingSend) -> Vec<u8> {
+    let alone = send.is_alone();
+    let flags = [
+        (send.finished, FINISHED),
+        (send.given_up, GIVEN_UP_SEND),
+        (send.history.is_some(), FIXED),
+        (alone, ALONE),
+    ];
+    let mut writer = Writer::new();
+    writer
+        .byte(
+            flags
+                .iter()
+                .filter(|(is_set, _)| *is_set)
+                .map(|(_, flag)| flag)
+                .sum(),
+        )
+        .long(send.number)
+        .int(send.contents.len() as u32)
+        .int(send.contents_needed);
+    if let Some(history) = &send.history {
+        // What is fixed at the first dispatch is wanted for the contents that follow it.
+        let wanted = !history.fields.is_empty();
+        writer
+            .int(history.header_left as u32)
+            .bytes(&history.fields)
+            .optional(history.bloom_filter.as_deref())
+            .names(history.ids.iter().filter(|_| wanted));
+    }
+    if alone && let Some(content) = send.contents.first() {
+        put_state(&mut writer, content);
+    }
+    let width = send.contents.len().div_ceil(8);
+    for (name, held) in &send.acknowledged {
+        writer.bytes(name.as_bytes()).bytes(&held.to_bytes(width));
+    }
+    writer.seal()
+}
+
+/// What changes of a content: whether it waits, its timestamp, attempts, and who may have it.
+fn put_state(writer: &mut Writer, content: &OutgoingContent) {
+    writer
+        .byte(u8::from(content.queued))
+        .long(content.lamport)
+        .int(content.attempts)
+        .int(content.possible.len() as u32);
+    for name in &content.possible {
+        writer.bytes(name.as_bytes());
+    }
+}
+
+fn content_state(send: &OutgoingSend, ordinal: u32) -> Vec<u8> {
+    let mut writer = Writer::new();
+    writer.bytes(send.send_id.as_bytes()).int(ordinal);
+    put_state(&mut writer, &send.contents[ordinal as usize]);
+    writer.seal()
+}
+
+fn incoming_send(send: &IncomingSend, incoming: &Incoming) -> Vec<u8> {
+    let flags = [
+        (send.reconstructed, RECONSTRUCTED),
+        (send.lost, LOST_SEND),
+        (send.may_predate_us, MAY_PREDATE_US),
+        (send.siblings_reported, SIBLINGS_REPORTED),
+    ];
+    // Zero stands for what the wire does not say: no send has no contents.
+    Writer::new()
+        .byte(
+            flags
+                .iter()
+                .filter(|(is_set, _)| *is_set)
+                .map(|(_, flag)| flag)
+                .sum(),
+        )
+        .bytes(send.send_id.as_bytes())
+        .bytes(send.sender_id.as_bytes())
+        .int(send.content_count.unwrap_or(0))
+        .int(send.contents_needed.unwrap_or(0))
+        .names(incoming.causes_of(send))
+        .names(&send.history)
+        .seal()
+}

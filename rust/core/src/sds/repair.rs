@@ -1,0 +1,514 @@
+//! SDS-R: asking the channel for missing messages, and answering for others (SDS, SDS-Repair).
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use hashlink::{LinkedHashMap, LinkedHashSet};
+use sha2::{Digest, Sha256};
+
+use super::config::Config;
+use super::ids::entry_bytes_max;
+use super::log::Log;
+use super::name::Name;
+use crate::bloom::farmhash64;
+use crate::wire::sds::{HistoryEntry, WireFormat};
+
+/// SDS-R: a message carries at most three requests.
+const REQUESTS_PER_MESSAGE_MAX: usize = 3;
+/// SDS-R: a repair buffer holds at most 1,000 entries.
+pub const REPAIR_BUFFER_MAX: usize = 1_000;
+/// Syncs sent for requests alone keep this distance, a shorter one where T_min is shorter: a peer that
+/// invents ids must not make the others talk.
+const REPAIR_SYNC_INTERVAL_MS: i64 = 1_000;
+const REPAIR_SYNC_INTERVAL_MS_MIN: i64 = 100;
+/// A message is asked for so often in the channel by syncs that leave for it alone; then by what
+/// leaves anyway.
+const URGENT_ROUNDS: u32 = 2;
+/// It is asked for every T_max so often; then at distances that double with every second request that
+/// found no answer.
+const STEADY_ROUNDS: u32 = 4;
+/// Beyond this distance it is not asked for again.
+const SILENCE_MS_MAX: i64 = 24 * 3_600_000;
+
+/// The hash that spreads requests and answers over time: @waku/sds takes the first eight bytes of
+/// SHA-256, big-endian; nim-sds Nim's `hash(string)`, of which it works with absolute values. That
+/// was derived from its source; it was never met as a live peer.
+fn repair_hash(wire_format: WireFormat, parts: [&str; 2]) -> u64 {
+    match wire_format {
+        WireFormat::Spec => {
+            let mut hasher = Sha256::new();
+            parts.iter().for_each(|part| hasher.update(part));
+            let digest = hasher.finalize();
+            u64::from_be_bytes(digest[..8].try_into().expect("eight bytes"))
+        }
+        WireFormat::Nim => farmhash64(parts.concat().as_bytes()),
+    }
+}
+
+/// The absolute value that the wire takes of a hash.
+fn magnitude(wire_format: WireFormat, hash: u64) -> u64 {
+    match wire_format {
+        WireFormat::Spec => hash,
+        WireFormat::Nim => (hash as i64).unsigned_abs(),
+    }
+}
+
+/// T_req - now.
+pub fn request_offset_ms(
+    participant: &str,
+    message_id: &str,
+    t_min_ms: i64,
+    t_max_ms: i64,
+    wire_format: WireFormat,
+) -> i64 {
+    let hash = magnitude(
+        wire_format,
+        repair_hash(wire_format, [participant, message_id]),
+    );
+    let spread = (t_max_ms - t_min_ms).max(1) as u64;
+    (hash % spread) as i64 + t_min_ms
+}
+
+/// T_resp - now: 0 for the original sender.
+pub fn response_offset_ms(
+    participant: &str,
+    sender_id: &str,
+    message_id: &str,
+    t_max_ms: i64,
+    wire_format: WireFormat,
+) -> i64 {
+    if participant == sender_id {
+        return 0;
+    }
+    let hash = |text: &str| repair_hash(wire_format, [text, ""]);
+    let distance = magnitude(wire_format, hash(participant) ^ hash(sender_id));
+    let product = u128::from(distance) * u128::from(magnitude(wire_format, hash(message_id)));
+    (product % t_max_ms.max(1) as u128) as i64
+}
+
+/// Whether `participant` answers for a message of `sender_id`; nobody does where the sender is
+/// unknown.
+pub fn in_response_group(
+    participant: &str,
+    sender_id: &str,
+    message_id: &str,
+    groups: u64,
+    wire_format: WireFormat,
+) -> bool {
+    if sender_id.is_empty() {
+        return false;
+    }
+    if groups <= 1 || participant == sender_id {
+        return true;
+    }
+    let group =
+        |name: &str| magnitude(wire_format, repair_hash(wire_format, [name, message_id])) % groups;
+    group(participant) == group(sender_id)
+}
+
+/// Entries by id, each with a moment; when full, the one with the latest moment goes.
+#[derive(Debug, Default)]
+struct RepairBuffer {
+    by_id: HashMap<Name, (i64, HistoryEntry)>,
+    order: BTreeSet<(i64, Name)>,
+    /// Those for which a message may leave of its own.
+    urgent: BTreeSet<(i64, Name)>,
+}
+
+impl RepairBuffer {
+    /// Adds `entry`, or moves it to another moment; one that is not urgent waits for what leaves
+    /// anyway. Gives what had to go.
+    fn put(&mut self, entry: HistoryEntry, at_ms: i64, urgent: bool) -> Option<Name> {
+        let name = Name::new(&entry.message_id);
+        self.remove(&name);
+        self.order.insert((at_ms, name.clone()));
+        if urgent {
+            self.urgent.insert((at_ms, name.clone()));
+        }
+        self.by_id.insert(name, (at_ms, entry));
+        if self.order.len() <= REPAIR_BUFFER_MAX {
+            return None;
+        }
+        let (_, latest) = self.order.last()?.clone();
+        self.remove(&latest);
+        Some(latest)
+    }
+
+    fn remove(&mut self, message_id: &Name) -> bool {
+        let Some((at_ms, _)) = self.by_id.remove(message_id) else {
+            return false;
+        };
+        let place = (at_ms, message_id.clone());
+        self.order.remove(&place);
+        self.urgent.remove(&place);
+        true
+    }
+
+    fn contains(&self, message_id: &[u8]) -> bool {
+        self.by_id.contains_key(message_id)
+    }
+
+    /// The moment of the first urgent entry.
+    fn next_ms(&self) -> Option<i64> {
+        self.urgent.first().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// Up to `count` entries whose moment has come, urgent ones before the others, the earliest
+    /// first.
+    fn due(&self, monotonic_ms: i64, count: usize) -> Vec<HistoryEntry> {
+        let is_due = |place: &&(i64, Name)| place.0 <= monotonic_ms;
+        let mut due: Vec<_> = self.urgent.iter().take(count).filter(is_due).collect();
+        for place in self.order.iter().take(2 * count).filter(is_due) {
+            if due.len() == count {
+                break;
+            }
+            if !due.contains(&place) {
+                due.push(place);
+            }
+        }
+        due.into_iter()
+            .map(|(_, name)| self.by_id[name].1.clone())
+            .collect()
+    }
+}
+
+/// The outgoing repair buffer (what we ask for) and the incoming one (what we answer).
+///
+/// A request that another participant makes first is put off, not forgotten, and one that found no
+/// answer is made again after T_max: both implementations in the field ask once at most. What nobody
+/// answers is asked for less and less often, and once more each time that somebody names it again.
+#[derive(Debug)]
+pub struct Repair {
+    enabled: bool,
+    t_min_ms: i64,
+    t_max_ms: i64,
+    groups: u64,
+    wire_format: WireFormat,
+    /// An answer that came so lately may have overtaken the request for it.
+    overtaken_ms: i64,
+    /// Whether syncs leave by themselves, on which requests can ride.
+    syncs: bool,
+    me: Arc<str>,
+    /// Missing for less than T_min: most of them come before anything need be computed. In order of
+    /// time.
+    upcoming: LinkedHashMap<Name, (i64, HistoryEntry)>,
+    requests: RepairBuffer,
+    answers: RepairBuffer,
+    sync_not_before_ms: i64,
+    /// How often each message was asked for, by us and by anyone: a stranger's requests silence ours
+    /// no sooner.
+    asked: HashMap<Name, (u32, u32)>,
+    /// When others asked for what is held here and was not heard again since.
+    requested_ms: LinkedHashMap<Name, i64>,
+    /// When what is held here was last heard again.
+    heard_again_ms: LinkedHashMap<Name, i64>,
+    /// Messages that are asked for no more.
+    silent: Vec<Name>,
+    /// For `poll_persist`: ids of answers.
+    changed: LinkedHashSet<Name>,
+}
+
+impl Repair {
+    /// Nothing is asked for or answered.
+    pub fn new(config: &Config, me: &Arc<str>) -> Self {
+        Repair {
+            enabled: config.enable_repair,
+            t_min_ms: config.repair_t_min_ms,
+            t_max_ms: config.repair_t_max_ms,
+            groups: config.repair_groups,
+            wire_format: config.wire_format,
+            overtaken_ms: config.window_ms(),
+            syncs: config.sync_min_interval_ms > 0,
+            me: Arc::clone(me),
+            upcoming: LinkedHashMap::new(),
+            requests: RepairBuffer::default(),
+            answers: RepairBuffer::default(),
+            sync_not_before_ms: 0,
+            asked: HashMap::new(),
+            requested_ms: LinkedHashMap::new(),
+            heard_again_ms: LinkedHashMap::new(),
+            silent: Vec::new(),
+            changed: LinkedHashSet::new(),
+        }
+    }
+
+    // --- what we ask for ------------------------------------------------------------------------
+
+    /// Asks for `entry` at T_req unless it comes before; whether that is news.
+    pub fn on_missing(&mut self, entry: HistoryEntry, monotonic_ms: i64) -> bool {
+        if !self.enabled || self.requests.contains(entry.message_id.as_bytes()) {
+            return false;
+        }
+        let name = Name::new(&entry.message_id);
+        self.upcoming.entry(name).or_insert((monotonic_ms, entry));
+        true
+    }
+
+    /// What is asked for, and when next.
+    pub fn requests(&self) -> impl Iterator<Item = (&Name, i64)> {
+        let upcoming = self.upcoming.iter();
+        let upcoming =
+            upcoming.map(|(name, (since_ms, _))| (name, since_ms + self.offset_ms(name)));
+        self.requests
+            .order
+            .iter()
+            .map(|(at_ms, name)| (name, *at_ms))
+            .chain(upcoming)
+    }
+
+    /// What is answered, and when.
+    pub fn answers(&self) -> impl Iterator<Item = (&Name, i64)> {
+        self.answers
+            .order
+            .iter()
+            .map(|(at_ms, name)| (name, *at_ms))
+    }
+
+    /// Missing messages that are or will be asked for.
+    pub fn requests_held(&self) -> usize {
+        self.requests.by_id.len() + self.upcoming.len()
+    }
+
+    /// It came, or is no longer waited for.
+    pub fn on_found(&mut self, message_id: &Name) {
+        self.asked.remove(message_id);
+        if self.upcoming.remove(message_id).is_none() {
+            self.requests.remove(message_id);
+        }
+    }
+
+    /// What is missing is asked for by what leaves anyway.
+    pub fn without_haste(&mut self, message_id: &Name) {
+        let (_, all) = self.asked.entry(message_id.clone()).or_default();
+        *all = (*all).max(URGENT_ROUNDS);
+    }
+
+    /// Somebody names what is asked for: whoever does may hold it, so it is asked for as soon as at
+    /// first.
+    pub fn on_named_again(&mut self, message_id: &str, monotonic_ms: i64) {
+        if self.asked_for(message_id).0 <= STEADY_ROUNDS {
+            return;
+        }
+        let soon_ms = monotonic_ms + self.offset_ms(message_id);
+        if let Some((at_ms, entry)) = self.requests.by_id.get(message_id.as_bytes())
+            && soon_ms < *at_ms
+        {
+            self.ask_at(entry.clone(), soon_ms);
+        }
+    }
+
+    /// Gives those that have been missing for T_min their T_req.
+    pub fn settle(&mut self, monotonic_ms: i64) {
+        while let Some((_, (since_ms, _))) = self.upcoming.front() {
+            let since_ms = *since_ms;
+            if since_ms + self.t_min_ms > monotonic_ms {
+                return;
+            }
+            if let Some((_, (_, entry))) = self.upcoming.pop_front() {
+                let at_ms = since_ms + self.offset_ms(&entry.message_id);
+                self.ask_at(entry, at_ms);
+            }
+        }
+    }
+
+    /// When a request may be due: at the earliest T_req, or when one must be given.
+    pub fn next_request_ms(&self) -> Option<i64> {
+        let upcoming_ms = self
+            .upcoming
+            .front()
+            .map(|(_, (since_ms, _))| since_ms + self.t_min_ms);
+        let at_ms = upcoming_ms.into_iter().chain(self.requests.next_ms()).min();
+        at_ms
+            .filter(|_| self.enabled)
+            .map(|at_ms| at_ms.max(self.sync_not_before_ms))
+    }
+
+    /// A sync left for requests alone: the next such one waits.
+    pub fn on_sync_for_requests(&mut self, monotonic_ms: i64) {
+        let interval_ms = self
+            .t_min_ms
+            .clamp(REPAIR_SYNC_INTERVAL_MS_MIN, REPAIR_SYNC_INTERVAL_MS);
+        self.sync_not_before_ms = monotonic_ms + interval_ms;
+    }
+
+    /// Requests that ride on the message that leaves now; each is made again later if nothing comes.
+    pub fn take_requests(&mut self, monotonic_ms: i64, budget_bytes: usize) -> Vec<HistoryEntry> {
+        let mut taken = Vec::new();
+        if self.requests_held() == 0 {
+            return taken;
+        }
+        self.settle(monotonic_ms);
+        let mut left = budget_bytes;
+        for entry in self.requests.due(monotonic_ms, REQUESTS_PER_MESSAGE_MAX) {
+            let Some(after) = left.checked_sub(entry_bytes_max(&entry)) else {
+                break;
+            };
+            left = after;
+            self.ask_again_later(&entry, monotonic_ms);
+            taken.push(entry);
+        }
+        taken
+    }
+
+    /// Messages that are asked for no more, since the last call.
+    pub fn poll_silent(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.silent)
+    }
+
+    fn ask_again_later(&mut self, entry: &HistoryEntry, monotonic_ms: i64) {
+        let name = Name::new(&entry.message_id);
+        let (ours, all) = self.asked.entry(name.clone()).or_default();
+        *ours += 1;
+        *all += 1;
+        let doublings = (ours.saturating_sub(STEADY_ROUNDS) / 2).min(32);
+        let wait_ms = self
+            .period_ms(&entry.message_id)
+            .saturating_mul(1 << doublings);
+        if wait_ms <= SILENCE_MS_MAX {
+            self.ask_at(entry.clone(), monotonic_ms + wait_ms);
+        } else {
+            self.silent.push(name);
+        }
+    }
+
+    fn ask_at(&mut self, entry: HistoryEntry, at_ms: i64) {
+        // Where nothing leaves by itself, there is nothing to ride on.
+        let urgent = !self.syncs || self.asked_for(&entry.message_id).1 < URGENT_ROUNDS;
+        self.requests.put(entry, at_ms, urgent);
+    }
+
+    fn asked_for(&self, message_id: &str) -> (u32, u32) {
+        self.asked
+            .get(message_id.as_bytes())
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn period_ms(&self, message_id: &str) -> i64 {
+        self.t_max_ms + self.offset_ms(message_id)
+    }
+
+    fn offset_ms(&self, message_id: &str) -> i64 {
+        request_offset_ms(
+            &self.me,
+            message_id,
+            self.t_min_ms,
+            self.t_max_ms,
+            self.wire_format,
+        )
+    }
+
+    // --- what we answer -------------------------------------------------------------------------
+
+    /// Answers that are due now or later.
+    pub fn answers_held(&self) -> usize {
+        self.answers.by_id.len()
+    }
+
+    /// When the next answer is due.
+    pub fn next_answer_ms(&self) -> Option<i64> {
+        self.answers.next_ms().filter(|_| self.enabled)
+    }
+
+    /// The message was heard, from whomever: it need not be answered any more.
+    pub fn on_message(&mut self, message_id: &Name) {
+        if self.answers.remove(message_id) {
+            self.changed.replace(message_id.clone());
+        }
+    }
+
+    /// Another participant asks for `entry`; `is_own` tells whether it is a content of ours whose
+    /// bytes the outgoing buffer has.
+    pub fn on_request(
+        &mut self,
+        entry: &HistoryEntry,
+        log: &Log,
+        is_own: impl FnOnce() -> bool,
+        monotonic_ms: i64,
+    ) {
+        let message_id = entry.message_id.as_str();
+        if !self.enabled || self.upcoming.contains_key(message_id.as_bytes()) {
+            return;
+        }
+        if let Some((at_ms, wanted)) = self.requests.by_id.get(message_id.as_bytes()) {
+            let (at_ms, wanted) = (*at_ms, wanted.clone());
+            self.asked.entry(Name::new(message_id)).or_default().1 += 1;
+            self.ask_at(wanted, at_ms.max(monotonic_ms + self.period_ms(message_id)));
+            return;
+        }
+        let held = log
+            .find(message_id.as_bytes())
+            .and_then(|held| log.get(held));
+        let Some(held) = held.filter(|_| !self.was_answered(message_id, monotonic_ms)) else {
+            return;
+        };
+        note(&mut self.requested_ms, &held.message_id, monotonic_ms);
+        let kept = || is_own() || log.original(message_id.as_bytes()).is_some();
+        if self.answers.contains(message_id.as_bytes()) || !kept() {
+            return;
+        }
+        // The request may not name the sender, or a false one; who holds the message knows it.
+        let (me, sender_id, wire_format) = (&*self.me, &*held.sender_id, self.wire_format);
+        if in_response_group(me, sender_id, message_id, self.groups, wire_format) {
+            let offset_ms =
+                response_offset_ms(me, sender_id, message_id, self.t_max_ms, wire_format);
+            let name = held.message_id.clone();
+            let gone = self
+                .answers
+                .put(entry.clone(), monotonic_ms + offset_ms, true);
+            self.changed.replace(name);
+            self.changed.extend(gone);
+        }
+    }
+
+    /// Whether the answer overtook the request.
+    fn was_answered(&self, message_id: &str, monotonic_ms: i64) -> bool {
+        let heard_ms = self.heard_again_ms.get(message_id.as_bytes());
+        heard_ms.is_some_and(|heard_ms| monotonic_ms - heard_ms < self.overtaken_ms)
+    }
+
+    /// A message that is held came again; whether it answers a request that was heard, true once a
+    /// request.
+    pub fn heard_again(&mut self, message_id: &Name, monotonic_ms: i64) -> bool {
+        note(&mut self.heard_again_ms, message_id, monotonic_ms);
+        self.on_message(message_id);
+        let requested_ms = self.requested_ms.remove(message_id);
+        requested_ms.is_some_and(|requested_ms| monotonic_ms - requested_ms <= self.t_max_ms)
+    }
+
+    /// The id of the next answer that is due.
+    pub fn take_answer(&mut self, monotonic_ms: i64) -> Option<Name> {
+        let due = self.answers.due(monotonic_ms, 1);
+        let name = Name::new(&due.first()?.message_id);
+        self.on_message(&name);
+        Some(name)
+    }
+
+    // --- stored form ----------------------------------------------------------------------------
+
+    /// Ids of answers whose record changed since the last call, with what was asked for where the
+    /// answer is still owed.
+    pub fn poll_changed(&mut self) -> Vec<(Name, Option<&HistoryEntry>)> {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        changed
+            .map(|name| {
+                let owed = self.answers.by_id.get(&name).map(|(_, entry)| entry);
+                (name, owed)
+            })
+            .collect()
+    }
+
+    /// Forgets which records changed.
+    pub fn settle_changed(&mut self) {
+        self.changed.clear();
+    }
+}
+
+/// Notes a moment; beyond `REPAIR_BUFFER_MAX` of them the oldest goes.
+fn note(moments: &mut LinkedHashMap<Name, i64>, message_id: &Name, monotonic_ms: i64) {
+    moments.remove(message_id);
+    moments.insert(message_id.clone(), monotonic_ms);
+    if moments.len() > REPAIR_BUFFER_MAX {
+        moments.pop_front();
+    }
+}

@@ -1,0 +1,271 @@
+//! The bloom filter of what this participant holds, and when it rides on a message.
+
+use std::sync::Arc;
+
+use crate::bloom::BloomFilter;
+use crate::sds::config::{Config, Now};
+use crate::sds::log::{Entry, EntryRef, Log};
+use crate::sds::name::Name;
+
+/// A filter that tells nothing new rides on one message in so many intervals.
+const UNCHANGED_INTERVALS: i64 = 4;
+
+/// A filter that rolls: it is rebuilt from the newest entries before its error rate degrades.
+///
+/// At 1.2 x capacity insertions the filter is rebuilt from the newest 0.8 x capacity entries of the
+/// log, so it never holds less than that and a rebuild comes once in 0.4 x capacity messages.
+#[derive(Debug, Clone)]
+pub struct FilterSchedule {
+    capacity: u64,
+    interval_ms: i64,
+    filter: BloomFilter,
+    size_bytes: usize,
+    /// Ids on their way in: they enter together, and may be taken back until then.
+    waiting: Vec<Name>,
+    inserted: u64,
+    /// Entries with a higher sequence are in the filter: enough to rebuild it bit by bit.
+    base_sequence: u64,
+    last_ms: Option<i64>,
+    sent_count: Option<u64>,
+    /// Whether others should hear it as soon as the interval allows.
+    pub asked: bool,
+    /// How often others heard this one before.
+    pub unchanged: u32,
+    /// Whether the filter holds what must not be said.
+    stale: bool,
+}
+
+/// A filter that came, and whose it is.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerFilter<'a> {
+    /// As it came.
+    pub bytes: &'a [u8],
+    /// Who said it.
+    pub sender_id: &'a Arc<str>,
+}
+
+/// Which entries must not be said, of those whose send is not delivered.
+pub type Withholds<'a> = &'a dyn Fn(&Entry) -> bool;
+
+impl FilterSchedule {
+    /// An empty filter.
+    pub fn new(config: &Config) -> Self {
+        let filter = BloomFilter::new(
+            config.bloom_filter_capacity,
+            config.bloom_filter_error_rate,
+            config.wire_format,
+        );
+        let filter = filter.expect("checked where the configuration was made");
+        FilterSchedule {
+            capacity: config.bloom_filter_capacity,
+            interval_ms: config.bloom_interval_ms,
+            size_bytes: filter.size_bytes(),
+            filter,
+            waiting: Vec::new(),
+            inserted: 0,
+            base_sequence: 0,
+            last_ms: None,
+            sent_count: None,
+            asked: false,
+            unchanged: 0,
+            stale: false,
+        }
+    }
+
+    /// Inserts the id of an entry that was just added to the log.
+    pub fn insert(&mut self, message_id: Name) {
+        self.waiting.push(message_id);
+    }
+
+    /// Length of the serialized filter.
+    pub fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    /// Ids inserted since the filter was made or rolled.
+    pub fn count(&self) -> u64 {
+        self.inserted + self.waiting.len() as u64
+    }
+
+    /// When it left last.
+    pub fn last_ms(&self) -> Option<i64> {
+        self.last_ms
+    }
+
+    /// What the stored state has of it.
+    pub fn base_sequence(&self) -> u64 {
+        self.base_sequence
+    }
+
+    /// The filter of everything that was settled.
+    pub fn filter(&self) -> &BloomFilter {
+        &self.filter
+    }
+
+    /// Takes back an id: from now on no filter that leaves holds it.
+    pub fn refuse(&mut self, message_id: &Name) {
+        match self
+            .waiting
+            .iter()
+            .position(|waiting| waiting == message_id)
+        {
+            Some(at) => {
+                self.waiting.remove(at);
+            }
+            None => self.stale = true,
+        }
+    }
+
+    /// Has the filter made anew before it leaves.
+    pub fn mark_stale(&mut self) {
+        self.stale = true;
+    }
+
+    /// After a restart: fills the filter with the log's entries after `base_sequence`, and starts
+    /// the interval.
+    pub fn rebuild(
+        &mut self,
+        base_sequence: u64,
+        monotonic_ms: i64,
+        log: &Log,
+        withholds: Withholds<'_>,
+    ) {
+        self.last_ms = Some(monotonic_ms);
+        self.base_sequence = base_sequence;
+        self.refill(log, log.len(), base_sequence, withholds);
+    }
+
+    /// Whether the next message that may carry the filter should.
+    pub fn is_due(&self, now: Now) -> bool {
+        if self.interval_ms == 0 {
+            return true;
+        }
+        let Some(last_ms) = self.last_ms else {
+            return self.count() > 0;
+        };
+        let since_ms = now.monotonic_ms - last_ms;
+        if since_ms < self.interval_ms || self.count() == 0 {
+            return false;
+        }
+        // One that tells nothing new still shows a peer that was away what we lack, at a slower pace.
+        let told = self.sent_count == Some(self.count()) && !self.asked;
+        let intervals = if told { UNCHANGED_INTERVALS } else { 1 };
+        since_ms >= self.interval_ms.saturating_mul(intervals)
+    }
+
+    /// The serialized filter, for the message that leaves now.
+    pub fn take(&mut self, now: Now, log: &Log, withholds: Withholds<'_>) -> Vec<u8> {
+        if self.stale {
+            self.rebuild(self.base_sequence, now.monotonic_ms, log, withholds);
+            self.sent_count = None;
+        }
+        self.last_ms = Some(now.monotonic_ms);
+        let unchanged = self.sent_count == Some(self.count());
+        self.unchanged = if unchanged { self.unchanged + 1 } else { 0 };
+        self.sent_count = Some(self.count());
+        self.asked = false;
+        self.settle(log, withholds);
+        self.filter.to_bytes()
+    }
+
+    /// Lets what waits enter, before the log is stored.
+    pub fn settle(&mut self, log: &Log, withholds: Withholds<'_>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        if self.count() * 5 < self.capacity * 6 {
+            for message_id in &self.waiting {
+                self.filter.insert(message_id);
+            }
+            self.inserted = self.count();
+            self.waiting.clear();
+            return;
+        }
+        let count = (self.capacity * 4 / 5).max(1) as usize;
+        let oldest = self.refill(log, count, 0, withholds);
+        self.base_sequence = oldest.map_or(log.sequence(), |oldest| oldest - 1);
+        self.sent_count = None;
+    }
+
+    /// The filter is that of the newest `count` entries after `base_sequence`; gives the sequence
+    /// number of the oldest.
+    fn refill(
+        &mut self,
+        log: &Log,
+        count: usize,
+        base_sequence: u64,
+        withholds: Withholds<'_>,
+    ) -> Option<u64> {
+        self.filter.clear();
+        self.inserted = 0;
+        self.stale = false;
+        self.waiting.clear();
+        let mut oldest = None;
+        for (_, entry) in log.newest_arrivals().take(count) {
+            if entry.sequence <= base_sequence {
+                continue;
+            }
+            oldest = Some(entry.sequence);
+            // Of what is delivered nothing is withheld.
+            if entry.send.is_some() && withholds(entry) {
+                continue;
+            }
+            self.filter.insert(&entry.message_id);
+            self.inserted += 1;
+        }
+        oldest
+    }
+
+    /// Whether a peer's filter of our size has a bit that ours has not.
+    pub fn is_exceeded_by(&self, bytes: &[u8]) -> bool {
+        let ours = self.filter.to_bytes();
+        ours.len() == bytes.len()
+            && bytes
+                .iter()
+                .zip(&ours)
+                .any(|(theirs, ours)| theirs & !ours != 0)
+    }
+
+    /// Positions in `message_ids` of those that a filter of everything else in the log and in
+    /// `message_ids` does not hold: that a peer's filter holds one of these is no accident.
+    pub fn conclusive(&self, message_ids: &[&str], log: &Log) -> Vec<usize> {
+        let asked: std::collections::HashSet<&str> = message_ids.iter().copied().collect();
+        let others = log
+            .newest_arrivals()
+            .map(|(_, entry)| entry.message_id.as_str());
+        self.filter
+            .conclusive(message_ids, others.filter(|id| !asked.contains(id)))
+    }
+
+    /// Which of the newest `count` entries of the log a peer's serialized filter lacks, of those that
+    /// are delivered, came at the sequence number `settled` or before and are not of `sender_id`;
+    /// none where the filter's size is unexpected, or it holds none of several: that is no member's
+    /// who lost some messages.
+    pub fn lacking(
+        &self,
+        theirs: PeerFilter<'_>,
+        log: &Log,
+        count: usize,
+        settled: u64,
+    ) -> Vec<EntryRef> {
+        let PeerFilter { bytes, sender_id } = theirs;
+        let newest = log.newest_arrivals().take(count);
+        let asked = newest.filter(|(_, entry)| {
+            entry.sequence <= settled && entry.send.is_none() && entry.sender_id != *sender_id
+        });
+        let asked: Vec<_> = asked.collect();
+        let ids = asked.iter().map(|(_, entry)| entry.message_id.as_str());
+        let Some(held) = self.filter.review(bytes, ids) else {
+            return Vec::new();
+        };
+        if held.is_empty() && asked.len() > 1 {
+            return Vec::new();
+        }
+        let mut held = held.into_iter().peekable();
+        let lacking = asked
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| held.next_if_eq(at).is_none());
+        lacking.map(|(_, (entry, _))| *entry).collect()
+    }
+}

@@ -1,0 +1,491 @@
+//! What leaves: causal history, filter and requests within the header limit, encoded at the last
+//! moment.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::config::{Config, MessageIdRule, Now, Randomness};
+use super::events::{Kinds, Transmit, TransmitKind};
+use super::history::History;
+use super::ids::{ENTRY_FRAME_BYTES, MESSAGE_ID_BYTES_MAX, entry_bytes_max};
+use super::log::EntryRef;
+use super::machine::Machine;
+use super::name::Name;
+use super::octets::Octets;
+use super::outgoing::{ContentRef, FixedHistory};
+use crate::wire::sds::{HistoryEntry, Parts, WireFormat};
+
+/// Tags, lengths and scalars of one message, at most.
+const MESSAGE_FRAME_BYTES: usize = 48;
+/// A filter's tag and length, at most.
+const FILTER_FRAME_BYTES: usize = 8;
+
+/// A transmission that has no answer yet, with what its failure must undo.
+#[derive(Debug)]
+enum Flight {
+    /// A content of ours, its id and its message.
+    Content(TransmitKind, ContentRef, Name, Octets),
+    /// A sync that acknowledged these.
+    Sync(Vec<EntryRef>),
+    /// Anything else.
+    Other,
+}
+
+/// Counts what leaves, and what has no answer.
+#[derive(Debug)]
+pub struct Transmission {
+    base_bytes: usize,
+    header_budget: usize,
+    /// Send, message id and content of ephemeral messages that wait.
+    pub ephemerals: VecDeque<(Name, Name, Octets)>,
+    in_flight: HashMap<u64, Flight>,
+    transmit_count: u64,
+    /// Ids of our syncs begin with it, so that an echo is known as ours.
+    pub nonce: u64,
+    /// Counted on over a restart.
+    pub sync_count: u64,
+}
+
+/// What a message must leave room for beside its causal history, at least.
+fn base_bytes(rule: MessageIdRule, channel_id: &str, sender_id: &str) -> usize {
+    let id_bytes = if rule == MessageIdRule::ContentSha256 {
+        64
+    } else {
+        38
+    };
+    MESSAGE_FRAME_BYTES + sender_id.len() + channel_id.len() + id_bytes
+}
+
+/// The least `header_bytes_max` for these ids: room for one history entry.
+pub fn header_bytes_min(rule: MessageIdRule, channel_id: &str, sender_id: &str) -> usize {
+    base_bytes(rule, channel_id, sender_id) + ENTRY_FRAME_BYTES + 4 * MESSAGE_ID_BYTES_MAX
+}
+
+impl Transmission {
+    /// Nothing has left.
+    pub fn new(
+        config: &Config,
+        channel_id: &str,
+        sender_id: &str,
+        rng: &mut dyn Randomness,
+    ) -> Self {
+        let base_bytes = base_bytes(config.message_id, channel_id, sender_id);
+        Transmission {
+            base_bytes,
+            header_budget: config.header_bytes_max.saturating_sub(base_bytes),
+            ephemerals: VecDeque::new(),
+            in_flight: HashMap::new(),
+            transmit_count: 0,
+            nonce: rng.bits(),
+            sync_count: 0,
+        }
+    }
+
+    /// From now on a message is at most this much longer than its content.
+    pub fn limit_headers(&mut self, header_bytes_max: usize) {
+        self.header_budget = header_bytes_max.saturating_sub(self.base_bytes);
+    }
+
+    /// Whether an id is that of a sync of ours.
+    pub fn is_own_sync(&self, message_id: &str) -> bool {
+        message_id.starts_with(&format!("sync-{:016x}-", self.nonce))
+    }
+
+    /// Takes back an ephemeral message that has not left.
+    pub fn cancel_ephemeral(&mut self, send_id: &str) -> bool {
+        let at = self
+            .ephemerals
+            .iter()
+            .position(|(known, ..)| **known == *send_id);
+        at.and_then(|at| self.ephemerals.remove(at)).is_some()
+    }
+
+    fn new_sync_id(&mut self) -> Name {
+        self.sync_count += 1;
+        Name::from(format!("sync-{:016x}-{:x}", self.nonce, self.sync_count))
+    }
+
+    fn leave(
+        &mut self,
+        kind: TransmitKind,
+        message_id: Name,
+        payload: Octets,
+        flight: Flight,
+    ) -> Transmit {
+        self.transmit_count += 1;
+        self.in_flight.insert(self.transmit_count, flight);
+        Transmit {
+            transmit_id: self.transmit_count,
+            kind,
+            message_id,
+            payload,
+            send_id: None,
+            ordinal: None,
+            attempt: 0,
+        }
+    }
+}
+
+impl Machine {
+    pub(super) fn next_transmit(&mut self, now: Now, kinds: Kinds) -> Option<Transmit> {
+        let at_ms = now.monotonic_ms;
+        if kinds.has(TransmitKind::Sync)
+            && let Some(sync) = self.next_sync(now)
+        {
+            return Some(sync);
+        }
+        if kinds.has(TransmitKind::Repair) {
+            while let Some(message_id) = self.repair.take_answer(at_ms) {
+                let own = self.outgoing.wire(message_id.as_bytes());
+                if let Some(message) = own.or_else(|| self.log.original(message_id.as_bytes())) {
+                    let message = message.clone();
+                    return Some(self.transmission.leave(
+                        TransmitKind::Repair,
+                        message_id,
+                        message,
+                        Flight::Other,
+                    ));
+                }
+            }
+        }
+        if kinds.has(TransmitKind::Ephemeral)
+            && let Some((send_id, message_id, content)) = self.transmission.ephemerals.pop_front()
+        {
+            let wire = self.encode(&message_id, None, &[], None, &[], Some(&content))?;
+            let transmit =
+                self.transmission
+                    .leave(TransmitKind::Ephemeral, message_id, wire, Flight::Other);
+            return Some(Transmit {
+                send_id: Some(send_id),
+                ordinal: Some(0),
+                ..transmit
+            });
+        }
+        if kinds.has(TransmitKind::Retransmission)
+            && let Some(place) = self.outgoing.next_due(at_ms)
+            && let Some(wire) = self
+                .outgoing
+                .content(place)
+                .and_then(|content| content.wire.clone())
+        {
+            self.outgoing.on_dispatched(place, at_ms);
+            return Some(self.leave_content(TransmitKind::Retransmission, place, wire));
+        }
+        let (first, further) = (
+            kinds.has(TransmitKind::First),
+            kinds.has(TransmitKind::Further),
+        );
+        if !(first || further) || self.outgoing.queue().contents() == 0 {
+            return None;
+        }
+        let may_begin = first && self.outgoing.may_begin();
+        let place = self.outgoing.next(may_begin, further, at_ms)?;
+        let begun = self
+            .outgoing
+            .get(place.0)
+            .is_some_and(|send| send.dispatched > 0);
+        let kind = if begun {
+            TransmitKind::Further
+        } else {
+            TransmitKind::First
+        };
+        let wire = self.outgoing.content(place)?.wire.clone();
+        let wire = match wire {
+            Some(wire) => wire,
+            None => self.encode_content(place, now)?,
+        };
+        self.outgoing.on_dispatched(place, at_ms);
+        Some(self.leave_content(kind, place, wire))
+    }
+
+    fn leave_content(&mut self, kind: TransmitKind, place: ContentRef, wire: Octets) -> Transmit {
+        let send_id = self.outgoing.get(place.0).map(|send| send.send_id.clone());
+        let content = self.outgoing.content_mut(place).expect("it leaves now");
+        let (message_id, attempt) = (content.message_id.clone(), content.attempts);
+        let flight = Flight::Content(kind, place, message_id.clone(), wire.clone());
+        let transmit = self.transmission.leave(kind, message_id, wire, flight);
+        content.in_flight = transmit.transmit_id;
+        Transmit {
+            send_id,
+            ordinal: Some(place.1),
+            attempt,
+            ..transmit
+        }
+    }
+
+    // --- answers --------------------------------------------------------------------------------
+
+    /// The node propagated a transmission; `retrieval_hint` is the transport hash of what it
+    /// propagated.
+    pub fn handle_transmitted(
+        &mut self,
+        transmit_id: u64,
+        retrieval_hint: Option<&[u8]>,
+        now: Now,
+    ) {
+        let flight = self.transmission.in_flight.remove(&transmit_id);
+        let Some(Flight::Content(_, place, message_id, wire)) = flight else {
+            return;
+        };
+        match self.outgoing.content_mut(place) {
+            Some(content) => {
+                if content.in_flight == transmit_id {
+                    content.in_flight = 0;
+                }
+                self.outgoing.on_propagated(place, now.monotonic_ms);
+                if self.outgoing.get(place.0).is_some_and(|send| send.finished) {
+                    self.outgoing.on_send_finished(place, &mut self.log);
+                }
+            }
+            // Of a send that was cancelled meanwhile others may have it now.
+            None if self.config.enable_repair => self.log.keep_own(&message_id, wire, false),
+            None => self.log.forget_stored_original(&message_id),
+        }
+        // The hint is the newest propagated hash: a store has that one last.
+        if let Some(hint) = retrieval_hint
+            && let Some(entry) = self.log.find(message_id.as_bytes())
+        {
+            if let Some(held) = self.log.get_mut(entry) {
+                held.retrieval_hint = Some(hint.into());
+            }
+            self.log.touch(entry);
+        }
+    }
+
+    /// The node could not send: a first transmission goes back to the queue, a later one is due; none
+    /// counts.
+    pub fn handle_transmit_failed(&mut self, transmit_id: u64, now: Now) {
+        match self.transmission.in_flight.remove(&transmit_id) {
+            None | Some(Flight::Other) => {}
+            Some(Flight::Sync(said)) => {
+                let members = self.participants.len();
+                self.sync_schedule
+                    .on_sync_failed(now, members, &mut *self.rng);
+                for entry in said {
+                    self.owe(entry, now);
+                }
+            }
+            Some(Flight::Content(kind, place, ..)) => {
+                let Some(content) = self.outgoing.content_mut(place) else {
+                    return;
+                };
+                content.in_flight = 0;
+                if kind == TransmitKind::Retransmission {
+                    self.outgoing.not_sent_again(place);
+                } else {
+                    self.outgoing.put_back(place);
+                }
+            }
+        }
+    }
+
+    // --- composing ------------------------------------------------------------------------------
+
+    fn encode(
+        &self,
+        message_id: &Name,
+        lamport_timestamp: Option<u64>,
+        history_fields: &[u8],
+        bloom_filter: Option<&[u8]>,
+        repair_request: &[HistoryEntry],
+        content: Option<&[u8]>,
+    ) -> Option<Octets> {
+        let parts = Parts {
+            sender_id: &self.sender_id,
+            message_id,
+            channel_id: &self.channel_id,
+            lamport_timestamp,
+            history_fields,
+            bloom_filter,
+            repair_request,
+            content,
+        };
+        // The wire "nim" has no ephemeral messages: its channels refuse to send one.
+        parts.encode(self.config.wire_format).ok().map(Octets::from)
+    }
+
+    /// The causal history of a content: the configured part, the heads, which make it follow all that
+    /// was delivered here before it, and what was received since we last spoke.
+    fn history_of_content(&mut self) -> History {
+        let sources: Vec<EntryRef> = self
+            .heads
+            .entries()
+            .chain(self.acknowledgements.delivered())
+            .collect();
+        let budget = self.transmission.header_budget;
+        let size = self.config.causal_history_size;
+        History::compose(
+            &mut self.log,
+            size,
+            sources.into_iter(),
+            std::iter::empty(),
+            budget,
+        )
+    }
+
+    /// That of a sync: what was received since we last spoke, what may not have been heard, and what
+    /// others lack, with hints, so that they can fetch it.
+    fn history_of_sync(&mut self, budget: usize, now: Now) -> History {
+        let mut sources: Vec<EntryRef> = self.acknowledgements.delivered().collect();
+        sources.extend(self.acknowledgements.incomplete());
+        sources.extend(self.acknowledgements.repeated(&self.log, now));
+        let owed: Vec<EntryRef> = self.anti_entropy.owed().collect();
+        let size = self.config.causal_history_size;
+        History::compose(
+            &mut self.log,
+            size,
+            sources.into_iter(),
+            owed.into_iter(),
+            budget,
+        )
+    }
+
+    fn filter_within(&mut self, budget: usize, now: Now) -> Option<Vec<u8>> {
+        let fits = self.filter.size_bytes() + FILTER_FRAME_BYTES <= budget;
+        (self.filter.is_due(now) && fits).then(|| self.take_filter(now))
+    }
+
+    fn say(&mut self, said: &[EntryRef], by_sync: bool, now: Now) -> Vec<EntryRef> {
+        let members = self.participants.len();
+        self.acknowledgements
+            .said(said, by_sync, &mut self.log, now, members, &mut *self.rng)
+    }
+
+    fn encode_content(&mut self, place: ContentRef, now: Now) -> Option<Octets> {
+        let (handle, ordinal) = place;
+        if self.outgoing.get(handle)?.history.is_none() {
+            self.fix_history(handle, now);
+        }
+        let send = self.outgoing.get(handle)?;
+        let mut fixed = send.history.clone()?;
+        let last = send.dispatched as usize + 1 == send.contents.len();
+        // The filter rides on the last content of a burst, or on every one.
+        let rides = self.config.bloom_interval_ms == 0 || !send.waits();
+        let message_id = send.contents[ordinal as usize].message_id.clone();
+        let content = send.contents[ordinal as usize].content.clone()?;
+        let lamport = self.lamport.tick(now);
+        let requests = self
+            .repair
+            .take_requests(now.monotonic_ms, fixed.header_left);
+        self.settle_silence();
+        let filter = fixed.bloom_filter.as_deref().filter(|_| rides);
+        let wire = self.encode(
+            &message_id,
+            Some(lamport),
+            &fixed.fields,
+            filter,
+            &requests,
+            Some(&content),
+        )?;
+        self.outgoing.on_encoded(place, lamport, wire.clone());
+        let sender_id = std::sync::Arc::clone(&self.sender_id);
+        let entry = self.add_to_log(&message_id, &sender_id, lamport, None, ordinal);
+        let send = self.outgoing.get_mut(handle)?;
+        send.dispatched += 1;
+        if last {
+            // Named from now on: what is under way for long would hold up what follows it at every
+            // receiver.
+            self.log.deliver(entry);
+            self.heads.deliver(&self.log, entry, &fixed.ids);
+            fixed.fields = Vec::new();
+            fixed.bloom_filter = None;
+            send.history = Some(fixed);
+        }
+        self.sync_schedule.on_content_sent(now, &mut *self.rng);
+        Some(wire)
+    }
+
+    /// All contents of a send carry the same history and filter, so that none depends on a sibling.
+    fn fix_history(&mut self, handle: super::outgoing::OutgoingRef, now: Now) {
+        let history = self.history_of_content();
+        let bloom_filter = self.filter_within(history.left, now);
+        let filter_bytes = bloom_filter
+            .as_ref()
+            .map_or(0, |filter| filter.len() + FILTER_FRAME_BYTES);
+        let fixed = FixedHistory {
+            ids: history.ids(&self.log),
+            fields: history.encode(&self.log, self.config.wire_format),
+            bloom_filter,
+            header_left: history.left.saturating_sub(filter_bytes),
+        };
+        self.say(&history.said, false, now);
+        if let Some(send) = self.outgoing.get_mut(handle) {
+            send.history = Some(fixed);
+            if send.contents.len() > 1 {
+                self.outgoing.touch(handle);
+            }
+        }
+    }
+
+    fn next_sync(&mut self, now: Now) -> Option<Transmit> {
+        let at_ms = now.monotonic_ms;
+        self.anti_entropy.sample(&self.log, at_ms);
+        let is_due = |due_ms: Option<i64>| due_ms.is_some_and(|due_ms| due_ms <= at_ms);
+        let mut asked = false;
+        if is_due(self.filter_request.due_ms) {
+            let missing = self.repair.requests_held() > 0;
+            if !missing {
+                self.settle_filter();
+            }
+            asked = self.filter_request.take(missing, &self.filter, at_ms);
+        }
+        let wanted = asked
+            || is_due(self.acknowledgements.due_ms)
+            || is_due(self.sync_schedule.due_ms)
+            || is_due(self.anti_entropy.due_ms);
+        if !wanted && !is_due(self.repair.next_request_ms()) {
+            return None;
+        }
+        let requests = self
+            .repair
+            .take_requests(at_ms, self.transmission.header_budget);
+        self.settle_silence();
+        if !wanted {
+            if requests.is_empty() {
+                return None;
+            }
+            self.repair.on_sync_for_requests(at_ms);
+        }
+        let taken: usize = requests.iter().map(entry_bytes_max).sum();
+        let history =
+            self.history_of_sync(self.transmission.header_budget.saturating_sub(taken), now);
+        let members = self.participants.len();
+        if history.is_empty() && requests.is_empty() {
+            self.sync_schedule
+                .on_nothing_to_say(now, members, &mut *self.rng);
+            return None;
+        }
+        self.filter.asked |= asked;
+        let message_id = self.transmission.new_sync_id();
+        let lamport = self.lamport.tick(now);
+        let bloom_filter = self.filter_within(history.left, now);
+        let fields = history.encode(&self.log, self.config.wire_format);
+        let content: Option<&[u8]> = (self.config.wire_format == WireFormat::Nim).then_some(&[]);
+        let filter = bloom_filter.as_deref();
+        let wire = self.encode(
+            &message_id,
+            Some(lamport),
+            &fields,
+            filter,
+            &requests,
+            content,
+        )?;
+        let newly = self.say(&history.said, true, now);
+        self.anti_entropy
+            .on_named(history.entries(), &self.log, at_ms);
+        self.anti_entropy.put_off(at_ms);
+        self.sync_schedule
+            .on_sync_sent(now, members, &mut *self.rng);
+        Some(
+            self.transmission
+                .leave(TransmitKind::Sync, message_id, wire, Flight::Sync(newly)),
+        )
+    }
+
+    /// What is asked for no more is missing no more.
+    pub(super) fn settle_silence(&mut self) {
+        for message_id in self.repair.poll_silent() {
+            let (incoming, mut around) = self.around();
+            incoming.forget_silent(&message_id, &mut around);
+        }
+    }
+}
