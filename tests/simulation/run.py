@@ -34,6 +34,9 @@ KEY = bytes(range(32))
 # Small filters: at the default they are most of what a world sends.
 BLOOM_CAPACITY = 500
 LOST_TIMEOUT_MS = 300_000
+# What only one participant received of a hostile one, and kept waiting for what was made up, comes late to the others.
+# So often at most it is not quiet yet after the aftermath.
+ECHOES_MAX = 2
 # Hostile participants name more than this.
 MISSING_MAX = 100
 # How often what everyone holds is compared with its limits.
@@ -159,7 +162,7 @@ def run_world(world: World) -> Evidence:
     least_ms, most_ms = world.commit_delay_ms
     return run_virtual(
         _simulate(world),
-        limit_ms=world.calm_at_ms + settle_ms(world) + aftermath_ms(world) + IDLE_MS + 600_000,
+        limit_ms=world.calm_at_ms + settle_ms(world) + (1 + ECHOES_MAX) * (aftermath_ms(world) + IDLE_MS) + 600_000,
         executor_delay_ms=lambda: commit_rng.randint(least_ms, most_ms),
     )
 
@@ -179,6 +182,12 @@ def aftermath_ms(world: World) -> int:
     for then.
     """
     return AFTERMATH_MS + (LOST_TIMEOUT_MS if world.hostile_at_ms else 0)
+
+
+def _contents_taken(participants: list[Participant]) -> int:
+    """How many contents came to participants that did not have them."""
+    stats = [participant.channel.stats() for participant in participants if participant.channel is not None]
+    return sum(sizes["segments_received"] + sizes["segments_discarded"] for sizes in stats)
 
 
 async def _simulate(world: World) -> Evidence:
@@ -218,7 +227,13 @@ async def _simulate(world: World) -> Evidence:
     await _gather(tasks)
     await asyncio.sleep(settle_ms(world) / 1000)
     evidence.settled_ms = _now_ms()
-    await asyncio.sleep((aftermath_ms(world) + IDLE_MS) / 1000)
+    await asyncio.sleep(aftermath_ms(world) / 1000)
+    for _ in range(1 + ECHOES_MAX):
+        taken = _contents_taken(participants)
+        await asyncio.sleep(IDLE_MS / 1000)
+        if not world.hostile_at_ms or _contents_taken(participants) == taken:
+            break
+        await asyncio.sleep(aftermath_ms(world) / 1000)
     evidence.ended_ms = _now_ms()
     sampling.cancel()
     evidence.trace = network.trace
