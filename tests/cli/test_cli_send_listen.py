@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
 import random
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from cli_terminals import Terminal, command, environment
-from live_servers import NatsServer, free_port
+from live_nodes import real_time
+from live_servers import Mosquitto, NatsServer, free_port
+from stub_waku_node import StubNetwork, StubNode, served
 
 from shardwire import keccak256
 from shardwire.encryption import ChaCha20Poly1305Encryption
@@ -109,10 +113,10 @@ def test_sending_to_nobody(tmp_path: Path) -> None:
     """Nobody acknowledges: exit code 1, the reason, and what becomes of the message; Ctrl-C before gives 130."""
     with NatsServer(tmp_path / "nats") as server:
         arguments = member(server.url, "alice")
-        answer = command(tmp_path, "send", "-", *arguments, "--timeout", "1", given=b"x")
+        answer = command(tmp_path, "send", "-", *arguments, "--timeout", "4", given=b"x")
         assert (answer.returncode, answer.stdout) == (1, b"")
-        assert b"nobody acknowledged the message within 1 s; it went with this process" in answer.stderr
-        kept = command(tmp_path, "send", "-", *arguments, "--timeout", "1", "--state", "state", given=b"x")
+        assert b"nobody acknowledged the message within 4 s; it went with this process" in answer.stderr
+        kept = command(tmp_path, "send", "-", *arguments, "--timeout", "4", "--state", "state", given=b"x")
         assert kept.returncode == 1
         assert b"it is kept in state, and goes on with the next command that has this --state" in kept.stderr
         with Terminal(tmp_path, "send", "-", *arguments, "--json") as alice:
@@ -122,12 +126,13 @@ def test_sending_to_nobody(tmp_path: Path) -> None:
             alice.signal()
             assert alice.wait() == 130, str(alice)
             assert alice.err[-1] == "shardwire: interrupted"
+            assert alice.events("closed") == [{"event": "closed", "pending": 1, "stored": 0}]
 
 
 def test_a_kept_message_goes_on_with_the_next_command(tmp_path: Path) -> None:
     with NatsServer(tmp_path / "nats") as server:
         alice = (*member(server.url, "alice"), "--state", "state")
-        assert command(tmp_path, "send", "-", *alice, "--timeout", "1", given=b"first").returncode == 1
+        assert command(tmp_path, "send", "-", *alice, "--until", "sent", given=b"first").returncode == 0
         with Terminal(tmp_path, "listen", *member(server.url, "bob"), "--count", "2", "--json") as bob:
             bob.until_event("joined")
             answer = command(tmp_path, "send", "-", *alice, given=b"second")
@@ -138,6 +143,51 @@ def test_a_kept_message_goes_on_with_the_next_command(tmp_path: Path) -> None:
                 assert bob.wait() == 0, f"{bob}\n{again}"
         # In any order: who comes later need not wait for what was sent before.
         assert {event["text"] for event in bob.events("received")} == {"first", "second"}
+
+
+def test_ctrl_c_while_a_server_does_not_answer(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"mqtt://127.0.0.1:{silent.getsockname()[1]}"
+        for options, code in (((), 0), (("--count", "1"), 130)):
+            with Terminal(tmp_path, "listen", *member(url, "bob"), *options) as bob:
+                # It has connected, and waits.
+                connection, _ = silent.accept()
+                bob.signal()
+                assert bob.wait() == code, str(bob)
+                connection.close()
+
+
+def test_over_mqtt_a_second_process_does_not_throw_out_the_first(tmp_path: Path) -> None:
+    with Mosquitto(tmp_path / "mqtt") as broker:
+        arguments = ("listen", *member(broker.url, "bob"), "--state", "state", "--json")
+        with Terminal(tmp_path, *arguments, "--count", "1") as bob:
+            bob.until_event("joined")
+            assert command(tmp_path, *arguments).returncode == 1
+            sent = command(tmp_path, "send", "-", *member(broker.url, "alice"), given=b"hello")
+            assert sent.returncode == 0, sent.stderr
+            assert bob.wait() == 0, str(bob)
+            assert [event["text"] for event in bob.events("received")] == ["hello"]
+            assert {event["state"] for event in bob.events("connection")} <= {"Connected"}
+
+
+@real_time
+@pytest.mark.parametrize("preset", ["logos", "waku"])
+async def test_over_waku_nodes(tmp_path: Path, preset: str) -> None:
+    network = StubNetwork()
+    first, second = StubNode(network), StubNode(network, dialect="logos-delivery")
+    (tmp_path / "photo").write_bytes(RANDOM.randbytes(250_000))
+    async with served(first) as bob_address, served(second) as alice_address:
+        options = ("--preset", preset)
+        with Terminal(
+            tmp_path, "listen", *member(f"waku+http://{bob_address}", "bob"), *options, "--count", "1", "-o", "got"
+        ) as bob:
+            alice = member(f"waku+http://{alice_address}", "alice")
+            sent = await asyncio.to_thread(command, tmp_path, "send", "photo", *alice, *options)
+            assert sent.returncode == 0, f"{sent.stderr!r} {bob}"
+            assert b"250,000 bytes delivered to bob in " in sent.stdout
+            assert await asyncio.to_thread(bob.wait) == 0, str(bob)
+    [message] = (tmp_path / "got").glob("*.message")
+    assert message.read_bytes() == (tmp_path / "photo").read_bytes()
 
 
 def test_one_process_at_a_time_on_a_state(tmp_path: Path) -> None:

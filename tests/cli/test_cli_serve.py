@@ -45,7 +45,7 @@ def test_a_command_gets_each_message_and_may_fail(tmp_path: Path) -> None:
         Terminal(
             tmp_path,
             *("serve", *member(server.url, "worker"), "--state", "state", "--json", "--key-env", "SECRET_KEY"),
-            *("--attempts", "2", "--command-timeout", "20", "--", sys.executable, "worker.py"),
+            *("--attempts", "2", "--command-timeout", "100", "--", sys.executable, "worker.py"),
             settings={"SECRET_KEY": "ab" * 32, "SHARDWIRE_CREDENTIALS": "", "SHARDWIRE_NODE": "nats://hidden"},
         ) as worker,
     ):
@@ -95,6 +95,23 @@ def test_a_command_that_hangs_is_ended_and_one_that_is_missing_told(tmp_path: Pa
             [failed] = worker.until_event("failed")
             assert failed["error"] == "./nothing-here cannot be run: No such file or directory"
             assert (tmp_path / failed["file"]).read_bytes() == b"x"
+
+
+def test_a_second_interruption_ends_the_command_too(tmp_path: Path) -> None:
+    (tmp_path / "worker.py").write_text(WORKER)
+    with NatsServer(tmp_path / "nats") as server:
+        arguments = ("serve", *member(server.url, "worker"), "--state", "state")
+        with Terminal(tmp_path, *arguments, "--", sys.executable, "worker.py") as worker:
+            worker.until(lambda: any("worker takes part" in line for line in worker.err), "it takes part")
+            send(tmp_path, server.url, "hang")
+            worker.until(lambda: "working on 4" in worker.out, "the command began")
+            worker.signal()
+            worker.until(lambda: any("once more Ctrl-C ends at once" in line for line in worker.err), "it says so")
+            worker.signal()
+            assert worker.wait() == 0, str(worker)
+        # The command has let go of its pipes, and what it had in hand comes again.
+        with Terminal(tmp_path, *arguments, "--spool", "spool", "--json") as worker:
+            assert worker.until_event("handled")[0]["redelivered"] is True
 
 
 def test_a_spool_gets_each_message_once_over_restarts(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ def listen(
         lambda interruption: listening.listen(
             participation, interruption, count=count, timeout_s=timeout, directory=output
         ),
+        # Without a number of messages it has no other end.
+        interrupted=0 if count is None else 130,
     )
 
 
@@ -208,6 +210,9 @@ def doctor(
     ] = None,
     credentials_file: CredentialsOption = None,
     timeout: Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait.")] = 30,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for neighbours over UDP.")
+    ] = 5,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -229,7 +234,10 @@ def doctor(
     # What it finds it says itself.
     with told_warnings(logging.INFO if verbose else logging.CRITICAL):
         code = run_until_done(
-            lambda interruption: examine(node, interruption, output, topic=topic, timeout_s=timeout), interrupted=130
+            lambda interruption: examine(
+                node, interruption, output, topic=topic, timeout_s=timeout, neighbours_wait_s=wait
+            ),
+            interrupted=130,
         )
     raise typer.Exit(code)
 

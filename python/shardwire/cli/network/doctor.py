@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 # Stores file by time, and Waku nodes refuse what is stamped otherwise by more than 20 s.
 CLOCK_AHEAD_MS_MAX = 10_000
-# Within which those who are there have answered.
-NEIGHBOURS_WAIT_S = 5.0
 _PROTOCOLS = {
     "relay": "/vac/waku/relay/",
     "store": "/vac/waku/store-query/",
@@ -46,9 +44,23 @@ class Report:
 
 
 async def examine(
-    node: TransportNode, interruption: Interruption, output: Output, *, topic: str | None, timeout_s: float
+    node: TransportNode,
+    interruption: Interruption,
+    output: Output,
+    *,
+    topic: str | None,
+    timeout_s: float,
+    neighbours_wait_s: float,
 ) -> int:
     """Starts the node, asks it what it is, and prints that.
+
+    Args:
+        node: The node; not started.
+        interruption: When to give up.
+        output: Where it is told.
+        topic: Whose shard a Waku node should serve; None for none.
+        timeout_s: For all but that neighbours are heard.
+        neighbours_wait_s: How long neighbours over UDP may take to be heard.
 
     Returns:
         0 where channels can use it, else 1.
@@ -58,9 +70,9 @@ async def examine(
     """
     report = Report({"node": node.name})
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s + neighbours_wait_s if isinstance(node, UdpNode) else timeout_s):
             await interruption.unless(node.start())
-            await interruption.unless(_look(node, report, topic))
+            await interruption.unless(_look(node, report, topic, neighbours_wait_s))
     except TimeoutError:
         report.problems.append(f"{node.name} did not answer within {timeout_s:g} s: {_UNREACHABLE}")
     except NodeError as error:
@@ -93,7 +105,7 @@ def _written(value: object) -> str:
     return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
-async def _look(node: TransportNode, report: Report, topic: str | None) -> None:
+async def _look(node: TransportNode, report: Report, topic: str | None, neighbours_wait_s: float) -> None:
     match node:
         case WakuRestNode():
             _look_at_waku(await node.status(), node, report, topic)
@@ -102,7 +114,7 @@ async def _look(node: TransportNode, report: Report, topic: str | None) -> None:
         case MqttNode():
             _look_at_mqtt(node, report)
         case UdpNode():
-            await _look_at_udp(node, report)
+            await _look_at_udp(node, report, neighbours_wait_s)
     report.facts["message_bytes_max"] = node.max_message_size_bytes
     report.facts["has_store"] = node.has_store
     if not node.has_store:
@@ -212,10 +224,10 @@ def _look_at_mqtt(node: MqttNode, report: Report) -> None:
     }
 
 
-async def _look_at_udp(node: UdpNode, report: Report) -> None:
+async def _look_at_udp(node: UdpNode, report: Report, wait_s: float) -> None:
     waits_for = node.status()
     try:
-        async with asyncio.timeout(NEIGHBOURS_WAIT_S):
+        async with asyncio.timeout(wait_s):
             # Nobody sets an event for it.
             while waits_for.peers_missing or not waits_for.neighbours:
                 await asyncio.sleep(0.05)

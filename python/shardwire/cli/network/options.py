@@ -134,7 +134,12 @@ def _participation(
 
 def _config(preset: Preset, parity_rate: float) -> ChannelConfig:
 
-    config = ChannelConfig.waku() if preset is Preset.waku else ChannelConfig.logos()
+    if preset is Preset.waku:
+        config = ChannelConfig.waku()
+        # A command that ends must have acknowledged what it got: the schedule of specification 004 alone is too late.
+        config = replace(config, sync=replace(config.sync, acknowledgement_sync=True))
+    else:
+        config = ChannelConfig.logos()
     if not parity_rate:
         return config
     segmentation = replace(config.segmentation, enable_reed_solomon=True, parity_rate=parity_rate)

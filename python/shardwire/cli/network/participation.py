@@ -182,10 +182,12 @@ async def taking_part(participation: Participation, interruption: Interruption) 
         try:
             yield member
         except BaseException:
-            await close_channel(channel)
+            # Who gives up waits for nothing more.
+            member.drain_ms = 0
             raise
-        await close_channel(channel, member.drain_ms)
-        member.tell_closed()
+        finally:
+            await close_channel(channel, member.drain_ms)
+            member.tell_closed()
     finally:
         if watching is not None:
             watching.cancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -160,5 +159,4 @@ class _Handler:
 
 async def _leave_to_next_life() -> None:
     # Closing the channel cancels this: the message counts as interrupted, and is handed over again with --state.
-    with contextlib.suppress(TimeoutError):
-        await asyncio.Event().wait()
+    await asyncio.Event().wait()
