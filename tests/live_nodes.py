@@ -13,7 +13,7 @@ from shardwire.node.event_stream import EventStream
 
 TOPIC = "/test/1/room/proto"
 OTHER_TOPIC = "/test/1/other.room $+#*>/proto"
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 E = TypeVar("E", bound=NodeEvent)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 # Below those that systems give by themselves.
 PORTS = (20_000, 32_000)
 _RANDOM = random.Random()

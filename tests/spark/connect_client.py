@@ -11,6 +11,7 @@ from typing import Any
 
 def main(directory: Path) -> dict[str, Any]:
     from pyspark.sql import SparkSession
+    from spark.queries import run_to_end
     from spark.rows import CONFIG, payload_of
     from store_server import StoreServer, serving
 
@@ -53,13 +54,7 @@ def main(directory: Path) -> dict[str, Any]:
         stored = spark.read.format("waku-store").option("url", store.url).load()
         answers["store"] = stored.where("timestamp > 103000000").count(), store.requests[-1]["startTime"]
         arriving = spark.readStream.format("waku-store").option("url", store.url).option("endTime", 200_000_000).load()
-        query = (
-            reconstruct_stream(arriving, CONFIG)
-            .writeStream.option("checkpointLocation", str(directory / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(str(directory / "streamed"), format="parquet", outputMode="append")
-        )
-        query.awaitTermination()
+        run_to_end(reconstruct_stream(arriving, CONFIG), directory, "streamed")
         answers["stream"] = [row["status"] for row in spark.read.parquet(str(directory / "streamed")).collect()]
     try:
         reconstruct_archive(spark, df, str(directory / "out"), CONFIG)

@@ -56,6 +56,7 @@ def start(spark: SparkSession, directory: Path, step: Step | None = None) -> Str
 
 def main() -> None:
     from pyspark.sql import SparkSession
+    from spark.queries import until_ended
 
     from shardwire.spark.java import ensure_java
 
@@ -66,7 +67,8 @@ def main() -> None:
         builder = builder.config(name, value)
     directory = Path(sys.argv[1])
     step = kill_group(os.getpid(), directory / "checkpoint" / "commits" / "2")
-    start(builder.getOrCreate(), directory, step).awaitTermination()
+    spark = builder.getOrCreate()
+    until_ended(lambda: start(spark, directory, step))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spark.queries import run_to_end
 from spark.rows import CONFIG, counted, hostile_archive, in_partitions, payload_of
 
 from shardwire import ConfigError, SegmentationConfig, archive
@@ -183,13 +184,7 @@ def test_statuses_and_unreadable_rows_do_not_depend_on_the_plan(spark: SparkSess
     assert counted(alone.to_pylist()) == wanted
     assert alone.schema.names == reconstruct(df, CONFIG, unwrap=["sds"]).columns
     stream = spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 2).parquet(str(tmp_path / "in"))
-    query = (
-        reconstruct_stream(stream, CONFIG, unwrap=["sds"])
-        .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(tmp_path / "streamed"), format="parquet", outputMode="append")
-    )
-    query.awaitTermination()
+    run_to_end(reconstruct_stream(stream, CONFIG, unwrap=["sds"]), tmp_path, "streamed")
     streamed = Counter()
     for row in spark.read.parquet(str(tmp_path / "streamed")).where("entire_message_hash is null").collect():
         streamed[row["error"]] += row["segments_received"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from spark.queries import run_to_end
 from spark.rows import CONFIG, payload_of
 from store_server import StoreServer, serving
 
@@ -38,14 +39,8 @@ def run(spark: SparkSession, store: StoreServer, directory: Path, **options: Any
     reader = spark.readStream.format("waku-store").option("url", store.url).option("pageSize", 2)
     for name, value in {"contentTopics": TOPIC, **options}.items():
         reader = reader.option(name, value)
-    query = (
-        reconstruct_stream(reader.load(), CONFIG, by=["content_topic"])
-        .writeStream.option("checkpointLocation", str(directory / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(directory / "out"), format="parquet", outputMode="append")
-    )
-    query.awaitTermination()
-    return [progress["numInputRows"] for progress in query.recentProgress]
+    batches = run_to_end(reconstruct_stream(reader.load(), CONFIG, by=["content_topic"]), directory)
+    return [progress["numInputRows"] for progress in batches]
 
 
 def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, store: StoreServer, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spark.killed_driver import start
+from spark.queries import run_to_end, until_ended
 from spark.rows import CONFIG, payload_of, reassembled, without
 
 from shardwire import ConfigError, _native
@@ -24,7 +25,7 @@ from shardwire.segmentation import segment
 from shardwire.spark import decrypt, reconstruct, reconstruct_stream
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
@@ -35,16 +36,6 @@ def write(path: Path, columns: dict[str, Any], number: int) -> None:
     part = path / f"{number:03}.parquet"
     pq.write_table(pa.table(columns), part)
     os.utime(part, (1_000_000 + number, 1_000_000 + number))
-
-
-def run(messages: DataFrame, directory: Path) -> None:
-    """Runs a query until all that there is was read."""
-    query = (
-        messages.writeStream.option("checkpointLocation", str(directory / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(directory / "out"), format="parquet", outputMode="append")
-    )
-    query.awaitTermination()
 
 
 def test_equals_the_plain_reassembler_and_reconstruct(spark: SparkSession, tmp_path: Path) -> None:
@@ -68,7 +59,7 @@ def test_equals_the_plain_reassembler_and_reconstruct(spark: SparkSession, tmp_p
         write(tmp_path / "in", {"timestamp": times, "payload": pa.array(parts_of, pa.binary())}, number)
     schema = "timestamp bigint, payload binary"
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-    run(reconstruct_stream(stream, CONFIG), tmp_path)
+    run_to_end(reconstruct_stream(stream, CONFIG), tmp_path)
 
     found = spark.read.parquet(str(tmp_path / "out")).collect()
     plain = reconstruct(spark.read.parquet(str(tmp_path / "in")), CONFIG).collect()
@@ -107,7 +98,7 @@ def test_every_message_comes_out_once_though_the_driver_is_killed(spark: SparkSe
         write(tmp_path / "in", columns, number)
 
     run_until_killed(tmp_path)
-    start(spark, tmp_path).awaitTermination()
+    until_ended(lambda: start(spark, tmp_path))
     found = spark.read.parquet(str(tmp_path / "out")).collect()
     assert Counter(bytes(row["payload"]) for row in found) == Counter(payloads)
     assert {row["topic"] for row in found} == {"segments"}
@@ -146,7 +137,7 @@ def test_unwraps_encryption_and_sds_and_tells_sends_apart(spark: SparkSession, t
     write(tmp_path / "in", {"payload": pa.array(rows, pa.binary())}, 0)
     stream = spark.readStream.schema("payload binary").parquet(str(tmp_path / "in"))
     step = decrypt(key_file=tmp_path / "channel.key", channel_id="room")
-    run(reconstruct_stream(stream, CONFIG, unwrap=[step, "sds"], include_payload=False), tmp_path)
+    run_to_end(reconstruct_stream(stream, CONFIG, unwrap=[step, "sds"], include_payload=False), tmp_path)
     found = {row["send_id"]: row for row in spark.read.parquet(str(tmp_path / "out")).collect()}
     assert set(found) == {"a" * 32, "b" * 32, None}
     for send, sender in (("a" * 32, "alice"), ("b" * 32, "bob")):

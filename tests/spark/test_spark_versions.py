@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
+from spark.queries import run_to_end
 from spark.rows import CONFIG, payload_of
 from store_server import StoreServer, serving
 
@@ -155,13 +156,7 @@ def stream(spark: SparkSession, directory: Path) -> None:
     for half in halves:
         rows = [(TIME + n if n % 2 else None, part, 5) for n, part in enumerate(half)]
         spark.createDataFrame(rows, columns).coalesce(1).write.mode("append").parquet(str(directory / "in"))
-        query = (
-            reconstruct_stream(messages, CONFIG, by=["n"])
-            .writeStream.option("checkpointLocation", str(directory / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(str(directory / "out"), format="parquet", outputMode="append")
-        )
-        query.awaitTermination()
+        run_to_end(reconstruct_stream(messages, CONFIG, by=["n"]), directory)
     [message] = spark.read.parquet(str(directory / "out")).collect()
     assert (message["status"], bytes(message["payload"]), message["n"]) == ("recovered", PAYLOAD, 5)
     assert (message["first_timestamp"], message["last_timestamp"]) == (TIME + 1, TIME + 3)
