@@ -28,7 +28,8 @@ class SdsConfig:
         bloom_filter_capacity: Messages the bloom filter is sized for.
         bloom_filter_error_rate: Its false positive rate at that number.
         bloom_interval_ms: Least time between two messages that carry the filter; 0 puts it on every message.
-        possible_acks_threshold: Participants whose filter must hold a message before it counts as acknowledged.
+        possible_acks_threshold: Filters, of one participant or several, that must hold a content before it counts as
+            acknowledged by whoever sent them; where what else is in the log explains the hits it does not.
         timeout_for_lost_messages_ms: A dependency missing for this long is declared lost; 0 never.
         enable_repair: Whether SDS-R repair is asked for and answered.
         outgoing_buffer_messages_max: Dispatched, unacknowledged messages; `send` awaits room; larger ones leave alone.

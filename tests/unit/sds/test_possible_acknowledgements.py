@@ -71,3 +71,73 @@ def test_as_many_filters_as_configured_acknowledge_what_nothing_else_explains(th
             break
     assert len(alice.of(SendAcknowledged)) == threshold
     assert alice.machine.stats()["outgoing_unacknowledged"] == 0
+
+
+def test_filters_of_one_participant_count_one_by_one() -> None:
+    alice = Party("alice", sds=SDS, sync=quiet_sync())
+    own = f"{alice.send('ours', at(0))}.0"
+    alice.drain(at(0))
+    hear(alice, message("bob", 1, filter_of(own)))
+    assert alice.of(SendAcknowledged) == []
+    hear(alice, message("bob", 2, filter_of(own)))
+    assert len(alice.of(SendAcknowledged)) == 1
+    assert alice.machine.stats()["outgoing_unacknowledged"] == 0
+
+
+def test_a_filter_that_comes_again_counts_once() -> None:
+    alice = Party("alice", sds=SDS, sync=quiet_sync())
+    own = f"{alice.send('ours', at(0))}.0"
+    alice.drain(at(0))
+    sync = SdsMessage(
+        sender_id="bob",
+        message_id="sync-1",
+        channel_id="room",
+        lamport_timestamp=1_760_000_000_000,
+        bloom_filter=filter_of(own).to_bytes(),
+    ).encode()
+    for _ in range(5):
+        hear(alice, sync)
+    assert [event.count for event in alice.of(ContentPossiblyAcknowledged)] == [1]  # type: ignore[attr-defined]
+    assert alice.of(SendAcknowledged) == []
+
+
+def test_counted_filters_survive_a_restart() -> None:
+    alice = Party("alice", sds=SDS, sync=quiet_sync())
+    own = f"{alice.send('ours', at(0))}.0"
+    alice.drain(at(0))
+    hear(alice, message("bob", 1, filter_of(own)))
+    alice = alice.restarted(at(0))
+    hear(alice, message("bob", 2, filter_of(own)))
+    assert len(alice.of(SendAcknowledged)) == 1
+
+
+def test_of_what_many_filters_hold_by_accident_no_more_is_told() -> None:
+    alice, own, others = party_with_others()
+    for number in range(100, 150):
+        hear(alice, message("bob", number, filter_of(*others)))
+    told = [event for event in alice.of(ContentPossiblyAcknowledged) if event.message_id == own]  # type: ignore[attr-defined]
+    assert len(told) == SDS.possible_acks_threshold
+    assert alice.of(SendAcknowledged) == []
+
+
+def test_a_long_log_is_weighed_against_filters_once_a_second() -> None:
+    alice = Party("alice", sds=replace(SDS, bloom_filter_capacity=10_000), sync=quiet_sync())
+    for number in range(1, 2_101):
+        hear(alice, message("carol", number))
+    ids = [f"{alice.send(text, at(0))}.0" for text in ("first", "second")]
+    alice.drain(at(0))
+
+    def hear_filter(number: int, own: str, now_ms: int) -> None:
+        bloom = BloomFilter(10_000, SDS.bloom_filter_error_rate)
+        bloom.insert(own)
+        alice.machine.handle_message(message("bob", number, bloom), at(now_ms))
+        alice.drain(at(now_ms))
+
+    for number, now_ms in ((3_001, 0), (3_002, 10)):
+        hear_filter(number, ids[0], now_ms)
+    assert len(alice.of(SendAcknowledged)) == 1
+    for number, now_ms in ((3_003, 20), (3_004, 900)):
+        hear_filter(number, ids[1], now_ms)
+    assert len(alice.of(SendAcknowledged)) == 1
+    hear_filter(3_005, ids[1], 1_100)
+    assert len(alice.of(SendAcknowledged)) == 2

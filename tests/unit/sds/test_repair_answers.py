@@ -80,3 +80,20 @@ def test_a_request_out_of_a_store_is_not_answered() -> None:
         party.machine.handle_message(data, at(exchange.now_ms), from_store=True)
     exchange.run(exchange.now_ms + T_MAX_MS)
     assert sum(party.count(TransmitKind.REPAIR) for party in exchange.parties[1:]) == 0
+
+
+def test_only_what_brings_the_content_silences_those_who_would_answer() -> None:
+    exchange, message_id, data = settled_group()
+    held = SdsMessage.decode(data)
+    lies = [
+        SdsMessage(sender_id=sender, message_id=message_id, channel_id="room", lamport_timestamp=1, content=content)
+        for sender in ("mallory", held.sender_id)
+        for content in (None, b"0/1/1|another")
+    ]
+    hear(exchange, request_of("newcomer", 1, message_id))
+    for lie in lies:
+        hear(exchange, lie.encode())
+        for party in exchange.parties:
+            party.machine.handle_message(lie.encode(), at(exchange.now_ms))
+    exchange.run(exchange.now_ms + T_MAX_MS)
+    assert sum(party.count(TransmitKind.REPAIR) for party in exchange.parties[1:]) >= 1

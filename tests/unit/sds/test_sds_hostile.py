@@ -10,7 +10,14 @@ from sds_exchange import LOGOS, Exchange, Party, at, hint_of, quiet_sync
 
 from shardwire._native import HistoryEntry, SdsMessage, sds_limits
 from shardwire.errors import ConfigError
-from shardwire.sds import ContentReceived, EphemeralReceived, MessageDropped, SenderIdConflict, TransmitKind
+from shardwire.sds import (
+    ContentReceived,
+    EphemeralReceived,
+    MessageDropped,
+    SendAcknowledged,
+    SenderIdConflict,
+    TransmitKind,
+)
 
 LIMITS = sds_limits()
 SMALL = replace(
@@ -388,3 +395,27 @@ def test_nothing_waits_for_what_came_under_our_own_name(named_first: bool, from_
         alice.drain(at(0))
     assert alice.delivered == ["honest"]
     assert alice.machine.missing() == ()
+
+
+def test_a_crowd_of_acknowledgements_leaves_the_named_members_their_place() -> None:
+    alice = Party("alice", delivered_when=frozenset({"bob"}), sync=quiet_sync())
+    send_id = alice.send("for bob", at(0), needed=2, count=3)
+    alice.drain(at(0))
+
+    def acknowledge(sender: str, ordinals: range) -> None:
+        sync = SdsMessage(
+            sender_id=sender,
+            message_id=f"sync-of-{sender}",
+            channel_id="room",
+            lamport_timestamp=1,
+            causal_history=[HistoryEntry(f"{send_id}.{ordinal}") for ordinal in ordinals],
+        )
+        alice.machine.handle_message(sync.encode(), at(0))
+
+    crowd = sds_limits()["PARTICIPANTS_PER_SEND_MAX"]
+    for number in range(crowd + 1):
+        acknowledge(f"forged-{number}", range(1))
+    acknowledge("bob", range(3))
+    alice.drain(at(0))
+    assert [event.by for event in alice.of(SendAcknowledged)] == ["bob"]  # type: ignore[attr-defined]
+    assert len(alice.machine.inspect()["acknowledged"].get(send_id, {})) <= crowd + 1

@@ -67,7 +67,7 @@ impl Machine {
             let content = self.outgoing.content(place)?;
             Some(Unacknowledged {
                 message_id: content.message_id.clone(),
-                possible: content.possible.len(),
+                possible: content.filter_hits(),
             })
         });
         let acknowledged = self

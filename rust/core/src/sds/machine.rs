@@ -54,6 +54,8 @@ pub struct Machine {
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming,
     pub(super) rivals: Rivals,
+    /// From when on filters may be weighed against a long log again.
+    pub(super) conclude_ms: i64,
     pub(super) given_up: GivenUp,
     pub(super) transmission: Transmission,
     /// Ephemeral messages that were heard or sent: their echo is not news. Not kept over a restart.
@@ -165,6 +167,7 @@ impl Machine {
             outgoing: Outgoing::new(&config),
             incoming: Incoming::new(&config, &sender_id),
             rivals: Rivals::new(&config),
+            conclude_ms: 0,
             given_up: GivenUp::new(&config),
             transmission,
             recent_ephemerals: LinkedHashSet::new(),

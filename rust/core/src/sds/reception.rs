@@ -23,6 +23,10 @@ pub const UNKNOWN_PER_MESSAGE_MAX: usize = 1_000;
 /// Of a longer history a waiting send keeps both ends: the heads stand first, the causal history
 /// last.
 const HISTORY_ENDS: usize = 256;
+/// A log of so many entries takes filters to be weighed against it at once; a longer one does so again
+/// after this.
+const CONCLUDED_AT_ONCE_MAX: usize = 2_000;
+const CONCLUDED_AGAIN_MS: i64 = 1_000;
 
 /// What the ids of a history are here.
 #[derive(Default)]
@@ -71,7 +75,7 @@ impl Machine {
         let message_id = Name::from_wire(message.message_id);
         let content = message.content.filter(|content| !content.is_empty());
         if *message.sender_id == *self.sender_id.as_bytes() {
-            if !from_store {
+            if !from_store && self.answers(&message_id, content, data) {
                 self.repair.on_message(&message_id);
             }
             return self.take_own(
@@ -102,7 +106,6 @@ impl Machine {
             self.participants.hear_live(&sender_id, at_ms);
         }
         let since_first_ms = if is_new { self.newness_ms(now) } else { None };
-        self.repair.on_message(&message_id);
         // What a store repeats was asked long ago; whoever lacks it still asks again.
         if self.config.enable_repair && !from_store {
             for request in message.repair_request.iter().take(REQUESTS_HEARD_MAX) {
@@ -115,6 +118,7 @@ impl Machine {
                     .on_request(&(*request).into(), &self.log, is_own, at_ms);
             }
         }
+        let reviewed = message.bloom_filter.map(|_| message_id.clone());
         let held = content.map(|content| {
             let part = Part::of(data, content);
             self.take_content(message_id, &sender_id, lamport, part, retrieval_hint, now)
@@ -133,7 +137,8 @@ impl Machine {
                 .on_named(followed.known.iter().copied(), &self.log, at_ms);
         }
         if !self.outgoing.is_empty() {
-            self.review(&message.causal_history, message.bloom_filter, &sender_id);
+            let filter = message.bloom_filter.zip(reviewed.as_ref());
+            self.review(&message.causal_history, filter, &sender_id, at_ms);
         }
         if let Some(filter) = message
             .bloom_filter
@@ -270,18 +275,27 @@ impl Machine {
     }
 
     /// SDS, Review ACK Status: definitive by causal history, possible by bloom filter.
-    fn review(&mut self, history: &[EntryView<'_>], filter: Option<&[u8]>, sender_id: &Arc<str>) {
+    fn review(
+        &mut self,
+        history: &[EntryView<'_>],
+        filter: Option<(&[u8], &Name)>,
+        sender_id: &Arc<str>,
+        monotonic_ms: i64,
+    ) {
         for entry in history {
             if let Some(own) = self.outgoing.find_content(entry.message_id) {
                 self.outgoing
                     .acknowledge(own, sender_id, &mut self.log, &mut self.events);
             }
         }
-        let Some(filter) = filter.filter(|_| self.outgoing.unacknowledged_count() > 0) else {
+        let Some((filter, message_id)) = filter else {
             return;
         };
+        let own: Vec<_> = self.outgoing.awaiting().collect();
+        if own.is_empty() {
+            return;
+        }
         self.settle_filter();
-        let own: Vec<_> = self.outgoing.unacknowledged().collect();
         let id_of = |place| {
             self.outgoing
                 .content(place)
@@ -294,14 +308,16 @@ impl Machine {
             .review(filter, own.iter().map(|place| id_of(*place)));
         let mut enough = Vec::new();
         for position in held.unwrap_or_default() {
-            if self
-                .outgoing
-                .possibly_acknowledge(own[position], sender_id, &mut self.events)
-            {
+            if self.outgoing.possibly_acknowledge(
+                own[position],
+                sender_id,
+                message_id,
+                &mut self.events,
+            ) {
                 enough.push(own[position]);
             }
         }
-        if enough.is_empty() {
+        if enough.is_empty() || !self.may_conclude(monotonic_ms) {
             return;
         }
         // Participants hold much the same, so an accident in one filter is one in all of them.
@@ -315,6 +331,16 @@ impl Machine {
             self.outgoing
                 .acknowledge_possible(enough[position], &mut self.log, &mut self.events);
         }
+    }
+
+    /// Whether filters may be weighed against a whole log now: what that takes is spent once in a while,
+    /// however many filters come.
+    fn may_conclude(&mut self, monotonic_ms: i64) -> bool {
+        if self.log.len() > CONCLUDED_AT_ONCE_MAX && monotonic_ms < self.conclude_ms {
+            return false;
+        }
+        self.conclude_ms = monotonic_ms + CONCLUDED_AGAIN_MS;
+        true
     }
 
     /// What a sync's filter shows that its sender lacks, or that we do.
@@ -397,7 +423,9 @@ impl Machine {
         let (message_id, spoken_ms) = (held.message_id.clone(), held.spoken_ms);
         let (is_own, send) = (held.sender_id == self.sender_id, held.send);
         // Another participant answered a request first. What a store answers nobody else heard.
-        let answer = !from_store && self.repair.heard_again(&message_id, now.monotonic_ms);
+        let answer = !from_store
+            && self.answers(&message_id, Some(content), data)
+            && self.repair.heard_again(&message_id, now.monotonic_ms);
         let is_open = send
             .and_then(|send| self.incoming.get(send))
             .is_some_and(|send| !send.reconstructed);
@@ -484,6 +512,17 @@ impl Machine {
     ///
     /// What a store has, or others repeat, of the time before this life began is our past: its state
     /// was not kept.
+    /// Whether a message under an id brings the content that is held under it: nothing else answers
+    /// those who asked.
+    fn answers(&self, message_id: &Name, content: Option<&[u8]>, message: &[u8]) -> bool {
+        let Some(content) = content else {
+            return false;
+        };
+        let id = message_id.as_bytes();
+        let kept = self.outgoing.wire(id).or_else(|| self.log.original(id));
+        kept.is_none_or(|kept| !self.rivals.differs(kept, content, message))
+    }
+
     fn take_own(
         &mut self,
         message_id: &Name,

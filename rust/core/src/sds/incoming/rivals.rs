@@ -162,7 +162,8 @@ impl Rivals {
         }
     }
 
-    fn differs(&self, kept: &[u8], content: &[u8], message: &[u8]) -> bool {
+    /// Whether a message brings another content than the one that is kept.
+    pub fn differs(&self, kept: &[u8], content: &[u8], message: &[u8]) -> bool {
         if *kept == *message {
             return false;
         }

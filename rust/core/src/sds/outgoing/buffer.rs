@@ -145,6 +145,14 @@ impl Outgoing {
         self.by_id.is_empty()
     }
 
+    /// Contents that wait for acknowledgements, those that are held back last.
+    pub fn awaiting(&self) -> impl Iterator<Item = ContentRef> {
+        self.unacknowledged
+            .iter()
+            .copied()
+            .chain(self.in_store.iter())
+    }
+
     /// Contents that are unacknowledged, the longest first.
     pub fn unacknowledged(&self) -> impl Iterator<Item = ContentRef> {
         self.unacknowledged.iter().copied()
@@ -520,9 +528,11 @@ impl Outgoing {
         let send = &mut self.sends[handle];
         let mut held = send.acknowledged.get(by).cloned().unwrap_or(Ordinals::NONE);
         let is_new = held == Ordinals::NONE;
-        if held.contains(ordinal)
-            || (is_new && send.acknowledged.len() >= PARTICIPANTS_PER_SEND_MAX)
-        {
+        // Those who must have it are few, and have their place among any number of others.
+        let is_named =
+            matches!(&self.delivered_when, DeliveredWhen::Named(names) if names.contains(by));
+        let is_full = send.acknowledged.len() >= PARTICIPANTS_PER_SEND_MAX;
+        if held.contains(ordinal) || (is_new && is_full && !is_named) {
             return;
         }
         held.insert(ordinal);
@@ -557,14 +567,16 @@ impl Outgoing {
         }
     }
 
-    /// `by`'s filter holds the content; whether enough filters do to count it as acknowledged.
+    /// `by`'s filter, which came with `message_id`, holds the content; whether enough filters do to
+    /// count it as acknowledged.
     pub fn possibly_acknowledge(
         &mut self,
         place: ContentRef,
         by: &Arc<str>,
+        message_id: &Name,
         events: &mut VecDeque<Event>,
     ) -> bool {
-        if !self.unacknowledged.contains(&place) {
+        if !self.awaits_acknowledgement(place) {
             return false;
         }
         let (handle, ordinal) = place;
@@ -574,12 +586,20 @@ impl Outgoing {
             .get(by)
             .is_some_and(|held| held.contains(ordinal));
         let content = &mut send.contents[ordinal as usize];
-        let known = named || content.possible.contains(by);
-        if known || content.possible.len() >= PARTICIPANTS_PER_SEND_MAX {
+        let known = content.possible.get(by);
+        let is_new = known.is_none();
+        let repeated = known.is_some_and(|hits| hits.last.as_ref() == Some(message_id));
+        if named || repeated || (is_new && content.possible.len() >= PARTICIPANTS_PER_SEND_MAX) {
             return false;
         }
-        content.possible.insert(Arc::clone(by));
-        let count = content.possible.len();
+        let hits = content.possible.entry(Arc::clone(by)).or_default();
+        hits.count = hits.count.saturating_add(1);
+        hits.last = Some(message_id.clone());
+        let count = content.filter_hits();
+        if !is_new && count > self.possible_threshold {
+            // Told already, and as good as any number of them.
+            return true;
+        }
         events.push_back(Event::ContentPossiblyAcknowledged {
             send_id: send.send_id.clone(),
             ordinal,
@@ -598,7 +618,9 @@ impl Outgoing {
         log: &mut Log,
         events: &mut VecDeque<Event>,
     ) {
-        let names = self.content(place).map(|content| content.possible.clone());
+        let names = self
+            .content(place)
+            .map(|content| content.possible.keys().cloned().collect::<Vec<_>>());
         for name in names.into_iter().flatten() {
             if self.sends.get(place.0).is_some() {
                 self.acknowledge(place, &name, log, events);

@@ -49,6 +49,11 @@ impl InStore {
         self.waiting.len()
     }
 
+    /// What waits, the longest first.
+    pub fn iter(&self) -> impl Iterator<Item = ContentRef> {
+        self.waiting.iter().copied()
+    }
+
     /// Whether a content waits.
     pub fn contains(&self, place: ContentRef) -> bool {
         self.waiting.contains(&place)

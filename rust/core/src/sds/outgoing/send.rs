@@ -1,6 +1,6 @@
 //! One send of this participant.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashlink::LinkedHashMap;
@@ -78,12 +78,26 @@ pub struct OutgoingContent {
     /// When a store had it.
     pub(super) stored_ms: Option<i64>,
     /// Whose filters hold it.
-    pub possible: BTreeSet<Arc<str>>,
+    pub possible: BTreeMap<Arc<str>, FilterHits>,
     /// The transmission that has no answer yet; 0 for none.
     pub in_flight: u64,
 }
 
+/// Filters of one participant that hold a content.
+#[derive(Debug, Clone, Default)]
+pub struct FilterHits {
+    /// How many.
+    pub count: u32,
+    /// The message that brought the last one, which repeats nothing new when it comes again.
+    pub(super) last: Option<Name>,
+}
+
 impl OutgoingContent {
+    /// How many filters hold it.
+    pub fn filter_hits(&self) -> usize {
+        self.possible.values().map(|hits| hits.count as usize).sum()
+    }
+
     /// A content that waits.
     pub fn new(message_id: Name, content: Octets) -> Self {
         OutgoingContent {
@@ -97,7 +111,7 @@ impl OutgoingContent {
             resend_ms: None,
             timer_ms: None,
             stored_ms: None,
-            possible: BTreeSet::new(),
+            possible: BTreeMap::new(),
             in_flight: 0,
         }
     }

@@ -385,7 +385,8 @@ fn read_state(message_id: Name, fields: &mut Reader<'_>) -> Option<OutgoingConte
     content.lamport = fields.long()?;
     content.attempts = fields.int()?;
     for _ in 0..fields.int()? {
-        content.possible.insert(fields.text()?);
+        let (name, count) = (fields.text()?, fields.int()?);
+        content.possible.entry(name).or_default().count = count;
     }
     Some(content)
 }

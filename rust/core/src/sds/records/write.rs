@@ -198,8 +198,8 @@ fn put_state(writer: &mut Writer, content: &OutgoingContent) {
         .long(content.lamport)
         .int(content.attempts)
         .int(content.possible.len() as u32);
-    for name in &content.possible {
-        writer.bytes(name.as_bytes());
+    for (name, hits) in &content.possible {
+        writer.bytes(name.as_bytes()).int(hits.count);
     }
 }
 
