@@ -73,7 +73,7 @@ class Evidence:
     pending: dict[str, int] = field(default_factory=dict)
     exceeded: dict[str, None] = field(default_factory=dict)
     dead: list[str] = field(default_factory=list)
-    # Under 004 a message id is the hash of its content: by it, the number of the send.
+    # In worlds of 004 a message id is the hash of its content: by it, the number of the send.
     numbers: dict[str, int] = field(default_factory=dict)
     # What `wire_messages` read, so that each checker need not read it again.
     wire: list[Any] | None = None
@@ -133,6 +133,8 @@ def channel_config(world: World, index: int, persistence: MountedDisk | None) ->
             # Also in worlds of 004, which waits for ever: hostile participants name what never was.
             timeout_for_lost_messages_ms=LOST_TIMEOUT_MS,
             missing_messages_max=MISSING_MAX,
+            # In worlds of 004 ids are those of @waku/sds.
+            message_id="content-sha256" if world.preset == "waku" else "send",
         ),
         sync=replace(
             preset.sync,

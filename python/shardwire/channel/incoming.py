@@ -49,8 +49,6 @@ class Incoming:
         reassembler: Holds the segments.
         segmentation: How segments are read.
         shared: Keeps the bytes of segments and of whole messages.
-        infer_content_ids: Whether message ids are the SHA-256 of contents, so that those of recovered segments have
-            to be computed.
         timeline: Told about single segments.
         now: The moment of creation.
 
@@ -66,7 +64,6 @@ class Incoming:
         segmentation: SegmentationConfig,
         shared: SharedBytes,
         *,
-        infer_content_ids: bool,
         timeline: Timeline,
         now: Now,
     ) -> None:
@@ -74,7 +71,6 @@ class Incoming:
         self._reassembler = reassembler
         self._segmentation = segmentation
         self._shared = shared
-        self._infer_content_ids = infer_content_ids
         self._timeline = timeline
         # What older releases stored of a set says when it was last heard of, and the monotonic clock does not outlive
         # a machine: the reassembler counts from the Unix time of this start, and steps of that clock do not move it.
@@ -221,7 +217,7 @@ class Incoming:
         self.counts["messages"] += 1
         if content_count == 1:
             self._machine.handle_whole_content(event.message_id, event.sender_id, event.content, wire)
-        inferred = self._inferred_ids(outcome, header) if self._infer_content_ids and recovered else ()
+        inferred = self._inferred_ids(outcome, header) if recovered and _is_content_id(event) else ()
         self._machine.handle_send_reconstructed(
             event.sender_id, told, content_count, now, inferred_message_ids=inferred
         )
@@ -389,3 +385,9 @@ def _place(header: SegmentHeader) -> tuple[int | None, int | None, int | None]:
 
 def _prefix(payload_hash: bytes) -> str:
     return payload_hash[:_HASH_PREFIX_BYTES].hex()
+
+
+def _is_content_id(event: ContentReceived) -> bool:
+    """Whether the sender names messages by the SHA-256 of their contents, so that those of recovered segments are known
+    when they are computed."""
+    return event.message_id == hashlib.sha256(event.content).hexdigest()

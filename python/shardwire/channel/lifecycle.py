@@ -244,7 +244,6 @@ def _assemble(
         Reassembler(_patient(config)),
         config.segmentation,
         shared,
-        infer_content_ids=config.sds.message_id == "content-sha256",
         timeline=timeline,
         now=now,
     )

@@ -155,7 +155,6 @@ class ReliableChannelOptions:
                 bloom_interval_ms=0,
                 possible_acks_threshold=self.possible_acks_threshold,
                 timeout_for_lost_messages_ms=0 if lost_ms is None else lost_ms,
-                message_id="content-sha256",
             ),
             sync=SyncConfig(
                 sync_min_interval_ms=self.sync_min_interval_ms,

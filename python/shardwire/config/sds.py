@@ -38,7 +38,8 @@ class SdsConfig:
         missing_messages_max: Missing dependencies tracked.
         log_messages_max: Messages kept in the local log.
         max_lamport_skew_ms: How far ahead of our clock a received Lamport timestamp may move ours.
-        message_id: "send" names the send and the place in it; "content-sha256" is the rule of @waku/sds.
+        message_id: "send" names the send and the place in it; "content-sha256" is the rule of @waku/sds, under which
+            equal payloads are one message: what is sent again is not sent, and what another one sent is refused.
         wire_format: "spec" (also @waku/sds) or "nim" (nim-sds).
         repair_t_min_ms: SDS-R T_min.
         repair_t_max_ms: SDS-R T_max.

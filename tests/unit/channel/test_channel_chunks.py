@@ -76,8 +76,10 @@ def test_chunk_progress_is_cumulative_in_order() -> None:
 def test_a_filter_possibly_acknowledges() -> None:
     """A peer whose message names nothing but carries a filter, as a history that is too short leaves it."""
 
+    config = replace(WAKU, sds=replace(WAKU.sds, message_id="content-sha256"))
+
     async def scenario(world: World) -> None:
-        alice = await world.join("alice", WAKU)
+        alice = await world.join("alice", config)
         peer = await world.node("peer")
         await alice.send(b"x")
         await asyncio.sleep(1)

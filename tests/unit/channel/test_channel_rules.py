@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import replace
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 from wrapped_node import WrappedNode
 
-from shardwire._native import SdsMessage
+from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.config import (
@@ -35,6 +36,7 @@ from shardwire.node import (
     StorePage,
     StoreQuery,
 )
+from shardwire.segmentation import segment
 
 
 def test_parts_of_the_node_configuration_are_used_unless_a_configuration_is_given() -> None:
@@ -199,13 +201,14 @@ def test_a_node_of_somebody_elses_is_enough() -> None:
 
 
 def test_segments_that_come_after_their_message_was_released_hold_nothing_up() -> None:
-    """Ids that are hashes do not say to which message a late parity segment belongs."""
+    """Ids that are hashes do not say to which message a late parity segment belongs; who makes no such reads them."""
     waku = ChannelConfig.waku()
     segmentation = replace(waku.segmentation, segment_size_bytes=256, enable_reed_solomon=True, parity_rate=1.0)
     config = replace(waku, segmentation=segmentation)
+    hashes = replace(config, sds=replace(config.sds, message_id="content-sha256"))
 
     async def scenario(world: World) -> None:
-        alice = await world.join("alice", config)
+        alice = await world.join("alice", hashes)
         await world.join("bob", config)
         large = [bytes([number]) * 2_000 for number in range(8)]
         for message in large:
@@ -216,3 +219,33 @@ def test_segments_that_come_after_their_message_was_released_hold_nothing_up() -
         assert world.messages("bob") == [*large, b"what follows them"]
 
     run_world(scenario, NetworkConditions(delay_ms=(20, 5_000)))
+
+
+def test_a_history_that_names_a_recovered_segment_by_its_hash_waits_for_nothing() -> None:
+    config = ChannelConfig.waku()
+    cut = replace(config.segmentation, segment_size_bytes=1_000, enable_reed_solomon=True, parity_rate=0.5)
+
+    def message(content: bytes, history: list[HistoryEntry]) -> MessageEnvelope:
+        wire = SdsMessage(
+            sender_id="peer",
+            message_id=hashlib.sha256(content).hexdigest(),
+            channel_id=CHANNEL,
+            lamport_timestamp=5,
+            causal_history=history,
+            content=content,
+        )
+        return MessageEnvelope(TOPIC, wire.encode())
+
+    async def scenario(world: World) -> None:
+        bob = await world.join("bob", config)
+        peer = await world.node("peer")
+        lost, *others = segment(bytes(3_500), cut)
+        for content in others:
+            await peer.send(message(content, []))
+        (follows,) = segment(b"what follows", cut)
+        await peer.send(message(follows, [HistoryEntry(hashlib.sha256(lost).hexdigest())]))
+        await asyncio.sleep(2)
+        assert world.messages("bob") == [bytes(3_500), b"what follows"]
+        assert bob.stats()["segments_recovered"] == 1
+
+    run_world(scenario)

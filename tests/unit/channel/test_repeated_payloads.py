@@ -15,7 +15,8 @@ from shardwire.events import MessageDeliveredEvent, MessageSendErrorEvent, Messa
 from shardwire.node import MessageEnvelope
 from shardwire.node.protocol import RequestId
 
-WAKU = ChannelConfig.waku()
+PRESET = ChannelConfig.waku()
+WAKU = replace(PRESET, sds=replace(PRESET.sds, message_id="content-sha256"))
 
 
 @pytest.mark.parametrize("payload", [b"again", bytes(250_000)])
@@ -219,12 +220,10 @@ def test_what_somebody_else_sent_is_refused_with_both_remedies_under_content_ids
     run_world(scenario)
 
 
-def test_waku_with_ids_by_send_repeats_as_often_as_it_is_asked() -> None:
-    config = replace(WAKU, sds=replace(WAKU.sds, message_id="send"))
-
+def test_waku_repeats_as_often_as_it_is_asked() -> None:
     async def scenario(world: World) -> None:
-        alice = await world.join("alice", config)
-        bob = await world.join("bob", config)
+        alice = await world.join("alice", PRESET)
+        bob = await world.join("bob", PRESET)
         for _ in range(3):
             await alice.send(b"ok")
             await bob.send(b"ok")
