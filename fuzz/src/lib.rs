@@ -24,11 +24,12 @@ pub use scenario::{Arrival, Forgery, Scenario, Step};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("segment", wires::segment),
     ("sds", wires::sds),
     ("waku", wires::waku),
     ("waku_json", wires::waku_json),
+    ("file", wires::file),
     ("bloom", wires::bloom),
     ("restore", wires::restore),
     ("reassembler", reassembler),

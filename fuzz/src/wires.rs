@@ -7,7 +7,7 @@ use shardwire_core::keccak::keccak256;
 use shardwire_core::reassemble::{Change, Limits, Outcome, Reassembler, Receipt};
 use shardwire_core::wire::proto::{segment_draft, segment_lip243, segment_raw};
 use shardwire_core::wire::segment::{self, HASH_LENGTH, Received, Slot, WireFormat};
-use shardwire_core::wire::{sds, waku, waku_json};
+use shardwire_core::wire::{file, sds, waku, waku_json};
 
 use crate::receiver::{receiver, settings};
 
@@ -118,6 +118,30 @@ pub fn waku_json(bytes: &[u8]) {
         assert_eq!(again.ephemeral(), message.ephemeral());
     }
     let _ = waku_json::StoreAnswer::parse(bytes);
+}
+
+/// Messages of file transfers: what is read is within its limits, and read again as it is written.
+pub fn file(bytes: &[u8]) {
+    // Cases need not begin with what all messages begin with.
+    for message in [bytes.to_vec(), [&file::MAGIC, bytes].concat()] {
+        let Ok((read, stamp)) = file::read(&message) else {
+            continue;
+        };
+        let again = match &read {
+            file::Message::Manifest(manifest, transfer_id) => {
+                let (again, written_id) =
+                    file::encode_manifest(manifest, stamp).expect("what is read is in its limits");
+                // Another encoding of the same offer is another transfer.
+                if written_id != *transfer_id {
+                    continue;
+                }
+                again
+            }
+            file::Message::Chunk(chunk) => file::encode_chunk(chunk.clone(), stamp),
+            file::Message::Status(status) => file::encode_status(status, stamp),
+        };
+        assert_eq!(file::read(&again), Ok((read, stamp)));
+    }
 }
 
 fn elements(bytes: &[u8], chunk: usize) -> Result<Vec<Vec<u8>>, waku_json::JsonError> {

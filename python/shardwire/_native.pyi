@@ -22,6 +22,9 @@ __all__ = [
     "ContentReceived",
     "DependencyLost",
     "EphemeralReceived",
+    "FileChunk",
+    "FileManifest",
+    "FileStatus",
     "HistoryEntry",
     "Keccak256",
     "MessageChannel",
@@ -57,13 +60,18 @@ __all__ = [
     "arrow_unwrap_sds",
     "arrow_unwrap_segment",
     "arrow_unwrap_waku",
+    "decode_file_message",
     "decode_store_json",
+    "encode_file_chunk",
+    "encode_file_manifest",
+    "encode_file_status",
     "encode_waku_json",
     "erasure_encode",
     "erasure_reconstruct",
     "farmhash64",
     "in_response_group",
     "inspect_segment",
+    "is_file_message",
     "is_rival",
     "keccak256",
     "keccak256_many",
@@ -81,6 +89,8 @@ __all__ = [
 _ErasureCode = Literal["leopard", "vandermonde"]
 _SegmentWireFormat = Literal["raw", "draft", "lip243"]
 _SdsWireFormat = Literal["spec", "nim"]
+_FileState = Literal["requested", "held", "received", "refused", "unknown", "withdrawn"]
+_FileReason = Literal["", "declined", "too_large", "name", "exists", "busy", "no_space", "failed", "changed"]
 
 __version__: str
 
@@ -914,6 +924,80 @@ def message_hash(
 
 def shard_of(content_topic: str, num_shards_in_cluster: int) -> int:
     """Autosharding. Raises ConfigError where the topic is not /[generation/]application/version/name/encoding."""
+
+# --- Files --------------------------------------------------------------------------------------
+# Messages of file transfers: `proto/file_transfer.proto`.
+
+@final
+class FileManifest:
+    """An offer of a file. `name` is a peer's: 1 to 255 bytes of anything."""
+
+    @property
+    def transfer_id(self) -> bytes: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def chunk_size_bytes(self) -> int: ...
+    @property
+    def chain_hash(self) -> bytes: ...
+    @property
+    def session(self) -> int: ...
+
+@final
+class FileChunk:
+    """A part of a file, not empty."""
+
+    @property
+    def transfer_id(self) -> bytes: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def next_hash(self) -> bytes: ...
+    @property
+    def data(self) -> bytes: ...
+    @property
+    def session(self) -> int: ...
+
+@final
+class FileStatus:
+    """What a participant says of a transfer."""
+
+    @property
+    def transfer_id(self) -> bytes: ...
+    @property
+    def state(self) -> _FileState: ...
+    @property
+    def reason(self) -> _FileReason: ...
+    @property
+    def next_index(self) -> int: ...
+    @property
+    def session(self) -> int: ...
+
+def is_file_message(message: Buffer, /) -> bool:
+    """Whether a message of a channel belongs to a file transfer, in any version."""
+
+def decode_file_message(message: Buffer, /) -> FileManifest | FileChunk | FileStatus | None:
+    """None where it is no file message of this version, or a field of it is out of its limits."""
+
+def encode_file_manifest(
+    *, name: str, size_bytes: int, chunk_size_bytes: int, chain_hash: Buffer, nonce: int, session: int
+) -> tuple[bytes, bytes]:
+    """The message that offers a file, and the transfer's id. Raises ConfigError."""
+
+def encode_file_chunk(
+    *, transfer_id: Buffer, index: int, next_hash: Buffer, data: Buffer, nonce: int, session: int
+) -> bytes: ...
+def encode_file_status(
+    *,
+    transfer_id: Buffer,
+    state: _FileState,
+    nonce: int,
+    session: int,
+    reason: _FileReason = "",
+    next_index: int = 0,
+) -> bytes: ...
 
 # --- Arrow --------------------------------------------------------------------------------------
 # A batch is one call. Arguments are anything with an Arrow C interface, results are pyarrow objects; both are `Any`

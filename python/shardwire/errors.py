@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class ShardwireError(Exception):
     """Base of all errors raised by shardwire."""
@@ -49,6 +51,22 @@ class NotEnoughShardsError(ShardwireError):
 
 class ChannelClosedError(ShardwireError):
     """The channel is closed or was never started."""
+
+
+class FileRefusedError(ShardwireError):
+    """Whoever should have a file does not take it.
+
+    Attributes:
+        refused_by: The reason that each of them gave, by participant.
+    """
+
+    def __init__(self, message: str, refused_by: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.refused_by: dict[str, str] = dict(refused_by or {})
+
+
+class FileChangedError(ShardwireError):
+    """A file changed while it was sent."""
 
 
 class QueueFullError(ShardwireError):

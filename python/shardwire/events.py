@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from shardwire._native import HistoryEntry
 
+FileReason = Literal["", "declined", "too_large", "name", "exists", "busy", "no_space", "failed", "changed"]
 SendErrorStage = Literal["dispatch", "delivery"]
 EphemeralDropReason = Literal["rate_limit_approached", "rate_limit_reached"]
 
@@ -213,6 +215,68 @@ class SenderIdConflictEvent(ChannelEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class FileProgressEvent(ChannelEvent):
+    """How far a file is, at its sender for each receiver, and at its receiver; every few megabytes.
+
+    Attributes:
+        transfer_id: Hex; the same at both, and after a restart.
+        file_name: What its sender calls it.
+        size_bytes: Its size.
+        done_bytes: What the receiver has of it, from the beginning, verified.
+        sender_id: Who sends it.
+        receiver_id: Who receives it.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("file:progress",)
+    transfer_id: str
+    file_name: str
+    size_bytes: int
+    done_bytes: int
+    sender_id: str
+    receiver_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileReceivedEvent(ChannelEvent):
+    """A file is whole, verified and durable at its place. Offered again it is told of again.
+
+    Attributes:
+        transfer_id: Hex.
+        file_name: What its sender calls it.
+        size_bytes: Its size.
+        sender_id: Who sent it.
+        path: Where it is.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("file:received",)
+    transfer_id: str
+    file_name: str
+    size_bytes: int
+    sender_id: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class FileFailedEvent(ChannelEvent):
+    """A file that was offered is not received; nothing is left of it on disk.
+
+    Attributes:
+        transfer_id: Hex.
+        file_name: What its sender calls it: anything, where the reason is "name".
+        sender_id: Who offered it.
+        reason: What its sender is told, or said.
+        error: The same for people.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("file:failed",)
+    transfer_id: str
+    file_name: str
+    sender_id: str
+    reason: FileReason
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallbackErrorEvent(ChannelEvent):
     """A callback of the application raised.
 
@@ -241,6 +305,9 @@ EVENT_TYPES: tuple[type[ChannelEvent], ...] = (
     RateLimitEvent,
     SenderIdConflictEvent,
     WithinReachEvent,
+    FileProgressEvent,
+    FileReceivedEvent,
+    FileFailedEvent,
     CallbackErrorEvent,
 )
 

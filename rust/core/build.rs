@@ -12,6 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "sds",
         "sds_nim",
         "waku_message",
+        "file_transfer",
     ]
     .map(|name| proto.join(format!("{name}.proto")));
     let descriptors = protox::compile(&files, [&proto])?;

@@ -12,13 +12,34 @@ import pytest
 from google.protobuf.message import Message as ProtobufMessage
 from grpc_tools import protoc
 
-from shardwire._native import HistoryEntry, SdsMessage, WakuMessage, keccak256
+from shardwire._native import (
+    FileChunk,
+    FileManifest,
+    FileStatus,
+    HistoryEntry,
+    SdsMessage,
+    WakuMessage,
+    decode_file_message,
+    encode_file_chunk,
+    encode_file_manifest,
+    encode_file_status,
+    keccak256,
+)
 from shardwire.config import SegmentWireFormat
 from shardwire.node.udp.datagram import FRAGMENT, FRAGMENT_HEADER_BYTES, HELLO, STATUS, Datagram, decode
 from shardwire.segmentation import PayloadReconstructed, Reassembler, SegmentationConfig, inspect, segment
 
 PROTO = Path(__file__).parents[2] / "proto"
-NAMES = ("segment_raw", "segment_draft", "segment_lip243", "sds", "sds_nim", "waku_message", "udp_datagram")
+NAMES = (
+    "segment_raw",
+    "segment_draft",
+    "segment_lip243",
+    "sds",
+    "sds_nim",
+    "waku_message",
+    "udp_datagram",
+    "file_transfer",
+)
 PAYLOAD = bytes(range(256)) * 9 + b"tail"
 
 
@@ -125,3 +146,56 @@ def test_udp_datagrams(compiled: dict[str, ModuleType], datagram: Datagram) -> N
         assert getattr(message, name) == getattr(datagram, name), name
     assert decode(message.SerializeToString()) == datagram
     assert datagram.kind != FRAGMENT or len(datagram.encode()) <= FRAGMENT_HEADER_BYTES + len(datagram.data)
+
+
+FILE_MAGIC = b"\x93swfile\x01"
+
+
+def test_file_messages(compiled: dict[str, ModuleType]) -> None:
+    module = compiled["file_transfer"]
+
+    def parsed(message: bytes) -> ProtobufMessage:
+        assert message.startswith(FILE_MAGIC)
+        return _parsed(module, "FileMessage", message.removeprefix(FILE_MAGIC))
+
+    offer, transfer_id = encode_file_manifest(
+        name="a.bin",
+        size_bytes=(1 << 63) - 1,
+        chunk_size_bytes=1 << 20,
+        chain_hash=bytes(range(32)),
+        nonce=1 << 63,
+        session=9,
+    )
+    encoded: bytes = parsed(offer).manifest
+    manifest = _parsed(module, "FileManifest", encoded)
+    assert keccak256(encoded) == transfer_id
+    assert manifest == module.FileManifest(
+        name="a.bin", size_bytes=(1 << 63) - 1, chunk_size_bytes=1 << 20, chain_hash=bytes(range(32))
+    )
+    read = decode_file_message(FILE_MAGIC + module.FileMessage(manifest=encoded, nonce=5).SerializeToString())
+    assert isinstance(read, FileManifest)
+    assert (read.name, read.transfer_id) == ("a.bin", transfer_id)
+
+    chunk = encode_file_chunk(
+        transfer_id=transfer_id, index=1 << 40, next_hash=bytes(32), data=PAYLOAD, nonce=2, session=9
+    )
+    expected = module.FileChunk(transfer_id=transfer_id, index=1 << 40, next_hash=bytes(32), data=PAYLOAD)
+    assert parsed(chunk) == module.FileMessage(chunk=expected, nonce=2, session=9)
+    assert isinstance(decode_file_message(chunk), FileChunk)
+
+    for state in module.FileState.keys()[1:]:
+        for reason in module.FileReason.keys():  # noqa: SIM118
+            said = "" if reason == "FILE_REASON_UNSPECIFIED" else reason.lower()
+            status = encode_file_status(
+                transfer_id=transfer_id, state=state.lower(), reason=said, next_index=3, nonce=3, session=9
+            )
+            expected = module.FileStatus(
+                transfer_id=transfer_id,
+                state=module.FileState.Value(state),
+                reason=module.FileReason.Value(reason),
+                next_index=3,
+            )
+            assert parsed(status) == module.FileMessage(status=expected, nonce=3, session=9)
+            back = decode_file_message(status)
+            assert isinstance(back, FileStatus)
+            assert (back.state, back.reason) == (state.lower(), said)

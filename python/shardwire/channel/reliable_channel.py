@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from shardwire.channel.file_transfers import FileTransfers
 from shardwire.channel.metrics import MeasurementObserver
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
@@ -40,7 +41,7 @@ LEAVING_DRAIN_TIMEOUT_MS = 30_000
 DELIVERED_TIMEOUT_MS = 30_000
 
 
-class ReliableChannel:
+class ReliableChannel(FileTransfers):
     """A handle on one open channel; `create_reliable_channel` makes it.
 
     Used on the event loop it was made on. As an async context manager it closes on leaving, after waiting up to

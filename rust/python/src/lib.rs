@@ -9,6 +9,7 @@ mod bloom;
 mod buffer;
 mod erasure;
 mod error;
+mod file;
 mod fresh;
 mod keccak;
 mod now;
@@ -41,6 +42,11 @@ mod _native {
     use bloom::BloomFilter;
     #[pymodule_export]
     use erasure::{erasure_encode, erasure_reconstruct};
+    #[pymodule_export]
+    use file::{
+        FileChunk, FileManifest, FileStatus, decode_file_message, encode_file_chunk,
+        encode_file_manifest, encode_file_status, is_file_message,
+    };
     #[pymodule_export]
     use keccak::{Keccak256, keccak256, keccak256_many};
     #[pymodule_export]

@@ -1,8 +1,9 @@
-//! The wire formats: segments, Scalable Data Sync and Waku messages.
+//! The wire formats: segments, Scalable Data Sync, Waku messages and files.
 //!
 //! `proto/` is the source; prost compiles it into [`proto`]. Where prost would copy a payload, or
 //! refuse what a peer may send, the coding is by hand and tested equal to prost.
 
+pub mod file;
 mod protobuf;
 pub mod sds;
 mod sds_nim;
@@ -39,5 +40,9 @@ pub mod proto {
     /// `proto/waku_message.proto`.
     pub mod waku {
         include!(concat!(env!("OUT_DIR"), "/shardwire.waku.rs"));
+    }
+    /// `proto/file_transfer.proto`.
+    pub mod file {
+        include!(concat!(env!("OUT_DIR"), "/shardwire.file.rs"));
     }
 }
