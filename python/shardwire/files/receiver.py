@@ -205,6 +205,9 @@ class FileReceiver:
         if _now_ms() - oldest.heard_ms < TRANSFER_IDLE_MS:
             return False
         self._transfers.popitem(last=False)
+        if oldest.partial.next_index == 0:
+            # Offers alone leave nothing behind.
+            oldest.partial.discard()
         return True
 
     async def _on_chunk(self, chunk: FileChunk, sender_id: str) -> None:
@@ -236,8 +239,9 @@ class FileReceiver:
             raise _refusal_of(error) from error
         if not is_written:
             # Anybody may send anything in the name of a transfer; its own sender may not for ever.
-            logger.warning("chunk %d of a file is not the one that was offered", chunk.index)
-            transfer.wrong_chunks += sender_id == transfer.sender_id
+            if sender_id == transfer.sender_id:
+                logger.warning("chunk %d of a file is not the one that its sender offered", chunk.index)
+                transfer.wrong_chunks += 1
             if transfer.wrong_chunks > WRONG_CHUNKS_MAX:
                 raise _Refused("failed", f"more than {WRONG_CHUNKS_MAX} of its chunks were wrong")
             return

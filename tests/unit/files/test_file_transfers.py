@@ -476,11 +476,13 @@ def test_offers_beyond_the_limit_are_put_off(inbox: Path, monkeypatch: pytest.Mo
             await alice.send(messages[0])
         await asyncio.sleep(5)
         assert [status.reason for status in statuses(world, "alice")] == ["", "", "", "busy"]
-        # What nobody goes on with makes room.
+        # What nobody goes on with makes room, and leaves nothing where nothing came of it.
+        hidden = len(os.listdir(inbox))
         await asyncio.sleep(receiver_module.TRANSFER_IDLE_MS / 1_000)
         await alice.send(transfers[4][0])
         await asyncio.sleep(5)
         assert statuses(world, "alice")[-1].state == "requested"
+        assert len(os.listdir(inbox)) == hidden == 6
         # And goes on where it was when it is offered again.
         for messages in transfers[1:3]:
             for message in messages:
