@@ -362,6 +362,32 @@ def altered(message: bytes) -> bytes:
     return message[:-20] + bytes([message[-20] ^ 1]) + message[-19:]
 
 
+def test_a_chunk_that_never_comes_is_asked_for_at_once_and_once(inbox: Path) -> None:
+    messages, _ = offered(DATA[:40_000])
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        bob.receive_files(inbox)
+        for gap in (2, 5):
+            for number, message in enumerate(messages):
+                if number != gap:
+                    await alice.send(message)
+            await asyncio.sleep(5)
+        assert [(status.state, status.next_index) for status in statuses(world, "alice")] == [
+            ("requested", 0),
+            ("requested", 1),
+            # The second offer, and what comes behind it.
+            ("requested", 1),
+            ("requested", 4),
+        ]
+        for message in messages[5:]:
+            await alice.send(message)
+        await asyncio.sleep(5)
+
+    run_world(scenario)
+    assert (inbox / "a.bin").read_bytes() == DATA[:40_000]
+
+
 def test_wrong_chunks_of_others_do_no_harm(inbox: Path) -> None:
     data = DATA[:40_000]
     messages, _ = offered(data)
