@@ -25,6 +25,7 @@ from shardwire import (
     FileProgressEvent,
     FileReceivedEvent,
     FileRefusedError,
+    MessageSendErrorEvent,
     ReliableChannel,
     SdsConfig,
     SegmentationConfig,
@@ -44,7 +45,7 @@ from shardwire.files import receiver as receiver_module
 from shardwire.files import sender as sender_module
 from shardwire.files.chain import FileSource
 from shardwire.files.partial import PartialFile
-from shardwire.node import NetworkConditions
+from shardwire.node import MemoryNetwork, NetworkConditions
 
 LOSSY = NetworkConditions(loss=0.2, duplicate=0.05, delay_ms=(5, 40), reorder=0.1)
 CHUNK = 64 << 10
@@ -632,6 +633,67 @@ def test_nobody_there_is_a_timeout_and_few_offers(source: Path) -> None:
     assert all(isinstance(offer, FileManifest) for offer in offers)
     # Half a minute, one, two, four, eight, then ten each.
     assert len(offers) == 9
+
+
+def test_one_offer_waits_for_who_is_away(source: Path, inbox: Path) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK))
+        await asyncio.sleep(3_000)
+        assert len(alice.pending()) == 1
+        bob = await world.join("bob")
+        bob.receive_files(inbox)
+        assert await sending == {"bob"}
+
+    run_world(scenario)
+
+
+def test_who_is_out_of_reach_is_sent_no_more_than_the_window(source: Path, inbox: Path) -> None:
+    """On a network without a store, where nothing waits for it."""
+    config = ChannelConfig.logos().without_store()
+
+    async def scenario(world: World) -> None:
+        world.network = MemoryNetwork(NetworkConditions(delay_ms=(20, 20)), store=False)
+        alice, bob = await world.join("alice", config), await world.join("bob", config)
+        # Somebody who takes messages and is no participant.
+        await world.node("relay")
+        bob.receive_files(inbox)
+        sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK, delivered_when={"bob"}))
+        # Taken, and two chunks of it there.
+        await told(bob, FileProgressEvent)
+        await told(bob, FileProgressEvent)
+        world.network.partition([{"alice", "relay"}, {"bob"}])
+        await asyncio.sleep(3_000)
+        failed = world.of("alice", MessageSendErrorEvent)
+        # And offers.
+        assert 0 < len(failed) <= 7 + 9
+        world.network.heal()
+        assert await sending == {"bob"}
+
+    run_world(scenario)
+    assert (inbox / "photo.raw").read_bytes() == DATA
+
+
+def test_a_healthy_receiver_is_not_sent_twice_what_another_one_missed(source: Path, inbox: Path) -> None:
+    async def scenario(world: World) -> None:
+        alice, bob, mallory = [await world.join(name) for name in ("alice", "bob", "mallory")]
+        bob.receive_files(inbox)
+        sending = asyncio.create_task(alice.send_file(source, chunk_size_bytes=CHUNK))
+        await asyncio.sleep(1.1)
+        [offer] = [
+            message
+            for message in map(decode_file_message, world.messages("mallory"))
+            if isinstance(message, FileManifest)
+        ]
+        await mallory.send(
+            encode_file_status(transfer_id=offer.transfer_id, state="unknown", session=offer.session, nonce=1)
+        )
+        assert await sending == {"bob"}
+
+    world = run_world(scenario, NetworkConditions(delay_ms=(200, 200)))
+    decoded = [decode_file_message(message) for message in world.messages("bob")]
+    assert len([message for message in decoded if isinstance(message, FileManifest)]) == 2
+    assert [message.index for message in decoded if isinstance(message, FileChunk)] == list(range(21))
 
 
 def test_a_timeout_says_how_far_it_came_and_the_next_call_goes_on(source: Path, inbox: Path) -> None:
