@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
+import pty
 import random
 import shlex
 import signal
@@ -143,6 +145,34 @@ def test_a_kept_message_goes_on_with_the_next_command(tmp_path: Path) -> None:
                 assert bob.wait() == 0, f"{bob}\n{again}"
         # In any order: who comes later need not wait for what was sent before.
         assert {event["text"] for event in bob.events("received")} == {"first", "second"}
+
+
+def test_bars_on_a_terminal_and_the_receipt_for_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "photo").write_bytes(RANDOM.randbytes(1_000_000))
+    with (
+        NatsServer(tmp_path / "nats") as server,
+        Terminal(tmp_path, "listen", *member(server.url, "bob"), "--count", "1", "--output", "got") as bob,
+    ):
+        bob.until(lambda: any("bob takes part" in line for line in bob.err), "he takes part")
+        ours, theirs = pty.openpty()
+        arguments = [sys.executable, "-m", "shardwire.cli", "send", "photo", *member(server.url, "alice")]
+        with subprocess.Popen(
+            arguments, cwd=tmp_path, env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=theirs
+        ) as alice:
+            os.close(theirs)
+            drawn = b""
+            # Linux ends a terminal that nobody writes to any more with an error.
+            with contextlib.suppress(OSError):
+                while piece := os.read(ours, 65_536):
+                    drawn += piece
+            out, _ = alice.communicate(timeout=60)
+        os.close(ours)
+        assert alice.returncode == 0, drawn
+        assert out.startswith(b"1,000,000 bytes delivered to bob in ")
+        assert b"acknowledged" in drawn
+        assert b"10/10" in drawn
+        assert b"delivered to bob" not in drawn
+        assert bob.wait() == 0, str(bob)
 
 
 def test_ctrl_c_while_a_server_does_not_answer(tmp_path: Path) -> None:

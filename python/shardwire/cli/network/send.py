@@ -115,6 +115,9 @@ class _Sending:
         self._told = asyncio.Event()
 
     async def run(self) -> None:
+        self._output.result(await self._receipt_in_time())
+
+    async def _receipt_in_time(self) -> str:
         interruption = self._member.interruption
         with _bar(self._output) as bar:
             self._listen(bar)
@@ -122,7 +125,7 @@ class _Sending:
                 async with asyncio.timeout(self._timeout_s):
                     self._request_id = await interruption.unless(self._channel.send(self._message))
                     self._output.event("accepted", request_id=self._request_id, size_bytes=len(self._message))
-                    await interruption.unless(self._receipt())
+                    return await interruption.unless(self._receipt())
             except TimeoutError:
                 raise NotDeliveredError(self._why_not("within " + _seconds(self._timeout_s))) from None
             except PayloadTooLargeError as error:
@@ -178,18 +181,16 @@ class _Sending:
         channel.on(MessageDeliveredEvent, on_delivered)
         channel.on(MessageSendErrorEvent, on_error)
 
-    async def _receipt(self) -> None:
+    async def _receipt(self) -> str:
         request_id = self._request_id
         while True:
             if request_id in self._errors:
                 raise NotDeliveredError(f"the message failed: {self._errors[request_id]}")
             if request_id in self._delivered:
                 receivers = names_of(self._delivered[request_id])
-                self._output.result(f"{self._size()} delivered to {receivers} in {self._elapsed()}")
-                return
+                return f"{self._size()} delivered to {receivers} in {self._elapsed()}"
             if self._until == "sent" and request_id in self._sent:
-                self._output.result(f"{self._size()} sent in {self._elapsed()}")
-                return
+                return f"{self._size()} sent in {self._elapsed()}"
             self._told.clear()
             await self._told.wait()
 
@@ -232,6 +233,8 @@ class _Bar:
             TimeElapsedColumn(),
             console=Console(stderr=True),
             transient=True,
+            # Receipts are for whoever reads the standard output.
+            redirect_stdout=False,
         )
         self._tasks = {stage: self._progress.add_task(stage, total=None) for stage in ("sent", "acknowledged")}
 
