@@ -62,8 +62,10 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], name: str, arguments: t
         (("send", "-", *NODE, *WHO, "--to", "bob", "--receivers", "2"), "--receivers: --to is given, too"),
         (("send", "-", *NODE, *WHO, "--receivers", "0"), "--receivers"),
         (("send", "-", *NODE, *WHO, "--until", "read"), "read"),
+        (("send", "-", *NODE, *WHO, "--as-file"), "--as-file: it offers a file"),
+        (("send", "a", *NODE, *WHO, "--as-file", "--until", "sent"), "--as-file: it offers a file"),
         (("listen", *NODE, *WHO, "--count", "0"), "--count"),
-        (("serve", *NODE, *WHO), "COMMAND: nobody gets the messages: give --spool DIR, or -- COMMAND"),
+        (("serve", *NODE, *WHO), "COMMAND: nobody gets the messages: give -- COMMAND, --spool DIR or --files DIR"),
         (("serve", *NODE, *WHO, "--attempts", "0", "--", "true"), "--attempts"),
     ],
 )
@@ -79,6 +81,7 @@ def test_wrong_usage_of_one_command(
     ("arguments", "expected"),
     [
         (("send", "nothing-here", *NODE, *WHO), "nothing-here: No such file or directory"),
+        (("send", "nothing-here", *NODE, *WHO, "--as-file"), "nothing-here: No such file or directory"),
         (("send", "/dev/null", *NODE, *WHO, "--key-file", "no.key"), "key file 'no.key' cannot be read"),
         (("listen", *NODE, *WHO, "--key-env", "NO_SUCH_KEY"), "variable NO_SUCH_KEY holds no key"),
         (("listen", *NODE, *WHO, "--credentials-file", "no.login"), "no.login: No such file or directory"),
@@ -112,7 +115,7 @@ def test_a_message_that_is_too_large(tmp_path: Path, capsys: pytest.CaptureFixtu
         file.truncate(26_112_001)
     code, error = say(capsys, "send", str(tmp_path / "large"), *NODE, *WHO)
     assert code == 1
-    assert "has 26,112,001 bytes, more than the 26,112,000 that one message holds: send it in parts" in error
+    assert "has 26,112,001 bytes, more than the 26,112,000 that one message holds: send it with --as-file" in error
     # An input without an end is not read to its end.
     with Path("/dev/zero").open("rb") as zeros:
         answer = subprocess.run(

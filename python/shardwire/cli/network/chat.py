@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 
+from shardwire.cli.network.files import is_part_of_a_file
 from shardwire.cli.network.interruption import Interruption
-from shardwire.cli.network.listen import tell_received
-from shardwire.cli.network.output import printable, time_of_day
+from shardwire.cli.network.output import printable, tell_received, time_of_day
 from shardwire.cli.network.participation import Member, Participation, taking_part
 from shardwire.cli.network.send import names_of
 from shardwire.errors import PayloadTooLargeError, QueueFullError
@@ -102,6 +102,8 @@ class _Chat:
         output = self._output
 
         def on_received(event: MessageReceivedEvent) -> None:
+            if is_part_of_a_file(event):
+                return
             tell_received(output, event, None)
 
         def on_delivered(event: MessageDeliveredEvent) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from shardwire.cli.network import chat as chatting
+from shardwire.cli.network import files as transfers
 from shardwire.cli.network import listen as listening
 from shardwire.cli.network import send as sending
 from shardwire.cli.network import serve as serving
@@ -31,6 +32,12 @@ from shardwire.cli.network.participation import Participation, check_names, make
 from shardwire.cli.network.spool import Spool
 
 FAILED_DIRECTORY = "failed"
+
+
+FilesOption = Annotated[
+    Path | None,
+    typer.Option("--files", metavar="DIR", help="Take the files that others offer with send --as-file, into DIR."),
+]
 
 
 class Until(StrEnum):
@@ -60,13 +67,17 @@ def send(
     receivers: Annotated[
         int | None, typer.Option("--receivers", min=1, help="Wait until so many have it.", show_default="any one")
     ] = None,
+    as_file: Annotated[
+        bool, typer.Option("--as-file", help="Offer FILE, of any size, to those that listen or serve with --files.")
+    ] = False,
     timeout: Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait.")] = 120,
 ) -> int:
     """Send FILE as one message, and wait for its receipt.
 
     Exits with 0 where it was delivered, with 1 where it was not in time: with
     --state it goes on with the next command that has the same one. One message
-    holds 26,112,000 bytes at most, less with parity.
+    holds 26,112,000 bytes at most, less with parity; a file sent with --as-file
+    has any size, and the same command goes on where one stopped.
 
     \b
     shardwire send a.jpg -n nats://host -c notes -t /app/1/notes/proto -s alice
@@ -77,6 +88,18 @@ def send(
     delivered_when: Any = frozenset(to) if to else receivers or "any"
     config = replace(participation.config, delivered_when=delivered_when)
     participation = replace(participation, config=config)
+    if as_file:
+        if str(file) == sending.STANDARD_INPUT or until is Until.sent:
+            raise typer.BadParameter(
+                "it offers a file, and waits until it was received: name one, without --until", param_hint="--as-file"
+            )
+        size_bytes = file.stat().st_size
+        return _run(
+            participation,
+            lambda interruption: transfers.send_file(
+                participation, interruption, file, size_bytes=size_bytes, timeout_s=timeout
+            ),
+        )
     message = sending.read_message(file, config.segmentation)
     return _run(
         participation,
@@ -96,6 +119,7 @@ def listen(
             "--output", "-o", metavar="DIR", help="Write each message to a file in DIR, its sender beside it."
         ),
     ] = None,
+    files: FilesOption = None,
 ) -> int:
     """Show the messages of a channel as they come: text as it is, anything else by its size.
 
@@ -110,7 +134,7 @@ def listen(
     return _run(
         participation,
         lambda interruption: listening.listen(
-            participation, interruption, count=count, timeout_s=timeout, directory=output
+            participation, interruption, count=count, timeout_s=timeout, directory=output, files=files
         ),
         # Without a number of messages it has no other end.
         interrupted=0 if count is None else 130,
@@ -150,6 +174,7 @@ def serve(
         Path | None,
         typer.Option("--spool", metavar="DIR", help="Write each message to a file in DIR, its sender beside it."),
     ] = None,
+    files: FilesOption = None,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="How often the command is tried.")] = 3,
     command_timeout: Annotated[
         float, typer.Option("--command-timeout", min=0.001, metavar="SECONDS", help="How long the command may take.")
@@ -178,8 +203,10 @@ def serve(
     shardwire serve -n nats://host -c jobs -t /a/1/b/proto -s w -- ./handle -q
     """
 
-    if not command and spool is None:
-        raise typer.BadParameter("nobody gets the messages: give --spool DIR, or -- COMMAND", param_hint="COMMAND")
+    if not command and spool is None and files is None:
+        raise typer.BadParameter(
+            "nobody gets the messages: give -- COMMAND, --spool DIR or --files DIR", param_hint="COMMAND"
+        )
     handler = None
     if command:
         hidden = frozenset((NODE_VARIABLE, CREDENTIALS_VARIABLE, *participation.secret_variables))
@@ -194,7 +221,13 @@ def serve(
     return _run(
         participation,
         lambda interruption: serving.serve(
-            participation, interruption, command=handler, spool=directory, failed=set_aside, attempts=attempts
+            participation,
+            interruption,
+            command=handler,
+            spool=directory,
+            files=files,
+            failed=set_aside,
+            attempts=attempts,
         ),
         interrupted=0,
     )

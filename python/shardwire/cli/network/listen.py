@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 from pathlib import Path
 
+from shardwire.cli.network.files import is_part_of_a_file, take_files
 from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
-from shardwire.cli.network.output import Output, content_of, printable, shown, time_of_day
+from shardwire.cli.network.output import tell_received
 from shardwire.cli.network.participation import Participation, taking_part
 from shardwire.cli.network.spool import Spool
 from shardwire.errors import ShardwireError
 from shardwire.events import MessageReceivedEvent
+
+LAST_ACKNOWLEDGEMENT_MS = 30_000
 
 
 class TooFewMessagesError(ShardwireError):
@@ -25,8 +28,17 @@ async def listen(
     count: int | None,
     timeout_s: float | None,
     directory: Path | None,
+    files: Path | None,
 ) -> int:
-    """Shows messages until enough came, time is up, or the user ends it.
+    """Shows messages, and takes files, until enough came, time is up, or the user ends it.
+
+    Args:
+        participation: Who takes part in what.
+        interruption: When to end.
+        count: How many messages and files are enough; None for no end.
+        timeout_s: When time is up; None for never.
+        directory: Gets each message as a file; None to show it.
+        files: Gets the files that are offered; None takes none.
 
     Returns:
         0: with a `count` where so many came, without one however it ends.
@@ -43,8 +55,15 @@ async def listen(
     async with taking_part(participation, interruption) as member:
         output = member.output
 
-        async def on_received(event: MessageReceivedEvent) -> None:
+        def count_one() -> None:
             nonlocal received
+            received += 1
+            if count is not None and received >= count:
+                enough.set()
+
+        async def on_received(event: MessageReceivedEvent) -> None:
+            if is_part_of_a_file(event):
+                return
             if enough.is_set() or output.is_closed:
                 # Not ours any more: the next life of the state is given it.
                 await asyncio.Event().wait()
@@ -52,39 +71,18 @@ async def listen(
             tell_received(output, event, written)
             if output.is_closed:
                 await asyncio.Event().wait()
-            received += 1
-            if count is not None and received >= count:
-                enough.set()
+            count_one()
 
         member.channel.on_message_received(on_received)
+        if files is not None:
+            take_files(member, files, count_one)
         with contextlib.suppress(TimeoutError, InterruptedByUserError):
             async with asyncio.timeout(timeout_s):
                 await interruption.unless(enough.wait())
+            # Whoever sent the last one waits for its acknowledgement; nobody here waits for anything.
+            member.drain_ms = LAST_ACKNOWLEDGEMENT_MS
     if count is None or received >= count:
         return 0
     if interruption.is_wanted:
         raise InterruptedByUserError
     raise TooFewMessagesError(f"{received} of {count} messages came within {timeout_s:g} s")
-
-
-def tell_received(output: Output, event: MessageReceivedEvent, written: Path | None) -> None:
-    """Tells a message that came in, and the file that holds it where there is one."""
-    content = content_of(event.message) if written is None and output.as_json else {}
-    if written is not None:
-        content = {"file": str(written)}
-    output.event(
-        "received",
-        sender_id=event.sender_id,
-        message_id=event.message_id,
-        size_bytes=len(event.message),
-        redelivered=event.redelivered,
-        **content,
-    )
-    if output.as_json:
-        return
-    text = shown(event.message) if written is None else None
-    if text is None:
-        place = f"Keccak-256 {event.message_id}" if written is None else str(written)
-        text = f"{len(event.message):,} bytes, {place}"
-    again = " (again, after a crash)" if event.redelivered else ""
-    output.result(f"{time_of_day()} {printable(event.sender_id)}{again}: {text}")

@@ -10,7 +10,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Any
+
+from shardwire.events import MessageReceivedEvent
 
 # Of a message that is shown to people.
 CHARACTERS_SHOWN_MAX = 10_000
@@ -96,6 +99,29 @@ class Output:
 
 def time_of_day() -> str:
     return datetime.now().strftime("%H:%M:%S")
+
+
+def tell_received(output: Output, event: MessageReceivedEvent, written: Path | None) -> None:
+    """Tells a message that came in, and the file that holds it where there is one."""
+    content = content_of(event.message) if written is None and output.as_json else {}
+    if written is not None:
+        content = {"file": str(written)}
+    output.event(
+        "received",
+        sender_id=event.sender_id,
+        message_id=event.message_id,
+        size_bytes=len(event.message),
+        redelivered=event.redelivered,
+        **content,
+    )
+    if output.as_json:
+        return
+    text = shown(event.message) if written is None else None
+    if text is None:
+        place = f"Keccak-256 {event.message_id}" if written is None else str(written)
+        text = f"{len(event.message):,} bytes, {place}"
+    again = " (again, after a crash)" if event.redelivered else ""
+    output.result(f"{time_of_day()} {printable(event.sender_id)}{again}: {text}")
 
 
 class _OneLine(logging.Formatter):

@@ -69,8 +69,8 @@ def message_bytes_max(segmentation: SegmentationConfig) -> int:
 def _too_large(name: str, size_bytes: int | None, limit: int) -> PayloadTooLargeError:
     size = "more bytes" if size_bytes is None else f"{size_bytes:,} bytes, more"
     return PayloadTooLargeError(
-        f"{name} has {size} than the {limit:,} that one message holds: send it in parts, as `split -b {limit}` makes "
-        "them, or lower --parity-rate",
+        f"{name} has {size} than the {limit:,} that one message holds: send it with --as-file to whoever "
+        f"takes --files, or in parts, as `split -b {limit}` makes them",
         size_bytes or limit + 1,
         limit,
     )

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from shardwire.cli.network.files import is_part_of_a_file, take_files
 from shardwire.cli.network.handlers import CommandFailedError, MessageCommand
 from shardwire.cli.network.interruption import Interruption
 from shardwire.cli.network.output import Output, printable, time_of_day
@@ -26,6 +27,7 @@ async def serve(
     *,
     command: MessageCommand | None,
     spool: Spool | None,
+    files: Path | None,
     failed: Path,
     attempts: int,
 ) -> int:
@@ -36,12 +38,15 @@ async def serve(
         interruption: When to end.
         command: Gets each message.
         spool: Gets each message before that.
+        files: Directory that gets the files that are offered; None takes none.
         failed: Directory of messages that the command failed on; made with the first of them.
         attempts: How often the command is tried.
     """
     async with taking_part(participation, interruption) as member:
         handler = _Handler(member.output, interruption, command, spool, failed, attempts)
         member.channel.on_message_received(handler.handle)
+        if files is not None:
+            take_files(member, files)
         await interruption.wait()
         if handler.is_busy:
             member.output.remark("shardwire: waiting for the message in hand; once more Ctrl-C ends at once")
@@ -79,6 +84,8 @@ class _Handler:
         await self._is_idle.wait()
 
     async def handle(self, event: MessageReceivedEvent) -> None:
+        if is_part_of_a_file(event):
+            return
         if self._interruption.is_wanted:
             await _leave_to_next_life()
         self._is_idle.clear()
