@@ -27,6 +27,7 @@ from shardwire.channel import ReliableChannel, close_channel, create_reliable_ch
 from shardwire.channel.announcements import Announcements
 from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.dispatch import Dispatcher
+from shardwire.channel.limit import Limit
 from shardwire.channel.session import Session
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.writer import Writer
@@ -49,7 +50,8 @@ POINTS: dict[str, tuple[type[Any], str]] = {
     "load": (Writer, "load"),
     "commit": (Writer, "commit"),
     "carry out": (Session, "_carry_out"),
-    "dispatch": (Dispatcher, "_dispatch"),
+    "count": (Limit, "_store"),
+    "dispatch": (Dispatcher, "_send"),
     "take": (Arrivals, "_receive"),
     "hand over": (Subscriptions, "hand_over"),
     "announce": (Announcements, "announce"),

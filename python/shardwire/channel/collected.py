@@ -21,7 +21,7 @@ class Collected:
     changes: Changes
     submissions: list[Submission] = field(default_factory=list)
     events: list[tuple[ChannelEvent, Outcome | None]] = field(default_factory=list)
-    cancellations: list[Settled] = field(default_factory=list)
+    settlements: list[Settled] = field(default_factory=list)
     transmits: list[Transmit] = field(default_factory=list)
     missing: list[HistoryEntry] = field(default_factory=list)
     delivery: Delivery | None = None
@@ -29,9 +29,9 @@ class Collected:
     def on_commit_failed(self, error: PersistenceError) -> None:
         """Tells everybody who waits, and keeps what the commit that stores the changes makes true all the same.
 
-        A cancellation is kept: it is settled once more, behind events that are told of only then.
+        What else waits for it is kept: it is settled once more, behind events that are told of only then.
         """
-        for settled in (*(submission.settled for submission in self.submissions), *self.cancellations):
+        for settled in (*(submission.settled for submission in self.submissions), *self.settlements):
             settled(error)
         refused = {submission.request_id for submission in self.submissions}
         self.events = [entry for entry in self.events if getattr(entry[0], "request_id", None) not in refused]

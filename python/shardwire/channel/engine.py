@@ -12,14 +12,15 @@ from collections.abc import Callable
 from shardwire._native import HistoryEntry
 from shardwire.channel.collected import Collected
 from shardwire.channel.deliveries import Deliveries
-from shardwire.channel.dispatch import DispatchOutcome
 from shardwire.channel.ephemerals import Ephemerals
+from shardwire.channel.flights import Flights
 from shardwire.channel.in_store import InStore
 from shardwire.channel.incoming import Incoming
 from shardwire.channel.metrics import Meter
 from shardwire.channel.notices import Notices
+from shardwire.channel.outcomes import DispatchOutcome
 from shardwire.channel.outgoing import OutgoingSends
-from shardwire.channel.rate_limit import RateLimiter
+from shardwire.channel.quota import Quota
 from shardwire.channel.reception import Arrival
 from shardwire.channel.records import Records
 from shardwire.channel.segment_size import MessageBudget
@@ -67,7 +68,8 @@ class Engine:
         incoming: Reassembly.
         outgoing: Our sends.
         deliveries: Messages for the application.
-        limiter: The rate limit.
+        quota: The rate limits.
+        flights: What is handed to the node.
         timeline: Told about single segments.
         shared: Gives what is stored its form.
         sender_id: Ours.
@@ -86,7 +88,8 @@ class Engine:
         incoming: Incoming,
         outgoing: OutgoingSends,
         deliveries: Deliveries,
-        limiter: RateLimiter,
+        quota: Quota,
+        flights: Flights,
         timeline: Timeline,
         shared: SharedBytes,
         sender_id: str,
@@ -98,12 +101,13 @@ class Engine:
         self.incoming = incoming
         self.outgoing = outgoing
         self.deliveries = deliveries
-        self.limiter = limiter
+        self.quota = quota
         self.in_store = InStore(machine, outgoing)
         self.ephemerals = Ephemerals()
         self.transmissions = Transmissions(
             machine,
-            limiter,
+            quota,
+            flights,
             outgoing,
             self.ephemerals,
             timeline,
@@ -129,7 +133,7 @@ class Engine:
         # When what is due was last looked at.
         self._looked_ms = now.monotonic_ms
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
-        self._cancellations: list[Settled] = []
+        self._settlements: list[Settled] = []
         self._missing: list[HistoryEntry] = []
         self._changes: Records = {}
         self.counts: dict[str, int] = {}
@@ -158,8 +162,12 @@ class Engine:
         cancelled = self.submissions.cancel(request_id, now)
         self._settle(now)
         if cancelled:
-            self._cancellations.append(settled)
+            self.settle_durably(settled)
         return cancelled
+
+    def settle_durably(self, settled: Settled) -> None:
+        """Calls `settled` when everything so far is durable, and whenever it could not be stored."""
+        self._settlements.append(settled)
 
     def send_ephemeral(self, send_id: str, request_id: str, message_id: str, content: bytes, now: Now) -> None:
         self.ephemerals.register(send_id, request_id, message_id)
@@ -244,9 +252,9 @@ class Engine:
             self._machine_due = None
         self._gather_events()
         collected = Collected(
-            self.collect_changes(), accepted, self._events, self._cancellations, transmits, self._missing, delivery
+            self.collect_changes(), accepted, self._events, self._settlements, transmits, self._missing, delivery
         )
-        self._events, self._cancellations, self._missing = [], [], []
+        self._events, self._settlements, self._missing = [], [], []
         if self.meter:
             self.meter.on_collected(collected, now)
         return collected
@@ -267,7 +275,7 @@ class Engine:
     def collect_changes(self) -> Changes:
         """Everything that must become durable, and nothing else."""
         records = self.machine.poll_persist()
-        for part in (self.incoming, self.outgoing, self.deliveries, self.limiter):
+        for part in (self.incoming, self.outgoing, self.deliveries, self.quota):
             if changed := part.poll_persist():
                 records.update(changed)
         if self._changes:

@@ -16,22 +16,24 @@ class Flight:
 
     Attributes:
         transmit: The transmit.
-        epoch: The epoch in which it counts.
-        left_ms: When it was handed to the node; None while it waits for that.
+        counts: Whether it takes a place of the rate limit.
+        left_ms: When it was handed to the node; None while it waits for that, and for its place.
     """
 
     transmit: Transmit
-    epoch: int
+    counts: bool
     left_ms: int | None = None
 
 
 class Flights:
     """By transmit id, oldest first. A node that answers in turn is not silent, however long its turn takes."""
 
-    __slots__ = ("_answered_left_ms", "_answered_ms", "_by_id", "look_ms")
+    __slots__ = ("_answered_left_ms", "_answered_ms", "_by_id", "look_ms", "unplaced")
 
     def __init__(self) -> None:
         self._by_id: OrderedDict[int, Flight] = OrderedDict()
+        # How many wait for a place of the rate limit.
+        self.unplaced = 0
         # When to look next for what the node has not answered for; None while nothing is in flight.
         self.look_ms: int | None = None
         # When the node answered last, and when the latest that it answered for had left.
@@ -43,19 +45,34 @@ class Flights:
     def __iter__(self) -> Iterator[Flight]:
         return iter(list(self._by_id.values()))
 
-    def get(self, transmit_id: int) -> Flight | None:
-        return self._by_id.get(transmit_id)
-
     def of_send(self, send_id: str) -> list[Transmit]:
         return [flight.transmit for flight in self._by_id.values() if flight.transmit.send_id == send_id]
 
-    def add(self, transmit: Transmit, epoch: int, monotonic_ms: int) -> None:
-        self._by_id[transmit.transmit_id] = Flight(transmit, epoch)
+    def counted(self) -> int:
+        """How many the node holds that take a place of the rate limit."""
+        return sum(flight.counts for flight in self._by_id.values() if flight.left_ms is not None)
+
+    def add(self, transmit: Transmit, counts: bool, monotonic_ms: int) -> None:
+        self._by_id[transmit.transmit_id] = Flight(transmit, counts)
+        self.unplaced += counts
         if self.look_ms is None:
             self.look_ms = monotonic_ms + PROPAGATION_TIMEOUT_MS
 
+    def leave(self, transmit_id: int, monotonic_ms: int) -> bool:
+        """It is handed to the node now; False where nobody waits for it any longer."""
+        flight = self._by_id.get(transmit_id)
+        if flight is None:
+            return False
+        if flight.left_ms is None:
+            self.unplaced -= flight.counts
+        flight.left_ms = monotonic_ms
+        return True
+
     def pop(self, transmit_id: int) -> Flight | None:
-        return self._by_id.pop(transmit_id, None)
+        flight = self._by_id.pop(transmit_id, None)
+        if flight is not None and flight.left_ms is None:
+            self.unplaced -= flight.counts
+        return flight
 
     def on_answered(self, flight: Flight, monotonic_ms: int) -> None:
         """The node brought a flight to the network."""

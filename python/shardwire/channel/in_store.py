@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardwire.channel.dispatch import Stored
+from shardwire.channel.outcomes import Stored
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.sds import MessageChannel, Now
 

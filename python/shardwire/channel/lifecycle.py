@@ -5,41 +5,32 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
+from shardwire.channel import node_limits
 from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.engine import Engine
+from shardwire.channel.flights import Flights
 from shardwire.channel.incoming import Incoming
+from shardwire.channel.limit import Limit, Member
 from shardwire.channel.message_sizes import MessageSizes
+from shardwire.channel.node_limits import COUNT_NAME_PREFIX, NodeMembership
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.parts import Parts
-from shardwire.channel.rate_limit import RateLimiter
-from shardwire.channel.records import (
-    DELIVERY,
-    HANDOVER,
-    IDENTITY,
-    LAST_SEEN,
-    PAYLOAD,
-    RATE,
-    SEND,
-    DeliveryRecord,
-    IdentityRecord,
-    LastSeenRecord,
-    RateRecord,
-    of_kind,
-    payload_key,
-)
+from shardwire.channel.quota import Quota
+from shardwire.channel.records import IDENTITY, DeliveryRecord, IdentityRecord, payload_key
 from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.restored_bytes import StoredSegment, expand
 from shardwire.channel.segment_size import MessageBudget
 from shardwire.channel.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
 from shardwire.channel.shared_bytes import SharedBytes
+from shardwire.channel.stored_state import StoredState
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
 from shardwire.channel.writer import Writer
-from shardwire.config import ChannelConfig, DeliveredWhen, SegmentationConfig
+from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock, running_clock
@@ -91,15 +82,16 @@ async def create_reliable_channel(
         content_topic: Where the channel listens and sends.
         sender_id: Unique for each participant, the same in every session.
         encryption: Applied to everything that the channel sends; None sends in the clear.
-        config: Counts alone where given. None means `ChannelConfig.logos()`, with each part that the node's
-            `NodeConfig` sets put in its place, and on a node without a store `without_store()` of that.
+        config: Counts alone where given, beneath the rate limit of the node. None means `ChannelConfig.logos()`, with
+            the segmentation and SDS that the node's `NodeConfig` sets put in their places, and on a node without a
+            store `without_store()` of that.
         clock: Both times; None for those of the running event loop.
         rng: Source of ids and of random delays; None for an unpredictable one.
 
     Raises:
         ConfigError: An argument or option is out of its limits, the node's messages are too small, or the stored
             state belongs to another sender id.
-        PersistenceError: The stored state cannot be read or written.
+        PersistenceError: The stored state cannot be read or written, or the count of the node's rate limit cannot.
         NodeError: The node could not subscribe.
     """
     _check_node(node)
@@ -112,6 +104,8 @@ async def create_reliable_channel(
     await sizes.measure()
     persistence, own_persistence = _choose_persistence(config)
     writer = Writer(persistence, channel_id)
+    flights = Flights()
+    membership: NodeMembership | None = None
     try:
         state = await writer.load()
         shared = SharedBytes(config.sds.wire_format, config.segmentation.wire_format)
@@ -121,6 +115,10 @@ async def create_reliable_channel(
             # Tells a persistence that cannot write from one that can, before anything depends on it.
             identity = {(IDENTITY, b""): IdentityRecord(sender_id).encode()}
             await writer.commit(Changes({**identity}))
+        node_limit = node.config.rate_limit_config
+        if node_limit is not None and node_limit.enabled:
+            kept = None if own_persistence is not None else persistence
+            membership = await node_limits.join(node, node_limit, kept, flights.counted, clock.epoch_ms)
         session = _assemble(
             node,
             channel_id,
@@ -137,8 +135,12 @@ async def create_reliable_channel(
             stored,
             writer,
             own_persistence,
+            flights,
+            membership,
         )
     except BaseException:
+        if membership is not None:
+            await membership.leave()
         await writer.close(own_persistence)
         raise
     session.open()
@@ -164,55 +166,24 @@ def resolve_config(node_config: NodeConfig, config: ChannelConfig | None, *, has
     parts = {
         "segmentation": node_config.segmentation_config,
         "sds": node_config.sds_config,
-        "rate_limit": node_config.rate_limit_config,
+        "rate_limit": _beneath(node_config.rate_limit_config),
     }
     resolved = ChannelConfig.logos(**{name: part for name, part in parts.items() if part is not None})
     return resolved if has_store else resolved.without_store()
 
 
-@dataclass(slots=True)
-class StoredState:
-    """What the channel itself stored."""
-
-    is_new: bool
-    rate: RateRecord | None
-    last_seen_ns: int
-    sends: dict[bytes, bytes]
-    payloads: dict[bytes, bytes]
-    deliveries: dict[bytes, bytes]
-    handover: bytes | None
-
-    @classmethod
-    def read(cls, records: Mapping[RecordName, bytes], channel_id: str, sender_id: str) -> StoredState:
-        """Raises:
-        ConfigError: The state is another sender's.
-        PersistenceError: A record is damaged or of a newer schema.
-        """
-        identity = records.get((IDENTITY, b""))
-        if identity is not None:
-            stored_sender = IdentityRecord.decode(identity).sender_id
-            if stored_sender != sender_id:
-                raise ConfigError(
-                    f"sender_id is {sender_id!r}: the stored state of channel {channel_id!r} belongs to "
-                    f"{stored_sender!r}; use that sender id or another persistence"
-                )
-        rate = records.get((RATE, b""))
-        last_seen = records.get((LAST_SEEN, b""))
-        return cls(
-            is_new=identity is None,
-            rate=RateRecord.decode(rate) if rate is not None else None,
-            last_seen_ns=LastSeenRecord.decode(last_seen).timestamp_ns if last_seen is not None else 0,
-            sends=of_kind(records, SEND),
-            payloads=of_kind(records, PAYLOAD),
-            deliveries=of_kind(records, DELIVERY),
-            handover=records.get((HANDOVER, b"")),
-        )
+def _beneath(node_limit: RateLimitConfig | None) -> RateLimitConfig | None:
+    """What a channel takes over of its node's limit: how much may wait for it, not the quota, which is shared."""
+    return None if node_limit is None else RateLimitConfig(queue_bytes_max=node_limit.queue_bytes_max)
 
 
-def _patient(config: ChannelConfig) -> SegmentationConfig:
+def _patient(config: ChannelConfig, node_limit: RateLimitConfig | None) -> SegmentationConfig:
     """How segments are put together: what waits for the next epochs of its sender's rate limit does not expire."""
-    segmentation, rate_limit = config.segmentation, config.rate_limit
-    waits_ms = EPOCHS_AWAITED * rate_limit.epoch_size_ms if rate_limit.enabled else 0
+    segmentation = config.segmentation
+    epochs_ms = [
+        limit.epoch_size_ms for limit in (config.rate_limit, node_limit) if limit is not None and limit.enabled
+    ]
+    waits_ms = EPOCHS_AWAITED * max(epochs_ms, default=0)
     limits = replace(segmentation.limits, timeout_ms=max(segmentation.limits.timeout_ms, waits_ms))
     return replace(segmentation, limits=limits)
 
@@ -233,6 +204,8 @@ def _assemble(
     stored: StoredState,
     writer: Writer,
     own_persistence: Persistence | None,
+    flights: Flights,
+    membership: NodeMembership | None,
 ) -> Session:
     now = Now(clock.monotonic_ms(), clock.epoch_ms())
     machine = _make_machine(channel_id, sender_id, config, now, rng, sizes.budget, records)
@@ -241,7 +214,7 @@ def _assemble(
     # Segments of a peer whose node carries larger messages are read at their full size.
     incoming = Incoming(
         machine,
-        Reassembler(_patient(config)),
+        Reassembler(_patient(config, node.config.rate_limit_config)),
         config.segmentation,
         shared,
         timeline=timeline,
@@ -260,8 +233,13 @@ def _assemble(
     waiting = map(DeliveryRecord.decode, stored.deliveries.values())
     queued = {payload_key(entry.sender_id, entry.send_id) for entry in waiting}
     incoming.restore(records, segments, stored.payloads, queued, now)
-    limiter = RateLimiter(config.rate_limit, stored.rate)
-    engine = Engine(config, machine, incoming, outgoing, deliveries, limiter, timeline, shared, sender_id, now)
+    own_limit: tuple[Limit, Member] | None = None
+    if config.rate_limit.enabled:
+        # Stored with everything else of the channel.
+        limit = Limit(config.rate_limit, lambda count: session.make_durable(), stored.rate)
+        own_limit = limit, limit.join(flights.counted, clock.epoch_ms)
+    quota = Quota(own_limit, membership)
+    engine = Engine(config, machine, incoming, outgoing, deliveries, quota, flights, timeline, shared, sender_id, now)
     session = Session(
         Parts(
             node,
@@ -274,6 +252,7 @@ def _assemble(
             clock,
             rng,
             engine,
+            quota,
             ChannelSegmenter(sizes.budget.segmentation),
             subscriptions,
             timeline,
@@ -378,3 +357,7 @@ def _check_ids(channel_id: str, content_topic: str, sender_id: str) -> None:
             value.encode()
         except UnicodeEncodeError:
             raise ConfigError(f"{name} is {value!r}: it must be encodable as UTF-8") from None
+    if channel_id.startswith(COUNT_NAME_PREFIX):
+        raise ConfigError(
+            f"channel_id is {channel_id!r}: names that begin with {COUNT_NAME_PREFIX!r} are not for channels"
+        )

@@ -7,8 +7,8 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from shardwire.channel.dispatch import Dispatcher
 from shardwire.channel.hooks import end_tasks, finish_call, is_ours
+from shardwire.channel.outflow import Outflow
 from shardwire.channel.reception import EventsError, Reception
 from shardwire.channel.retrieval import Retrieval
 from shardwire.channel.topics import acquire_topic, release_topic
@@ -30,7 +30,7 @@ class NodeLink:
         node: The node.
         channel_id: Names the tasks.
         content_topic: Subscribed while started.
-        dispatcher: Sends.
+        outflow: Sends.
         reception: Receives.
         retrieval: Asks the store.
         on_connection: Told when the events of the node fail, and when they come again.
@@ -43,7 +43,7 @@ class NodeLink:
         node: Node,
         channel_id: str,
         content_topic: str,
-        dispatcher: Dispatcher,
+        outflow: Outflow,
         reception: Reception,
         retrieval: Retrieval,
         on_connection: Callable[[ConnectionState], None],
@@ -53,7 +53,7 @@ class NodeLink:
         self._node = node
         self._channel_id = channel_id
         self._content_topic = content_topic
-        self._dispatcher = dispatcher
+        self._outflow = outflow
         self._reception = reception
         self._retrieval = retrieval
         self._on_connection = on_connection
@@ -82,7 +82,7 @@ class NodeLink:
         self._tasks = [
             asyncio.create_task(work, name=f"shardwire {self._channel_id} {name}")
             for name, work in (
-                ("dispatcher", self._dispatcher.run()),
+                *self._outflow.tasks(),
                 ("reception", self._receive()),
                 ("retrieval", self._retrieval.run()),
             )
@@ -103,7 +103,7 @@ class NodeLink:
         """Ends all of that, whatever the node raises and however long it takes."""
         tasks, self._tasks = self._tasks, []
         await end_tasks(tasks)
-        self._dispatcher.clear()
+        self._outflow.clear()
         await self._close_events()
         await self._release_topic()
 

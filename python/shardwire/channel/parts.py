@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from shardwire.channel.engine import Engine
 from shardwire.channel.message_sizes import MessageSizes
+from shardwire.channel.quota import Quota
 from shardwire.channel.segmenter import ChannelSegmenter
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
@@ -32,6 +33,7 @@ class Parts:
     clock: Clock
     rng: random.Random
     engine: Engine
+    quota: Quota
     segmenter: ChannelSegmenter
     subscriptions: Subscriptions
     timeline: Timeline

@@ -67,19 +67,45 @@ class RateLimiter:
         self._used = 0
         self._changed = False
         self.in_flight: Callable[[], int] = lambda: 0
+        # Whether a count was taken over, and the epoch whose count nobody here knows.
+        self.is_known = False
+        self._unknown_epoch = -1
         if stored is not None:
-            # With another epoch size the stored count is carried into the last epoch that the old one touched.
-            last_ms = (stored.epoch + 1) * stored.epoch_size_ms - 1
-            self._epoch = last_ms // config.epoch_size_ms
-            self._used = stored.used
+            self.add(stored.epoch, stored.epoch_size_ms, stored.used)
+
+    def add(self, epoch: int, epoch_size_ms: int, used: int) -> None:
+        """Takes over a count that was stored, on top of what was counted here in the same epoch."""
+        # With another epoch size it is carried into the last epoch that the old one touched.
+        stored_epoch = ((epoch + 1) * epoch_size_ms - 1) // self._config.epoch_size_ms
+        self.is_known = True
+        self._unknown_epoch = -1
+        if stored_epoch > self._epoch:
+            self._epoch, self._used = stored_epoch, used
+        elif stored_epoch == self._epoch:
+            self._used += used
+
+    def close(self, epoch_ms: int) -> None:
+        """Nothing is known of the count of this epoch: nothing more of it is spent unless that is learned."""
+        self.advance(epoch_ms)
+        self._unknown_epoch = self._epoch
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch that was opened."""
+        return self._epoch
 
     @property
     def used(self) -> int:
-        return self._used
+        return self._used if self._epoch != self._unknown_epoch else max(self._used, self._quota)
 
     @property
     def quota(self) -> int:
         return self._quota
+
+    @property
+    def open_quota(self) -> int:
+        """What of it is not kept for acknowledgements."""
+        return self._quota - self._reserve
 
     @property
     def resets_at_ms(self) -> int:
@@ -90,7 +116,7 @@ class RateLimiter:
         """Unix time from which more may leave, where nothing may now: earlier than the next epoch for a clock that
         stands in one that was left."""
         start_ms = self._epoch * self._config.epoch_size_ms
-        return start_ms if epoch_ms < start_ms and self._used < self._quota else self.resets_at_ms
+        return start_ms if epoch_ms < start_ms and self.used < self._quota else self.resets_at_ms
 
     def advance(self, epoch_ms: int) -> bool:
         """Opens the epoch of `epoch_ms` unless that or a later one is open already; True where one was opened."""
@@ -102,15 +128,27 @@ class RateLimiter:
         self._changed = self._changed or self._used > 0
         return True
 
-    def allowed_kinds(self, epoch_ms: int) -> frozenset[TransmitKind]:
-        """The kinds of which one more may leave now."""
+    @property
+    def free_kinds(self) -> frozenset[TransmitKind]:
+        """Kinds that take no place."""
         if not self.enabled:
             return ALL_KINDS
-        left = self._left(epoch_ms)
-        if left > self._reserve:
-            return ALL_KINDS if self.ephemeral_drop_reason(epoch_ms) is None else _ALL_BUT_EPHEMERAL
-        free = _FREE_WHEN_MESSAGES_COUNT if self._config.counts == "message" else frozenset()
-        return free | {TransmitKind.SYNC} if left else free
+        return _FREE_WHEN_MESSAGES_COUNT if self._config.counts == "message" else frozenset()
+
+    def allowed_kinds(self, epoch_ms: int, taken: int = 0, left_to_others: int = 0) -> frozenset[TransmitKind]:
+        """The kinds of which one more may leave now.
+
+        Args:
+            epoch_ms: The time.
+            taken: Messages that are on their way to be counted.
+            left_to_others: Places that others may claim; acknowledgements take them all the same.
+        """
+        if not self.enabled:
+            return ALL_KINDS
+        left = self._left(epoch_ms) - taken
+        if left > self._reserve + left_to_others:
+            return ALL_KINDS if self.ephemeral_drop_reason(epoch_ms, taken) is None else _ALL_BUT_EPHEMERAL
+        return self.free_kinds | {TransmitKind.SYNC} if left > 0 else self.free_kinds
 
     def counts(self, kind: TransmitKind) -> bool:
         """Whether an envelope of `kind` takes a place of the quota."""
@@ -122,36 +160,45 @@ class RateLimiter:
             self._used += 1
             self._changed = True
 
+    def give_back(self, count: int) -> None:
+        """These were counted in the open epoch, or in one before it, and never left."""
+        self._used = max(0, self._used - count)
+        self._changed = True
+
     def epoch_of(self, epoch_ms: int) -> int:
         return epoch_ms // self._config.epoch_size_ms
 
-    def ephemeral_drop_reason(self, epoch_ms: int) -> EphemeralDropReason | None:
+    def ephemeral_drop_reason(self, epoch_ms: int, taken: int = 0) -> EphemeralDropReason | None:
         """Why an ephemeral message may not leave now; None where it may (004, Ephemeral messages)."""
         if not self.enabled:
             return None
-        left = self._left(epoch_ms)
-        if not left:
+        left = self._left(epoch_ms) - taken
+        if left <= 0:
             return "rate_limit_reached"
-        return "rate_limit_approached" if self._used >= self._near or left <= self._reserve else None
+        near = self._used + taken >= self._near
+        return "rate_limit_approached" if near or left <= self._reserve else None
 
     def _left(self, epoch_ms: int) -> int:
         """Messages of the quota that are left at this time."""
         self.advance(epoch_ms)
-        return self._quota - self._used if self.epoch_of(epoch_ms) == self._epoch else 0
+        return max(0, self._quota - self.used) if self.epoch_of(epoch_ms) == self._epoch else 0
 
     def poll_persist(self) -> Records:
         """The count, where it changed since the last call."""
         if not self._changed:
             return {}
         self._changed = False
-        record = RateRecord(epoch=self._epoch, epoch_size_ms=self._config.epoch_size_ms, used=self._used)
-        return {(RATE, b""): record.encode()}
+        return {(RATE, b""): self.record().encode()}
+
+    def record(self) -> RateRecord:
+        """The count as it stands."""
+        return RateRecord(epoch=self._epoch, epoch_size_ms=self._config.epoch_size_ms, used=self.used)
 
     def status(self, epoch_ms: int, queued: int, queued_bytes: int) -> RateLimitStatus:
         if not self.enabled:
             return RateLimitStatus(False, 0, 0, 0, queued, queued_bytes)
         self.advance(epoch_ms)
-        return RateLimitStatus(True, self._used, self._quota, self.resets_at_ms, queued, queued_bytes)
+        return RateLimitStatus(True, self.used, self._quota, self.resets_at_ms, queued, queued_bytes)
 
 
 def _part(share: float, quota: int) -> int:

@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
-from shardwire.channel.dispatch import Dispatcher, is_duration_ms
+from shardwire.channel.dispatch import is_duration_ms
 from shardwire.channel.hooks import await_cipher, ends_process, heed_cancellation, is_ours
+from shardwire.channel.requests import Requests
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.node.protocol import (
@@ -89,7 +90,7 @@ class Reception:
         content_topic: Of the channel; messages of other topics are not its own.
         meta: Marker that received messages must bear; empty for none.
         encryption: How they are decrypted; None for not at all.
-        dispatcher: Told what became of what was sent.
+        requests: Told what became of what was sent.
         take: Given every decrypted message.
         on_connection: Told when the connection changes.
         on_missed: Told the transport time from which on messages may have passed the node by.
@@ -101,7 +102,7 @@ class Reception:
         content_topic: str,
         meta: bytes,
         encryption: Encryption | None,
-        dispatcher: Dispatcher,
+        requests: Requests,
         take: Take,
         on_connection: Callable[[ConnectionState], None],
         on_missed: Callable[[int], None],
@@ -110,7 +111,7 @@ class Reception:
         self._content_topic = content_topic
         self._meta = meta
         self._encryption = encryption
-        self._dispatcher = dispatcher
+        self._requests = requests
         self._take = take
         self._on_connection = on_connection
         self._on_missed = on_missed
@@ -150,11 +151,11 @@ class Reception:
                         if waiting is not None:
                             await waiting
                 case MessagePropagated(request_id=str(), message_hash=bytes()):
-                    self._dispatcher.on_propagated(event.request_id, event.message_hash)
+                    self._requests.on_propagated(event.request_id, event.message_hash)
                 case MessageSent(request_id=str(), message_hash=bytes()):
-                    self._dispatcher.on_stored(event.request_id, event.message_hash)
+                    self._requests.on_stored(event.request_id, event.message_hash)
                 case MessageSendError() if _is_well_formed_error(event):
-                    self._dispatcher.on_send_error(event)
+                    self._requests.on_send_error(event)
                 case ConnectionStatus(state=ConnectionState()):
                     self._on_connection(event.state)
                 case MessagesMissed(since_ns=int()) if type(event.since_ns) is int and event.since_ns >= 0:

@@ -21,6 +21,7 @@ SCHEMA_VERSION = 1
 
 IDENTITY = "channel.identity"
 RATE = "channel.rate"
+NODE_RATE = "node.rate"
 SEND = "channel.send"
 PAYLOAD = "channel.payload"
 DELIVERY = "channel.delivery"
@@ -83,6 +84,25 @@ class RateRecord(_JsonRecord):
     epoch: int
     epoch_size_ms: int
     used: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRateRecord(_JsonRecord):
+    """The count of the newest epoch of a node, in one of the persistences of its channels.
+
+    Attributes:
+        epoch: The epoch.
+        epoch_size_ms: Its length.
+        used: The count.
+        is_counted_here: Whether this is kept up to date; else another persistence has the count.
+        mark: Of the place while it is used: who finds another than is in use looks at what an earlier life left.
+    """
+
+    epoch: int
+    epoch_size_ms: int
+    used: int
+    is_counted_here: bool
+    mark: str
 
 
 @dataclass(frozen=True, slots=True)

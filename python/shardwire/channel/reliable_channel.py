@@ -6,16 +6,17 @@ import asyncio
 import logging
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from shardwire.channel.file_transfers import FileTransfers
 from shardwire.channel.metrics import MeasurementObserver
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.segmenter import EMPTY_REFUSED
-from shardwire.channel.submissions import Settled, Submission
+from shardwire.channel.submissions import Submission
 from shardwire.channel.subscriptions import Callback, EventIterator, Unsubscribe, check_callable
 from shardwire.channel.timeline import Observer
+from shardwire.channel.waiters import settler
 from shardwire.config import ChannelConfig
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.events import (
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from shardwire.channel.session import Session
 
 logger = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 
 # What `async with` allows on leaving.
 LEAVING_DRAIN_TIMEOUT_MS = 30_000
@@ -108,7 +107,7 @@ class ReliableChannel(FileTransfers):
         future: asyncio.Future[None] = session.callers.wait()
         send_id = session.send_id_for(request_id, prepared.message_id)
         submission = Submission(
-            send_id, request_id, prepared.message_id, prepared.contents, prepared.data_count, _settler(future, None)
+            send_id, request_id, prepared.message_id, prepared.contents, prepared.data_count, settler(future, None)
         )
         session.driver.post(lambda now: session.engine.submit(submission, now))
         try:
@@ -204,7 +203,7 @@ class ReliableChannel(FileTransfers):
         session.require_started()
         future: asyncio.Future[bool] = session.callers.wait()
 
-        settle = _settler(future, True)
+        settle = settler(future, True)
 
         def on_settled(error: Exception | None) -> None:
             session.subscriptions.drop(request_id)
@@ -348,18 +347,6 @@ def _check_timeout(name: str, value: object) -> None:
 
 def _unknown_request(request_id: object) -> ConfigError:
     return ConfigError(f"request_id is {request_id!r}: it must be what send() of this channel returned")
-
-
-def _settler(future: asyncio.Future[_T], result: _T) -> Settled:
-    def settle(error: Exception | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
-    return settle
 
 
 def _payload_of(message: Buffer) -> bytes:

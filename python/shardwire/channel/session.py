@@ -12,17 +12,18 @@ from shardwire.channel.announcements import Announcements
 from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.collected import Collected
 from shardwire.channel.deliveries import Delivery
-from shardwire.channel.dispatch import Dispatcher, DispatchOutcome, Propagated
 from shardwire.channel.driver import Driver
 from shardwire.channel.hooks import end_tasks
 from shardwire.channel.node_link import NodeLink
+from shardwire.channel.outcomes import DispatchOutcome, Propagated
+from shardwire.channel.outflow import Outflow
 from shardwire.channel.parts import Parts
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.reception import Reception
 from shardwire.channel.retrieval import Retrieval
 from shardwire.channel.segment_size import MessageBudget
 from shardwire.channel.send_events import Outcome
-from shardwire.channel.waiters import Callers, DeliveryWaiters
+from shardwire.channel.waiters import Callers, DeliveryWaiters, settler
 from shardwire.config import ChannelConfig
 from shardwire.errors import ChannelClosedError, NodeError
 from shardwire.events import MessageReceivedEvent
@@ -65,22 +66,19 @@ class Session:
             parts.config.sync.process_task_min_elapse_ms,
         )
         meta = parts.config.envelope_meta or b""
-        self._dispatcher = Dispatcher(
-            parts.node,
-            parts.content_topic,
-            meta,
-            parts.encryption,
-            parts.sizes,
+        self._outflow = Outflow(
+            parts,
             self._may_try,
             self._may_leave,
             self._on_outcome,
             lambda stored: self.driver.post(partial(parts.engine.in_store.on_stored, stored)),
         )
+        self._quota = parts.quota
         self._reception = Reception(
             parts.content_topic,
             meta,
             parts.encryption,
-            self._dispatcher,
+            self._outflow.requests,
             lambda arrival: self._arrivals.take(arrival),
             self._on_connection,
             self._on_missed,
@@ -113,7 +111,7 @@ class Session:
             parts.node,
             parts.channel_id,
             parts.content_topic,
-            self._dispatcher,
+            self._outflow,
             self._reception,
             self._retrieval,
             self._on_connection,
@@ -162,7 +160,7 @@ class Session:
 
     def rate_limit_status(self) -> RateLimitStatus:
         engine = self.engine
-        return engine.limiter.status(
+        return engine.quota.status(
             self._clock.epoch_ms(), engine.submissions.queued_messages, engine.submissions.queued_bytes
         )
 
@@ -272,6 +270,7 @@ class Session:
             self._refuse_callers()
             self.sizes.close()
             self.subscriptions.end()
+            await self._quota.leave()
             await self._writer.close(self._own_persistence)
 
     def _refuse_callers(self) -> None:
@@ -301,6 +300,17 @@ class Session:
         self._begin_closing(None)
         self._refuse_callers()
 
+    async def make_durable(self) -> None:
+        """Returns when everything that happened so far is stored.
+
+        Raises:
+            PersistenceError: It could not be.
+            ChannelClosedError: The channel closed meanwhile.
+        """
+        future: asyncio.Future[None] = self.callers.wait()
+        self.driver.post(lambda now: self.engine.settle_durably(settler(future, None)))
+        await future
+
     # --- what the driver carries out ---
 
     def _carry_out(self, collected: Collected) -> None:
@@ -308,14 +318,14 @@ class Session:
             submission.settled(None)
         for event, outcome in collected.events:
             self._announcements.announce(event, outcome)
-        for settled in collected.cancellations:
+        for settled in collected.settlements:
             settled(None)
         if collected.transmits:
             now = self.driver.now()
             for transmit in collected.transmits:
                 self.engine.transmissions.note("dispatched", transmit, now)
-                self._dispatcher.submit(transmit)
-        self._dispatcher.resume()
+                self._outflow.submit(transmit)
+        self._outflow.resume()
         if collected.missing:
             self._retrieval.on_missing()
         if collected.delivery is not None and self._delivery is not None:

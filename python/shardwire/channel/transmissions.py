@@ -5,20 +5,16 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from shardwire.channel.dispatch import (
-    DISPATCHES_MAX,
-    PROPAGATION_TIMEOUT_MS,
-    DispatchFailed,
-    DispatchOutcome,
-    Late,
-    Propagated,
-)
+from shardwire.channel.dispatch import PROPAGATION_TIMEOUT_MS
 from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.flights import Flights
 from shardwire.channel.message_sizes import too_large_text
+from shardwire.channel.outcomes import DispatchFailed, DispatchOutcome, Late, Propagated
 from shardwire.channel.outgoing import OutgoingSends
-from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter
+from shardwire.channel.quota import Quota
+from shardwire.channel.rate_limit import ALL_KINDS
 from shardwire.channel.readiness import Readiness
+from shardwire.channel.requests import DISPATCHES_MAX
 from shardwire.channel.timeline import SegmentStage, Timeline
 from shardwire.channel.unanswered import Unanswered
 from shardwire.events import EphemeralDropReason, RateLimitEvent
@@ -38,7 +34,8 @@ class Transmissions:
 
     Args:
         machine: Where they come from.
-        limiter: How many may leave.
+        quota: How many may leave.
+        flights: What was handed out.
         outgoing: Told how far each send has come.
         ephemerals: Told what became of each ephemeral message.
         timeline: Told about single segments.
@@ -54,7 +51,8 @@ class Transmissions:
     def __init__(
         self,
         machine: MessageChannel,
-        limiter: RateLimiter,
+        quota: Quota,
+        flights: Flights,
         outgoing: OutgoingSends,
         ephemerals: Ephemerals,
         timeline: Timeline,
@@ -64,7 +62,7 @@ class Transmissions:
         ephemerals_max: int,
     ) -> None:
         self._machine = machine
-        self._limiter = limiter
+        self._quota = quota
         self._outgoing = outgoing
         self._ephemerals = ephemerals
         self._timeline = timeline
@@ -73,10 +71,9 @@ class Transmissions:
         self._failure_interval_ms = failure_interval_ms
         self._ephemerals_max = ephemerals_max
         self.readiness = Readiness()
-        self._flights = Flights()
-        limiter.in_flight = self._counted_in_flight
+        self._flights = flights
         self._unanswered = Unanswered(outgoing)
-        # Counted in an epoch that was over before they left: first in the next.
+        # For which there was no place in the epoch: first in the next.
         self._late: deque[Transmit] = deque()
         self._announced_failures = 0
         # Failures of the node since a send that waits for it last propagated, and when the last of them was counted.
@@ -94,7 +91,7 @@ class Transmissions:
 
     def submit_ephemeral(self, send_id: str, content: bytes, now: Now) -> None:
         """Lets a registered ephemeral message leave now, or says why it never will."""
-        reason = self._limiter.ephemeral_drop_reason(now.epoch_ms)
+        reason = self._quota.ephemeral_drop_reason(now.epoch_ms, self._flights.unplaced)
         if reason is not None:
             self._ephemerals.on_dropped(send_id, reason)
         elif len(self._ephemerals) > self._ephemerals_max:
@@ -108,7 +105,7 @@ class Transmissions:
                 self._ephemerals.on_failed(send_id, error)
 
     def poll(self, now: Now) -> list[Transmit]:
-        """Everything that may leave now. It is counted: what counts it must be durable before it does leave."""
+        """Everything that may be prepared to leave now, as far as there are places left."""
         transmits: list[Transmit] = []
         readiness = self.readiness
         if not readiness.online:
@@ -118,26 +115,47 @@ class Transmissions:
         if not readiness.may_try(now.monotonic_ms):
             return transmits
         while len(self._flights) < DISPATCHES_MAX:
-            kinds = self._limiter.allowed_kinds(now.epoch_ms)
-            if self._late and self._late[0].kind in kinds:
-                transmits.append(self._late.popleft())
-                self._hand_out(transmits[-1], now)
+            kinds = self._allowed_kinds(now)
+            late = self._take_late(kinds)
+            if late is not None:
+                transmits.append(late)
+                self._hand_out(late, now)
                 continue
             transmit = self._machine.poll_transmit(now, kinds)
             if transmit is None:
                 if kinds != ALL_KINDS:
                     self._on_limited(now)
                 break
-            self._hand_out(transmit, now)
             self._count(f"dispatched_{transmit.kind.value}")
-            transmits.append(transmit)
             if transmit.send_id is not None and transmit.ordinal is not None:
                 self._outgoing.on_dispatched(transmit.send_id, transmit.ordinal)
+            if self._late and transmit.kind is TransmitKind.FURTHER and self._is_first_late(transmit.send_id):
+                self._late.append(transmit)
+                continue
+            self._hand_out(transmit, now)
+            transmits.append(transmit)
         return transmits
 
     def _hand_out(self, transmit: Transmit, now: Now) -> None:
-        self._limiter.count(transmit.kind)
-        self._flights.add(transmit, self._limiter.epoch_of(now.epoch_ms), now.monotonic_ms)
+        self._flights.add(transmit, self._quota.counts(transmit.kind), now.monotonic_ms)
+
+    def _allowed_kinds(self, now: Now) -> frozenset[TransmitKind]:
+        return self._quota.allowed_kinds(now.epoch_ms, self._flights.unplaced)
+
+    def _is_first_late(self, send_id: str | None) -> bool:
+        """Whether the first content of a send has yet to leave: nothing of it leaves before."""
+        return any(late.kind is TransmitKind.FIRST and late.send_id == send_id for late in self._late)
+
+    def _take_late(self, kinds: frozenset[TransmitKind]) -> Transmit | None:
+        """The first that may leave now; not a further content before the first of its send."""
+        held: set[str | None] = set()
+        for transmit in self._late:
+            if transmit.kind in kinds and not (transmit.kind is TransmitKind.FURTHER and transmit.send_id in held):
+                self._late.remove(transmit)
+                return transmit
+            if transmit.kind is TransmitKind.FIRST:
+                held.add(transmit.send_id)
+        return None
 
     def may_try(self, monotonic_ms: int) -> bool:
         """Whether the node is online and did not fail just now."""
@@ -148,20 +166,8 @@ class Transmissions:
         self._announced_failures += isinstance(outcome, DispatchFailed)
 
     def may_leave(self, transmit: Transmit, now: Now) -> bool:
-        """Whether a transmit still counts in the epoch that it would leave in, since it may have waited for long.
-
-        If so it leaves: the time in which the node has to answer begins.
-        """
-        flight = self._flights.get(transmit.transmit_id)
-        if flight is None:
-            return False
-        if self._limiter.counts(transmit.kind) and flight.epoch != self._limiter.epoch_of(now.epoch_ms):
-            return False
-        flight.left_ms = now.monotonic_ms
-        return True
-
-    def _counted_in_flight(self) -> int:
-        return sum(self._limiter.counts(flight.transmit.kind) for flight in self._flights)
+        """Whether a transmit is still to leave. If so it does: the time in which the node has to answer begins."""
+        return self._flights.leave(transmit.transmit_id, now.monotonic_ms)
 
     def on_outcome(self, outcome: DispatchOutcome, now: Now) -> None:
         """What became of a transmit, as announced; one that nobody waits for any longer is passed over."""
@@ -184,7 +190,7 @@ class Transmissions:
             self._on_failed(outcome, known, now)
 
     def _on_late(self, transmit: Transmit, now: Now) -> None:
-        """Not a failure: it is counted again and leaves as it is. An ephemeral message has one try and is dropped."""
+        """Not a failure: it leaves as it is when there is a place. An ephemeral message has one try and is dropped."""
         if transmit.kind is TransmitKind.EPHEMERAL and transmit.send_id is not None:
             self._machine.handle_transmit_failed(transmit.transmit_id, now)
             self._ephemerals.on_dropped(transmit.send_id, "rate_limit_approached")
@@ -237,7 +243,7 @@ class Transmissions:
         if self.readiness.on_held(retry_after_ms, now.monotonic_ms):
             hold_ms = self.readiness.held_until_ms - now.monotonic_ms
             logger.warning("the node takes nothing for %d ms, everything waits: %s", hold_ms, outcome.error)
-            self._tell_limit(now.epoch_ms + hold_ms)
+            self._tell_limit(now.epoch_ms + hold_ms, now)
 
     def _on_node_failed(self, send_id: str, error: str, now: Now) -> None:
         """However many messages a failure of the node hits, it is one failure of each send that waits for the node."""
@@ -273,7 +279,7 @@ class Transmissions:
         self._failures_by_send.pop(send_id, None)
         self.take_back(self._flights.of_send(send_id), error, now)
         if self.holds(send_id):
-            # It was counted in an epoch that was over, and leaves all the same.
+            # It waits for a place, and leaves all the same.
             self._outgoing.on_unanswered(send_id)
         left = not self._machine.cancel(send_id, now)
         if left:
@@ -330,8 +336,8 @@ class Transmissions:
         resumes_ms = self.readiness.resumes_ms(now.monotonic_ms)
         if resumes_ms is not None:
             due.append(resumes_ms)
-        if self._limiter.enabled and self._held_kinds(now):
-            due.append(now.monotonic_ms + max(1, self._limiter.reopens_at_ms(now.epoch_ms) - now.epoch_ms))
+        if self._quota.enabled and self._held_kinds(now):
+            due.append(now.monotonic_ms + max(1, self._quota.reopens_at_ms(now.epoch_ms) - now.epoch_ms))
         if machine_ms is not None:
             # What was overdue then waits for the rate limit, the node or a free place, not for the clock.
             due.append(machine_ms if machine_ms > looked_ms else now.monotonic_ms + OVERDUE_RECHECK_MS)
@@ -339,7 +345,7 @@ class Transmissions:
 
     def _held_kinds(self, now: Now) -> frozenset[TransmitKind]:
         """Kinds of which something waits for nothing but the rate limit."""
-        allowed = self._limiter.allowed_kinds(now.epoch_ms)
+        allowed = self._allowed_kinds(now)
         if allowed == ALL_KINDS:
             return frozenset()
         # Answers to repair requests wait for their time first.
@@ -354,21 +360,28 @@ class Transmissions:
     def _on_limited(self, now: Now) -> None:
         held = self._held_kinds(now)
         if TransmitKind.EPHEMERAL in held:
-            self._drop_ephemerals(self._limiter.ephemeral_drop_reason(now.epoch_ms) or "rate_limit_reached", now)
-        resets_at_ms = self._limiter.resets_at_ms
-        if held - {TransmitKind.EPHEMERAL} and resets_at_ms != self._announced_epoch_ms:
-            self._announced_epoch_ms = resets_at_ms
-            self._tell_limit(resets_at_ms)
+            reason = self._quota.ephemeral_drop_reason(now.epoch_ms, self._flights.unplaced)
+            self._drop_ephemerals(reason or "rate_limit_reached", now)
+        limiter = self._quota.tightest(now.epoch_ms)
+        if limiter is None or not held - {TransmitKind.EPHEMERAL}:
+            return
+        if limiter.resets_at_ms != self._announced_epoch_ms:
+            self._announced_epoch_ms = limiter.resets_at_ms
+            self._tell_limit(limiter.resets_at_ms, now)
 
     def _drop_ephemerals(self, reason: EphemeralDropReason, now: Now) -> None:
         for send_id in self._ephemerals.waiting():
             if self._machine.cancel(send_id, now):
                 self._ephemerals.on_dropped(send_id, reason)
 
-    def _tell_limit(self, resets_at_ms: int) -> None:
+    def _tell_limit(self, resets_at_ms: int, now: Now) -> None:
         waiting = self._machine.waiting()
         queued = waiting[TransmitKind.FIRST] + waiting[TransmitKind.FURTHER]
-        self._events.append(RateLimitEvent(self._limiter.used, self._limiter.quota, resets_at_ms, queued))
+        limiter = self._quota.tightest(now.epoch_ms)
+        used, total = (limiter.used, limiter.quota) if limiter is not None else (0, 0)
+        # What is prepared to leave has its place, but for what others take before it.
+        used = min(total, used + self._flights.unplaced)
+        self._events.append(RateLimitEvent(used, total, resets_at_ms, queued))
 
     def poll_events(self) -> list[RateLimitEvent]:
         """Once an epoch in which something is held back, and once a time for which the node refuses everything."""

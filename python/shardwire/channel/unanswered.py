@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from shardwire.channel.dispatch import DISPATCHES_MAX, DispatchFailed, DispatchOutcome
+from shardwire.channel.outcomes import DispatchFailed, DispatchOutcome
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.records import SendRecord
+from shardwire.channel.requests import DISPATCHES_MAX
 from shardwire.sds.outputs import Transmit
 
 

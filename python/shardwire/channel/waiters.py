@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
+from shardwire.channel.submissions import Settled
 from shardwire.errors import NodeError
 from shardwire.events import ChannelEvent, MessageDeliveredEvent, MessageSendErrorEvent
 
 # Requests of which nothing else remembers that they were refused or cancelled.
 FAILURES_REMEMBERED_MAX = 1_000
+
+_T = TypeVar("_T")
 
 
 class Callers:
@@ -30,6 +33,20 @@ class Callers:
         for future in self._futures:
             if not future.done():
                 future.set_exception(error)
+
+
+def settler(future: asyncio.Future[_T], result: _T) -> Settled:
+    """Sets `result`, or the error with which it is called."""
+
+    def settle(error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    return settle
 
 
 class DeliveryWaiters:

@@ -20,8 +20,8 @@ RequestId = str
 class NodeConfig:
     """Configuration of a node (003 Node configuration, extending MESSAGING-API NodeConfig).
 
-    The parts that a channel takes over when it is created without a `ChannelConfig` are None where the
-    defaults of `ChannelConfig.logos()` hold.
+    `segmentation_config` and `sds_config` are what a channel takes over when it is created without a `ChannelConfig`,
+    None where the defaults of `ChannelConfig.logos()` hold.
 
     Attributes:
         cluster_id: Waku cluster of the node.
@@ -29,7 +29,9 @@ class NodeConfig:
         max_message_size_bytes: Largest encoded transport message.
         segmentation_config: Replaces `ChannelConfig.segmentation`.
         sds_config: Replaces `ChannelConfig.sds`.
-        rate_limit_config: Replaces `ChannelConfig.rate_limit`.
+        rate_limit_config: One quota for all channels of the node, as an RLN membership has it; each may have one of
+            its own beneath it. None for none. Its `queue_bytes_max` is for each channel created without a
+            `ChannelConfig`.
     """
 
     cluster_id: int = 1

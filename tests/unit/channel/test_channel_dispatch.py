@@ -10,8 +10,11 @@ from channel_world import CHANNEL, TOPIC, World, run_world
 from wrapped_node import WrappedNode
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
-from shardwire.channel.dispatch import DISPATCHES_MAX, Dispatcher, DispatchFailed, DispatchOutcome, Propagated
-from shardwire.channel.message_sizes import MessageSizes
+from shardwire.channel.dispatch import Dispatcher
+from shardwire.channel.outcomes import DispatchFailed, DispatchOutcome, Propagated
+from shardwire.channel.quota import Quota
+from shardwire.channel.requests import DISPATCHES_MAX, Requests
+from shardwire.channel.sealing import Sealed
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.errors import NodeError
 from shardwire.events import MessageSendErrorEvent
@@ -230,25 +233,17 @@ def test_what_a_node_never_answers_for_is_forgotten() -> None:
 
     async def scenario() -> None:
         node: Node = Numbering()  # type: ignore[assignment]
-        sizes = MessageSizes(node, ChannelConfig.logos(), CHANNEL, TOPIC, "alice", None)
-        await sizes.measure()
+        requests = Requests(reported.append, lambda stored: None)
         dispatcher = Dispatcher(
-            node,
-            TOPIC,
-            b"",
-            None,
-            sizes,
-            lambda: True,
-            lambda transmit: True,
-            reported.append,
-            lambda stored: None,
+            node, TOPIC, b"", Quota(), requests, lambda: True, lambda transmit: True, reported.append
         )
         task = asyncio.create_task(dispatcher.run())
         for number in range(1_000):
-            dispatcher.submit(Transmit(number + 1, TransmitKind.FIRST, f"{number}", b"x", "send", number, 0))
+            transmit = Transmit(number + 1, TransmitKind.FIRST, f"{number}", b"x", "send", number, 0)
+            dispatcher.submit(Sealed(transmit, transmit.payload))
         await asyncio.sleep(1)
         for number in range(1_000):
-            dispatcher.on_propagated(str(number + 1), b"h")
+            requests.on_propagated(str(number + 1), b"h")
         task.cancel()
 
     run_virtual(scenario(), limit_ms=10_000)

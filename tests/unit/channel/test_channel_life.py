@@ -322,13 +322,17 @@ def test_another_participant_with_our_id_is_reported() -> None:
 
 def test_without_a_config_the_node_says_what_differs_from_the_defaults() -> None:
     segmentation = SegmentationConfig(segment_size_bytes=2_048)
-    limit = RateLimitConfig(enabled=True, messages_per_epoch=3)
+    limit = RateLimitConfig(enabled=True, messages_per_epoch=3, queue_bytes_max=5_000)
 
     async def scenario(world: World) -> None:
         node_config = NodeConfig(segmentation_config=segmentation, rate_limit_config=limit)
         node = await world.node("alice", node_config)
         channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
-        assert channel.config == replace(ChannelConfig.logos(), segmentation=segmentation, rate_limit=limit)
+        # The quota is the node's; how much may wait for it is the channel's.
+        rate_limit = RateLimitConfig(queue_bytes_max=5_000)
+        assert channel.config == replace(ChannelConfig.logos(), segmentation=segmentation, rate_limit=rate_limit)
+        status = channel.rate_limit_status()
+        assert (status.enabled, status.total) == (True, 3)
         await close_channel(channel)
         given = ChannelConfig.logos()
         channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", None, given)

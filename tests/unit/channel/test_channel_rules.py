@@ -39,7 +39,7 @@ from shardwire.node import (
 from shardwire.segmentation import segment
 
 
-def test_parts_of_the_node_configuration_are_used_unless_a_configuration_is_given() -> None:
+def test_parts_of_the_node_configuration_are_used_unless_a_configuration_is_given_and_its_rate_limit_always() -> None:
     node_config = NodeConfig(
         segmentation_config=SegmentationConfig(segment_size_bytes=2_048),
         sds_config=SdsConfig(max_retransmissions=9),
@@ -50,12 +50,13 @@ def test_parts_of_the_node_configuration_are_used_unless_a_configuration_is_give
         node = await world.node("alice", node_config)
         taken = await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
         assert taken.config.sds.max_retransmissions == 9
-        assert taken.config.rate_limit.messages_per_epoch == 77
+        assert taken.rate_limit_status().total == 77
         assert taken.config.segmentation.segment_size_bytes == 2_048
         assert taken.config.sync == SyncConfig()
         given = await create_reliable_channel(node, "other", TOPIC, "alice", config=ChannelConfig.waku())
         assert given.config.sds.max_retransmissions == 10
         assert not given.config.rate_limit.enabled
+        assert given.rate_limit_status().total == 77
         for channel in (taken, given):
             await close_channel(channel)
 

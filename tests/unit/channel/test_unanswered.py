@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardwire.channel.dispatch import DispatchFailed, DispatchOutcome, Late, Propagated
+from shardwire.channel.outcomes import DispatchFailed, DispatchOutcome, Late, Propagated
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.unanswered import Unanswered
 from shardwire.sds.outputs import Transmit, TransmitKind

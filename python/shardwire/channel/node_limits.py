@@ -1,0 +1,125 @@
+"""The limit of each node, shared by its channels however they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shardwire.channel.count_store import CountStore
+from shardwire.channel.limit import Limit, Member
+from shardwire.channel.records import NodeRateRecord
+from shardwire.config import RateLimitConfig
+from shardwire.errors import ShardwireError
+from shardwire.node.protocol import Node
+from shardwire.persistence.protocol import Persistence
+
+logger = logging.getLogger(__name__)
+
+# What the count of a node is called in a persistence; no channel may have a name that begins so.
+COUNT_NAME_PREFIX = "shardwire rate limit of "
+
+
+@dataclass(slots=True, eq=False)
+class _NodeLimit:
+    """Attributes:
+    node: Kept for as long as the count of an epoch matters: a channel may come back within it.
+    loop: Where it counts.
+    limit: The count.
+    store: Where that is kept.
+    """
+
+    node: Node
+    loop: asyncio.AbstractEventLoop
+    limit: Limit
+    store: CountStore
+
+    def is_over(self, epoch_ms: int) -> bool:
+        """Whether nobody counts, and the epoch in which somebody did is over."""
+        return self.loop.is_closed() or (not len(self.limit) and epoch_ms >= self.limit.limiter.resets_at_ms)
+
+
+# By identity: nodes may compare equal, or have neither a hash nor room for a weak reference.
+_BY_NODE: dict[int, _NodeLimit] = {}
+
+
+class NodeMembership:
+    """One channel's part in the limit of its node; `join` makes it."""
+
+    def __init__(self, shared: _NodeLimit, member: Member, persistence: Persistence | None) -> None:
+        self._shared = shared
+        self._persistence = persistence
+        self.limit = shared.limit
+        self.member = member
+
+    async def leave(self) -> None:
+        """The channel is closed: what it has used stays counted. Never raises for what a persistence raises."""
+        self.limit.leave(self.member)
+        if self._persistence is None:
+            return
+        try:
+            await self._shared.store.leave(self._persistence, self.limit.limiter.record)
+        except Exception as error:
+            # Whoever counts next finds that it does not know the count, and waits for the next epoch.
+            text = str(error) if isinstance(error, ShardwireError) else type(error).__name__
+            logger.error("the count of the node's rate limit could not be handed on: %s", text)
+
+
+async def join(
+    node: Node,
+    config: RateLimitConfig,
+    persistence: Persistence | None,
+    in_flight: Callable[[], int],
+    epoch_ms: Callable[[], int],
+) -> NodeMembership:
+    """Makes a channel a member of its node's limit.
+
+    Args:
+        node: The node.
+        config: Its limit.
+        persistence: Where the channel keeps its state; None where that is lost with the process.
+        in_flight: How many of its counted messages the node holds.
+        epoch_ms: The channel's clock.
+
+    Raises:
+        PersistenceError: The count cannot be read or written, or another process counts there for the same node.
+    """
+    loop = asyncio.get_running_loop()
+    for key in [key for key, known in _BY_NODE.items() if known.is_over(epoch_ms())]:
+        del _BY_NODE[key]
+    shared = _BY_NODE.get(id(node))
+    if shared is None:
+        store = CountStore(COUNT_NAME_PREFIX + _name_of(node))
+        shared = _BY_NODE[id(node)] = _NodeLimit(node, loop, Limit(config, store.store), store)
+    member = shared.limit.join(in_flight, epoch_ms)
+    try:
+        if persistence is not None:
+            await shared.store.join(
+                persistence, _Restoring(shared.limit, epoch_ms).take_back, shared.limit.limiter.record
+            )
+    except BaseException:
+        shared.limit.leave(member)
+        raise
+    return NodeMembership(shared, member, persistence)
+
+
+@dataclass(frozen=True, slots=True)
+class _Restoring:
+    limit: Limit
+    epoch_ms: Callable[[], int]
+
+    def take_back(self, record: NodeRateRecord) -> None:
+        """What an earlier life counted is added to what this one has."""
+        limiter = self.limit.limiter
+        if record.is_counted_here:
+            limiter.add(record.epoch, record.epoch_size_ms, record.used)
+        elif not limiter.is_known:
+            # It was counted elsewhere: all of this epoch may be used.
+            limiter.close(self.epoch_ms())
+
+
+def _name_of(node: Node) -> str:
+    """Tells nodes apart that keep their counts in one persistence, the same after a restart."""
+    name = getattr(node, "name", "")
+    return name if isinstance(name, str) else ""

@@ -1,0 +1,61 @@
+"""The way out of a channel: encrypted, counted, handed to the node, and followed until the node has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from shardwire.channel.dispatch import Dispatcher
+from shardwire.channel.outcomes import DispatchOutcome, Stored
+from shardwire.channel.parts import Parts
+from shardwire.channel.requests import Requests
+from shardwire.channel.sealing import Sealer
+from shardwire.sds.outputs import Transmit
+
+
+class Outflow:
+    """Steps 3 to 5 of 003, Outgoing message processing.
+
+    Args:
+        parts: Of the channel.
+        may_try: Whether the node is worth a try; while it is not, what is queued stays where it is.
+        may_leave: Asked at the last moment whether anybody still wants a transmit to leave.
+        report: Told the outcome of every transmit, once.
+        report_stored: Told of every content that a store has.
+
+    Attributes:
+        requests: Told what the node says.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        may_try: Callable[[], bool],
+        may_leave: Callable[[Transmit], bool],
+        report: Callable[[DispatchOutcome], None],
+        report_stored: Callable[[Stored], None],
+    ) -> None:
+        self.requests = Requests(report, report_stored)
+        meta = parts.config.envelope_meta or b""
+        self._dispatcher = Dispatcher(
+            parts.node, parts.content_topic, meta, parts.quota, self.requests, may_try, may_leave, report
+        )
+        self._sealer = Sealer(parts.encryption, parts.sizes, may_try, self._dispatcher.submit, report)
+
+    def submit(self, transmit: Transmit) -> None:
+        """Takes a transmit; everything it speaks of must be durable."""
+        self._sealer.submit(transmit)
+
+    def resume(self) -> None:
+        """Looks again whether what is queued may be tried."""
+        self._sealer.resume()
+        self._dispatcher.resume()
+
+    def clear(self) -> None:
+        """Forgets what did not leave and what was not answered for; nobody waits for it any longer."""
+        for part in (self._sealer, self._dispatcher, self.requests):
+            part.clear()
+
+    def tasks(self) -> tuple[tuple[str, Coroutine[Any, Any, None]], ...]:
+        """What runs while the channel is started, by name."""
+        return ("sealer", self._sealer.run()), ("dispatcher", self._dispatcher.run())

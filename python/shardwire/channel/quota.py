@@ -1,0 +1,121 @@
+"""What one channel may send: under its own limit, and under that of its node, which it shares with others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shardwire.channel.limit import Limit, Member
+from shardwire.channel.node_limits import NodeMembership
+from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter, RateLimitStatus
+from shardwire.channel.records import Records
+from shardwire.events import EphemeralDropReason
+from shardwire.sds.outputs import TransmitKind
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place of each limit, in the epoch in which it was counted there; None where the kind takes none."""
+
+    epochs: tuple[int | None, ...]
+
+
+class Quota:
+    """The limits of a channel, the tighter of which holds.
+
+    Args:
+        own: Its own limit, which is stored with its state, and its membership in it; None where it has none.
+        shared: Its part in that of its node; None where the node has none.
+    """
+
+    def __init__(self, own: tuple[Limit, Member] | None = None, shared: NodeMembership | None = None) -> None:
+        self._own = None if own is None else own[0].limiter
+        self._shared = shared
+        parts = [] if own is None else [own]
+        if shared is not None:
+            parts.append((shared.limit, shared.member))
+        self._parts = tuple(parts)
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self._parts)
+
+    def counts(self, kind: TransmitKind) -> bool:
+        """Whether an envelope of `kind` takes a place of a limit."""
+        return any(limit.limiter.counts(kind) for limit, _ in self._parts)
+
+    def allowed_kinds(self, epoch_ms: int, taken: int) -> frozenset[TransmitKind]:
+        """The kinds of which one more may be prepared, where `taken` are prepared that have no place yet."""
+        allowed = ALL_KINDS
+        for limit, member in self._parts:
+            allowed &= limit.allowed_kinds(member, epoch_ms, taken)
+        return allowed
+
+    def reopens_at_ms(self, epoch_ms: int) -> int:
+        """Unix time at which more may leave, where nothing may now."""
+        return max(limit.reopens_at_ms(member, epoch_ms) for limit, member in self._parts)
+
+    def ephemeral_drop_reason(self, epoch_ms: int, taken: int) -> EphemeralDropReason | None:
+        """Why an ephemeral message may not leave now; None where it may (004, Ephemeral messages)."""
+        reasons = [limit.limiter.ephemeral_drop_reason(epoch_ms, taken) for limit, _ in self._parts]
+        if "rate_limit_reached" in reasons:
+            return "rate_limit_reached"
+        allowed = TransmitKind.EPHEMERAL in self.allowed_kinds(epoch_ms, taken)
+        return None if allowed else "rate_limit_approached"
+
+    async def take(self, kinds: Sequence[TransmitKind]) -> list[Place | None]:
+        """Counts a place for each of these; durable when it returns. None for those that may not leave now."""
+        places: list[list[int | None] | None] = [[] for _ in kinds]
+        for limit, member in self._parts:
+            asked = [
+                position
+                for position, kind in enumerate(kinds)
+                if places[position] is not None and limit.limiter.counts(kind)
+            ]
+            answers, epoch = await limit.take(member, [kinds[position] for position in asked]) if asked else ([], 0)
+            granted = dict(zip(asked, answers, strict=True))
+            for position, place in enumerate(places):
+                if place is not None and granted.get(position, True):
+                    place.append(epoch if position in granted else None)
+                elif place is not None:
+                    self.give_back(Place(tuple(place)))
+                    places[position] = None
+        return [None if place is None else Place(tuple(place)) for place in places]
+
+    def is_current(self, place: Place) -> bool:
+        """Whether a message may leave in this place now: not when an epoch in which it was counted is over."""
+        return all(
+            epoch is None or limit.is_open(epoch, member.epoch_ms())
+            for (limit, member), epoch in zip(self._parts, place.epochs, strict=True)
+        )
+
+    def give_back(self, place: Place) -> None:
+        """A place whose message did not leave after all."""
+        for (limit, _), epoch in zip(self._parts, place.epochs, strict=False):
+            if epoch is not None:
+                limit.give_back(1, epoch)
+
+    def tightest(self, epoch_ms: int) -> RateLimiter | None:
+        """That with the least left; None where nothing is limited."""
+        limiters = [limit.limiter for limit, _ in self._parts]
+        for limiter in limiters:
+            limiter.advance(epoch_ms)
+        return min(limiters, key=lambda limiter: limiter.quota - limiter.used, default=None)
+
+    def poll_persist(self) -> Records:
+        """The channel's own count, where it changed since the last call."""
+        return {} if self._own is None else self._own.poll_persist()
+
+    async def leave(self) -> None:
+        """The channel is closed; what it used of its node's limit stays counted."""
+        if self._own is not None:
+            limit, member = self._parts[0]
+            limit.leave(member)
+        if self._shared is not None:
+            await self._shared.leave()
+
+    def status(self, epoch_ms: int, queued: int, queued_bytes: int) -> RateLimitStatus:
+        limiter = self.tightest(epoch_ms)
+        if limiter is None:
+            return RateLimitStatus(False, 0, 0, 0, queued, queued_bytes)
+        return limiter.status(epoch_ms, queued, queued_bytes)

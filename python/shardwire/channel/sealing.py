@@ -1,0 +1,116 @@
+"""Encrypts what leaves (003, Outgoing message processing, step 3): before it is counted, and never in the clear."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shardwire.channel.hooks import await_cipher, heed_cancellation, is_ours
+from shardwire.channel.message_sizes import MessageSizes, too_large_text
+from shardwire.channel.outcomes import DispatchFailed
+from shardwire.encryption.protocol import Encryption
+from shardwire.node.wake import Wake
+from shardwire.sds.outputs import Transmit
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Sealed:
+    """A transmit as it leaves; not frozen, as one is made for each.
+
+    Attributes:
+        transmit: The transmit.
+        payload: What the envelope carries: the ciphertext, where there is a cipher.
+    """
+
+    transmit: Transmit
+    payload: bytes = field(repr=False)
+
+
+class Sealer:
+    """One task that encrypts in order.
+
+    Args:
+        encryption: The cipher; None for none, then everything goes on at once.
+        sizes: How large messages may be.
+        may_try: Whether the node is worth a try; while it is not, nothing is encrypted.
+        forward: Given everything that is ready to leave.
+        report: Told what can never leave.
+    """
+
+    def __init__(
+        self,
+        encryption: Encryption | None,
+        sizes: MessageSizes,
+        may_try: Callable[[], bool],
+        forward: Callable[[Sealed], None],
+        report: Callable[[DispatchFailed], None],
+    ) -> None:
+        self._encryption = encryption
+        self._sizes = sizes
+        self._may_try = may_try
+        self._forward = forward
+        self._report = report
+        self._queue: deque[Transmit] = deque()
+        self._wake = Wake()
+
+    def submit(self, transmit: Transmit) -> None:
+        """Takes a transmit; everything it speaks of must be durable."""
+        if self._encryption is None:
+            self._pass_on(transmit, transmit.payload)
+            return
+        self._queue.append(transmit)
+        self._wake.set()
+
+    def resume(self) -> None:
+        """Looks again whether what is queued may be tried."""
+        if self._queue:
+            self._wake.set()
+
+    def clear(self) -> None:
+        """Forgets what was not encrypted; nobody waits for it any longer."""
+        self._queue.clear()
+
+    async def run(self) -> None:
+        """Encrypts what is queued, until cancelled."""
+        while True:
+            while self._queue and self._may_try():
+                await self._seal(self._queue.popleft())
+                heed_cancellation()
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _seal(self, transmit: Transmit) -> None:
+        try:
+            payload = await self._encrypt(transmit.payload)
+        except BaseException as error:
+            if is_ours(error):
+                raise
+            # Nothing leaves in the clear. The error may quote what it could not encrypt: only its type is told.
+            logger.error("encryption of message %s failed: %s", transmit.message_id, type(error).__name__)
+            self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", permanent=True))
+            return
+        self._pass_on(transmit, payload)
+
+    def _pass_on(self, transmit: Transmit, payload: bytes) -> None:
+        payload_bytes_max = self._sizes.payload_bytes_max
+        if len(payload) <= payload_bytes_max:
+            self._forward(Sealed(transmit, payload))
+            return
+        # A cipher may add more than it says, or than it added when it was measured, and the node may carry less than
+        # when this was encoded.
+        text = too_large_text(len(payload), payload_bytes_max)
+        logger.error("message %s cannot leave: %s", transmit.message_id, text)
+        self._report(DispatchFailed(transmit, text, permanent=True))
+
+    async def _encrypt(self, content: bytes) -> bytes:
+        assert self._encryption is not None
+        ciphertext = self._encryption.encrypt(content)
+        if inspect.isawaitable(ciphertext):
+            ciphertext = await await_cipher(ciphertext)
+        # Checked by `memoryview`: `bytes` would make some of a list or a number.
+        return ciphertext if type(ciphertext) is bytes else bytes(memoryview(ciphertext))
