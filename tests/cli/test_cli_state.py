@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,11 @@ import pytest
 from cli_terminals import Terminal, command
 from live_servers import NatsServer, free_port
 
+from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.cli.app import run
+from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
+from shardwire.node import MemoryNetwork, NodeConfig, run_virtual
+from shardwire.node.virtual_time import START_EPOCH_MS
 from shardwire.persistence import Changes, SqlitePersistence, read_channels
 
 CHANNEL = ("--topic", "/app/1/notes/proto", "--sender", "alice", "--state", "state")
@@ -86,6 +92,38 @@ def test_a_database_of_an_application(tmp_path: Path, capsys: pytest.CaptureFixt
     assert dict(stored.state.records) == {("kind", b"key"): b"value"}
     assert stored.kinds["kind"].records == 1
     assert stored.held_by is None
+
+
+def test_the_count_of_a_nodes_quota_is_no_channel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [tmp_path / name for name in ("first.db", "second.db")]
+
+    async def scenario() -> None:
+        limit = RateLimitConfig(enabled=True, epoch_size_ms=60_000, messages_per_epoch=20, counts="segment")
+        node = MemoryNetwork().create_node("mine", NodeConfig(rate_limit_config=limit))
+        await node.start()
+        channels = []
+        for path in paths:
+            config = ChannelConfig.logos(sds=SdsConfig(persistence=SqlitePersistence(path)))
+            channels.append(
+                await create_reliable_channel(node, path.stem, "/app/1/notes/proto", "alice", config=config)
+            )
+        await channels[1].send(b"x")
+        await asyncio.sleep(0.1)
+        for channel in reversed(channels):
+            await close_channel(channel)
+        await node.stop()
+
+    run_virtual(scenario(), limit_ms=60_000)
+    until = datetime.fromtimestamp(START_EPOCH_MS // 60_000 * 60 + 60, UTC).isoformat()
+    first, second = (described(capsys, path) for path in paths)
+    assert [channel["channel"] for channel in first["channels"] + second["channels"]] == ["first", "second"]
+    assert first["quotas"] == [{"node": "mine", "counted_here": True, "used": 1, "until": until}]
+    assert [quota["counted_here"] for quota in second["quotas"]] == [False]
+    for path in paths:
+        assert run(["state", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"quota of node mine: 1 used until {until}" in lines
+    assert "quota of node mine: counted elsewhere" in lines
 
 
 def test_nothing_is_made_where_there_is_no_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

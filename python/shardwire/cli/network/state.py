@@ -7,11 +7,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from shardwire.channel.records import DELIVERY, IDENTITY, LAST_SEEN, SEND, IdentityRecord, LastSeenRecord, SendRecord
+from shardwire.channel.node_limits import COUNT_NAME_PREFIX
+from shardwire.channel.records import (
+    DELIVERY,
+    IDENTITY,
+    LAST_SEEN,
+    NODE_RATE,
+    SEND,
+    IdentityRecord,
+    LastSeenRecord,
+    NodeRateRecord,
+    SendRecord,
+)
 from shardwire.cli.network.output import Output, printable
 from shardwire.cli.network.participation import DATABASE
 from shardwire.cli.network.spool import MESSAGE_SUFFIX
 from shardwire.errors import PersistenceError
+from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.persistence import StoredChannel, read_channels
 
 # Pending sends that people are shown, of each channel.
@@ -52,7 +64,9 @@ def describe_state(place: Path, failed: str, output: Output) -> int:
     if not database.is_file() and place.is_dir():
         what = f"only the corrupt {corrupt[-1]}" if corrupt else f"no {DATABASE}"
         raise PersistenceError(f"{place} holds {what}: give the directory that a command had as --state")
-    channels = [_read(channel) for channel in read_channels(database, (IDENTITY, SEND, LAST_SEEN))]
+    stored = read_channels(database, (IDENTITY, SEND, LAST_SEEN, NODE_RATE))
+    channels = [_read(channel) for channel in stored if not channel.channel_id.startswith(COUNT_NAME_PREFIX)]
+    quotas = [_quota(count) for count in stored if count.channel_id.startswith(COUNT_NAME_PREFIX)]
     set_aside = len(list((database.parent / failed).glob(f"*{MESSAGE_SUFFIX}")))
     output.event(
         "state",
@@ -73,10 +87,14 @@ def describe_state(place: Path, failed: str, output: Output) -> int:
             }
             for channel in channels
         ],
+        quotas=quotas,
     )
     output.result(f"{database}: {len(channels)} channels, {_size_bytes(database):,} bytes")
     for channel in channels:
         _print(channel, output)
+    for quota in quotas:
+        used = f"{quota['used']} used until {quota['until']}" if quota["counted_here"] else "counted elsewhere"
+        output.result(f"quota of node {printable(quota['node'])}: {used}")
     if set_aside:
         output.result(f"{set_aside} messages that a command failed on are in {database.parent / failed}")
     for path in corrupt:
@@ -141,6 +159,19 @@ def _read(stored: StoredChannel) -> _Channel:
         None if seen is None else _time_of(LastSeenRecord.decode(seen).timestamp_ns),
         sum(kind.size_bytes for kind in stored.kinds.values()),
     )
+
+
+def _quota(stored: StoredChannel) -> dict[str, Any]:
+    """The count of a node's rate limit."""
+    value = stored.state.records.get((NODE_RATE, b""))
+    count = None if value is None else NodeRateRecord.decode(value)
+    ends_ns = 0 if count is None else (count.epoch + 1) * count.epoch_size_ms * NANOSECONDS_PER_MS
+    return {
+        "node": stored.channel_id.removeprefix(COUNT_NAME_PREFIX),
+        "counted_here": count is not None and count.is_counted_here,
+        "used": 0 if count is None else count.used,
+        "until": _time_of(ends_ns),
+    }
 
 
 def _records(stored: StoredChannel, kind: str) -> int:
