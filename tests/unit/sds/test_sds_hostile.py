@@ -16,6 +16,7 @@ from shardwire.sds import (
     MessageDropped,
     SendAcknowledged,
     SenderIdConflict,
+    SendReleased,
     TransmitKind,
 )
 
@@ -419,3 +420,35 @@ def test_a_crowd_of_acknowledgements_leaves_the_named_members_their_place() -> N
     alice.drain(at(0))
     assert [event.by for event in alice.of(SendAcknowledged)] == ["bob"]  # type: ignore[attr-defined]
     assert len(alice.machine.inspect()["acknowledged"].get(send_id, {})) <= crowd + 1
+
+
+@pytest.mark.parametrize("liar", ["bob", "mallory"])
+def test_only_the_content_itself_ends_the_asking_for_it(liar: str) -> None:
+    """In our own name, or with what the owner refuses as invalid."""
+    bob = Party("bob")
+    wanted = f"{7:032x}.0"
+    lie = message(0, sender=liar, message_id=wanted, content=b"no segment")
+    for round_ms in (0, 1_000, 2_000, 3_000):
+        bob.machine.handle_message(lie, at(round_ms))
+        while (event := bob.machine.poll_event()) is not None:
+            if isinstance(event, ContentReceived):
+                bob.machine.handle_content_refused(event.message_id, lie, invalid=True)
+            elif isinstance(event, SendReleased):
+                bob.delivered.append(event.send_id)
+        if round_ms == 0:
+            naming = message(1, sender="carol", history=[HistoryEntry(wanted, sender_id="alice")])
+            bob.machine.handle_message(naming, at(500))
+            bob.drain(at(500))
+        assert bob.machine.is_missing(wanted)
+    # Nothing waits for what may be a forgery.
+    assert len(bob.delivered) == 1
+    asked = []
+    for now_ms in range(3_000, 300_000, 1_000):
+        bob.machine.handle_timeout(at(now_ms))
+        for transmit in bob.drain(at(now_ms)):
+            asked += [entry.message_id for entry in SdsMessage.decode(transmit.payload).repair_request]
+    assert wanted in asked
+    bob.machine.handle_message(message(7, sender="alice"), at(300_000))
+    bob.drain(at(300_000))
+    assert len(bob.delivered) == 2
+    assert not bob.machine.is_missing(wanted)

@@ -394,10 +394,14 @@ impl Machine {
             return;
         }
         let (incoming, mut around) = self.around();
+        let key = key.unwrap_or_else(|| message_id.clone());
+        if incoming.ask_again(&message_id, key.clone(), &mut around) {
+            return;
+        }
         match incoming.get(handle).map(|send| send.contents.is_empty()) {
             Some(true) => incoming.drop(handle, true, &mut around),
             Some(false) => {}
-            None => incoming.restore_lost(key.unwrap_or(message_id), false),
+            None => incoming.restore_lost(key, true),
         }
     }
 

@@ -24,6 +24,7 @@ use crate::sds::repair::Repair;
 use crate::sds::slab::Slab;
 use crate::sds::sync::acknowledgements::Acknowledgements;
 use crate::sds::sync::filter_request::FilterRequest;
+use crate::wire::sds::HistoryEntry;
 
 const CONTENT_COUNT_MAX: u32 = 65_536;
 
@@ -76,6 +77,10 @@ pub struct Incoming {
     ready: VecDeque<SendRef>,
     pub(super) missing: MissingMessages,
     pub(super) lost: LostKeys,
+    /// Ids of contents that came under our own name. Not kept over a restart.
+    pub(super) own_names: LinkedHashSet<Name>,
+    /// Of the content that came last, what was missing, and when it came: until the owner has read it.
+    pub(super) found: Option<(HistoryEntry, i64)>,
     pub(super) named: NamedSends,
     /// When partial sends are looked at again; what is out of date is passed over.
     pub(super) deadlines: BinaryHeap<Reverse<(i64, u64, SendRef)>>,
@@ -106,6 +111,8 @@ impl Incoming {
             ready: VecDeque::new(),
             missing: MissingMessages::new(config.missing_messages_max),
             lost: LostKeys::new(config.missing_messages_max),
+            own_names: LinkedHashSet::new(),
+            found: None,
             named: NamedSends::new(config),
             deadlines: BinaryHeap::new(),
             deadline_count: 0,
@@ -212,6 +219,7 @@ impl Incoming {
             key = claimed_key(&key, &sender_id);
             known = self.by_key.get(&key).copied();
         }
+        self.found = None;
         let handle = match known {
             None => {
                 let send = IncomingSend::new(key.clone(), send_id, sender_id, monotonic_ms);
@@ -223,7 +231,7 @@ impl Incoming {
                 let send = &mut self.sends[handle];
                 if !send.missing.is_empty() || send.contents.is_empty() {
                     send.sender_id = sender_id;
-                    self.on_received(handle, &message_id, around);
+                    self.on_received(handle, &message_id, monotonic_ms, around);
                 }
                 self.sends[handle].last_progress_ms = monotonic_ms;
                 handle

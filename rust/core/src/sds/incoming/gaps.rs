@@ -34,6 +34,9 @@ pub struct Naming<'a> {
     pub since_first_ms: Option<i64>,
 }
 
+/// Ids of contents that came under our own name, of which nobody had said whose they are.
+const OWN_NAMES_MAX: usize = 1_000;
+
 impl Incoming {
     /// A history names these and the log has none of them.
     pub fn on_unknown(
@@ -69,7 +72,10 @@ impl Incoming {
             around.repair.on_named_again(message_id, by.monotonic_ms);
             return Some(send);
         }
-        let is_ours = entry.sender_id.as_deref() == Some(&*self.me);
+        let is_ours = match &entry.sender_id {
+            Some(sender_id) => **sender_id == *self.me,
+            None => self.own_names.contains(message_id.as_bytes()),
+        };
         // Names that are made here have NUL, and must not come from outside.
         let is_name =
             (1..=MESSAGE_ID_BYTES_MAX).contains(&message_id.len()) && !message_id.contains('\0');
@@ -129,9 +135,11 @@ impl Incoming {
         &mut self,
         send: SendRef,
         message_id: &Name,
+        monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) {
-        self.untrack(message_id.as_bytes(), around);
+        let found = self.untrack(message_id.as_bytes(), around);
+        self.found = found.map(|entry| (entry, monotonic_ms));
         if self.sends[send].contents.is_empty() {
             // The send speaks for itself now: what nobody named of it waits for the quiet rule. What
             // somebody did is asked for when its time comes, if it has not come by then.
@@ -141,15 +149,28 @@ impl Incoming {
     }
 
     /// A content came under our own name that this life has not sent: it is never taken in, so
-    /// nothing waits for it, though others name it.
+    /// nothing waits for it. It may be forged: it is asked for still where somebody says that it is
+    /// another participant's.
     pub fn on_own(&mut self, message_id: &str, around: &mut Surroundings<'_>) {
         let key = Name::new(
             self.place_of(message_id)
                 .map_or(message_id, |(send_id, _)| send_id),
         );
         match self.by_key.get(&key).copied() {
-            None => self.lost.remember(key, false),
-            Some(send) if self.sends[send].contents.is_empty() => self.drop(send, true, around),
+            None => {
+                self.own_names.replace(Name::new(message_id));
+                if self.own_names.len() > OWN_NAMES_MAX {
+                    self.own_names.pop_front();
+                }
+            }
+            Some(send) if self.sends[send].contents.is_empty() => {
+                let missing = self.missing.get(message_id.as_bytes());
+                if missing.is_some_and(|message| message.entry.sender_id.is_some()) {
+                    self.declare_lost(send, around);
+                } else {
+                    self.drop(send, true, around);
+                }
+            }
             Some(_) => {}
         }
     }
@@ -339,6 +360,34 @@ impl Incoming {
         }
     }
 
+    /// What came last was asked for, and is refused as no content that could be meant: it is asked for
+    /// still, though nothing waits for it. False where it was not asked for.
+    pub fn ask_again(
+        &mut self,
+        message_id: &str,
+        key: Name,
+        around: &mut Surroundings<'_>,
+    ) -> bool {
+        let Some((entry, monotonic_ms)) = self
+            .found
+            .take_if(|(entry, _)| entry.message_id == message_id)
+        else {
+            return false;
+        };
+        let handle = match self.by_key.get(&key).copied() {
+            Some(handle) => handle,
+            None => self.new_named(key.clone(), monotonic_ms),
+        };
+        if self.sends[handle].contents.is_empty() {
+            self.lost.remember(key, true);
+            self.go_on_without(handle, around);
+        }
+        if self.sends.get(handle).is_some() {
+            self.ask_for(handle, vec![entry], monotonic_ms, around);
+        }
+        true
+    }
+
     /// These contents of a send are announced, or were here once, and are missing now.
     pub fn ask_for(
         &mut self,
@@ -459,13 +508,17 @@ impl Incoming {
         }
     }
 
-    fn untrack(&mut self, message_id: &[u8], around: &mut Surroundings<'_>) {
-        if let Some((message_id, message)) = self.missing.remove(message_id) {
-            around.repair.on_found(&message_id);
-            if let Some(send) = self.sends.get_mut(message.send) {
-                send.missing.remove(&message_id);
-            }
+    fn untrack(
+        &mut self,
+        message_id: &[u8],
+        around: &mut Surroundings<'_>,
+    ) -> Option<HistoryEntry> {
+        let (message_id, message) = self.missing.remove(message_id)?;
+        around.repair.on_found(&message_id);
+        if let Some(send) = self.sends.get_mut(message.send) {
+            send.missing.remove(&message_id);
         }
+        Some(message.entry)
     }
 
     /// Nothing of a send is asked for any more.
