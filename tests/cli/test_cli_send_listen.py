@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_terminals import Terminal, command, environment
+from cli_terminals import PATIENCE_S, Terminal, command, environment
 from live_nodes import real_time
 from live_servers import Mosquitto, NatsServer, free_port
 from stub_waku_node import StubNetwork, StubNode, served
@@ -304,28 +304,20 @@ def test_listening_ends_when_nobody_reads_it(tmp_path: Path) -> None:
     with NatsServer(tmp_path / "nats", jetstream=True) as server:
         bob = (*member(server.url, "bob"), "--state", "state")
         listening = shlex.join([sys.executable, "-m", "shardwire.cli", "listen", *bob, "--json"])
-        pipe = subprocess.Popen(
-            ["bash", "-c", f"set -o pipefail; {listening} | head -n 1"],
+        with subprocess.Popen(
+            ["bash", "-c", f"set -o pipefail; {listening} | (head -n 1; exec <&-; echo gone)"],
             cwd=tmp_path,
             env=environment(),
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        try:
-            for _ in range(50):
-                assert (
-                    command(
-                        tmp_path, "send", "-", *member(server.url, "alice"), "--until", "sent", given=b"x"
-                    ).returncode
-                    == 0
-                )
-                if pipe.poll() is not None:
-                    break
-            out, err = pipe.communicate(timeout=60)
-        finally:
-            pipe.kill()
-        assert (pipe.returncode, json.loads(out)["event"]) == (0, "joined"), err
+        ) as pipe:
+            assert pipe.stdout is not None
+            assert json.loads(pipe.stdout.readline())["event"] == "joined"
+            assert pipe.stdout.readline() == b"gone\n"
+            sent = command(tmp_path, "send", "-", *member(server.url, "alice"), "--until", "sent", given=b"x")
+            assert sent.returncode == 0, sent.stderr
+            assert pipe.wait(PATIENCE_S) == 0
         # What nobody read was not received.
         with Terminal(tmp_path, "listen", *bob, "--count", "1", "--json") as again:
             assert again.wait() == 0, str(again)
-            assert [event["text"] for event in again.events("received")] == ["x"]
+            [received] = again.events("received")
+            assert (received["text"], received["redelivered"]) == ("x", True)
