@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import random
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from interop.install_peers import install, node_command
+from interop.node_process import NodeProcess
 
 from shardwire.config import SdsConfig, SyncConfig
 from shardwire.sds import (
@@ -24,7 +21,6 @@ from shardwire.sds import (
     SendReleased,
 )
 
-HERE = Path(__file__).parent
 EPOCH_MS = 1_760_000_000_000
 MESSAGES = 1_000
 LOSS = 0.2
@@ -36,38 +32,23 @@ class WakuSds:
     """The peer's process."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [*node_command(), str(HERE / "waku_sds_peer.mjs")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=HERE,
-        )
+        self._process = NodeProcess("waku_sds_peer.mjs")
         self.now_ms = EPOCH_MS
         self.told: dict[str, list[str]] = {}
 
     def call(self, op: str, **arguments: Any) -> tuple[list[bytes], Any]:
         """(messages that left, value)."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"op": op, "nowMs": self.now_ms, **arguments}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, f"the peer ended at {op}"
-        answer = json.loads(line)
+        answer = self._process.call(op, nowMs=self.now_ms, **arguments)
         for name, detail in answer["events"]:
             self.told.setdefault(name, []).append(detail)
         return [base64.b64decode(wire) for wire in answer["out"]], answer["value"]
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(10)
+        self._process.close()
 
 
 @pytest.fixture
 def peer() -> Iterator[WakuSds]:
-    install()
     process = WakuSds()
     yield process
     process.close()
