@@ -205,3 +205,20 @@ def test_our_own_past_of_which_no_state_was_kept_is_no_twin(from_store: bool) ->
     alice.machine.handle_message(transmit.payload, at(80_000))
     alice.drain(at(80_000))
     assert alice.of(SenderIdConflict) == [SenderIdConflict(transmit.message_id)]
+
+
+@pytest.mark.parametrize(("away_ms", "says_it"), [(1_000, False), (300_000, True)])
+def test_who_was_away_says_its_filter_with_the_first_sync(away_ms: int, says_it: bool) -> None:
+    """So that the others name what it lacks; who crashes again and again says it once an interval."""
+    sds = replace(LOGOS.sds, bloom_interval_ms=120_000)
+    exchange = Exchange([Party(name, sds=sds) for name in ("alice", "bob")])
+    exchange.party("alice").send("before", at(0))
+    exchange.run(20_000)
+    back_ms = exchange.now_ms + away_ms
+    bob = exchange.party("bob").restarted(at(back_ms))
+    due_ms = bob.machine.inspect()["sync_due_ms"]
+    assert due_ms is not None
+    # The channel is silent meanwhile.
+    bob.machine.handle_timeout(at(due_ms))
+    syncs = [transmit for transmit in bob.drain(at(due_ms)) if transmit.kind is TransmitKind.SYNC]
+    assert [SdsMessage.decode(sync.payload).bloom_filter is not None for sync in syncs[:1]] == [says_it]

@@ -69,6 +69,15 @@ impl LamportClock {
         };
     }
 
+    /// How long ago by the epoch clock the newest timestamp was made; 0 where it is ahead.
+    pub fn behind_ms(&self, now: Now) -> i64 {
+        let unit_ms = if self.in_seconds { 1_000 } else { 1 };
+        let behind = self.epoch(now).saturating_sub(self.timestamp);
+        i64::try_from(behind)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(unit_ms)
+    }
+
     /// The time on the epoch clock, in the unit of timestamps.
     pub fn epoch(&self, now: Now) -> u64 {
         let unit_ms = if self.in_seconds { 1_000 } else { 1 };

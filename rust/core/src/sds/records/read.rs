@@ -177,7 +177,9 @@ impl Machine {
                 }
             }
         }
-        self.rebuild_filter(base_sequence, now.monotonic_ms);
+        // Whoever was away for an interval says what it has at once: the others name what it lacks.
+        let away_ms = self.lamport.behind_ms(now);
+        self.rebuild_filter(base_sequence, now.monotonic_ms.saturating_sub(away_ms));
         order_acknowledged
     }
 

@@ -121,8 +121,8 @@ impl FilterSchedule {
         self.stale = true;
     }
 
-    /// After a restart: fills the filter with the log's entries after `base_sequence`, and starts
-    /// the interval.
+    /// After a restart: fills the filter with the log's entries after `base_sequence`, as one that was
+    /// said at `monotonic_ms`.
     pub fn rebuild(
         &mut self,
         base_sequence: u64,
