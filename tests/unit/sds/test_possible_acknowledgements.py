@@ -8,7 +8,7 @@ import pytest
 from sds_exchange import LOGOS, Party, at, quiet_sync
 
 from shardwire._native import BloomFilter, SdsMessage
-from shardwire.sds import ContentAcknowledged, ContentPossiblyAcknowledged, SendAcknowledged
+from shardwire.sds import ContentAcknowledged, ContentPossiblyAcknowledged, SendAcknowledged, TransmitKind
 
 # Filters that err often.
 SDS = replace(LOGOS.sds, bloom_filter_capacity=8, bloom_filter_error_rate=0.3, possible_acks_threshold=2)
@@ -141,3 +141,16 @@ def test_a_long_log_is_weighed_against_filters_once_a_second() -> None:
     assert len(alice.of(SendAcknowledged)) == 1
     hear_filter(3_005, ids[1], 1_100)
     assert len(alice.of(SendAcknowledged)) == 2
+
+
+def test_a_filter_that_holds_it_puts_a_retransmission_off_by_a_period() -> None:
+    alice = Party("alice", sds=replace(SDS, acknowledgement_timeout_ms=10_000), sync=quiet_sync())
+    own = f"{alice.send('ours', at(0))}.0"
+    for transmit in alice.drain(at(0)):
+        alice.machine.handle_transmitted(transmit.transmit_id, None, at(0))
+    alice.machine.handle_message(message("bob", 1, filter_of(own)), at(5_000))
+    again = []
+    for now_ms in range(5_000, 25_000, 1_000):
+        alice.machine.handle_timeout(at(now_ms))
+        again += [now_ms for transmit in alice.drain(at(now_ms)) if transmit.kind is TransmitKind.RETRANSMISSION]
+    assert again == [20_000]

@@ -195,3 +195,25 @@ def test_what_was_held_back_is_released_by_the_sweep_and_not_by_each_message() -
     swept = release_times_ms(5_000)
     assert 400 <= swept[2] <= 600
     assert 4_900 <= swept[3] - swept[1] <= 5_100
+
+
+def test_a_message_that_comes_again_makes_the_next_sync_come_soon() -> None:
+    """Its sender heard no acknowledgement, and the schedule is the only way for one without acknowledgement syncs."""
+    sync = SyncConfig(sync_min_interval_ms=30_000, acknowledgement_sync=False)
+    exchange = Exchange([Party(name, sync=sync) for name in ("alice", "bob")])
+    alice, bob = exchange.party("alice"), exchange.party("bob")
+    alice.send("heard", at(0))
+    (first,) = [transmit for transmit in alice.drain(at(0)) if transmit.kind is TransmitKind.FIRST]
+    bob.machine.handle_message(first.payload, at(0))
+    bob.drain(at(0))
+    other = SdsMessage(sender_id="carol", message_id="sync-1", channel_id="room", lamport_timestamp=1)
+    due = []
+    for now_ms in range(1_000, 20_000, 1_000):
+        # Others' syncs put ours off each time.
+        bob.machine.handle_message(other.encode(), at(now_ms))
+        bob.machine.handle_message(first.payload, at(now_ms))
+        bob.drain(at(now_ms))
+        due_ms = bob.machine.inspect()["sync_due_ms"]
+        assert due_ms is not None
+        due.append(due_ms - now_ms)
+    assert max(due) <= 15_000

@@ -93,6 +93,10 @@ impl Machine {
             if let Some(known) = self.log.find(message_id.as_bytes()) {
                 return self.take_duplicate(known, &sender_id, content, data, from_store, now);
             }
+            if self.outgoing.find_content(message_id.as_bytes()).is_some() {
+                // The id of a content of ours that has yet to leave: forged, or the same content.
+                return Err(Dropped::Duplicate);
+            }
             if self.incoming.is_full() {
                 let (incoming, mut around) = self.around();
                 if !incoming.make_room(&message_id, &mut around) {
@@ -398,7 +402,8 @@ impl Machine {
             } else {
                 inferred[ordinal as usize].clone()
             };
-            if self.log.contains(message_id.as_bytes()) {
+            let id = message_id.as_bytes();
+            if self.log.contains(id) || self.outgoing.find_content(id).is_some() {
                 continue;
             }
             let entry = self.add_to_log(&message_id, &sender_id, 0, None, ordinal);
@@ -456,9 +461,17 @@ impl Machine {
             .given_up
             .withholds(send.and_then(|send| self.incoming.get(send)));
         let quiet = from_store || answer || said_lately || withheld;
-        if !quiet && !is_own && !self.acknowledgements.owes(known) {
-            for entry in self.siblings_of(known) {
-                self.owe(entry, now);
+        if !quiet && !is_own {
+            if !self.acknowledgements.owes(known) {
+                for entry in self.siblings_of(known) {
+                    self.owe(entry, now);
+                }
+            }
+            if !self.config.acknowledgement_sync {
+                // The schedule is what says it: soon, however often others' syncs put ours off.
+                let members = self.participants.len();
+                self.sync_schedule
+                    .on_content_received(now, members, &mut *self.rng);
             }
         }
         Err(Dropped::Duplicate)

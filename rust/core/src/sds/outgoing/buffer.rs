@@ -592,6 +592,9 @@ impl Outgoing {
         if named || repeated || (is_new && content.possible.len() >= PARTICIPANTS_PER_SEND_MAX) {
             return false;
         }
+        let was_unheard = content.possible.is_empty();
+        let due_ms = content.resend_ms;
+        let attempts = content.attempts;
         let hits = content.possible.entry(Arc::clone(by)).or_default();
         hits.count = hits.count.saturating_add(1);
         hits.last = Some(message_id.clone());
@@ -607,6 +610,12 @@ impl Outgoing {
             by: Arc::clone(by),
             count,
         });
+        if let Some(due_ms) = due_ms.filter(|_| was_unheard) {
+            // The longer period holds for the wait that has begun, too.
+            let held = self.unacknowledged.len() + self.in_store.len();
+            let at_ms = due_ms + self.config.resend_period_ms(attempts);
+            self.timers.set(place, at_ms, held, &mut self.sends);
+        }
         self.touch_content(place);
         count >= self.possible_threshold
     }
