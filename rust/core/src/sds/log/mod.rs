@@ -103,6 +103,10 @@ impl Log {
         retrieval_hint: Option<Box<[u8]>>,
         ordinal: u32,
     ) -> (EntryRef, Forgotten) {
+        debug_assert!(
+            !self.contains(message_id.as_bytes()),
+            "{message_id:?} is held"
+        );
         self.sequence += 1;
         let mut entry = Entry::new(message_id, sender_id, lamport, self.sequence, ordinal);
         entry.retrieval_hint = retrieval_hint;

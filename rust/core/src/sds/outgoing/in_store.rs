@@ -108,7 +108,7 @@ impl InStore {
             return true;
         }
         self.discard(place);
-        self.last_count -= 1;
+        self.last_count = self.last_count.saturating_sub(1);
         false
     }
 

@@ -31,14 +31,18 @@ impl Machine {
         let mut out = Vec::new();
         self.settle_filter();
         self.put_state(&mut out);
-        let incoming = &self.incoming;
+        let (incoming, outgoing) = (&self.incoming, &self.outgoing);
         self.log.poll_persist(|change| {
             out.push(match change {
                 Change::Entry(entry) => {
                     record(LOG, &entry.message_id, Some(log_entry(entry, incoming)))
                 }
                 Change::Forgotten(message_id) => record(LOG, message_id, None),
-                Change::Message(message_id, message) => shared(MESSAGE, message_id, message),
+                Change::Message(message_id, message) => {
+                    // A content of ours that is not acknowledged keeps its bytes, whoever had used its id.
+                    let own = outgoing.wire(message_id.as_bytes());
+                    shared(MESSAGE, message_id, message.or(own))
+                }
             });
         });
         self.outgoing.poll_persist(&self.log, |change| {
