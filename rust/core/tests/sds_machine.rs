@@ -192,6 +192,8 @@ struct World {
     parties: Vec<Party>,
     /// Everything that was ever on the wire, the newest last.
     wire: Vec<Octets>,
+    /// Ids of sends of which something was on the wire: nobody knows one before.
+    seen: Vec<String>,
 }
 
 impl World {
@@ -208,6 +210,7 @@ impl World {
             now_ms: 0,
             parties,
             wire: Vec::new(),
+            seen: Vec::new(),
         }
     }
 
@@ -241,7 +244,7 @@ impl World {
         let count = needed + self.draws.below((CONTENTS_PER_SEND - needed + 1) as usize) as u32;
         let party = &mut self.parties[which];
         party.sends += 1;
-        let number = party.sends * 3 + which as u64;
+        let number = 1_000 + party.sends * 3 + which as u64;
         let contents = (0..count)
             .map(|ordinal| content(number, ordinal, needed, count))
             .collect();
@@ -292,10 +295,11 @@ impl World {
     /// A well-formed message that lies about anything.
     fn stranger(&mut self, which: usize) {
         let sender = [NAMES[0], NAMES[1], NAMES[2], "mallory", "trudy"][self.draws.below(5)];
+        let seen = &self.seen;
         let entries = |draws: &mut Draws, most: usize| -> Vec<HistoryEntry> {
             let count = draws.below(most);
             let entry = |_| HistoryEntry {
-                message_id: some_id(draws),
+                message_id: some_id(draws, seen),
                 retrieval_hint: None,
                 sender_id: draws.chance(50).then(|| "mallory".to_owned()),
             };
@@ -303,7 +307,7 @@ impl World {
         };
         let message = Message {
             sender_id: sender.to_owned(),
-            message_id: some_id(&mut self.draws),
+            message_id: some_id(&mut self.draws, &self.seen),
             channel_id: "room".to_owned(),
             lamport_timestamp: self
                 .draws
@@ -335,7 +339,10 @@ impl World {
     /// The owner says something that it might at any time.
     fn say_something(&mut self, which: usize) {
         let now = at(self.now_ms);
-        let (id, other) = (some_id(&mut self.draws), some_id(&mut self.draws));
+        let (id, other) = (
+            some_id(&mut self.draws, &self.seen),
+            some_id(&mut self.draws, &self.seen),
+        );
         let keep = self.draws.chance(50);
         let kind = self.draws.below(8);
         let machine = &mut self.parties[which].machine;
@@ -435,6 +442,9 @@ impl World {
 
     fn leave(&mut self, which: usize, transmit: &Transmit, now: Now) -> bool {
         self.wire.push(transmit.payload.clone());
+        if let Some(send_id) = &transmit.send_id {
+            self.seen.push(send_id.to_string());
+        }
         let machine = &mut self.parties[which].machine;
         let fails = self.draws.chance(10);
         if fails {
@@ -446,14 +456,18 @@ impl World {
     }
 }
 
-/// An id that some party may know, or nobody.
-fn some_id(draws: &mut Draws) -> String {
+/// An id that some party knows, or nobody.
+fn some_id(draws: &mut Draws, seen: &[String]) -> String {
     let ordinal = draws.below(5);
     match draws.below(10) {
         0 => format!("made-up-{}", draws.below(200)),
         1 => format!("{:064x}", draws.below(50)),
         2 => "\u{7f}".repeat(1 + draws.below(4)),
-        _ => format!("{:032x}.{ordinal}", draws.below(60)),
+        3 | 4 => format!("{:032x}.{ordinal}", draws.below(60)),
+        _ => match seen.get(draws.below(seen.len())) {
+            Some(send_id) => format!("{send_id}.{ordinal}"),
+            None => "nothing-was-sent".to_owned(),
+        },
     }
 }
 
