@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -53,7 +54,7 @@ def find_program(name: str, package: str) -> Path:
     return Path(found)
 
 
-class LiveServer:
+class LiveServer(ABC):
     """A server process with a port that stays the same over restarts.
 
     Args:
@@ -67,13 +68,13 @@ class LiveServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    @abstractmethod
     def url(self) -> str:
         """Where nodes find it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def command(self) -> list[str]:
         """What starts it."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self.start()

@@ -49,11 +49,9 @@ class Stored:
     """A store has a content of ours that reached the network.
 
     Attributes:
-        message_id: The content.
         send_id: Its send.
         ordinal: Its place in that.
     """
 
-    message_id: str
     send_id: str
     ordinal: int

@@ -91,7 +91,7 @@ class Requests:
 
     def _await_store(self, request_id: str, transmit: Transmit) -> None:
         if transmit.kind in _CONTENTS and transmit.send_id is not None and transmit.ordinal is not None:
-            self._unstored[request_id] = Stored(transmit.message_id, transmit.send_id, transmit.ordinal)
+            self._unstored[request_id] = Stored(transmit.send_id, transmit.ordinal)
             if len(self._unstored) > UNSTORED_MAX:
                 self._unstored.popitem(last=False)
 
