@@ -126,7 +126,7 @@ wheel: .venv/demo.stamp
 wheel-check: wheel
 	scripts/check_wheel.sh $(WHEELS)
 
-cluster-check: wheel
+cluster-check: build wheel
 	scripts/check_cluster.sh $(WHEELS)/*.whl
 
 clean:
