@@ -28,6 +28,8 @@ class ChannelLock:
         except OSError as error:
             raise PersistenceError(f"lock file {str(path)!r} cannot be opened: {error.strerror}") from None
         try:
+            # Whatever the umask takes away, its owner opens it again.
+            os.fchmod(self._descriptor, 0o600)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _read_holder(self._descriptor)

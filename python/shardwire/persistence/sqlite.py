@@ -9,20 +9,11 @@ import time
 from pathlib import Path
 
 from shardwire.errors import ConfigError, PersistenceError
-from shardwire.persistence import reassembly, schema
+from shardwire.persistence import reassembly
 from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.checksums import checksum_of, is_sound
+from shardwire.persistence.database import Database, corruption
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
-
-# How long a commit waits for one of another process, whose channels may share the database.
-BUSY_TIMEOUT_MS = 10_000
-# Pages of a new file. Most bytes stand in values of 100 KB, which larger pages write with fewer calls.
-PAGE_BYTES = 16_384
-# Of the database file format: the first bytes name it, those from 68 on the application.
-_HEADER_BYTES = 100
-# How long the write-ahead log grows before it is copied into the file. What is written and deleted within that, as a
-# message under way is, is mostly copied once or not at all.
-CHECKPOINT_BYTES = 32 << 20
 
 _PUT = (
     "INSERT INTO record (channel, kind, key, checksum, value) VALUES (?, ?, ?, ?, ?) "
@@ -46,7 +37,7 @@ class SqlitePersistence:
 
     Args:
         path: The database file; made, but not its directory, where missing. Two more files appear beside it while it
-            is in use (`-wal`, `-shm`), and one lock file for each channel.
+            is in use (`-wal`, `-shm`), and one lock file for each channel. What is made is its owner's alone to read.
 
     Raises:
         ConfigError: The path names no file.
@@ -60,9 +51,7 @@ class SqlitePersistence:
             raise ConfigError(f"path is {os.fspath(path)!r}: it must name a file")
         # Serialises the writer threads of the channels; SQLite has one writer at a time anyway.
         self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        # Device and inode of the file that is open.
-        self._file: tuple[int, int] | None = None
+        self._database: Database | None = None
         self._channel_locks: dict[str, ChannelLock] = {}
         self._channel_keys: dict[str, int] = {}
         # How many channels loaded each state: one of them that is refused takes it from no other.
@@ -82,7 +71,7 @@ class SqlitePersistence:
         """
         with self._lock:
             try:
-                connection = self._open(channel_id)
+                connection = self._open(channel_id).connection
                 state = self._read(connection, channel_id)
             except sqlite3.Error as error:
                 raise self._failure("load", channel_id, error) from error
@@ -110,8 +99,9 @@ class SqlitePersistence:
         """
         with self._lock:
             try:
-                connection = self._open(channel_id)
-                self._require_file_in_place()
+                database = self._open(channel_id)
+                database.require_in_place()
+                connection = database.connection
                 connection.execute("BEGIN IMMEDIATE")
                 try:
                     self._apply(connection, channel_id, changes)
@@ -123,7 +113,11 @@ class SqlitePersistence:
                     self._channel_keys.pop(channel_id, None)
                     raise
             except sqlite3.Error as error:
-                raise self._failure("commit", channel_id, error) from error
+                failure = self._failure("commit", channel_id, error)
+                if self._database is not None and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+                    # What the log holds may have room in the file already.
+                    self._database.empty_log()
+                raise failure from error
 
     def find_segments(
         self, channel_id: str, *, entire_message_hash: bytes | None = None, sender: str | None = None
@@ -151,12 +145,12 @@ class SqlitePersistence:
             raise ValueError("nothing to find segments by: give entire_message_hash, sender or both")
         with self._lock:
             try:
-                connection = self._open(channel_id)
+                connection = self._open(channel_id).connection
                 channel = self._find_channel(connection, channel_id)
                 found = []
                 for kind, key, checksum, value in connection.execute(query, (channel, *terms)):
                     if not is_sound(kind, key, checksum, value):
-                        raise _corruption("a record does not match its checksum")
+                        raise corruption("a record does not match its checksum")
                     if sender is None or reassembly.is_sender(value, sender):
                         found.append((key, value))
                 return found
@@ -180,7 +174,7 @@ class SqlitePersistence:
         """
         with self._lock:
             try:
-                connection = self._open(channel_id)
+                connection = self._open(channel_id).connection
                 channel = self._find_channel(connection, channel_id)
                 terms = {"channel": channel, "time": reassembly.time_term(at_or_before_ms)}
                 return connection.execute(reassembly.EXPIRE, terms).rowcount
@@ -224,7 +218,7 @@ class SqlitePersistence:
         records: dict[RecordName, bytes] = {}
         for kind, key, checksum, value in connection.execute(_LOAD, (channel,)):
             if not is_sound(kind, key, checksum, value):
-                raise _corruption("a record does not match its checksum")
+                raise corruption("a record does not match its checksum")
             records[kind, key] = value
         return ChannelState(records)
 
@@ -252,96 +246,27 @@ class SqlitePersistence:
             if row is None:
                 return None
             if not isinstance(row[0], int):
-                raise _corruption("a channel has no number")
+                raise corruption("a channel has no number")
             key = self._channel_keys[channel_id] = row[0]
         return key
 
-    def _open(self, channel_id: str) -> sqlite3.Connection:
+    def _open(self, channel_id: str) -> Database:
         if self._closed:
             raise PersistenceError(f"{self!r} is closed: make a new one")
         if channel_id not in self._channel_locks:
             self._require_directory()
             self._channel_locks[channel_id] = ChannelLock(self._path, channel_id)
-        if self._connection is None:
+        if self._database is None:
             try:
-                self._connection = self._connect()
-                self._file = self._file_in_place()
+                self._database = Database(self._path)
             except BaseException:
                 self._channel_locks.pop(channel_id).release()
                 raise
-        return self._connection
+        return self._database
 
     def _require_directory(self) -> None:
         if not self._path.parent.is_dir():
             raise PersistenceError(f"database {str(self._path)!r}: its directory does not exist: make it first")
-
-    def _file_in_place(self) -> tuple[int, int] | None:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
-
-    def _require_file_in_place(self) -> None:
-        """SQLite goes on writing to a file that was deleted or moved away, where nobody finds it again."""
-        if self._file_in_place() != self._file:
-            raise PersistenceError(
-                f"database {str(self._path)!r} was deleted, moved or replaced while it is in use: nothing was stored; "
-                "put it back in its place, or close its channels"
-            )
-
-    def _connect(self) -> sqlite3.Connection:
-        self._refuse_replacing_a_corrupt_file()
-        self._refuse_another_kind_of_file()
-        connection = sqlite3.connect(
-            self._path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
-        )
-        try:
-            # Of no effect on a file that has pages already.
-            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            if mode != "wal":
-                raise PersistenceError(
-                    f"database {str(self._path)!r}: its file system allows no write-ahead log: put it on a local disk"
-                )
-            connection.execute("PRAGMA synchronous = FULL")
-            (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
-            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_BYTES // page_bytes}")
-            connection.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_BYTES}")
-            # Elsewhere than on macOS these change nothing; there fsync alone does not reach the disk.
-            connection.execute("PRAGMA fullfsync = 1")
-            connection.execute("PRAGMA checkpoint_fullfsync = 1")
-            # Not the quick check: that passes over an index that misses some of its rows.
-            finding = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if finding != "ok":
-                raise _corruption(finding)
-            schema.prepare(connection, str(self._path))
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _refuse_replacing_a_corrupt_file(self) -> None:
-        if self._path.exists():
-            return
-        kept = sorted(self._path.parent.glob(f"{self._path.name}.corrupt-*[0-9]"))
-        if kept:
-            raise PersistenceError(
-                f"database {str(self._path)!r} was found corrupt and kept as {str(kept[-1])!r}: put a sound copy in "
-                "its place, or move the corrupt file away to begin with empty state"
-            )
-
-    def _refuse_another_kind_of_file(self) -> None:
-        """A file given by mistake stays as it is; one that was a database of ours is a corrupt one."""
-        try:
-            with self._path.open("rb") as file:
-                header = file.read(_HEADER_BYTES)
-        except OSError:
-            # SQLite says what is wrong with it.
-            return
-        ours = header[68:72] == schema.APPLICATION_ID.to_bytes(4, "big")
-        if header and not header.startswith(b"SQLite format 3\0") and not ours:
-            raise PersistenceError(f"{str(self._path)!r} is no SQLite database: give the path of another file")
 
     def _failure(self, call: str, channel_id: str, error: sqlite3.Error) -> PersistenceError:
         name = f"{call} of channel {channel_id!r} in {str(self._path)!r}"
@@ -375,9 +300,9 @@ class SqlitePersistence:
         return kept
 
     def _release(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._database is not None:
+            self._database.close()
+            self._database = None
         for lock in self._channel_locks.values():
             lock.release()
         self._channel_locks.clear()
@@ -389,9 +314,3 @@ def _behind(prefix: bytes) -> bytes:
     """The least key behind those that begin with `prefix`; where there is none, one longer than keys are."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else b"\xff" * 1_024
-
-
-def _corruption(finding: str) -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError(finding)
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error

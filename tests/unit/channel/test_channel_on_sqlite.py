@@ -19,7 +19,7 @@ from shardwire.channel.shared_bytes import PARTS
 from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.events import MessageReceivedEvent
-from shardwire.node import MemoryNetwork
+from shardwire.node import MemoryNetwork, run_virtual
 from shardwire.persistence import Changes, SqlitePersistence, schema
 
 LARGE = random.Random(3).randbytes(400_000)
@@ -27,7 +27,7 @@ LARGE = random.Random(3).randbytes(400_000)
 HOLDER = """
 import asyncio, sys
 from shardwire import ChannelConfig, SdsConfig, SqlitePersistence, create_reliable_channel
-from shardwire.node import MemoryNetwork
+from shardwire.node import MemoryNetwork, run_virtual
 
 async def main():
     node = MemoryNetwork().create_node("alice")
@@ -53,6 +53,10 @@ async def join(network: MemoryNetwork, name: str, persistence: SqlitePersistence
 def kept_content(path: Path) -> bytes:
     (kept,) = path.parent.glob(f"{path.name}.corrupt-*[0-9]")
     return kept.read_bytes()
+
+
+def size_of(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.iterdir())
 
 
 async def received_by(channel: ReliableChannel, count: int) -> list[bytes]:
@@ -94,8 +98,9 @@ def test_a_full_database_refuses_a_send_and_goes_on_when_there_is_room(tmp_path:
         network = MemoryNetwork()
         persistence = SqlitePersistence(tmp_path / "alice.db")
         alice, bob = await join(network, "alice", persistence), await join(network, "bob", None)
-        connection = persistence._connection
-        assert connection is not None
+        database = persistence._database
+        assert database is not None
+        connection = database.connection
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages + 4}")
         with pytest.raises(PersistenceError, match="the disk is full: make room, nothing was stored"):
@@ -205,3 +210,25 @@ def test_a_closed_channel_gives_its_state_free_and_a_refused_one_takes_it_from_n
         await close_channel(resumed)
 
     asyncio.run(main())
+
+
+def test_a_state_of_small_messages_fits_a_small_volume(tmp_path: Path) -> None:
+    largest = 0
+
+    async def main() -> None:
+        nonlocal largest
+        network = MemoryNetwork()
+        persistence = SqlitePersistence(tmp_path / "alice.db")
+        alice, bob = await join(network, "alice", persistence), await join(network, "bob", None)
+        for number in range(216):
+            request_id = await alice.send(b"%d" % number)
+            await alice.delivered(request_id, timeout_ms=600_000)
+            largest = max(largest, size_of(tmp_path))
+        for channel in (alice, bob):
+            await close_channel(channel)
+        persistence.close()
+
+    run_virtual(main(), limit_ms=3_600_000)
+    # What the guide calls the smallest volume.
+    assert largest < 4_000_000
+    assert not (tmp_path / "alice.db-wal").exists()

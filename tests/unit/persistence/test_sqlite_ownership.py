@@ -64,16 +64,16 @@ def test_a_second_instance_in_this_process_is_refused_until_the_first_is_closed(
 
 
 def test_a_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardwire.persistence.sqlite.BUSY_TIMEOUT_MS", 50)
+    monkeypatch.setattr("shardwire.persistence.database.BUSY_TIMEOUT_MS", 50)
     first = SqlitePersistence(tmp_path / "state.db")
     first.commit("a", Changes({("k", b"1"): b"one"}))
     second = SqlitePersistence(tmp_path / "state.db")
     second.commit("b", Changes({("k", b"1"): b"one"}))
-    assert first._connection is not None
-    first._connection.execute("BEGIN IMMEDIATE")
+    assert first._database is not None
+    first._database.connection.execute("BEGIN IMMEDIATE")
     with pytest.raises(PersistenceError, match="holds the database locked"):
         second.commit("b", Changes({("k", b"1"): b"two"}))
-    first._connection.execute("ROLLBACK")
+    first._database.connection.execute("ROLLBACK")
     second.commit("b", Changes({("k", b"1"): b"two"}))
     first.close()
     second.close()

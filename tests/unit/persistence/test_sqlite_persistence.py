@@ -61,8 +61,9 @@ def test_a_channel_with_an_empty_commit_is_stored(tmp_path: Path) -> None:
 def test_every_commit_is_synced_to_a_write_ahead_log(tmp_path: Path) -> None:
     persistence = SqlitePersistence(tmp_path / "state.db")
     persistence.commit("a", Changes({("k", b"1"): b"one"}))
-    connection = persistence._connection
-    assert connection is not None
+    database = persistence._database
+    assert database is not None
+    connection = database.connection
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     # 2 is FULL.
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
@@ -140,8 +141,9 @@ def test_another_applications_database_is_refused_and_left_alone(tmp_path: Path)
 def test_a_failed_commit_stores_nothing_and_can_be_tried_again(tmp_path: Path) -> None:
     persistence = SqlitePersistence(tmp_path / "state.db")
     persistence.commit("a", Changes({("k", b"1"): b"one"}))
-    connection = persistence._connection
-    assert connection is not None
+    database = persistence._database
+    assert database is not None
+    connection = database.connection
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     changes = Changes({("k", b"1"): None, ("k", b"2"): os.urandom(1_000_000)})

@@ -1,0 +1,163 @@
+"""The file of a database: made for its owner alone, opened, refused where it is none of ours, its log kept short."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+from shardwire.errors import PersistenceError
+from shardwire.persistence import schema
+
+# How long a commit waits for one of another process, whose channels may share the database.
+BUSY_TIMEOUT_MS = 10_000
+# Pages of a new file. Most bytes stand in values of 100 KB, which larger pages write with fewer calls.
+PAGE_BYTES = 16_384
+# The write-ahead log grows as large as the file before it is copied there, within these bounds. What is written and
+# deleted within that, as a message under way is, is mostly copied once or not at all; and whoever sends little needs
+# little room.
+LOG_BYTES_MIN = 1 << 20
+LOG_BYTES_MAX = 32 << 20
+# Of the database file format: the first bytes name it, those from 68 on the application.
+_HEADER_BYTES = 100
+
+
+class Database:
+    """An open file.
+
+    Args:
+        path: Its path; made where it is missing.
+
+    Attributes:
+        connection: To it.
+
+    Raises:
+        PersistenceError: It is not shardwire's, of a newer schema, or cannot be made.
+        sqlite3.Error: It cannot be opened, or is corrupt.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        _refuse_replacing_a_corrupt_file(path)
+        _refuse_another_kind_of_file(path)
+        _make_private(path)
+        self.connection = sqlite3.connect(
+            path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._prepare()
+            # Device and inode of what is open.
+            status = path.stat()
+            self._file = status.st_dev, status.st_ino
+            self._log_pages = 0
+            self._limit_log(status.st_size)
+            # What a killed process left.
+            self.empty_log()
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def require_in_place(self) -> None:
+        """SQLite goes on writing to a file that was deleted or moved away, where nobody finds it again.
+
+        Raises:
+            PersistenceError: It was.
+        """
+        try:
+            status = self._path.stat()
+        except OSError:
+            status = None
+        if status is None or (status.st_dev, status.st_ino) != self._file:
+            raise PersistenceError(
+                f"database {str(self._path)!r} was deleted, moved or replaced while it is in use: nothing was stored; "
+                "put it back in its place, or close its channels"
+            )
+        self._limit_log(status.st_size)
+
+    def empty_log(self) -> None:
+        """Copies the log into the file and gives its room back, as far as nobody reads it now."""
+        # Whatever fails, a full disk above all: what was committed stays in the log.
+        with contextlib.suppress(sqlite3.Error):
+            self.connection.execute("PRAGMA busy_timeout = 0")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+
+    def close(self) -> None:
+        if not self.connection.in_transaction:
+            # SQLite itself does it for the last connection only.
+            self.empty_log()
+        self.connection.close()
+
+    def _prepare(self) -> None:
+        connection = self.connection
+        # Of no effect on a file that has pages already.
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise PersistenceError(
+                f"database {str(self._path)!r}: its file system allows no write-ahead log: put it on a local disk"
+            )
+        connection.execute("PRAGMA synchronous = FULL")
+        # Elsewhere than on macOS these change nothing; there fsync alone does not reach the disk.
+        connection.execute("PRAGMA fullfsync = 1")
+        connection.execute("PRAGMA checkpoint_fullfsync = 1")
+        # Not the quick check: that passes over an index that misses some of its rows.
+        finding = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if finding != "ok":
+            raise corruption(finding)
+        schema.prepare(connection, str(self._path))
+        (self._page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+
+    def _limit_log(self, size_bytes: int) -> None:
+        """As the file grows; it does when the log is copied into it."""
+        pages = min(max(size_bytes, LOG_BYTES_MIN), LOG_BYTES_MAX) // self._page_bytes
+        if pages != self._log_pages:
+            self._log_pages = pages
+            self.connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+            # What one large commit took is given back.
+            self.connection.execute(f"PRAGMA journal_size_limit = {pages * self._page_bytes}")
+
+
+def corruption(finding: str) -> sqlite3.DatabaseError:
+    """What SQLite raises for a corrupt file."""
+    error = sqlite3.DatabaseError(finding)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def _make_private(path: Path) -> None:
+    """Makes the file, empty, for its owner alone whatever the umask; SQLite gives the log the same mode."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError:
+        # It is there already, with the mode that somebody gave it, or SQLite says what is wrong.
+        return
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_replacing_a_corrupt_file(path: Path) -> None:
+    if path.exists():
+        return
+    kept = sorted(path.parent.glob(f"{path.name}.corrupt-*[0-9]"))
+    if kept:
+        raise PersistenceError(
+            f"database {str(path)!r} was found corrupt and kept as {str(kept[-1])!r}: put a sound copy in "
+            "its place, or move the corrupt file away to begin with empty state"
+        )
+
+
+def _refuse_another_kind_of_file(path: Path) -> None:
+    """A file given by mistake stays as it is; one that was a database of ours is a corrupt one."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except OSError:
+        # SQLite says what is wrong with it.
+        return
+    ours = header[68:72] == schema.APPLICATION_ID.to_bytes(4, "big")
+    if header and not header.startswith(b"SQLite format 3\0") and not ours:
+        raise PersistenceError(f"{str(path)!r} is no SQLite database: give the path of another file")

@@ -1,0 +1,110 @@
+"""The files of a database: nobody else's to read, and no larger than what they hold asks for."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shardwire.persistence import Changes, SqlitePersistence, read_channels
+from shardwire.persistence.database import LOG_BYTES_MIN, PAGE_BYTES
+
+MADE = """
+import os, sys
+os.umask(int(sys.argv[2], 8))
+from shardwire.persistence import Changes, SqlitePersistence
+persistence = SqlitePersistence(sys.argv[1])
+persistence.commit("a", Changes({("k", b"1"): b"one"}))
+for name in sorted(os.listdir(os.path.dirname(sys.argv[1]))):
+    print(name.partition(".db")[2], oct(os.stat(os.path.join(os.path.dirname(sys.argv[1]), name)).st_mode & 0o777))
+"""
+
+
+def sizes(path: Path) -> tuple[int, int]:
+    """Of the file and of its log."""
+    log = path.with_name(path.name + "-wal")
+    return path.stat().st_size, log.stat().st_size if log.exists() else 0
+
+
+@pytest.mark.parametrize("umask", ["000", "022", "377", "777"])
+def test_what_is_made_is_its_owners_alone(umask: str, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    for _ in range(2):
+        made = subprocess.run([sys.executable, "-c", MADE, str(path), umask], capture_output=True, text=True)
+        assert made.returncode == 0, made.stderr
+        modes = dict(line.rsplit(" ", 1) for line in made.stdout.splitlines())
+        assert {"", "-wal", "-shm"} < modes.keys()
+        assert any(name.endswith(".lock") for name in modes)
+        assert set(modes.values()) == {"0o600"}, modes
+
+
+def test_a_mode_that_somebody_gave_stays(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.touch()
+    path.chmod(0o640)
+    persistence = SqlitePersistence(path)
+    persistence.commit("a", Changes({("k", b"1"): b"one"}))
+    assert {stat.S_IMODE(path.with_name(path.name + suffix).stat().st_mode) for suffix in ("", "-wal")} == {0o640}
+    persistence.close()
+
+
+def test_a_log_of_many_small_commits_stays_small(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    persistence = SqlitePersistence(path)
+    largest = 0
+    for number in range(600):
+        persistence.commit("a", Changes({("k", bytes([number % 7])): b"tiny", ("n", b""): bytes(number % 50)}))
+        largest = max(largest, sizes(path)[1])
+    # The bound, its header, and the pages of one commit above it.
+    assert LOG_BYTES_MIN // 2 < largest < LOG_BYTES_MIN + 16 * PAGE_BYTES
+    assert sizes(path)[0] < LOG_BYTES_MIN
+    persistence.close()
+
+
+def test_a_log_may_grow_as_the_file_does_and_a_large_commit_gives_its_room_back(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    persistence = SqlitePersistence(path)
+    for number in range(100):
+        persistence.commit("a", Changes({("k", bytes([number])): os.urandom(50_000)}))
+        file, log = sizes(path)
+        assert log < max(LOG_BYTES_MIN, file) + 8 * PAGE_BYTES
+    assert sizes(path)[0] > 2_000_000
+    persistence.commit("a", Changes({("large", bytes([number])): os.urandom(100_000) for number in range(200)}))
+    assert sizes(path)[1] > 20_000_000
+    for number in range(250):
+        persistence.commit("a", Changes({("large", bytes([number % 200])): None}))
+    file, log = sizes(path)
+    assert log <= file
+    persistence.close()
+
+
+def test_closing_empties_the_log_also_where_others_have_the_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    first, second = SqlitePersistence(path), SqlitePersistence(path)
+    first.acquire("a")
+    second.acquire("b")
+    first.commit("a", Changes({("k", b"1"): bytes(300_000)}))
+    second.commit("b", Changes({("k", b"1"): bytes(300_000)}))
+    assert sizes(path)[1] > 600_000
+    first.close()
+    assert sizes(path)[1] == 0
+    second.commit("b", Changes({("k", b"2"): b"two"}))
+    second.close()
+    assert [stored.kinds["k"].records for stored in read_channels(path)] == [1, 2]
+
+
+def test_opening_empties_the_log_that_a_killed_process_left(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    killed = MADE.replace('b"one"', "os.urandom(700_000)") + "os._exit(1)\n"
+    subprocess.run([sys.executable, "-c", killed, str(path), "022"], capture_output=True, check=False)
+    assert sizes(path)[1] > 700_000
+    persistence = SqlitePersistence(path)
+    state = persistence.load("a")
+    assert state is not None
+    assert len(state.records["k", b"1"]) == 700_000
+    assert sizes(path)[1] == 0
+    persistence.close()
