@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -150,3 +151,67 @@ def test_a_corrupt_copy_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[st
     (tmp_path / "channels.sqlite.corrupt-17").touch()
     assert run(["state", str(tmp_path)]) == 1
     assert "channels.sqlite.corrupt-17 was found corrupt: restore a copy, or move it away" in capsys.readouterr().out
+
+
+def test_an_encrypted_state_goes_on_and_shows_nothing_of_a_payload(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker, key = secrets.token_hex(16), secrets.token_hex(32)
+    (tmp_path / "state.key").write_text(key + "\n")
+    (tmp_path / "other.key").write_text(secrets.token_hex(32))
+    node = ("--node", f"udp://127.0.0.1:{free_port()}", "--channel", "notes", *CHANNEL)
+    # Nobody is there to take it: it is kept.
+    send = ("send", "-", *node, "--timeout", "0.5")
+    sent = command(tmp_path, *send, "--state-key-file", "state.key", given=marker.encode())
+    assert b"it is kept in state" in sent.stderr, sent
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir())
+    assert marker.encode() not in kept
+    assert key.encode() not in kept
+    # The plain one has it, and is silent of it too.
+    plain = command(tmp_path, *send, "--state", "plain", given=marker.encode())
+    assert b"it is kept in plain" in plain.stderr, plain
+    assert marker.encode() in (tmp_path / "plain" / "channels.sqlite").read_bytes()
+    monkeypatch.setenv("STATE_KEY", key)
+    options: tuple[tuple[str, ...], ...] = (
+        ("state", "--state-key-file", str(tmp_path / "state.key")),
+        ("state", "--state-key-env", "STATE_KEY"),
+        ("plain",),
+    )
+    for name, *rest in options:
+        for as_json in ((), ("--json",)):
+            assert run(["state", str(tmp_path / name), *rest, *as_json]) == 0
+            told = capsys.readouterr().out
+            assert "alice" in told
+            assert marker not in told
+            assert key not in told
+    for name, rest, complaint in (
+        ("state", [], "is encrypted, and no key was given"),
+        ("state", ["--state-key-file", str(tmp_path / "other.key")], "is encrypted under another key"),
+        ("plain", ["--state-key-env", "STATE_KEY"], "is not encrypted, and a key was given"),
+    ):
+        assert run(["state", str(tmp_path / name), *rest]) == 1
+        error = capsys.readouterr().err
+        assert complaint in error
+        assert key not in error
+    refused = command(tmp_path, *send, given=b"late")
+    assert refused.returncode == 1
+    assert b"is encrypted, and no key was given: give the key it began with" in refused.stderr
+    refused = command(tmp_path, *send, "--state", "plain", "--state-key-file", "state.key", given=b"late")
+    assert refused.returncode == 1
+    assert b"open it without one, or give another --state" in refused.stderr
+
+
+def test_a_state_key_is_one_key_of_a_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two = tmp_path / "two.key"
+    two.write_text(f"{secrets.token_hex(32)}\n{secrets.token_hex(32)}\n")
+    SqlitePersistence(tmp_path / "channels.sqlite").commit("a", Changes())
+    who = ("--node", "udp://127.0.0.1:0", "--channel", "c", "--topic", "/app/1/notes/proto", "--sender", "alice")
+    for arguments, code, complaint in (
+        (("state", str(tmp_path), "--state-key-file", str(two)), 1, "holds 2 keys: a state has one"),
+        (("state", str(tmp_path), "--state-key-file", str(two), "--state-key-env", "A"), 2, "keep one of them"),
+        (("state", str(tmp_path), "--state-key-env", "ABSENT"), 1, "ABSENT holds no key"),
+        (("listen", *who, "--state-key-file", str(two)), 2, "--state-key-file: there is no --state to encrypt"),
+        (("listen", *who, "--state-key-env", "A"), 2, "--state-key-env: there is no --state to encrypt"),
+    ):
+        assert run(arguments) == code
+        assert complaint in capsys.readouterr().err

@@ -11,12 +11,11 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from pathlib import Path
 from typing import ClassVar, NoReturn, Protocol, Self
 
+from shardwire.encryption.stored_keys import KEY_BYTES, read_key_file, read_key_variable
 from shardwire.errors import ConfigError, DecryptionError, MissingLibraryError
 
-KEY_BYTES = 32
 KEY_ID_BYTES = 4
 NONCE_BYTES = 12
 TAG_BYTES = 16
@@ -69,20 +68,7 @@ class AeadEncryption(ABC):
         Raises:
             ConfigError: The file cannot be read or holds something else; its content is never quoted.
         """
-        name = os.fspath(path)
-        try:
-            content = Path(path).read_bytes()
-        except OSError as error:
-            raise ConfigError(f"key file {name!r} cannot be read: {error.strerror}") from None
-        if len(content) == KEY_BYTES:
-            return cls([content])
-        keys = []
-        for number, line in enumerate(content.splitlines(), start=1):
-            text = line.strip()
-            if not text or text.startswith(b"#"):
-                continue
-            keys.append(_parse_key(name, number, text))
-        return cls(keys)
+        return cls(read_key_file(path))
 
     @classmethod
     def from_environment(cls, variable: str, *, place: str = "") -> Self:
@@ -95,17 +81,7 @@ class AeadEncryption(ABC):
         Raises:
             ConfigError: It is not set or holds something else, which is never quoted.
         """
-        texts = os.environ.get(variable, "").replace(",", " ").split()
-        if not texts:
-            raise ConfigError(f"the environment variable {variable}{place} holds no key: set it to the keys' digits")
-        try:
-            keys = [bytes.fromhex(text) for text in texts]
-        except ValueError:
-            raise ConfigError(
-                f"the environment variable {variable}{place} holds something that is no key: "
-                f"each is {2 * KEY_BYTES} hexadecimal digits"
-            ) from None
-        return cls(keys)
+        return cls(read_key_variable(variable, place=place))
 
     @staticmethod
     def generate_key() -> bytes:
@@ -241,15 +217,3 @@ def _checked_keys(owner: str, keys: bytes | Iterable[bytes]) -> tuple[bytes, ...
     if len(set(checked)) < len(checked):
         raise ConfigError(f"{owner}: a key was given twice: give each once")
     return checked
-
-
-def _parse_key(name: str, number: int, text: bytes) -> bytes:
-    try:
-        key = bytes.fromhex(text.decode("ascii"))
-    except ValueError:
-        raise ConfigError(
-            f"key file {name!r}, line {number}: not a key: each line holds one in {2 * KEY_BYTES} hexadecimal digits"
-        ) from None
-    if len(key) != KEY_BYTES:
-        raise ConfigError(f"key file {name!r}, line {number}: {len(key)} bytes: a key has {KEY_BYTES}")
-    return key

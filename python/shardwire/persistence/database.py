@@ -6,9 +6,13 @@ import contextlib
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 from shardwire.errors import PersistenceError
 from shardwire.persistence import schema
+from shardwire.persistence.checksums import is_sound
+from shardwire.persistence.protocol import RecordName
+from shardwire.persistence.record_cipher import SALT_BYTES, RecordCipher
 
 # How long a commit waits for one of another process, whose channels may share the database.
 BUSY_TIMEOUT_MS = 10_000
@@ -28,16 +32,18 @@ class Database:
 
     Args:
         path: Its path; made where it is missing.
+        key: Under which its values are sealed; None where they are not.
 
     Attributes:
         connection: To it.
+        cipher: Of its values; None where they are not sealed.
 
     Raises:
-        PersistenceError: It is not shardwire's, of a newer schema, or cannot be made.
+        PersistenceError: It is not shardwire's, of a newer schema, cannot be made, or has another key or none.
         sqlite3.Error: It cannot be opened, or is corrupt.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, key: bytes | None = None) -> None:
         self._path = path
         _refuse_replacing_a_corrupt_file(path)
         _refuse_another_kind_of_file(path)
@@ -46,7 +52,8 @@ class Database:
             path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
         )
         try:
-            self._prepare()
+            self._prepare(key)
+            self.cipher = cipher_of(self.connection, key, path)
             # Device and inode of what is open.
             status = path.stat()
             self._file = status.st_dev, status.st_ino
@@ -89,7 +96,7 @@ class Database:
             self.empty_log()
         self.connection.close()
 
-    def _prepare(self) -> None:
+    def _prepare(self, key: bytes | None) -> None:
         connection = self.connection
         # Of no effect on a file that has pages already.
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -106,7 +113,9 @@ class Database:
         finding = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if finding != "ok":
             raise corruption(finding)
-        schema.prepare(connection, str(self._path))
+        salt = os.urandom(SALT_BYTES)
+        protection = None if key is None else (salt, RecordCipher(key, salt).proof())
+        schema.prepare(connection, str(self._path), protection)
         (self._page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
 
     def _limit_log(self, size_bytes: int) -> None:
@@ -117,6 +126,41 @@ class Database:
             self.connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
             # What one large commit took is given back.
             self.connection.execute(f"PRAGMA journal_size_limit = {pages * self._page_bytes}")
+
+
+def cipher_of(connection: sqlite3.Connection, key: bytes | None, path: Path) -> RecordCipher | None:
+    """What opens the values of a database; None where they are not sealed.
+
+    Raises:
+        PersistenceError: They are and `key` is another or None, or they are not and there is a key.
+    """
+    protection = schema.protection_of(connection)
+    if protection is None:
+        if key is not None:
+            raise PersistenceError(
+                f"database {str(path)!r} is not encrypted, and a key was given: open it without one, or give the path "
+                "of a new database, which is encrypted from its first record"
+            )
+        return None
+    if key is None:
+        raise PersistenceError(f"database {str(path)!r} is encrypted, and no key was given: give the key it began with")
+    salt, proof = protection
+    cipher = RecordCipher(key, salt)
+    if not cipher.proves(proof):
+        raise PersistenceError(
+            f"database {str(path)!r} is encrypted under another key than the one given: give the key it began with"
+        )
+    return cipher
+
+
+def opened(cipher: RecordCipher | None, channel_id: str, row: tuple[Any, ...]) -> tuple[RecordName, bytes] | None:
+    """The name and the value of a stored row: kind, key, checksum, value. None for one that is damaged."""
+    kind, key, checksum, value = row
+    if not is_sound(kind, key, checksum, value):
+        return None
+    if cipher is not None:
+        value = cipher.open(channel_id, (kind, key), value)
+    return None if value is None else ((kind, key), value)
 
 
 def corruption(finding: str) -> sqlite3.DatabaseError:

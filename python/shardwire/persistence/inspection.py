@@ -12,11 +12,12 @@ from urllib.parse import quote
 from shardwire.errors import PersistenceError
 from shardwire.persistence import schema
 from shardwire.persistence.channel_lock import holder_of
-from shardwire.persistence.checksums import is_sound
+from shardwire.persistence.database import cipher_of, opened
 from shardwire.persistence.protocol import ChannelState
+from shardwire.persistence.record_cipher import RecordCipher, check_key
 
 _COUNT = "SELECT kind, count(*), sum(length(value)) FROM record WHERE channel = ? GROUP BY kind ORDER BY kind"
-_READ = "SELECT key, checksum, value FROM record WHERE channel = ? AND kind = ?"
+_READ = "SELECT kind, key, checksum, value FROM record WHERE channel = ? AND kind = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +45,23 @@ class StoredChannel:
     held_by: str | None
 
 
-def read_channels(path: str | os.PathLike[str], kinds: Collection[str] = ()) -> tuple[StoredChannel, ...]:
+def read_channels(
+    path: str | os.PathLike[str], kinds: Collection[str] = (), *, key: bytes | None = None
+) -> tuple[StoredChannel, ...]:
     """The channels of a database, in the order of their ids, as they were at one moment.
 
     Args:
         path: The database of a `SqlitePersistence`; other processes may use it meanwhile.
         kinds: Kinds whose records are read, not only counted.
+        key: Of the database; without one its records can be counted.
 
     Raises:
-        PersistenceError: There is no such file, it cannot be read, is no database of shardwire's, or of a newer schema.
+        ConfigError: The key has not 32 bytes, or the library `cryptography` is missing.
+        PersistenceError: There is no such file, it cannot be read, is no database of shardwire's, or of a newer schema;
+            or records are to be read and the key is not the one of the database.
     """
+    if key is not None:
+        check_key(key)
     place = Path(path)
     if not place.is_file():
         raise PersistenceError(f"database {str(place)!r} does not exist: give the path of one")
@@ -63,8 +71,11 @@ def read_channels(path: str | os.PathLike[str], kinds: Collection[str] = ()) -> 
             # One snapshot for all of it.
             connection.execute("BEGIN")
             schema.require_readable(connection, str(place))
+            cipher = cipher_of(connection, key, place) if kinds or key is not None else None
             found = connection.execute("SELECT id, channel_id FROM channel ORDER BY channel_id").fetchall()
-            return tuple(_read(connection, place, number, str(channel_id), kinds) for number, channel_id in found)
+            return tuple(
+                _read(connection, place, cipher, number, str(channel_id), kinds) for number, channel_id in found
+            )
         finally:
             connection.close()
     except sqlite3.Error as error:
@@ -72,17 +83,18 @@ def read_channels(path: str | os.PathLike[str], kinds: Collection[str] = ()) -> 
 
 
 def _read(
-    connection: sqlite3.Connection, place: Path, number: int, channel_id: str, kinds: Collection[str]
+    connection: sqlite3.Connection,
+    place: Path,
+    cipher: RecordCipher | None,
+    number: int,
+    channel_id: str,
+    kinds: Collection[str],
 ) -> StoredChannel:
     counts = {
         str(kind): StoredKind(int(records), int(size_bytes or 0))
         for kind, records, size_bytes in connection.execute(_COUNT, (number,))
     }
-    records = {
-        (kind, key): value
-        for kind in kinds
-        for key, checksum, value in connection.execute(_READ, (number, kind))
-        # The process that uses the database says what is wrong with it.
-        if is_sound(kind, key, checksum, value)
-    }
+    rows = [row for kind in kinds for row in connection.execute(_READ, (number, kind))]
+    # The process that uses the database says what is wrong with it.
+    records = dict(found for found in (opened(cipher, channel_id, row) for row in rows) if found is not None)
     return StoredChannel(channel_id, counts, ChannelState(records), holder_of(place, channel_id))

@@ -21,6 +21,10 @@ _HAS_SENDER = 1
 _UPDATED_BYTES = 8
 _SENDER_LENGTH = slice(58, 62)
 _SENDER = 62
+_HASH = slice(2, 34)
+_UPDATED = slice(34, 42)
+# A set is named by so many bytes at the beginning of the keys of its segments.
+_SET_BYTES = 20
 
 # The terms, and the literal kind, are those of the indexes. Without statistics SQLite would search all segments.
 BY_HASH = (
@@ -31,7 +35,8 @@ BY_SENDER = (
     "SELECT kind, key, checksum, value FROM record INDEXED BY segment_by_sender "
     "WHERE channel = ? AND kind = 'segmentation.segment' AND substr(value, 59, 68) BETWEEN ? AND ? ORDER BY key"
 )
-# A set is named by the first 20 bytes of the keys of its segments, and as recent as its last one.
+ALL = "SELECT kind, key, checksum, value FROM record WHERE channel = ? AND kind = 'segmentation.segment' ORDER BY key"
+# A set is as recent as its last segment.
 EXPIRE = (
     "DELETE FROM record WHERE channel = :channel AND kind = 'segmentation.segment' AND substr(key, 1, 20) IN ("
     "SELECT substr(key, 1, 20) FROM record WHERE channel = :channel AND kind = 'segmentation.segment' "
@@ -77,6 +82,23 @@ def is_sender(value: bytes, sender: str) -> bool:
     """Whether a stored segment came from this sender."""
     length = int.from_bytes(value[_SENDER_LENGTH], "big")
     return bool(value[_FLAGS] & _HAS_SENDER) and value[_SENDER : _SENDER + length] == sender.encode()
+
+
+def is_of_message(value: bytes, entire_message_hash: bytes) -> bool:
+    """Whether a stored segment claims this hash."""
+    return value[_HASH] == entire_message_hash
+
+
+def expired(segments: Iterable[tuple[bytes, bytes]], at_or_before_ms: int) -> list[bytes]:
+    """Keys of the stored segments that `EXPIRE` would delete."""
+    keys: dict[bytes, list[bytes]] = {}
+    updated: dict[bytes, bytes] = {}
+    for key, value in segments:
+        name = key[:_SET_BYTES]
+        keys.setdefault(name, []).append(key)
+        updated[name] = max(updated.get(name, b""), value[_UPDATED])
+    limit = time_term(at_or_before_ms)
+    return [key for name, last in updated.items() if last <= limit for key in keys[name]]
 
 
 def time_term(time_ms: int) -> bytes:

@@ -48,16 +48,26 @@ def _to_version_3(connection: sqlite3.Connection) -> None:
     )
 
 
+def _to_version_4(connection: sqlite3.Connection) -> None:
+    """Values may be sealed under a key: the one row there is then tells with which salt, and proves the key."""
+    connection.execute("CREATE TABLE protection (salt BLOB NOT NULL, proof BLOB NOT NULL)")
+
+
 # Position n - 1 holds the step from version n to version n + 1. Steps are never changed once released.
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_to_version_2, _to_version_3)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_to_version_2, _to_version_3, _to_version_4)
 
 
 def current_version() -> int:
     return len(MIGRATIONS) + 1
 
 
-def prepare(connection: sqlite3.Connection, name: str) -> None:
+def prepare(connection: sqlite3.Connection, name: str, protection: tuple[bytes, bytes] | None = None) -> None:
     """Creates the tables in an empty database, or upgrades older ones, in one transaction.
+
+    Args:
+        connection: To the database.
+        name: Of the database, for errors.
+        protection: Salt and proof for a database that is created here; None for one that is not sealed.
 
     Raises:
         PersistenceError: The database is another application's, or of a newer schema.
@@ -65,6 +75,7 @@ def prepare(connection: sqlite3.Connection, name: str) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = _stored_version(connection, name)
+        is_new = version is None
         if version is None:
             for statement in VERSION_1.split(";"):
                 connection.execute(statement)
@@ -76,10 +87,25 @@ def prepare(connection: sqlite3.Connection, name: str) -> None:
             for migrate in MIGRATIONS[version - 1 :]:
                 migrate(connection)
             connection.execute("UPDATE schema_version SET version = ?", (current_version(),))
+        if is_new and protection is not None:
+            connection.execute("INSERT INTO protection VALUES (?, ?)", protection)
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def protection_of(connection: sqlite3.Connection) -> tuple[bytes, bytes] | None:
+    """Salt and proof of a database whose values are sealed; None of another."""
+    tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'protection'").fetchone()
+    rows = connection.execute("SELECT salt, proof FROM protection").fetchall() if tables != (0,) else []
+    if not rows:
+        return None
+    if len(rows) > 1 or not all(isinstance(part, bytes) for part in rows[0]):
+        error = sqlite3.DatabaseError("protection does not hold one salt and one proof")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+    return rows[0][0], rows[0][1]
 
 
 def require_readable(connection: sqlite3.Connection, name: str) -> None:

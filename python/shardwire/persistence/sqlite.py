@@ -6,14 +6,16 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly
 from shardwire.persistence.channel_lock import ChannelLock
-from shardwire.persistence.checksums import checksum_of, is_sound
-from shardwire.persistence.database import Database, corruption
+from shardwire.persistence.checksums import checksum_of
+from shardwire.persistence.database import Database, corruption, opened
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
+from shardwire.persistence.record_cipher import check_key
 
 _PUT = (
     "INSERT INTO record (channel, kind, key, checksum, value) VALUES (?, ?, ?, ?, ?) "
@@ -39,16 +41,23 @@ class SqlitePersistence:
         path: The database file; made, but not its directory, where missing. Two more files appear beside it while it
             is in use (`-wal`, `-shm`), and one lock file for each channel. What is made is its owner's alone to read.
 
+        key: 32 bytes that encrypt every value on disk (extra `crypto`); None leaves them readable for whoever reads the
+            files. A database keeps the key it began with, or none. Channel ids and the names of records stay readable:
+            participants' and message ids, hashes, sizes, how many there are. With a key it cannot be pickled.
+
     Raises:
-        ConfigError: The path names no file.
+        ConfigError: The path names no file, the key has not 32 bytes, or the library `cryptography` is missing.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
         self._path = Path(path)
         if os.fspath(path) == ":memory:":
             raise ConfigError("path is ':memory:': use MemoryPersistence, which keeps state in this process only")
         if not self._path.name:
             raise ConfigError(f"path is {os.fspath(path)!r}: it must name a file")
+        if key is not None:
+            check_key(key)
+        self._key = None if key is None else bytes(key)
         # Serialises the writer threads of the channels; SQLite has one writer at a time anyway.
         self._lock = threading.RLock()
         self._database: Database | None = None
@@ -71,8 +80,7 @@ class SqlitePersistence:
         """
         with self._lock:
             try:
-                connection = self._open(channel_id).connection
-                state = self._read(connection, channel_id)
+                state = self._read(self._open(channel_id), channel_id)
             except sqlite3.Error as error:
                 raise self._failure("load", channel_id, error) from error
             self._loads[channel_id] = self._loads.get(channel_id, 0) + 1
@@ -104,7 +112,7 @@ class SqlitePersistence:
                 connection = database.connection
                 connection.execute("BEGIN IMMEDIATE")
                 try:
-                    self._apply(connection, channel_id, changes)
+                    self._apply(database, channel_id, changes)
                     connection.execute("COMMIT")
                 except BaseException:
                     # Some failures, such as a full disk, have rolled back already.
@@ -145,15 +153,16 @@ class SqlitePersistence:
             raise ValueError("nothing to find segments by: give entire_message_hash, sender or both")
         with self._lock:
             try:
-                connection = self._open(channel_id).connection
-                channel = self._find_channel(connection, channel_id)
-                found = []
-                for kind, key, checksum, value in connection.execute(query, (channel, *terms)):
-                    if not is_sound(kind, key, checksum, value):
-                        raise corruption("a record does not match its checksum")
-                    if sender is None or reassembly.is_sender(value, sender):
-                        found.append((key, value))
-                return found
+                database = self._open(channel_id)
+                if database.cipher is not None:
+                    # No index tells what sealed values hold.
+                    query, terms = reassembly.ALL, ()
+                return [
+                    (key, value)
+                    for (_, key), value in self._records(database, channel_id, query, terms)
+                    if (sender is None or reassembly.is_sender(value, sender))
+                    and (entire_message_hash is None or reassembly.is_of_message(value, entire_message_hash))
+                ]
             except sqlite3.Error as error:
                 raise self._failure("find_segments", channel_id, error) from error
 
@@ -174,10 +183,12 @@ class SqlitePersistence:
         """
         with self._lock:
             try:
-                connection = self._open(channel_id).connection
-                channel = self._find_channel(connection, channel_id)
+                database = self._open(channel_id)
+                if database.cipher is not None:
+                    return self._expire_sealed(database, channel_id, at_or_before_ms)
+                channel = self._find_channel(database.connection, channel_id)
                 terms = {"channel": channel, "time": reassembly.time_term(at_or_before_ms)}
-                return connection.execute(reassembly.EXPIRE, terms).rowcount
+                return database.connection.execute(reassembly.EXPIRE, terms).rowcount
             except sqlite3.Error as error:
                 raise self._failure("expire_segments", channel_id, error) from error
 
@@ -204,25 +215,49 @@ class SqlitePersistence:
             self._release()
 
     def __reduce__(self) -> tuple[type[SqlitePersistence], tuple[str]]:
+        if self._key is not None:
+            # A pickle ends up in job plans and caches, where keys must not be.
+            raise TypeError(f"{self!r} holds a key and cannot be pickled: make it where it is used")
         return (type(self), (os.fspath(self._path),))
 
     def __repr__(self) -> str:
-        return f"SqlitePersistence({os.fspath(self._path)!r})"
+        return f"SqlitePersistence({os.fspath(self._path)!r}{', encrypted' if self._key is not None else ''})"
 
     # --- details ---
 
-    def _read(self, connection: sqlite3.Connection, channel_id: str) -> ChannelState | None:
-        channel = self._find_channel(connection, channel_id)
-        if channel is None:
+    def _read(self, database: Database, channel_id: str) -> ChannelState | None:
+        if self._find_channel(database.connection, channel_id) is None:
             return None
-        records: dict[RecordName, bytes] = {}
-        for kind, key, checksum, value in connection.execute(_LOAD, (channel,)):
-            if not is_sound(kind, key, checksum, value):
-                raise corruption("a record does not match its checksum")
-            records[kind, key] = value
-        return ChannelState(records)
+        return ChannelState(dict(self._records(database, channel_id, _LOAD)))
 
-    def _apply(self, connection: sqlite3.Connection, channel_id: str, changes: Changes) -> None:
+    def _records(
+        self, database: Database, channel_id: str, query: str, terms: tuple[bytes, ...] = ()
+    ) -> Iterator[tuple[RecordName, bytes]]:
+        """Those of a channel that a query finds, as they were given."""
+        channel = self._find_channel(database.connection, channel_id)
+        for row in database.connection.execute(query, (channel, *terms)):
+            found = opened(database.cipher, channel_id, row)
+            if found is None:
+                raise corruption("a record does not match its checksum")
+            yield found
+
+    def _expire_sealed(self, database: Database, channel_id: str, at_or_before_ms: int) -> int:
+        """As `reassembly.EXPIRE` does where values can be read."""
+        found = [(key, value) for (_, key), value in self._records(database, channel_id, reassembly.ALL)]
+        channel = self._find_channel(database.connection, channel_id)
+        expired = [(channel, reassembly.SEGMENT, key) for key in reassembly.expired(found, at_or_before_ms)]
+        database.connection.execute("BEGIN IMMEDIATE")
+        try:
+            database.connection.executemany(_DELETE, expired)
+            database.connection.execute("COMMIT")
+        except BaseException:
+            if database.connection.in_transaction:
+                database.connection.execute("ROLLBACK")
+            raise
+        return len(expired)
+
+    def _apply(self, database: Database, channel_id: str, changes: Changes) -> None:
+        connection, cipher = database.connection, database.cipher
         channel = self._find_channel(connection, channel_id)
         if channel is None:
             cursor = connection.execute("INSERT INTO channel (channel_id) VALUES (?)", (channel_id,))
@@ -233,7 +268,8 @@ class SqlitePersistence:
             if value is None:
                 deletes.append((channel, kind, key))
             else:
-                puts.append((channel, kind, key, checksum_of(kind, key, value), value))
+                kept = value if cipher is None else cipher.seal(channel_id, (kind, key), value)
+                puts.append((channel, kind, key, checksum_of(kind, key, kept), kept))
         prefixes = [(channel, kind, key, _behind(key)) for kind, key in changes.deleted_prefixes]
         connection.executemany(_DELETE_PREFIX, prefixes)
         connection.executemany(_DELETE, deletes)
@@ -258,7 +294,7 @@ class SqlitePersistence:
             self._channel_locks[channel_id] = ChannelLock(self._path, channel_id)
         if self._database is None:
             try:
-                self._database = Database(self._path)
+                self._database = Database(self._path, self._key)
             except BaseException:
                 self._channel_locks.pop(channel_id).release()
                 raise

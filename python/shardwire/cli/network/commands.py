@@ -23,9 +23,12 @@ from shardwire.cli.network.options import (
     NODE_VARIABLE,
     CredentialsOption,
     JsonOption,
+    StateKeyFileOption,
+    StateKeyVariableOption,
     VerboseOption,
     of_a_participant,
     read_credentials,
+    read_state_key,
 )
 from shardwire.cli.network.output import Output, told_warnings
 from shardwire.cli.network.participation import Participation, check_names, make_node
@@ -280,6 +283,8 @@ def state(
         Path,
         typer.Argument(metavar="DIR", help="What a command had as --state, or a database.", show_default=False),
     ],
+    state_key_file: StateKeyFileOption = None,
+    state_key_env: StateKeyVariableOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List what a state holds: its channels, what is on its way, what waits.
@@ -292,7 +297,11 @@ def state(
     """
     from shardwire.cli.network.state import describe_state
 
-    raise typer.Exit(describe_state(directory, FAILED_DIRECTORY, Output(as_json=as_json)))
+    raise typer.Exit(
+        describe_state(
+            directory, FAILED_DIRECTORY, Output(as_json=as_json), read_state_key(state_key_file, state_key_env)
+        )
+    )
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -15,7 +15,14 @@ import typer
 
 from shardwire.cli.network.participation import Participation, check_names, make_node, participant_name
 from shardwire.config import ChannelConfig
-from shardwire.encryption import AesGcmEncryption, ChaCha20Poly1305Encryption, Encryption
+from shardwire.encryption import (
+    AesGcmEncryption,
+    ChaCha20Poly1305Encryption,
+    Encryption,
+    read_key_file,
+    read_key_variable,
+)
+from shardwire.errors import ConfigError
 
 NODE_VARIABLE = "SHARDWIRE_NODE"
 CREDENTIALS_VARIABLE = "SHARDWIRE_CREDENTIALS"
@@ -24,6 +31,23 @@ _KEPT = "Secrets and state"
 _HOW = "How"
 
 
+StateKeyFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-key-file",
+        help="The state is encrypted with the key in a file: 64 hexadecimal digits.",
+        rich_help_panel=_KEPT,
+    ),
+]
+StateKeyVariableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--state-key-env",
+        metavar="NAME",
+        help="The state is encrypted with the key in an environment variable.",
+        rich_help_panel=_KEPT,
+    ),
+]
 CredentialsOption = Annotated[
     Path | None,
     typer.Option(
@@ -87,6 +111,8 @@ def _participation(
             rich_help_panel=_KEPT,
         ),
     ] = None,
+    state_key_file: StateKeyFileOption = None,
+    state_key_env: StateKeyVariableOption = None,
     key_file: Annotated[
         Path | None,
         typer.Option(
@@ -125,11 +151,15 @@ def _participation(
 ) -> Participation:
     check_names(channel, topic, sender)
     encryption = _encryption(key_file, key_env, cipher)
+    if state is None and (state_key_file is not None or state_key_env is not None):
+        option = "--state-key-env" if state_key_file is None else "--state-key-file"
+        raise typer.BadParameter("there is no --state to encrypt: give one", param_hint=option)
+    state_key = read_state_key(state_key_file, state_key_env)
     kept_name = None if state is None else participant_name(channel, sender)
     made = make_node(node, read_credentials(credentials_file), kept_name)
     config = _config(preset, parity_rate)
-    secrets = () if key_env is None else (key_env,)
-    return Participation(made, channel, topic, sender, encryption, state, config, as_json, verbose, secrets)
+    secrets = tuple(name for name in (key_env, state_key_env) if name is not None)
+    return Participation(made, channel, topic, sender, encryption, state, state_key, config, as_json, verbose, secrets)
 
 
 def _config(preset: Preset, parity_rate: float) -> ChannelConfig:
@@ -153,6 +183,26 @@ def _encryption(key_file: Path | None, key_env: str | None, cipher: Cipher) -> E
     if key_file is not None:
         return kind.from_key_file(key_file)
     return None if key_env is None else kind.from_environment(key_env)
+
+
+def read_state_key(file: Path | None, variable: str | None) -> bytes | None:
+    """The key of a state; None where there is none.
+
+    Raises:
+        typer.BadParameter: Both are given.
+        ConfigError: There is no key, or more than one.
+    """
+    if file is not None and variable is not None:
+        raise typer.BadParameter("--state-key-file is given, too: keep one of them", param_hint="--state-key-env")
+    if file is not None:
+        keys, place = read_key_file(file), f"key file {os.fspath(file)!r}"
+    elif variable is not None:
+        keys, place = read_key_variable(variable), f"the environment variable {variable}"
+    else:
+        return None
+    if len(keys) != 1:
+        raise ConfigError(f"{place} holds {len(keys)} keys: a state has one")
+    return keys[0]
 
 
 def read_credentials(file: Path | None) -> str | None:

@@ -46,6 +46,7 @@ class Participation:
         sender: Who takes part.
         encryption: Of everything that is sent; None for none.
         state: Directory of what is kept; None keeps it in memory.
+        state_key: Under which it is encrypted; None for none.
         config: The channel's configuration, without its persistence.
         as_json: Whether scripts read what is told.
         verbose: Whether more than warnings are shown of what the library logs.
@@ -58,6 +59,7 @@ class Participation:
     sender: str
     encryption: Encryption | None
     state: Path | None
+    state_key: bytes | None = field(repr=False)
     config: ChannelConfig
     as_json: bool
     verbose: bool
@@ -110,7 +112,7 @@ def participant_name(channel: str, sender: str) -> str:
     return f"shardwire{digest[:14]}"
 
 
-def open_state(state: Path | None, channel: str) -> Persistence:
+def open_state(state: Path | None, channel: str, key: bytes | None) -> Persistence:
     """Where a channel is kept; taken before anything of the network is used, so that a second process disturbs nobody.
 
     Raises:
@@ -122,12 +124,13 @@ def open_state(state: Path | None, channel: str) -> Persistence:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
         raise PersistenceError(f"--state {str(state)!r} is no directory: name one") from None
-    persistence = SqlitePersistence(state / DATABASE)
+    persistence = SqlitePersistence(state / DATABASE, key=key)
     try:
         persistence.acquire(channel)
     except PersistenceError as error:
         persistence.close()
-        raise PersistenceError(str(error).replace("use another database", "give another --state")) from None
+        text = str(error).replace("use another database", "give another --state")
+        raise PersistenceError(text.replace("give the path of a new database", "give another --state")) from None
     return persistence
 
 
@@ -166,7 +169,7 @@ async def taking_part(participation: Participation, interruption: Interruption) 
     """
     output = Output(as_json=participation.as_json, on_closed=interruption.want)
     node = participation.node
-    persistence = open_state(participation.state, participation.channel)
+    persistence = open_state(participation.state, participation.channel, participation.state_key)
     watching: asyncio.Task[None] | None = None
     try:
         await interruption.unless(node.start())

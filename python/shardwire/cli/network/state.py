@@ -45,13 +45,14 @@ class _Channel:
     size_bytes: int
 
 
-def describe_state(place: Path, failed: str, output: Output) -> int:
+def describe_state(place: Path, failed: str, output: Output, key: bytes | None = None) -> int:
     """Prints what a state directory, or the database of a `SqlitePersistence`, holds.
 
     Args:
         place: The directory, or the database.
         failed: Name of the directory of messages that a command failed on.
         output: Where it is told.
+        key: Of the state; None where it has none.
 
     Returns:
         0, or 1 where a database was found corrupt before and lies there still.
@@ -64,7 +65,7 @@ def describe_state(place: Path, failed: str, output: Output) -> int:
     if not database.is_file() and place.is_dir():
         what = f"only the corrupt {corrupt[-1]}" if corrupt else f"no {DATABASE}"
         raise PersistenceError(f"{place} holds {what}: give the directory that a command had as --state")
-    stored = read_channels(database, (IDENTITY, SEND, LAST_SEEN, NODE_RATE))
+    stored = read_channels(database, (IDENTITY, SEND, LAST_SEEN, NODE_RATE), key=key)
     channels = [_read(channel) for channel in stored if not channel.channel_id.startswith(COUNT_NAME_PREFIX)]
     quotas = [_quota(count) for count in stored if count.channel_id.startswith(COUNT_NAME_PREFIX)]
     set_aside = len(list((database.parent / failed).glob(f"*{MESSAGE_SUFFIX}")))

@@ -1,0 +1,67 @@
+"""Keys in files and environment variables; what they hold is in no error."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from shardwire.errors import ConfigError
+
+KEY_BYTES = 32
+
+
+def read_key_file(path: str | os.PathLike[str]) -> tuple[bytes, ...]:
+    """The keys in a file: one in hexadecimal digits a line, or one raw key, which is a file of exactly 32 bytes.
+
+    Empty lines and lines that begin with `#` are passed over.
+
+    Raises:
+        ConfigError: The file cannot be read or holds something else.
+    """
+    name = os.fspath(path)
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"key file {name!r} cannot be read: {error.strerror}") from None
+    if len(content) == KEY_BYTES:
+        return (content,)
+    keys = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        text = line.strip()
+        if text and not text.startswith(b"#"):
+            keys.append(_parse_key(name, number, text))
+    return tuple(keys)
+
+
+def read_key_variable(variable: str, *, place: str = "") -> tuple[bytes, ...]:
+    """The keys in an environment variable: each in hexadecimal digits, with commas or white space between them.
+
+    Args:
+        variable: Its name.
+        place: Where the environment is, for errors, as in " of an executor".
+
+    Raises:
+        ConfigError: It is not set or holds something else.
+    """
+    texts = os.environ.get(variable, "").replace(",", " ").split()
+    if not texts:
+        raise ConfigError(f"the environment variable {variable}{place} holds no key: set it to the keys' digits")
+    try:
+        return tuple(bytes.fromhex(text) for text in texts)
+    except ValueError:
+        raise ConfigError(
+            f"the environment variable {variable}{place} holds something that is no key: "
+            f"each is {2 * KEY_BYTES} hexadecimal digits"
+        ) from None
+
+
+def _parse_key(name: str, number: int, text: bytes) -> bytes:
+    try:
+        key = bytes.fromhex(text.decode("ascii"))
+    except ValueError:
+        raise ConfigError(
+            f"key file {name!r}, line {number}: not a key: each line holds one in {2 * KEY_BYTES} hexadecimal digits"
+        ) from None
+    if len(key) != KEY_BYTES:
+        raise ConfigError(f"key file {name!r}, line {number}: {len(key)} bytes: a key has {KEY_BYTES}")
+    return key
