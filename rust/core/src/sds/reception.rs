@@ -111,7 +111,11 @@ impl Machine {
         }
         let since_first_ms = if is_new { self.newness_ms(now) } else { None };
         // What a store repeats was asked long ago; whoever lacks it still asks again.
-        if self.config.enable_repair && !from_store {
+        if self.config.enable_repair
+            && !from_store
+            && !message.repair_request.is_empty()
+            && self.repair.heed(message_id.clone(), lamport)
+        {
             for request in message.repair_request.iter().take(REQUESTS_HEARD_MAX) {
                 let is_own = || {
                     let own = self.outgoing.find_content(request.message_id);
@@ -288,8 +292,13 @@ impl Machine {
     ) {
         for entry in history {
             if let Some(own) = self.outgoing.find_content(entry.message_id) {
-                self.outgoing
-                    .acknowledge(own, sender_id, &mut self.log, &mut self.events);
+                self.outgoing.acknowledge(
+                    own,
+                    sender_id,
+                    monotonic_ms,
+                    &mut self.log,
+                    &mut self.events,
+                );
             }
         }
         let Some((filter, message_id)) = filter else {
@@ -332,8 +341,12 @@ impl Machine {
         };
         let ids: Vec<&str> = enough.iter().map(id_of).collect();
         for position in self.filter.conclusive(&ids, &self.log) {
-            self.outgoing
-                .acknowledge_possible(enough[position], &mut self.log, &mut self.events);
+            self.outgoing.acknowledge_possible(
+                enough[position],
+                monotonic_ms,
+                &mut self.log,
+                &mut self.events,
+            );
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
 use super::in_store::InStore;
+use super::inquiry::Due;
 use super::ordinals::Ordinals;
 use super::queue::DispatchQueue;
 use super::resend::ResendTimers;
@@ -291,9 +292,10 @@ impl Outgoing {
 
     /// A content leaves now: it stands in the outgoing buffer until it is acknowledged.
     pub fn on_dispatched(&mut self, place: ContentRef, monotonic_ms: i64) {
-        let Some(send) = self.sends.get(place.0) else {
+        let Some(send) = self.sends.get_mut(place.0) else {
             return;
         };
+        send.contents[place.1 as usize].left_ms = monotonic_ms;
         if !send.finished {
             self.unacknowledged.replace(place);
             self.set_timer(place, monotonic_ms);
@@ -304,6 +306,7 @@ impl Outgoing {
     /// A content is in the network since now: its acknowledgement is waited for from here on.
     pub fn on_propagated(&mut self, place: ContentRef, monotonic_ms: i64) {
         if self.awaits_acknowledgement(place) {
+            self.sends[place.0].contents[place.1 as usize].left_ms = monotonic_ms;
             self.set_timer(place, monotonic_ms);
         }
     }
@@ -375,18 +378,65 @@ impl Outgoing {
                     .holds_back(place, is_heard, monotonic_ms, first_period_ms)
             {
                 self.wait_in_store(place, monotonic_ms, log, events);
-            } else if content.attempts < self.retransmissions_max {
-                self.unacknowledged.replace(place);
-                self.due.push_back(place);
-            } else if send.waits() {
+            } else {
+                self.send_again_or_ask(place, monotonic_ms, log, events);
+            }
+        }
+        if let Some(probe) = self.in_store.take_probe(monotonic_ms, first_period_ms) {
+            self.due.push_back(probe);
+        }
+    }
+
+    /// A content goes again, unless a few of its send ask first what is missing; or its send ends.
+    fn send_again_or_ask(
+        &mut self,
+        place: ContentRef,
+        monotonic_ms: i64,
+        log: &mut Log,
+        events: &mut VecDeque<Event>,
+    ) {
+        let period_ms = self.config.resend_period_ms(0);
+        let send = &mut self.sends[place.0];
+        let count = send.contents.len();
+        let content = &mut send.contents[place.1 as usize];
+        let due = send
+            .inquiry
+            .on_due(count, content.left_ms, monotonic_ms, period_ms);
+        if std::mem::take(&mut content.put_off) && due != Due::Missing {
+            // It waited in vain, as if it had gone again.
+            content.attempts += 1;
+        }
+        if content.attempts >= self.retransmissions_max {
+            if send.waits() {
                 // Its receivers may say nothing of a part, however long the rest takes to leave.
                 self.set_timer(place, monotonic_ms);
             } else {
                 self.give_up(place.0, log, events);
             }
+            return;
         }
-        if let Some(probe) = self.in_store.take_probe(monotonic_ms, first_period_ms) {
-            self.due.push_back(probe);
+        self.unacknowledged.replace(place);
+        let Due::Waits(until_ms) = due else {
+            self.due.push_back(place);
+            return;
+        };
+        content.put_off = true;
+        let held = self.unacknowledged.len() + self.in_store.len();
+        self.timers.set(place, until_ms, held, &mut self.sends);
+        self.touch_content(place);
+    }
+
+    /// What its receivers lack of a send is known: what waited for that goes once all who answer had
+    /// time to.
+    fn on_answered(&mut self, handle: OutgoingRef, monotonic_ms: i64) {
+        let at_ms = monotonic_ms + self.config.window_ms();
+        let held = self.unacknowledged.len() + self.in_store.len();
+        for ordinal in 0..self.sends[handle].contents.len() as u32 {
+            let content = &self.sends[handle].contents[ordinal as usize];
+            if content.put_off && content.resend_ms.is_some_and(|due_ms| due_ms > at_ms) {
+                self.timers
+                    .set((handle, ordinal), at_ms, held, &mut self.sends);
+            }
         }
     }
 
@@ -522,9 +572,14 @@ impl Outgoing {
         &mut self,
         (handle, ordinal): ContentRef,
         by: &Arc<str>,
+        monotonic_ms: i64,
         log: &mut Log,
         events: &mut VecDeque<Event>,
     ) {
+        let send = &mut self.sends[handle];
+        if !send.finished && !send.complete.contains(by) && send.inquiry.on_named(monotonic_ms) {
+            self.on_answered(handle, monotonic_ms);
+        }
         let send = &mut self.sends[handle];
         let mut held = send.acknowledged.get(by).cloned().unwrap_or(Ordinals::NONE);
         let is_new = held == Ordinals::NONE;
@@ -624,6 +679,7 @@ impl Outgoing {
     pub fn acknowledge_possible(
         &mut self,
         place: ContentRef,
+        monotonic_ms: i64,
         log: &mut Log,
         events: &mut VecDeque<Event>,
     ) {
@@ -632,7 +688,7 @@ impl Outgoing {
             .map(|content| content.possible.keys().cloned().collect::<Vec<_>>());
         for name in names.into_iter().flatten() {
             if self.sends.get(place.0).is_some() {
-                self.acknowledge(place, &name, log, events);
+                self.acknowledge(place, &name, monotonic_ms, log, events);
             }
         }
     }

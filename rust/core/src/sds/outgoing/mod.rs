@@ -3,6 +3,7 @@
 
 mod buffer;
 mod in_store;
+mod inquiry;
 mod ordinals;
 mod queue;
 mod resend;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hashlink::LinkedHashMap;
 
+use super::inquiry::Inquiry;
 use super::ordinals::Ordinals;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
@@ -40,6 +41,8 @@ pub struct OutgoingSend {
     /// Whether resending stopped, and whether that was for want of answers.
     pub finished: bool,
     pub given_up: bool,
+    /// What is known of what its receivers lack.
+    pub(super) inquiry: Inquiry,
 }
 
 /// The part of a message that the contents of one send share.
@@ -77,6 +80,10 @@ pub struct OutgoingContent {
     pub(super) timer_ms: Option<i64>,
     /// When a store had it.
     pub(super) stored_ms: Option<i64>,
+    /// When it left last.
+    pub(super) left_ms: i64,
+    /// Whether it waits for an answer to others of its send.
+    pub(super) put_off: bool,
     /// Whose filters hold it.
     pub possible: BTreeMap<Arc<str>, FilterHits>,
     /// The transmission that has no answer yet; 0 for none.
@@ -111,6 +118,8 @@ impl OutgoingContent {
             resend_ms: None,
             timer_ms: None,
             stored_ms: None,
+            left_ms: 0,
+            put_off: false,
             possible: BTreeMap::new(),
             in_flight: 0,
         }
@@ -133,6 +142,7 @@ impl OutgoingSend {
             first_ms: 0,
             finished: false,
             given_up: false,
+            inquiry: Inquiry::default(),
         }
     }
 
