@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.config import ChannelConfig, DeliveredWhen, SdsConfig, SyncConfig
 from shardwire.sds import (
     ContentReceived,
@@ -24,6 +25,7 @@ from shardwire.sds import (
 
 EPOCH_MS = 1_760_000_000_000
 LOGOS = ChannelConfig.logos()
+STEPS_MAX = 100
 START = Now(0, EPOCH_MS)
 
 
@@ -191,6 +193,16 @@ class Exchange:
                 due = self.now_ms + self._rng.randint(*self.delay_ms)
                 heapq.heappush(self._queue, (due, self._count, party.name, transmit.payload))
 
+    def _do_what_is_due(self, party: Party, moment: int) -> None:
+        """Very much goes in several steps; a timer that stays due would spin."""
+        for _ in range(STEPS_MAX):
+            party.machine.handle_timeout(at(moment))
+            self.flush(party)
+            again = party.machine.poll_timeout()
+            if again is None or again > moment:
+                return
+        raise AssertionError("a timer stays due")
+
     def run(self, until_ms: int) -> None:
         """Moves time on to `until_ms`, from one moment with work to the next."""
         for party in self.parties:
@@ -211,10 +223,35 @@ class Exchange:
             for party in self.parties:
                 due = party.machine.poll_timeout()
                 if due is not None and due <= moment:
-                    party.machine.handle_timeout(at(moment))
-                    self.flush(party)
-                    again = party.machine.poll_timeout()
-                    assert again is None or again > moment, "a timer that stays due would spin"
+                    self._do_what_is_due(party, moment)
+
+
+def message(
+    number: int,
+    *,
+    sender: str = "mallory",
+    content: bytes | None = b"0/1/1|text",
+    message_id: str | None = None,
+    history: list[HistoryEntry] | None = None,
+    requests: list[HistoryEntry] | None = None,
+    lamport: int | None = 1_760_000_000_000,
+    bloom: bytes | None = None,
+) -> bytes:
+    return SdsMessage(
+        sender_id=sender,
+        message_id=f"{number:032x}.0" if message_id is None else message_id,
+        channel_id="room",
+        lamport_timestamp=lamport,
+        causal_history=history or [],
+        bloom_filter=bloom,
+        repair_request=requests or [],
+        content=content,
+    ).encode()
+
+
+def hear(party: Party, data: bytes, monotonic_ms: int = 0) -> None:
+    party.machine.handle_message(data, at(monotonic_ms))
+    party.drain(at(monotonic_ms))
 
 
 def quiet_sync(**changes: object) -> SyncConfig:

@@ -156,10 +156,23 @@ class ChunkErrorEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class IrretrievableMessageEvent(ChannelEvent):
-    """A missing message could not be retrieved (004 irretrievable-message)."""
+    """A missing message could not be retrieved (004 irretrievable-message).
+
+    What became irretrievable in one moment is told by one event. It may still come: what follows it goes on without it.
+
+    Attributes:
+        history_entry: What the histories of others name it.
+        others: Further messages that became irretrievable in the same moment.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("irretrievable-message",)
     history_entry: HistoryEntry
+    others: tuple[HistoryEntry, ...] = ()
+
+    @property
+    def history_entries(self) -> tuple[HistoryEntry, ...]:
+        """All of them."""
+        return (self.history_entry, *self.others)
 
 
 @dataclass(frozen=True, slots=True)

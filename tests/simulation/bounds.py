@@ -10,6 +10,8 @@ from shardwire._native import sds_limits
 from shardwire.channel.reception import KNOWN_HASHES_MAX
 
 SDS = sds_limits()
+# Of each message that waits, once there are `WAITING_PAIRS_MAX` pairs.
+CAUSES_OF_MANY_MAX = 32
 
 
 @cache
@@ -24,6 +26,7 @@ def limits(log_max: int, outgoing_max: int, contents_max: int, missing_max: int)
         # Contents recovered through parity come with a message that is held already.
         "incoming_contents": contents_max + contents_per_send_max,
         "incoming_sends": contents_max + missing_max,
+        "incoming_pairs": SDS["WAITING_PAIRS_MAX"] + CAUSES_OF_MANY_MAX * contents_max,
         "missing": missing_max,
         "lost": missing_max,
         "repair_requests": missing_max,

@@ -28,6 +28,8 @@ Input = Callable[[Now], None]
 
 # What one commit covers at most, so that the first of many inputs does not wait for the last.
 INPUTS_PER_CYCLE_MAX = 256
+# No cycle goes on with further inputs after this long: others have the loop between two cycles.
+INPUTS_MS_MAX = 10
 # Received bytes that wait for the driver before readers of the network wait themselves.
 QUEUED_INPUT_BYTES_MAX = 16 << 20
 # After a failed commit it is tried again after this long, doubled with each failure in a row.
@@ -64,6 +66,8 @@ class Driver:
         self._inputs: deque[Input] = deque()
         self._received: deque[tuple[Input, int]] = deque()
         self._received_bytes = 0
+        # How many of a batch of received messages are left to the next cycle.
+        self._batch_left = 0
         self._room = asyncio.Event()
         self._room.set()
         self._wake = Wake()
@@ -139,8 +143,10 @@ class Driver:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            flushes = len(self._flushes) if len(self._inputs) <= INPUTS_PER_CYCLE_MAX else 0
+            flushes = len(self._flushes)
             now = self._apply_inputs()
+            if self._inputs:
+                flushes = 0
             closing = self._closed.is_set()
             failed_before = self._commit_failures > 0
             self._collect(now)
@@ -171,6 +177,7 @@ class Driver:
         """Ends `run`; what is received and not yet processed is as if lost."""
         self._closed.set()
         self._received.clear()
+        self._batch_left = 0
         if self._received_timer is not None:
             self._received_timer.cancel()
         self._room.set()
@@ -187,26 +194,39 @@ class Driver:
 
     def _apply_inputs(self) -> Now:
         now = self.now()
+        monotonic_ms = self._clock.monotonic_ms
+        until_ms = now.monotonic_ms + INPUTS_MS_MAX
         inputs, received = self._inputs, self._received
         for _ in range(min(len(inputs), INPUTS_PER_CYCLE_MAX)):
             inputs.popleft()(now)
-        throttled = self._process_task_min_elapse_ms > 0
-        if received and (not throttled or self._received_due(now.monotonic_ms)):
-            count = len(received)
-            for _ in range(count if throttled else min(count, INPUTS_PER_CYCLE_MAX)):
+            if monotonic_ms() >= until_ms:
+                break
+        if received and self._received_due(now.monotonic_ms):
+            throttled = self._process_task_min_elapse_ms > 0
+            count = self._batch_left or len(received)
+            if not throttled:
+                count = min(len(received), INPUTS_PER_CYCLE_MAX)
+            while count:
                 action, size_bytes = received.popleft()
+                count -= 1
                 self._received_bytes -= size_bytes
                 if size_bytes:
                     self._last_received_ms = now.monotonic_ms
                 action(now)
+                if monotonic_ms() >= until_ms:
+                    break
+            self._batch_left = count if throttled else 0
             if self._received_bytes < QUEUED_INPUT_BYTES_MAX:
                 self._room.set()
         self._engine.handle_time(now)
         return now
 
     def _received_due(self, monotonic_ms: int) -> bool:
-        """004, Performance considerations: received messages are processed no more often than configured."""
-        return self._received_wait_ms(monotonic_ms) <= 0
+        """004, Performance considerations: received messages are processed no more often than configured.
+
+        A batch that was begun goes on.
+        """
+        return self._batch_left > 0 or self._received_wait_ms(monotonic_ms) <= 0
 
     def _received_wait_ms(self, monotonic_ms: int) -> int:
         if not self._process_task_min_elapse_ms:

@@ -135,6 +135,7 @@ class Engine:
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
         self._settlements: list[Settled] = []
         self._missing: list[HistoryEntry] = []
+        self._irretrievable: list[HistoryEntry] = []
         self._changes: Records = {}
         self.counts: dict[str, int] = {}
 
@@ -264,7 +265,11 @@ class Engine:
         self._events += self.outgoing.poll_events()
         for part in (self.ephemerals, self.transmissions, self.notices):
             self._events += [(event, None) for event in part.poll_events()]
-        self._events += [(IrretrievableMessageEvent(entry), None) for entry in self.incoming.poll_given_up()]
+        self._irretrievable += self.incoming.poll_given_up()
+        if self._irretrievable:
+            first, *others = self._irretrievable
+            self._irretrievable.clear()
+            self._events.append((IrretrievableMessageEvent(first, tuple(others)), None))
 
     def _review_left(self) -> None:
         """A restart loses what the node would have said: what SDS sends no more and nobody answers for has left."""
@@ -349,7 +354,7 @@ class Engine:
             case MissingDetected():
                 self._missing += event.entries
             case DependencyLost():
-                self._events.append((IrretrievableMessageEvent(event.entry), None))
+                self._irretrievable.append(event.entry)
             case SenderIdConflict():
                 self.notices.on_conflict(now)
 

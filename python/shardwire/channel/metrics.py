@@ -71,6 +71,7 @@ GAUGES: frozenset[str] = frozenset(
         "given_up_sends",
         "heads",
         "incoming_contents",
+        "incoming_pairs",
         "incoming_sends",
         "log",
         "lost",

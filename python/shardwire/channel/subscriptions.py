@@ -41,7 +41,8 @@ Unsubscribe = Callable[[], None]
 
 # Announcements that wait for a callback that does not return, or for the reader of an iterator. Beyond it chunk events
 # go, which are cumulative: a later one says all that an earlier one said. Where that makes too little room the oldest
-# of the others go too, a tenth at a time, but for received messages. `delivered` and `pending` still answer for what an
+# of the others go too, a tenth at a time, but for received messages, and those of no request of ours first: strangers
+# bring about as many as they like. `delivered` and `pending` still answer for what an
 # outcome would have told, and as it counts as untold, the next life of a channel that keeps its state tells it.
 ANNOUNCEMENTS_MAX = 10_000
 _CUMULATIVE = (ChunkSendingEvent, ChunkSentEvent, ChunkPossiblyAcknowledgedEvent, ChunkAcknowledgedEvent)
@@ -53,16 +54,26 @@ _Announcements = deque[tuple[ChannelEvent, Callable[[], None] | None]]
 
 def _make_room(waiting: _Announcements) -> _Announcements:
     """What is left of announcements of which too many wait."""
-    others = [entry for entry in waiting if not isinstance(entry[0], _CUMULATIVE)]
-    surplus = len(others) - ANNOUNCEMENTS_MAX * 9 // 10
-    kept: _Announcements = deque()
-    for entry in others:
-        if surplus > 0 and not isinstance(entry[0], MessageReceivedEvent):
-            surplus -= 1
-        else:
-            kept.append(entry)
+    kept: _Announcements = deque(entry for entry in waiting if not isinstance(entry[0], _CUMULATIVE))
+    for is_surplus in (_is_of_no_request, _is_no_message):
+        surplus = len(kept) - ANNOUNCEMENTS_MAX * 9 // 10
+        left = iter(kept)
+        kept = deque()
+        for entry in left:
+            if surplus > 0 and is_surplus(entry[0]):
+                surplus -= 1
+            else:
+                kept.append(entry)
     logger.warning("a callback or an event iterator that is too slow lost %d events", len(waiting) - len(kept))
     return kept
+
+
+def _is_no_message(event: ChannelEvent) -> bool:
+    return not isinstance(event, MessageReceivedEvent)
+
+
+def _is_of_no_request(event: ChannelEvent) -> bool:
+    return _is_no_message(event) and not hasattr(event, "request_id")
 
 
 def check_callable(name: str, value: object) -> None:

@@ -385,3 +385,23 @@ def test_a_transport_time_of_the_future_does_not_hide_what_was_missed(monkeypatc
         await asyncio.sleep(5)
 
     assert run_world(scenario).messages("bob") == [b"missed"]
+
+
+def test_what_becomes_irretrievable_in_one_moment_is_told_by_one_event() -> None:
+    config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, timeout_for_lost_messages_ms=20_000))
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        await world.join("bob", config)
+        peer = await world.node("peer")
+        named = [HistoryEntry(f"{number:032x}.0", None, "carol") for number in range(300)]
+        sync = SdsMessage(
+            sender_id="peer", message_id="sync-1", channel_id=CHANNEL, lamport_timestamp=5, causal_history=named
+        )
+        await peer.send(MessageEnvelope(TOPIC, sync.encode()))
+        await asyncio.sleep(60)
+
+    (event,) = run_world(scenario).of("bob", IrretrievableMessageEvent)
+    assert isinstance(event, IrretrievableMessageEvent)
+    assert event.history_entries == (event.history_entry, *event.others)
+    assert {entry.message_id for entry in event.history_entries} == {f"{number:032x}.0" for number in range(300)}

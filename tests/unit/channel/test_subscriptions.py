@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from shardwire._native import HistoryEntry
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.errors import ConfigError
 from shardwire.events import (
@@ -17,6 +18,7 @@ from shardwire.events import (
     ChannelEvent,
     ChunkInfo,
     ChunkSentEvent,
+    IrretrievableMessageEvent,
     MessageReceivedEvent,
     MessageSendErrorEvent,
     MessageSentEvent,
@@ -233,6 +235,33 @@ def test_a_slow_iterator_loses_cumulative_chunk_events_only(monkeypatch: pytest.
     chunks = [event for event in events if isinstance(event, ChunkSentEvent)]
     assert len(chunks) <= 11
     assert chunks[-1].chunk_info.chunks == (39,)
+
+
+def test_strangers_crowd_out_no_outcome_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardwire.channel.subscriptions.ANNOUNCEMENTS_MAX", 10)
+
+    async def main() -> list[ChannelEvent]:
+        subscriptions = Subscriptions()
+        task = asyncio.create_task(subscriptions.run_announcements())
+        iterator = subscriptions.iterate()
+        for number in range(500):
+            if number % 100 == 0:
+                subscriptions.announce(MessageSentEvent(str(number), "m"))
+            subscriptions.announce(IrretrievableMessageEvent(HistoryEntry(str(number))))
+        await subscriptions.await_announced(5)
+        subscriptions.end()
+        await task
+        return [event async for event in iterator]
+
+    events = asyncio.run(main())
+    assert len(events) <= 11
+    assert [event.request_id for event in events if isinstance(event, MessageSentEvent)] == [
+        "0",
+        "100",
+        "200",
+        "300",
+        "400",
+    ]
 
 
 def test_a_callback_that_hangs_holds_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from sds_exchange import LOGOS, Exchange, Party, at, hint_of, quiet_sync
+from sds_exchange import LOGOS, Exchange, Party, at, hear, hint_of, message, quiet_sync
 
 from shardwire._native import HistoryEntry, SdsMessage, sds_limits
 from shardwire.errors import ConfigError
@@ -28,34 +28,6 @@ SMALL = replace(
     log_messages_max=100,
     outgoing_buffer_messages_max=8,
 )
-
-
-def message(
-    number: int,
-    *,
-    sender: str = "mallory",
-    content: bytes | None = b"0/1/1|text",
-    message_id: str | None = None,
-    history: list[HistoryEntry] | None = None,
-    requests: list[HistoryEntry] | None = None,
-    lamport: int | None = 1_760_000_000_000,
-    bloom: bytes | None = None,
-) -> bytes:
-    return SdsMessage(
-        sender_id=sender,
-        message_id=f"{number:032x}.0" if message_id is None else message_id,
-        channel_id="room",
-        lamport_timestamp=lamport,
-        causal_history=history or [],
-        bloom_filter=bloom,
-        repair_request=requests or [],
-        content=content,
-    ).encode()
-
-
-def hear(party: Party, data: bytes, monotonic_ms: int = 0) -> None:
-    party.machine.handle_message(data, at(monotonic_ms))
-    party.drain(at(monotonic_ms))
 
 
 def test_random_and_mutated_bytes_raise_nothing() -> None:

@@ -249,8 +249,11 @@ def _tell_troubles(channel: ReliableChannel, output: Output) -> None:
         output.remark(f"another participant calls itself {printable(event.sender_id)}, too: choose another --sender")
 
     def on_irretrievable(event: IrretrievableMessageEvent) -> None:
-        output.event("irretrievable", message_id=event.history_entry.message_id)
-        output.remark("a message is missing, and nobody has given it so far; it is asked for again")
+        for entry in event.history_entries:
+            output.event("irretrievable", message_id=entry.message_id)
+        count = len(event.history_entries)
+        what = "a message is missing" if count == 1 else f"{count} messages are missing"
+        output.remark(f"{what}, and nobody has given it so far; it is asked for again")
 
     channel.on(WithinReachEvent, on_within_reach)
     channel.on(SenderIdConflictEvent, on_conflict)

@@ -94,6 +94,14 @@ impl Config {
         self.acknowledgement_timeout_ms / 4
     }
 
+    /// How long a content is sent again for want of an acknowledgement.
+    pub fn resending_ms(&self) -> i64 {
+        let retries = 0..=self.max_retransmissions.min(RETRIES_COUNTED_MAX);
+        retries
+            .map(|attempts| self.resend_period_ms(attempts))
+            .sum()
+    }
+
     /// How long a content that was sent again `attempts` times waits for its acknowledgement: equal
     /// periods unless back-off is configured (specification 004, Message retries).
     pub fn resend_period_ms(&self, attempts: u32) -> i64 {
@@ -112,6 +120,8 @@ impl Config {
     }
 }
 
+/// Retransmissions that are waited for, at most.
+const RETRIES_COUNTED_MAX: u32 = 100;
 /// Back-off ends at this many times the first period.
 const BACK_OFF_LIMIT: i64 = 8;
 

@@ -1,9 +1,9 @@
 //! The limits of what a machine holds, by name: what a peer may make it keep or do.
 
-use super::{ids, log, outgoing, participants, reception, repair, sync};
+use super::{ids, incoming, log, outgoing, participants, reception, repair, sync};
 
 /// Names and values; `docs/guide/sds.md` says what each bounds.
-pub const LIMITS: [(&str, usize); 14] = [
+pub const LIMITS: [(&str, usize); 15] = [
     ("CONTENTS_PER_SEND_MAX", ids::CONTENTS_PER_SEND_MAX as usize),
     (
         "FILTERS_REMEMBERED_MAX",
@@ -27,4 +27,5 @@ pub const LIMITS: [(&str, usize); 14] = [
         "UNKNOWN_PER_MESSAGE_MAX",
         reception::UNKNOWN_PER_MESSAGE_MAX,
     ),
+    ("WAITING_PAIRS_MAX", incoming::WAITING_PAIRS_MAX),
 ];

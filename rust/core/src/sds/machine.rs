@@ -118,7 +118,7 @@ pub enum Refusal {
 }
 
 /// Sizes of what a machine holds, by name.
-pub type Stats = [(&'static str, usize); 22];
+pub type Stats = [(&'static str, usize); 23];
 
 impl Machine {
     /// A machine that begins now.
@@ -707,6 +707,7 @@ impl Machine {
             ("outgoing_in_store", outgoing.in_store().len()),
             ("incoming_sends", incoming.len()),
             ("incoming_contents", incoming.contents_held()),
+            ("incoming_pairs", incoming.pairs()),
             ("missing", incoming.missing().len()),
             ("lost", incoming.lost().len()),
             ("unsaid_acknowledgements", self.acknowledgements.len()),

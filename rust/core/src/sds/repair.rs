@@ -27,6 +27,13 @@ const URGENT_ROUNDS: u32 = 2;
 /// It is asked for every T_max so often; then at distances that double with every second request that
 /// found no answer.
 const STEADY_ROUNDS: u32 = 4;
+/// What was heard so often within `ANSWERS_REMEMBERED_MS` is answered again only after a pause that
+/// doubles from then on: requests cost little, and answers much.
+const ANSWERED_FREELY: u32 = 3;
+const PAUSE_DOUBLINGS_MAX: u32 = 11;
+const ANSWERS_REMEMBERED_MS: i64 = 3_600_000;
+/// Messages whose requests were heeded: a recorded one that is replayed asks for nothing.
+const HEEDED_MAX: usize = 10_000;
 /// Beyond this distance it is not asked for again.
 const SILENCE_MS_MAX: i64 = 24 * 3_600_000;
 
@@ -172,6 +179,15 @@ impl RepairBuffer {
     }
 }
 
+/// A message that was sent again lately, by whomever.
+#[derive(Debug)]
+struct HeardAgain {
+    last_ms: i64,
+    times: u32,
+    /// Whether we sent it last. Others may have missed that, and ask.
+    by_us: bool,
+}
+
 /// The outgoing repair buffer (what we ask for) and the incoming one (what we answer).
 ///
 /// A request that another participant makes first is put off, not forgotten, and one that found no
@@ -200,8 +216,9 @@ pub struct Repair {
     asked: HashMap<Name, (u32, u32)>,
     /// When others asked for what is held here and was not heard again since.
     requested_ms: LinkedHashMap<Name, i64>,
-    /// When what is held here was last heard again.
-    heard_again_ms: LinkedHashMap<Name, i64>,
+    /// When what is held here was last heard again, and how often lately.
+    heard_again: LinkedHashMap<Name, HeardAgain>,
+    heeded: LinkedHashSet<(Name, u64)>,
     /// Messages that are asked for no more.
     silent: Vec<Name>,
     /// For `poll_persist`: ids of answers.
@@ -226,7 +243,8 @@ impl Repair {
             sync_not_before_ms: 0,
             asked: HashMap::new(),
             requested_ms: LinkedHashMap::new(),
-            heard_again_ms: LinkedHashMap::new(),
+            heard_again: LinkedHashMap::new(),
+            heeded: LinkedHashSet::new(),
             silent: Vec::new(),
             changed: LinkedHashSet::new(),
         }
@@ -417,6 +435,17 @@ impl Repair {
         }
     }
 
+    /// A message with requests came; whether it is the first time.
+    pub fn heed(&mut self, message_id: Name, lamport_timestamp: u64) -> bool {
+        if !self.heeded.insert((message_id, lamport_timestamp)) {
+            return false;
+        }
+        if self.heeded.len() > HEEDED_MAX {
+            self.heeded.pop_front();
+        }
+        true
+    }
+
     /// Another participant asks for `entry`; `is_own` tells whether it is a content of ours whose
     /// bytes the outgoing buffer has.
     pub fn on_request(
@@ -442,7 +471,12 @@ impl Repair {
         let Some(held) = held.filter(|_| !self.was_answered(message_id, monotonic_ms)) else {
             return;
         };
-        note(&mut self.requested_ms, &held.message_id, monotonic_ms);
+        self.requested_ms.remove(&held.message_id);
+        self.requested_ms
+            .insert(held.message_id.clone(), monotonic_ms);
+        if self.requested_ms.len() > REPAIR_BUFFER_MAX {
+            self.requested_ms.pop_front();
+        }
         let kept = || is_own() || log.original(message_id.as_bytes()).is_some();
         if self.answers.contains(message_id.as_bytes()) || !kept() {
             return;
@@ -461,27 +495,46 @@ impl Repair {
         }
     }
 
-    /// Whether the answer overtook the request.
+    /// Whether the answer overtook the request, or was given so often that it must wait.
     fn was_answered(&self, message_id: &str, monotonic_ms: i64) -> bool {
-        let heard_ms = self.heard_again_ms.get(message_id.as_bytes());
-        heard_ms.is_some_and(|heard_ms| monotonic_ms - heard_ms < self.overtaken_ms)
+        let heard = self.heard_again.get(message_id.as_bytes());
+        heard.is_some_and(|heard| {
+            let more = heard.times.saturating_sub(ANSWERED_FREELY);
+            let pause_ms = self.overtaken_ms << more.min(PAUSE_DOUBLINGS_MAX);
+            (more > 0 || !heard.by_us) && monotonic_ms - heard.last_ms < pause_ms
+        })
     }
 
     /// A message that is held came again; whether it answers a request that was heard, true once a
     /// request.
     pub fn heard_again(&mut self, message_id: &Name, monotonic_ms: i64) -> bool {
-        note(&mut self.heard_again_ms, message_id, monotonic_ms);
+        self.note_heard_again(message_id, false, monotonic_ms);
         self.on_message(message_id);
         let requested_ms = self.requested_ms.remove(message_id);
         requested_ms.is_some_and(|requested_ms| monotonic_ms - requested_ms <= self.t_max_ms)
     }
 
-    /// The id of the next answer that is due.
+    /// The id of the next answer that is due: it leaves now.
     pub fn take_answer(&mut self, monotonic_ms: i64) -> Option<Name> {
         let due = self.answers.due(monotonic_ms, 1);
         let name = Name::new(&due.first()?.message_id);
         self.on_message(&name);
+        self.note_heard_again(&name, true, monotonic_ms);
         Some(name)
+    }
+
+    fn note_heard_again(&mut self, message_id: &Name, by_us: bool, monotonic_ms: i64) {
+        let before = self.heard_again.remove(message_id);
+        let lately = before.filter(|heard| monotonic_ms - heard.last_ms < ANSWERS_REMEMBERED_MS);
+        let heard = HeardAgain {
+            last_ms: monotonic_ms,
+            times: lately.map_or(0, |heard| heard.times).saturating_add(1),
+            by_us,
+        };
+        self.heard_again.insert(message_id.clone(), heard);
+        if self.heard_again.len() > REPAIR_BUFFER_MAX {
+            self.heard_again.pop_front();
+        }
     }
 
     // --- stored form ----------------------------------------------------------------------------
@@ -501,14 +554,5 @@ impl Repair {
     /// Forgets which records changed.
     pub fn settle_changed(&mut self) {
         self.changed.clear();
-    }
-}
-
-/// Notes a moment; beyond `REPAIR_BUFFER_MAX` of them the oldest goes.
-fn note(moments: &mut LinkedHashMap<Name, i64>, message_id: &Name, monotonic_ms: i64) {
-    moments.remove(message_id);
-    moments.insert(message_id.clone(), monotonic_ms);
-    if moments.len() > REPAIR_BUFFER_MAX {
-        moments.pop_front();
     }
 }

@@ -27,6 +27,16 @@ use crate::sds::sync::filter_request::FilterRequest;
 use crate::wire::sds::HistoryEntry;
 
 const CONTENT_COUNT_MAX: u32 = 65_536;
+/// Pairs of a send and a cause that it waits for: once there are so many, a send takes on no more than
+/// `CAUSES_OF_MANY_MAX` of its own.
+pub const WAITING_PAIRS_MAX: usize = 131_072;
+const CAUSES_OF_MANY_MAX: usize = 32;
+/// Where nothing counts as lost a message that is whole waits so long at least, or twice as long as a
+/// sender goes on sending again.
+const PATIENCE_MS_MIN: i64 = 600_000;
+/// Sends that one step releases, and pairs that it unties; the rest goes in further steps.
+const RELEASED_AT_ONCE_MAX: usize = 512;
+const UNTIED_AT_ONCE_MAX: usize = 16_384;
 
 /// What the incoming buffer acts on when something is delivered, or found missing.
 pub struct Surroundings<'a> {
@@ -57,6 +67,9 @@ pub struct Incoming {
     pub(super) me: Arc<str>,
     pub(super) quiet_ms: i64,
     pub(super) lost_ms: i64,
+    /// How long a message that is whole waits at most: histories may name each other, or what nobody
+    /// has.
+    patience_ms: i64,
     /// Whether other participants answer requests, so that what is lost is asked for all the same.
     pub(super) others_answer: bool,
     nobody: Arc<str>,
@@ -75,6 +88,10 @@ pub struct Incoming {
     sweep_interval_ms: i64,
     swept_ms: i64,
     ready: VecDeque<SendRef>,
+    /// Whether more became free than one step releases.
+    releasing: bool,
+    /// Of all sends, how many causes they wait for.
+    pairs: usize,
     pub(super) missing: MissingMessages,
     pub(super) lost: LostKeys,
     /// Ids of contents that came under our own name. Not kept over a restart.
@@ -97,6 +114,10 @@ impl Incoming {
             me: Arc::clone(me),
             quiet_ms: config.acknowledgement_timeout_ms,
             lost_ms: config.timeout_for_lost_messages_ms,
+            patience_ms: match config.timeout_for_lost_messages_ms {
+                0 => (2 * config.resending_ms()).max(PATIENCE_MS_MIN),
+                lost_ms => 2 * lost_ms,
+            },
             others_answer: config.enable_repair,
             nobody: "".into(),
             contents_max: config.incoming_buffer_messages_max,
@@ -109,6 +130,8 @@ impl Incoming {
             sweep_interval_ms: config.sweep_in_buf_interval_ms,
             swept_ms: 0,
             ready: VecDeque::new(),
+            releasing: false,
+            pairs: 0,
             missing: MissingMessages::new(config.missing_messages_max),
             lost: LostKeys::new(config.missing_messages_max),
             own_names: LinkedHashSet::new(),
@@ -130,6 +153,11 @@ impl Incoming {
     /// Contents held of them.
     pub fn contents_held(&self) -> usize {
         self.contents_held
+    }
+
+    /// Pairs of a send and a cause that it waits for.
+    pub fn pairs(&self) -> usize {
+        self.pairs
     }
 
     /// What is missing.
@@ -341,9 +369,7 @@ impl Incoming {
 
     fn block(&mut self, handle: SendRef, monotonic_ms: i64) {
         self.blocked.replace(handle);
-        // Histories that name each other would wait for ever.
-        let patience_ms = (self.lost_ms != 0).then(|| 2 * self.lost_ms);
-        self.sends[handle].deadline_ms = patience_ms.map(|patience_ms| monotonic_ms + patience_ms);
+        self.sends[handle].deadline_ms = Some(monotonic_ms + self.patience_ms);
     }
 
     /// `entry` was recovered with a send and never received.
@@ -392,7 +418,7 @@ impl Incoming {
             .blocked
             .front()
             .and_then(|oldest| self.sends[*oldest].deadline_ms);
-        let sweep = (!self.ready.is_empty()).then(|| self.swept_ms + self.sweep_interval_ms);
+        let sweep = (!self.ready.is_empty()).then(|| self.next_sweep_ms());
         [self.next_gap_deadline(), blocked, sweep]
             .into_iter()
             .flatten()
@@ -402,21 +428,29 @@ impl Incoming {
     /// Reports the gaps of sends that fell quiet, and goes on without what stayed away too long.
     pub fn on_timeout(&mut self, monotonic_ms: i64, around: &mut Surroundings<'_>) {
         self.on_gap_timeout(monotonic_ms, around);
-        while let Some(oldest) = self.blocked.front().copied() {
-            if self.sends[oldest]
-                .deadline_ms
-                .is_none_or(|at_ms| at_ms > monotonic_ms)
-            {
+        for _ in 0..RELEASED_AT_ONCE_MAX {
+            let oldest = self.blocked.front().copied();
+            let Some(oldest) = oldest.filter(|oldest| {
+                let due_ms = self.sends[*oldest].deadline_ms;
+                !self.releasing && due_ms.is_some_and(|at_ms| at_ms <= monotonic_ms)
+            }) else {
                 break;
-            }
+            };
             self.let_go(oldest, around);
         }
         // Last, since what was let go frees others.
-        if !self.ready.is_empty() && monotonic_ms >= self.swept_ms + self.sweep_interval_ms {
+        if !self.ready.is_empty() && monotonic_ms >= self.next_sweep_ms() {
             self.swept_ms = monotonic_ms;
             let ready = std::mem::take(&mut self.ready);
             self.release_ready(ready, around);
         }
+    }
+
+    fn next_sweep_ms(&self) -> i64 {
+        if self.releasing {
+            return self.swept_ms;
+        }
+        self.swept_ms + self.sweep_interval_ms
     }
 
     // --- waiting and going ----------------------------------------------------------------------
@@ -431,11 +465,15 @@ impl Incoming {
     }
 
     fn tie(&mut self, send: SendRef, cause: SendRef) {
+        let is_full = self.pairs >= WAITING_PAIRS_MAX;
         let waiting = &mut self.sends[send];
-        if waiting.waits_for.contains(&cause) {
+        if waiting.waits_for.contains(&cause)
+            || (is_full && waiting.waits_for.len() >= CAUSES_OF_MANY_MAX)
+        {
             return;
         }
         waiting.waits_for.insert(cause);
+        self.pairs += 1;
         self.changed.replace(waiting.key.clone());
         self.sends[cause].dependents.insert(send);
     }
@@ -448,19 +486,34 @@ impl Incoming {
 
     /// Nothing holds these any more.
     fn go(&mut self, free: Vec<SendRef>, around: &mut Surroundings<'_>) {
-        if self.sweep_interval_ms != 0 {
+        if self.sweep_interval_ms != 0 || self.releasing {
             self.ready.extend(free);
         } else if !free.is_empty() {
             self.release_ready(free.into(), around);
         }
     }
 
+    /// Releases these and what they alone held up, or of very many the first: the rest goes in the next
+    /// step.
     fn release_ready(&mut self, mut ready: VecDeque<SendRef>, around: &mut Surroundings<'_>) {
+        let until = (
+            RELEASED_AT_ONCE_MAX,
+            self.pairs.saturating_sub(UNTIED_AT_ONCE_MAX),
+        );
+        let mut released = 0;
         while let Some(handle) = ready.pop_front() {
             if self.sends.get(handle).is_some() {
                 ready.extend(self.release_one(handle, around));
+                released += 1;
+            }
+            if released >= until.0 || self.pairs < until.1 {
+                break;
             }
         }
+        self.releasing = !ready.is_empty();
+        // Before what became free later.
+        ready.extend(std::mem::take(&mut self.ready));
+        self.ready = ready;
     }
 
     /// Delivers one send; gives those that it alone held up.
@@ -494,6 +547,7 @@ impl Incoming {
 
     pub(super) fn remove(&mut self, handle: SendRef) -> Option<IncomingSend> {
         let send = self.sends.remove(handle)?;
+        self.pairs -= send.waits_for.len();
         for cause in &send.waits_for {
             if let Some(cause) = self.sends.get_mut(*cause) {
                 cause.dependents.remove(&handle);
@@ -510,6 +564,7 @@ impl Incoming {
                 continue;
             };
             if send.waits_for.remove(&cause) {
+                self.pairs -= 1;
                 self.changed.replace(send.key.clone());
                 if send.waits_for.is_empty() && send.reconstructed {
                     ready.push(dependent);
@@ -527,6 +582,7 @@ impl Incoming {
 
     fn stop_waiting(&mut self, handle: SendRef) -> LinkedHashSet<SendRef> {
         let causes = std::mem::take(&mut self.sends[handle].waits_for);
+        self.pairs -= causes.len();
         for cause in &causes {
             if let Some(cause) = self.sends.get_mut(*cause) {
                 cause.dependents.remove(&handle);
@@ -620,6 +676,7 @@ impl Incoming {
             if !waiting.is_some_and(|send| send.waits_for.remove(&handle)) {
                 continue;
             }
+            self.pairs -= 1;
             if dependent != target && !self.sends[target].lost {
                 self.tie(dependent, target);
             }

@@ -5,6 +5,7 @@
 //! timeout. What is lost is asked for all the same, since whoever named it may hold it.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::buffer::{Incoming, Surroundings};
@@ -33,6 +34,10 @@ pub struct Naming<'a> {
     /// was.
     pub since_first_ms: Option<i64>,
 }
+
+/// Contents that are only announced, by a header that anybody can write: so many are asked for at a
+/// time, and twice as many as came.
+const ANNOUNCED_AT_ONCE: usize = 8;
 
 /// Ids of contents that came under our own name, of which nobody had said whose they are.
 const OWN_NAMES_MAX: usize = 1_000;
@@ -245,9 +250,15 @@ impl Incoming {
             return;
         }
         if !send.siblings_reported {
-            send.siblings_reported = true;
-            let siblings = self.siblings(handle, around.log);
-            self.ask_for(handle, siblings, monotonic_ms, around);
+            let sender_id = Arc::clone(&send.sender_id);
+            let rounds = (monotonic_ms - quiet_at_ms) / self.quiet_ms.max(1);
+            let (siblings, all) = self.siblings(handle, rounds, around.log);
+            // Where its sender holds most of a full table, this would only take the place of others of
+            // his, which would take it back.
+            if siblings.is_empty() || self.missing.has_room_for(&sender_id) {
+                self.sends[handle].siblings_reported = all;
+                self.ask_for(handle, siblings, monotonic_ms, around);
+            }
         }
         let Some(send) = self.sends.get(handle) else {
             return;
@@ -267,28 +278,31 @@ impl Incoming {
         }
     }
 
-    /// What is announced of a send and not here.
-    fn siblings(&self, handle: SendRef, log: &Log) -> Vec<HistoryEntry> {
+    /// What is announced of a send and not here: as many as may be asked for, others in each of the
+    /// `rounds` without progress; and whether that is all of it.
+    fn siblings(&self, handle: SendRef, rounds: i64, log: &Log) -> (Vec<HistoryEntry>, bool) {
         let send = &self.sends[handle];
         let Some(count) = send
             .content_count
             .filter(|_| self.by_send && send.key == send.send_id)
         else {
-            return Vec::new();
+            return (Vec::new(), true);
         };
-        let mut held = vec![false; count as usize];
-        for entry in send.contents.iter().filter_map(|entry| log.get(*entry)) {
-            if let Some(held) = held.get_mut(entry.ordinal as usize) {
-                *held = true;
-            }
-        }
-        let lacking = (0..count).filter(|ordinal| !held[*ordinal as usize]);
-        let named = lacking.map(|ordinal| HistoryEntry {
+        let contents = send.contents.iter().filter_map(|entry| log.get(*entry));
+        let held: HashSet<u32> = contents.map(|held| held.ordinal).collect();
+        let some = ANNOUNCED_AT_ONCE + 2 * send.contents.len();
+        // After the last of them it begins again: some may have had to give way.
+        let round = rounds.max(0) as usize % (count as usize / some + 1);
+        let mut lacking = (0..count)
+            .filter(|ordinal| !held.contains(ordinal))
+            .skip(some * round);
+        let named = lacking.by_ref().take(some).map(|ordinal| HistoryEntry {
             message_id: content_id(&send.key, ordinal).to_string(),
             retrieval_hint: None,
             sender_id: Some(send.sender_id.to_string()),
         });
-        named.collect()
+        let named = named.collect();
+        (named, lacking.next().is_none())
     }
 
     fn set_deadline(&mut self, handle: SendRef, at_ms: i64) {
@@ -417,7 +431,7 @@ impl Incoming {
         let mut lacking: Vec<_> = named
             .map(|message| (message.entry.clone(), Arc::clone(&message.named_by)))
             .collect();
-        let siblings = self.siblings(handle, log).into_iter();
+        let siblings = self.siblings(handle, 0, log).0.into_iter();
         let unnamed = siblings.filter(|entry| !send.missing.contains(entry.message_id.as_bytes()));
         lacking.extend(unnamed.map(|entry| (entry, Arc::clone(&send.sender_id))));
         lacking

@@ -64,6 +64,16 @@ impl MissingMessages {
         self.by_id.get(message_id)
     }
 
+    /// Whether what `named_by` names next takes no place from itself.
+    pub fn has_room_for(&self, named_by: &Arc<str>) -> bool {
+        let own = self.by_participant.get(named_by);
+        let Some(own) = own.filter(|_| self.by_id.len() >= self.messages_max) else {
+            return true;
+        };
+        let shares = self.by_participant.values().take(SHARES_MAX);
+        shares.into_iter().any(|share| share.len() > own.len())
+    }
+
     /// Every missing message, the longest known first.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &MissingMessage)> {
         self.by_id.iter()

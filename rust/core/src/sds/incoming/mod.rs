@@ -10,7 +10,7 @@ mod named;
 mod rivals;
 mod send;
 
-pub use buffer::{Incoming, Surroundings};
+pub use buffer::{Incoming, Surroundings, WAITING_PAIRS_MAX};
 pub use gaps::Naming;
 pub use given_up::{GivenUp, Reopened, Voice, unsay};
 pub use rivals::Rivals;

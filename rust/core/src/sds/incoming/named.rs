@@ -7,8 +7,8 @@ use crate::sds::config::Config;
 use crate::sds::slab::Slab;
 
 const FOR_EVER_MS: i64 = 1 << 62;
-/// Retransmissions that a newcomer waits for, at most.
-const RETRIES_COUNTED_MAX: u32 = 100;
+/// Sends that one step gives up.
+const LOST_AT_ONCE_MAX: usize = 512;
 
 /// They wait for three periods, so they stand in three queues, each in the order of its deadlines.
 ///
@@ -37,16 +37,12 @@ impl NamedSends {
     /// None.
     pub fn new(config: &Config) -> Self {
         let lost_ms = config.timeout_for_lost_messages_ms;
-        let retries = 0..=config.max_retransmissions.min(RETRIES_COUNTED_MAX);
-        let retries_ms: i64 = retries
-            .map(|attempts| config.resend_period_ms(attempts))
-            .sum();
         let bound_ms = if lost_ms == 0 { FOR_EVER_MS } else { lost_ms };
         let before_ms = bound_ms.min(2 * config.repair_t_max_ms);
         NamedSends {
             lost_ms,
             before_ms,
-            at_first_ms: before_ms.min(retries_ms),
+            at_first_ms: before_ms.min(config.resending_ms()),
             first_ms: if config.enable_repair {
                 config.acknowledgement_timeout_ms
             } else {
@@ -105,11 +101,13 @@ impl NamedSends {
             .min()
     }
 
-    /// Those whose time is over.
+    /// Those whose time is over; of very many the first.
     pub fn take_lost(&mut self, sends: &Slab<IncomingSend>, monotonic_ms: i64) -> Vec<SendRef> {
         let mut lost = Vec::new();
         for queue in [&mut self.always, &mut self.before, &mut self.at_first] {
-            while due_of(queue, sends).is_some_and(|at_ms| at_ms <= monotonic_ms) {
+            while lost.len() < LOST_AT_ONCE_MAX
+                && due_of(queue, sends).is_some_and(|at_ms| at_ms <= monotonic_ms)
+            {
                 lost.extend(queue.pop_front());
             }
         }
