@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
@@ -13,8 +12,6 @@ from shardwire.channel.engine import Engine
 from shardwire.channel.reception import Arrival
 from shardwire.channel.records import LAST_SEEN, LastSeenRecord
 from shardwire.sds import Now
-
-logger = logging.getLogger(__name__)
 
 # How far the newest transport time may move before it is stored again.
 LAST_SEEN_STEP_NS = 10_000_000_000
@@ -104,7 +101,7 @@ class Arrivals:
                 self._forget(arrival.message_hash)
         except Exception as error:
             # A message of a peer ends no channel.
-            logger.exception("a received message raised %s", type(error).__name__)
+            self._engine.peer_log.tell("a received message raised %s", type(error).__name__, error=error)
             self._engine.count("dropped_by_error")
 
     def _note_seen(self, now: Now) -> None:

@@ -6,7 +6,6 @@ what the commit made true. So whatever leaves a channel speaks only of what is d
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from shardwire._native import HistoryEntry
@@ -56,8 +55,6 @@ from shardwire.sds.outputs import (
     SyncReceived,
 )
 
-logger = logging.getLogger(__name__)
-
 
 class Engine:
     """The parts of one channel and what passes between them.
@@ -76,6 +73,7 @@ class Engine:
         now: The moment of creation.
 
     Attributes:
+        peer_log: Told what is wrong with what peers send.
         active: Whether the channel is started; nothing is dispatched and no time runs while it is not.
         may_hand_over: Whether the application takes the next message now.
         meter: Told how long things take and how large they are.
@@ -99,6 +97,7 @@ class Engine:
         self.machine = machine
         self._poll_event: Callable[[], SdsEvent | None] = machine.poll_event
         self.incoming = incoming
+        self.peer_log = incoming.peer_log
         self.outgoing = outgoing
         self.deliveries = deliveries
         self.quota = quota
@@ -111,10 +110,9 @@ class Engine:
             outgoing,
             self.ephemerals,
             timeline,
+            incoming.peer_log,
             sender_id,
-            config.sds.max_retransmissions,
-            config.sds.acknowledgement_timeout_ms,
-            config.sds.outgoing_buffer_messages_max,
+            config.sds,
         )
         self._timeline = timeline
         self._shared = shared
@@ -360,11 +358,9 @@ class Engine:
 
     def _on_released(self, event: SendReleased, now: Now) -> None:
         released = self.incoming.whole.release(event.sender_id, event.send_id)
-        if released is None:
-            logger.error("send %s of %r was released but is not held", event.send_id, event.sender_id)
-            return
-        payload, message_id, send_id = released
-        self.deliveries.append(event.sender_id, send_id, message_id, payload, now.monotonic_ms)
+        if released is not None:
+            payload, message_id, send_id = released
+            self.deliveries.append(event.sender_id, send_id, message_id, payload, now.monotonic_ms)
 
     def _on_ephemeral_received(self, event: EphemeralReceived) -> None:
         whole = self.incoming.read_ephemeral(event.content)
@@ -390,6 +386,7 @@ class Engine:
     def stats(self) -> dict[str, int]:
         return {
             **self.counts,
+            **self.peer_log.counts,
             **self.submissions.counts,
             **self.incoming.stats(),
             **self.machine.stats(),

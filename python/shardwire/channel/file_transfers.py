@@ -117,7 +117,12 @@ class FileTransfers:
             )
         channel = cast("ReliableChannel", self)
         receiver = FileReceiver(
-            channel, self._session.subscriptions.announce, self._new_nonce, choice_of(destination), file_bytes_max
+            channel,
+            self._session.subscriptions.announce,
+            self._new_nonce,
+            choice_of(destination),
+            file_bytes_max,
+            self._session.engine.peer_log,
         )
         unsubscribe = channel.on(MessageReceivedEvent, receiver.on_message)
         self._file_receiver = receiver

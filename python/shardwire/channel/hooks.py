@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from shardwire.errors import ShardwireError
+from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ async def finish_call(what: str, call: Callable[[], Awaitable[object]], timeout_
         logger.error("%s raised %s", what, type(error).__name__, exc_info=error)
     elif error is not None:
         # A node that stopped first has nothing left to end.
-        logger.debug("%s: %s", what, error)
+        logger.debug("%s: %s", what, one_line(error))
 
 
 async def _await_call(call: Callable[[], Awaitable[object]]) -> None:

@@ -7,7 +7,6 @@ became of what was not kept. SDS alone decides when a complete message may be re
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -20,7 +19,9 @@ from shardwire.channel.timeline import SegmentObservation, SegmentStage, Timelin
 from shardwire.channel.whole_messages import WholeMessages
 from shardwire.config import SegmentationConfig
 from shardwire.errors import InvalidSegmentError, ShardwireError
+from shardwire.peer_log import PeerLog
 from shardwire.persistence.protocol import RecordName
+from shardwire.quoting import one_line, quoted
 from shardwire.sds import MessageChannel, Now
 from shardwire.sds.outputs import ContentReceived
 from shardwire.segmentation import (
@@ -33,8 +34,6 @@ from shardwire.segmentation import (
     inspect,
     segment,
 )
-
-logger = logging.getLogger(__name__)
 
 # Reasons of SegmentDiscarded after which the content is of no use, whoever sends it again.
 _UNUSABLE = frozenset({"Undecodable", "Invalid", "Oversized", "CountMismatch"})
@@ -54,6 +53,7 @@ class Incoming:
 
     Attributes:
         whole: Complete messages that wait for their causes.
+        peer_log: Told what is wrong with what peers send.
         refused: Whether a content was refused for want of room since this was set to False.
     """
 
@@ -65,6 +65,7 @@ class Incoming:
         shared: SharedBytes,
         *,
         timeline: Timeline,
+        peer_log: PeerLog,
         now: Now,
     ) -> None:
         self._machine = machine
@@ -72,16 +73,18 @@ class Incoming:
         self._segmentation = segmentation
         self._shared = shared
         self._timeline = timeline
+        self.peer_log = peer_log
         # What older releases stored of a set says when it was last heard of, and the monotonic clock does not outlive
         # a machine: the reassembler counts from the Unix time of this start, and steps of that clock do not move it.
         self._time_offset_ms = now.epoch_ms - now.monotonic_ms
         self._segment_records = SegmentRecords()
         self.refused = False
         self._given_up: list[HistoryEntry] = []
-        self.whole = WholeMessages(shared)
+        self.whole = WholeMessages(shared, peer_log)
         # Keys of partial sets -> what they are called in SDS, to tell it when one is dropped.
         self._partial: dict[bytes, tuple[str, str]] = {}
-        self.counts = dict.fromkeys(("segments_received", "segments_recovered", "segments_discarded", "messages"), 0)
+        names = ("segments_received", "segments_recovered", "segments_discarded", "segments_false", "messages")
+        self.counts = dict.fromkeys(names, 0)
 
     def stats(self) -> dict[str, int]:
         return {**self.counts, **self._reassembler.stats(), "messages_waiting_for_causes": len(self.whole)}
@@ -102,8 +105,7 @@ class Incoming:
         try:
             header = inspect(event.content, wire_format=self._segmentation.wire_format)
         except InvalidSegmentError as error:
-            logger.warning("discarded a segment of sender %r as invalid: %s", event.sender_id, error)
-            self._discard(event, wire, "Invalid", str(error))
+            self._discard(event, wire, "invalid", str(error))
             return
         alone = header is None or header.data_segment_count == 1
         if alone and self._machine.was_rival(event.message_id, event.sender_id, event.content):
@@ -202,12 +204,13 @@ class Incoming:
         for ordinal in recovered:
             self._note("recovered", event.sender_id, send_id, ordinal, data_count, content_count, now)
         if outcome.bad_segments:
-            logger.warning(
-                "message %s of sender %r: %d false segments were set aside",
+            name, sender, false = (
                 _prefix(outcome.entire_message_hash),
-                event.sender_id,
+                quoted(event.sender_id),
                 len(outcome.bad_segments),
             )
+            self.counts["segments_false"] += false
+            self.peer_log.tell("message %s of sender %s: %d false segments were set aside", name, sender, false)
         as_sent = data_count if not recovered and not outcome.bad_segments else None
         last = (event.message_id, None if header.is_parity else header.data_segment_index, wire)
         told = self.whole.keep(event.sender_id, send_id, outcome.payload, outcome.entire_message_hash, as_sent, last)
@@ -279,12 +282,8 @@ class Incoming:
         for name in self._shared.drop_segments(key, dropped.entire_message_hash):
             # What SDS knows by its log it forgets below.
             self._machine.handle_rival_refused(name)
-        logger.warning(
-            "partial message %s of sender %r was dropped: %s",
-            _prefix(dropped.entire_message_hash),
-            sender_id,
-            dropped.reason,
-        )
+        name, sender = _prefix(dropped.entire_message_hash), quoted(sender_id)
+        self.peer_log.tell("partial message %s of sender %s was dropped: %s", name, sender, dropped.reason)
         # Where it was false or there was no room, it is not taken up again from what is kept.
         keep = dropped.reason == "Expired"
         if self._machine.handle_send_abandoned(sender_id, send_id, now, keep_messages=keep):
@@ -292,9 +291,10 @@ class Incoming:
 
     def _discard(self, event: ContentReceived, wire: bytes, reason: str, detail: str) -> None:
         self.counts["segments_discarded"] += 1
-        # What the reassembler itself found invalid it has logged.
-        if reason in ("Oversized", "CountMismatch"):
-            logger.warning("discarded content %s of sender %r: %s", event.message_id, event.sender_id, detail)
+        # What the reassembler itself found invalid it has told.
+        if reason not in ("Invalid", "Undecodable"):
+            name, sender = quoted(event.message_id), quoted(event.sender_id)
+            self.peer_log.tell("discarded segment %s of sender %s, %s: %s", name, sender, reason, one_line(detail))
         # Not acknowledged: what is of no use here is not delivered.
         self._machine.handle_content_refused(event.message_id, wire, invalid=True)
 

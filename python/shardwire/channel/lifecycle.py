@@ -35,12 +35,15 @@ from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock, running_clock
 from shardwire.node.protocol import Node, NodeConfig
+from shardwire.peer_log import PeerLog
 from shardwire.persistence import MemoryPersistence
 from shardwire.persistence.protocol import Changes, Persistence, RecordName
+from shardwire.quoting import quoted
 from shardwire.sds import MessageChannel, Now
 from shardwire.segmentation import Reassembler
 
 logger = logging.getLogger(__name__)
+peer_logger = logging.getLogger("shardwire.channel.peers")
 
 # Ids travel in every message, twice in a history entry.
 ID_BYTES_MAX = 256
@@ -212,12 +215,14 @@ def _assemble(
     timeline = Timeline()
     subscriptions = Subscriptions()
     # Segments of a peer whose node carries larger messages are read at their full size.
+    peer_log = PeerLog(peer_logger, clock.monotonic_ms, f"channel {quoted(channel_id)}: ")
     incoming = Incoming(
         machine,
-        Reassembler(_patient(config, node.config.rate_limit_config)),
+        Reassembler(_patient(config, node.config.rate_limit_config), peer_log=peer_log),
         config.segmentation,
         shared,
         timeline=timeline,
+        peer_log=peer_log,
         now=now,
     )
     outgoing = OutgoingSends(_delivered_when(config), subscriptions.wants)

@@ -40,7 +40,9 @@ class Outflow:
         self._dispatcher = Dispatcher(
             parts.node, parts.content_topic, meta, parts.quota, self.requests, may_try, may_leave, report
         )
-        self._sealer = Sealer(parts.encryption, parts.sizes, may_try, self._dispatcher.submit, report)
+        self._sealer = Sealer(
+            parts.encryption, parts.sizes, may_try, self._dispatcher.submit, report, parts.engine.peer_log
+        )
 
     def submit(self, transmit: Transmit) -> None:
         """Takes a transmit; everything it speaks of must be durable."""

@@ -24,6 +24,8 @@ from shardwire.node.protocol import (
     MessagesMissed,
     NodeEvent,
 )
+from shardwire.peer_log import PeerLog
+from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +96,7 @@ class Reception:
         take: Given every decrypted message.
         on_connection: Told when the connection changes.
         on_missed: Told the transport time from which on messages may have passed the node by.
-        count: Counts what was dropped, by reason.
+        peer_log: Counts what was dropped, by reason.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class Reception:
         take: Take,
         on_connection: Callable[[ConnectionState], None],
         on_missed: Callable[[int], None],
-        count: Callable[[str], None],
+        peer_log: PeerLog,
     ) -> None:
         self._content_topic = content_topic
         self._meta = meta
@@ -116,7 +118,7 @@ class Reception:
         self._on_connection = on_connection
         self._on_missed = on_missed
         self._sender_of = getattr(encryption, "sender_of", None)
-        self._count = count
+        self._peer_log = peer_log
         self._known_hashes: OrderedDict[bytes, None] = OrderedDict()
         self._newest_timestamp_ns = 0
 
@@ -162,8 +164,8 @@ class Reception:
                     self._on_missed(event.since_ns)
                 case _ if isinstance(event, _READ):
                     # As if it had not come: what it was about is fetched, or sent again.
-                    self._count("node_events_malformed")
-                    logger.error("the node gave a malformed %s: it is dropped", type(event).__name__)
+                    self._peer_log.count("node_events_malformed")
+                    self._peer_log.tell("the node gave a malformed %s: it is dropped", one_line(type(event).__name__))
         self._on_connection(ConnectionState.DISCONNECTED)
 
     @property
@@ -198,7 +200,7 @@ class Reception:
         if envelope.content_topic != self._content_topic or message_hash in self._known_hashes:
             return False
         if self._meta and envelope.meta != self._meta:
-            self._count("dropped_without_marker")
+            self._peer_log.count("dropped_without_marker")
             return False
         self.remember(message_hash)
         return True
@@ -227,18 +229,18 @@ class Reception:
             if is_ours(error):
                 raise
             # Anybody can publish on a topic: what we cannot read is counted, not logged one by one.
-            self._count("dropped_undecryptable")
+            self._peer_log.count("dropped_undecryptable")
             logger.debug("a message could not be decrypted: %s", type(error).__name__)
             return None
 
-    @staticmethod
-    def _authenticated_sender(sender_of: Callable[[bytes], object], payload: bytes) -> str | None:
+    def _authenticated_sender(self, sender_of: Callable[[bytes], object], payload: bytes) -> str | None:
         try:
             sender = sender_of(payload)
         except BaseException as error:
             if ends_process(error):
                 raise
-            logger.warning("sender_of of the encryption raised %s", type(error).__name__)
+            self._peer_log.count("sender_of_failed")
+            self._peer_log.tell("sender_of of the encryption raised %s", type(error).__name__)
             return None
         return sender if isinstance(sender, str) else None
 

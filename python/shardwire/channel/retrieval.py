@@ -19,6 +19,7 @@ from shardwire.errors import ShardwireError
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock
 from shardwire.node.protocol import ConnectionState, Node, StoredMessage, StorePage, StoreQuery
 from shardwire.node.wake import Wake
+from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class Retrieval:
         """It is asked again until a store answers; told of once until then."""
         level = logging.DEBUG if self.catch_up.fails else logging.WARNING
         unexpected = None if isinstance(error, ShardwireError) else error
-        text = f"it raised {type(error).__name__}" if unexpected is not None else str(error)
+        text = f"it raised {type(error).__name__}" if unexpected is not None else one_line(error)
         logger.log(level, "no store answered, it is asked again until one does: %s", text, exc_info=unexpected)
         self.catch_up.on_failed(self._clock.monotonic_ms())
 

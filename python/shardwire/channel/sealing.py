@@ -13,7 +13,9 @@ from shardwire.channel.message_sizes import MessageSizes, too_large_text
 from shardwire.channel.outcomes import DispatchFailed
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.wake import Wake
-from shardwire.sds.outputs import Transmit
+from shardwire.peer_log import PeerLog
+from shardwire.quoting import quoted
+from shardwire.sds.outputs import Transmit, TransmitKind
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ class Sealer:
         may_try: Whether the node is worth a try; while it is not, nothing is encrypted.
         forward: Given everything that is ready to leave.
         report: Told what can never leave.
+        peer_log: Told which messages of others those are.
     """
 
     def __init__(
@@ -49,12 +52,14 @@ class Sealer:
         may_try: Callable[[], bool],
         forward: Callable[[Sealed], None],
         report: Callable[[DispatchFailed], None],
+        peer_log: PeerLog,
     ) -> None:
         self._encryption = encryption
         self._sizes = sizes
         self._may_try = may_try
         self._forward = forward
         self._report = report
+        self._peer_log = peer_log
         self._queue: deque[Transmit] = deque()
         self._wake = Wake()
 
@@ -91,7 +96,7 @@ class Sealer:
             if is_ours(error):
                 raise
             # Nothing leaves in the clear. The error may quote what it could not encrypt: only its type is told.
-            logger.error("encryption of message %s failed: %s", transmit.message_id, type(error).__name__)
+            self._tell(transmit, f"encryption failed: {type(error).__name__}")
             self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", permanent=True))
             return
         self._pass_on(transmit, payload)
@@ -104,8 +109,13 @@ class Sealer:
         # A cipher may add more than it says, or than it added when it was measured, and the node may carry less than
         # when this was encoded.
         text = too_large_text(len(payload), payload_bytes_max)
-        logger.error("message %s cannot leave: %s", transmit.message_id, text)
+        self._tell(transmit, text)
         self._report(DispatchFailed(transmit, text, permanent=True))
+
+    def _tell(self, transmit: Transmit, text: str) -> None:
+        # A repair is somebody else's message, for somebody else who asked for it.
+        tell = self._peer_log.tell if transmit.kind is TransmitKind.REPAIR else logger.error
+        tell("message %s cannot leave: %s", quoted(transmit.message_id), text)
 
     async def _encrypt(self, content: bytes) -> bytes:
         assert self._encryption is not None

@@ -82,7 +82,7 @@ class Session:
             lambda arrival: self._arrivals.take(arrival),
             self._on_connection,
             self._on_missed,
-            parts.engine.count,
+            parts.engine.peer_log,
         )
         self._arrivals = Arrivals(
             self.driver, parts.engine, parts.last_seen_ns, self._seen_until_ns, self._reception.forget

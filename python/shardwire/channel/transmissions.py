@@ -17,7 +17,10 @@ from shardwire.channel.readiness import Readiness
 from shardwire.channel.requests import DISPATCHES_MAX
 from shardwire.channel.timeline import SegmentStage, Timeline
 from shardwire.channel.unanswered import Unanswered
+from shardwire.config import SdsConfig
 from shardwire.events import EphemeralDropReason, RateLimitEvent
+from shardwire.peer_log import PeerLog
+from shardwire.quoting import one_line, quoted
 from shardwire.sds import MessageChannel, Now
 from shardwire.sds.outputs import Transmit, TransmitKind
 
@@ -39,10 +42,9 @@ class Transmissions:
         outgoing: Told how far each send has come.
         ephemerals: Told what became of each ephemeral message.
         timeline: Told about single segments.
+        peer_log: Told of messages of others that did not leave.
         sender_id: Ours.
-        failures_max: Failures of the node in a row after which a send that waits for it is given up.
-        failure_interval_ms: Failures sooner than this after one that counted do not count.
-        ephemerals_max: Ephemeral messages that the node may owe an answer for.
+        sds: Bounds failures of the node in a row, and ephemeral messages that it may owe an answer for.
 
     Attributes:
         readiness: Whether the node is worth a try; nothing leaves while it is not.
@@ -56,20 +58,19 @@ class Transmissions:
         outgoing: OutgoingSends,
         ephemerals: Ephemerals,
         timeline: Timeline,
+        peer_log: PeerLog,
         sender_id: str,
-        failures_max: int,
-        failure_interval_ms: int,
-        ephemerals_max: int,
+        sds: SdsConfig,
     ) -> None:
         self._machine = machine
         self._quota = quota
         self._outgoing = outgoing
         self._ephemerals = ephemerals
         self._timeline = timeline
+        self._peer_log = peer_log
         self._sender_id = sender_id
-        self._failures_max = failures_max
-        self._failure_interval_ms = failure_interval_ms
-        self._ephemerals_max = ephemerals_max
+        self._failures_max, self._failure_interval_ms = sds.max_retransmissions, sds.acknowledgement_timeout_ms
+        self._ephemerals_max = sds.outgoing_buffer_messages_max
         self.readiness = Readiness()
         self._flights = flights
         self._unanswered = Unanswered(outgoing)
@@ -216,7 +217,9 @@ class Transmissions:
             self._on_held(outcome, outcome.retry_after_ms, now)
             return
         self._count("dispatch_failures")
-        logger.warning("message %s was not sent: %s", transmit.message_id, outcome.error)
+        # A repair is somebody else's message, for somebody else who asked for it.
+        tell = self._peer_log.tell if transmit.kind is TransmitKind.REPAIR else logger.warning
+        tell("message %s was not sent: %s", quoted(transmit.message_id), one_line(outcome.error))
         send_id, ordinal = transmit.send_id, transmit.ordinal or 0
         if outcome.unanswered:
             self._unanswered.add(transmit)
@@ -242,7 +245,7 @@ class Transmissions:
             self._ephemerals.on_dropped(transmit.send_id, "rate_limit_reached")
         if self.readiness.on_held(retry_after_ms, now.monotonic_ms):
             hold_ms = self.readiness.held_until_ms - now.monotonic_ms
-            logger.warning("the node takes nothing for %d ms, everything waits: %s", hold_ms, outcome.error)
+            logger.warning("the node takes nothing for %d ms, everything waits: %s", hold_ms, one_line(outcome.error))
             self._tell_limit(now.epoch_ms + hold_ms, now)
 
     def _on_node_failed(self, send_id: str, error: str, now: Now) -> None:
@@ -375,8 +378,7 @@ class Transmissions:
                 self._ephemerals.on_dropped(send_id, reason)
 
     def _tell_limit(self, resets_at_ms: int, now: Now) -> None:
-        waiting = self._machine.waiting()
-        queued = waiting[TransmitKind.FIRST] + waiting[TransmitKind.FURTHER]
+        queued = sum(self._machine.waiting()[kind] for kind in (TransmitKind.FIRST, TransmitKind.FURTHER))
         limiter = self._quota.tightest(now.epoch_ms)
         used, total = (limiter.used, limiter.quota) if limiter is not None else (0, 0)
         # What is prepared to leave has its place, but for what others take before it.

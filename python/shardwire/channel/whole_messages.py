@@ -5,6 +5,8 @@ from __future__ import annotations
 from shardwire._native import is_rival, keccak256, rival_name
 from shardwire.channel.records import payload_key, split_payload_key
 from shardwire.channel.shared_bytes import SharedBytes
+from shardwire.peer_log import PeerLog
+from shardwire.quoting import quoted
 
 
 class WholeMessages:
@@ -15,13 +17,15 @@ class WholeMessages:
 
     Args:
         shared: Keeps their bytes.
+        peer_log: Told what is released and not held.
 
     Attributes:
         size_bytes: Of all that wait.
     """
 
-    def __init__(self, shared: SharedBytes) -> None:
+    def __init__(self, shared: SharedBytes, peer_log: PeerLog) -> None:
         self._shared = shared
+        self._peer_log = peer_log
         # (sender id, send id) -> payload, its hex hash, and the send id that it is stored under.
         self._waiting: dict[tuple[str, str], tuple[bytes, str, str]] = {}
         self.size_bytes = 0
@@ -65,7 +69,11 @@ class WholeMessages:
     def release(self, sender_id: str, send_id: str) -> tuple[bytes, str, str] | None:
         """The payload, its hex hash and the send id that it is stored under; None where it is not held."""
         released = self._waiting.pop((sender_id, send_id), None)
-        if released is not None:
+        if released is None:
+            self._peer_log.count("released_without_payload")
+            name, sender = quoted(send_id), quoted(sender_id)
+            self._peer_log.tell("send %s of sender %s was released but is not held", name, sender)
+        else:
             self.size_bytes -= len(released[0])
         return released
 

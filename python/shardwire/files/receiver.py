@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import inspect
-import logging
 import os
 import shutil
 from collections import OrderedDict
@@ -30,8 +29,8 @@ from shardwire.files.chain import file_has_chain
 from shardwire.files.names import fault_of
 from shardwire.files.partial import PartialFile
 from shardwire.files.transport import Announce, FileChannel, FileState, NewNonce
-
-logger = logging.getLogger(__name__)
+from shardwire.peer_log import PeerLog
+from shardwire.quoting import quoted
 
 # Files that are received at once. One of which nothing came for so long makes room for another; its chunks stay.
 TRANSFERS_MAX = 16
@@ -110,6 +109,7 @@ class FileReceiver:
         new_nonce: Draws what makes a message another one than all before.
         choose: Says where a file shall be.
         file_bytes_max: Larger files are refused; None for those of any size.
+        peer_log: Told what is wrong with what comes.
     """
 
     def __init__(
@@ -119,12 +119,14 @@ class FileReceiver:
         new_nonce: NewNonce,
         choose: Choice,
         file_bytes_max: int | None,
+        peer_log: PeerLog,
     ) -> None:
         self._channel = channel
         self._announce = announce
         self._new_nonce = new_nonce
         self._choose = choose
         self._file_bytes_max = file_bytes_max
+        self._peer_log = peer_log
         # The one that was heard of longest ago comes first.
         self._transfers: OrderedDict[bytes, _Transfer] = OrderedDict()
         self._strange: OrderedDict[bytes, None] = OrderedDict()
@@ -240,7 +242,7 @@ class FileReceiver:
         if not is_written:
             # Anybody may send anything in the name of a transfer; its own sender may not for ever.
             if sender_id == transfer.sender_id:
-                logger.warning("chunk %d of a file is not the one that its sender offered", chunk.index)
+                self._peer_log.tell("chunk %d of %s is not of the file it offered", chunk.index, quoted(sender_id))
                 transfer.wrong_chunks += 1
             if transfer.wrong_chunks > WRONG_CHUNKS_MAX:
                 raise _Refused("failed", f"more than {WRONG_CHUNKS_MAX} of its chunks were wrong")
@@ -333,7 +335,7 @@ class FileReceiver:
             await self._channel.send(message)
         except ShardwireError as error:
             # The sender asks again.
-            logger.warning("the state of a file was not sent: %s", type(error).__name__)
+            self._peer_log.tell("the state of a file was not sent: %s", type(error).__name__)
 
     def _heard(self, transfer_id: bytes) -> _Transfer | None:
         transfer = self._transfers.get(transfer_id)

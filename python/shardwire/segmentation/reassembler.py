@@ -10,6 +10,8 @@ from shardwire._native import ReassemblerCore, SegmentDiscarded, SegmentStored, 
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import INTEGER_MAX, INTEGER_MIN
 from shardwire.errors import ConfigError
+from shardwire.peer_log import PeerLog
+from shardwire.quoting import one_line, quoted
 from shardwire.segmentation.outcomes import ReceiveOutcome
 from shardwire.segmentation.parameters import native_parameters
 
@@ -29,11 +31,12 @@ class Reassembler:
     `poll_dropped`, what has to be saved in `poll_persist`.
     """
 
-    def __init__(self, config: SegmentationConfig | None = None) -> None:
+    def __init__(self, config: SegmentationConfig | None = None, *, peer_log: PeerLog | None = None) -> None:
         """Makes an empty reassembler.
 
         Args:
             config: The wire, the code tried first and the limits; the default configuration where it is None.
+            peer_log: Told what is invalid; None warns of it once a minute of the time that `receive` is given.
 
         Raises:
             ConfigError: What was given is no `SegmentationConfig`, or its settings do not go together.
@@ -41,6 +44,8 @@ class Reassembler:
         config = SegmentationConfig() if config is None else config
         if not isinstance(config, SegmentationConfig):
             raise ConfigError(f"config is {type(config).__name__}: it must be a SegmentationConfig")
+        self._now_ms = 0
+        self._log = PeerLog(logger, lambda: self._now_ms) if peer_log is None else peer_log
         limits = config.limits
         self._core = ReassemblerCore(
             native_parameters(config),
@@ -91,12 +96,25 @@ class Reassembler:
             raise
         if isinstance(outcome, SegmentDiscarded):
             if outcome.reason in ("Invalid", "Undecodable"):
-                logger.warning("discarded a segment of sender %r as invalid: %s", sender, outcome.detail)
+                self._now_ms = now_ms
+                self._log.tell(
+                    "discarded a segment of sender %s as invalid: %s", quoted(sender), one_line(outcome.detail)
+                )
         elif isinstance(outcome, SetDropped):
-            _log_mismatch(outcome.entire_message_hash, sender, "the set is dropped")
+            self._now_ms = now_ms
+            self._log_mismatch(outcome.entire_message_hash, sender, "the set is dropped")
         elif isinstance(outcome, SegmentStored) and outcome.hash_mismatch:
-            _log_mismatch(outcome.entire_message_hash, sender, "more segments are awaited")
+            self._now_ms = now_ms
+            self._log_mismatch(outcome.entire_message_hash, sender, "more segments are awaited")
         return outcome
+
+    def _log_mismatch(self, entire_message_hash: bytes, sender: str | None, consequence: str) -> None:
+        self._log.tell(
+            "payload %s is invalid, it does not have its hash, last segment by sender %s: %s",
+            entire_message_hash[:_PREFIX_BYTES].hex(),
+            quoted(sender),
+            consequence,
+        )
 
     def expire(self, now_ms: int) -> list[SetDropped]:
         """Drops the sets that got no new segment for `timeout_ms` and gives their bytes back to the quotas.
@@ -177,12 +195,3 @@ def _refuse_origin(sender: object, authenticated: object, message_key: object) -
             raise TypeError(
                 f"message_key must be a bytes-like object or None, not {type(message_key).__name__}"
             ) from None
-
-
-def _log_mismatch(entire_message_hash: bytes, sender: str | None, consequence: str) -> None:
-    logger.warning(
-        "payload %s does not have its hash, last segment by sender %r: %s",
-        entire_message_hash[:_PREFIX_BYTES].hex(),
-        sender,
-        consequence,
-    )

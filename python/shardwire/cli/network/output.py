@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from shardwire import quoting
 from shardwire.events import MessageReceivedEvent
 
 # Of a message that is shown to people.
@@ -25,11 +26,7 @@ def printable(text: str) -> str:
     Lines after the first are indented, so that none looks like a message of its own.
     """
     lines = text.replace("\t", "    ").split("\n")
-    return "\n    ".join("".join(map(_printable_character, line)) for line in lines)
-
-
-def _printable_character(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape", "replace").decode()
+    return "\n    ".join(map(quoting.printable, lines))
 
 
 def shown(message: bytes) -> str | None:

@@ -20,6 +20,7 @@ from shardwire.node.transport.kept_connection import ConnectionLost, KeptConnect
 from shardwire.node.transport.message import OutgoingMessage
 from shardwire.node.transport.transport import Transport, TransportLink
 from shardwire.node.waku_message import PubsubTopics
+from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +184,8 @@ class NatsTransport(Transport):
         self._store = store if reason is None else None
         if (told := reason or "") != self._no_store_told:
             self._no_store_told = told
-            logger.info("%s: %s", self.name, f"no store: {reason}" if reason else f"stream {self._stream} is the store")
+            found = f"no store: {one_line(reason)}" if reason else f"stream {self._stream} is the store"
+            logger.info("%s: %s", self.name, found)
 
     async def _publish_stored(
         self, session: NatsSession, store: NatsStore, subject: str, data: bytes, message_hash: bytes
@@ -216,7 +218,7 @@ class NatsTransport(Transport):
             return
         self._store = None
         self._no_store_told = reason
-        logger.warning("%s: no store: %s", self.name, reason)
+        logger.warning("%s: no store: %s", self.name, one_line(reason))
         self._link.run("store", self._find_store)
 
     async def _find_store(self) -> None:
@@ -259,4 +261,4 @@ def _not_permitted(subject: str) -> Permanent:
 
 def _shown(said: object) -> str:
     """A server's word in one line, cut to a length for people."""
-    return " ".join(str(said).split())[:NAME_SHOWN_MAX] if isinstance(said, str) else "unknown"
+    return one_line(said, NAME_SHOWN_MAX) if isinstance(said, str) else "unknown"

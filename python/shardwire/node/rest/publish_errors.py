@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from shardwire.node.transport import Answer, Passing, PassingUntil, Permanent, Published, Restamp
+from shardwire.quoting import LINE_CHARACTERS_MAX, one_line
 
-TEXT_SHOWN_MAX = 300
 # Refusals of a proof in a row before it is the operator's to look.
 PROOF_REFUSALS_MAX = 5
 
@@ -110,5 +109,4 @@ def refusal_of(status: int, body: bytes, epoch_left_ms: int) -> Refusal:
 
 def shown(body: bytes) -> str:
     """A server's text in one line, cut to a length for logs."""
-    text = body[: 4 * TEXT_SHOWN_MAX].decode(errors="replace")
-    return re.sub(r"[\s\x00-\x1f\x7f]+", " ", text).strip()[:TEXT_SHOWN_MAX]
+    return one_line(body[: 4 * LINE_CHARACTERS_MAX].decode(errors="replace"))

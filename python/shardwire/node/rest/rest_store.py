@@ -13,6 +13,7 @@ from shardwire.node.rest.http import Http
 from shardwire.node.rest.waku_api import STORE, WakuApi, WakuPeer
 from shardwire.node.store_v3 import STORE_PATH, parse_verified_page, query_parameters
 from shardwire.node.transport import TransportLink
+from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ class RestStore:
             parameters |= {"startTime": now_ns, "endTime": now_ns}
             await self._api.store_page(STORE_PATH, parameters, self._settings.timeout_ms, ANSWER_BYTES_MAX)
         except NodeError as error:
-            logger.debug("%s: the shards of the store were not restored: %s", self._name, error)
+            logger.debug("%s: the shards of the store were not restored: %s", self._name, one_line(error))
 
 
 def _pubsub_topic(query: StoreQuery, link: TransportLink) -> str | None:

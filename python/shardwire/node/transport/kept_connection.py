@@ -12,6 +12,7 @@ from shardwire.errors import NodeError
 from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.node.protocol import ConnectionState
 from shardwire.node.transport.transport import TransportLink
+from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +187,7 @@ class KeptConnection(Generic[S]):
                     await session.close()
                 if str(error) != told:
                     told = str(error)
-                    logger.info("%s: cannot be reached, tried again: %s", self._name, told)
+                    logger.info("%s: cannot be reached, tried again: %s", self._name, one_line(told))
             except BaseException:
                 if session is not None:
                     await session.close()

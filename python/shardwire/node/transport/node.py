@@ -33,6 +33,7 @@ from shardwire.node.transport.presence import StorePresence
 from shardwire.node.transport.stamps import STAMP_OFFSET_NS_MAX, Stamps
 from shardwire.node.transport.transport import Transport, TransportLink
 from shardwire.node.waku_message import META_BYTES_MAX, PubsubTopics, encoded_size_bytes
+from shardwire.quoting import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -279,7 +280,8 @@ class TransportNode:
         except TimeoutError:
             logger.warning("%s: %s did not return within %g s", self._transport.name, what, ENDING_CALL_S)
         except Exception as error:
-            logger.warning("%s: %s raised %s: %s", self._transport.name, what, type(error).__name__, error)
+            told = one_line(error)
+            logger.warning("%s: %s raised %s: %s", self._transport.name, what, type(error).__name__, told)
 
 
 class _Running:

@@ -23,6 +23,7 @@ from shardwire.node.transport.message import OutgoingMessage
 from shardwire.node.transport.stamps import Stamps
 from shardwire.node.wake import Wake
 from shardwire.node.waku_message import encoded_size_bytes
+from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +145,7 @@ class Outbox:
         """Publishes nothing for so long; what cannot wait is answered for at once."""
         now_ms = self._clock.monotonic_ms()
         if not self._failures_in_row and self._held_until_ms <= now_ms:
-            logger.warning("%s: nothing is published for %d ms: %s", self._name, wait_ms, error)
+            logger.warning("%s: nothing is published for %d ms: %s", self._name, wait_ms, one_line(error))
         self._held_until_ms, self._held_error = now_ms + wait_ms, error
         self._pause(self._held_until_ms)
         self._fail_held()
@@ -275,7 +276,7 @@ class Outbox:
         if begun_ms >= self._published_ms and (begun_ms > self._failed_ms or not self._failures_in_row):
             if self._failing_since_ms is None:
                 self._failing_since_ms = now_ms
-                logger.warning("%s: publishing fails and is tried again: %s", self._name, answer.error)
+                logger.warning("%s: publishing fails and is tried again: %s", self._name, one_line(answer.error))
             pause_ms = min(RETRY_PAUSE_MS_MAX, RETRY_PAUSE_MS_MIN << min(self._failures_in_row, 16))
             self._failures_in_row += 1
             self._failed_ms = now_ms

@@ -11,6 +11,7 @@ from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import RequestId, StorePage, StoreQuery
 from shardwire.node.wake import Wake
+from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +104,8 @@ class StorePresence:
         except (NodeError, TimeoutError) as error:
             pause_ms = min(FAILURE_PAUSE_MS_MAX, 1_000 << min(self._failures_in_row, 16))
             if not self._failures_in_row:
-                logger.info("%s: the store does not say what it has: %s", self._name, error or "no answer in time")
+                told = one_line(error) or "no answer in time"
+                logger.info("%s: the store does not say what it has: %s", self._name, told)
             self._failures_in_row += 1
         else:
             self._failures_in_row = 0

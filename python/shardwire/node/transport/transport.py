@@ -24,6 +24,7 @@ from shardwire.node.protocol import (
 from shardwire.node.transport.answers import Answer
 from shardwire.node.transport.message import OutgoingMessage
 from shardwire.node.transport.stamps import Stamps
+from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class TransportLink:
         previous, self._state = self._state, state
         if previous is state:
             return
-        told = f": {reason}" if reason else ""
+        told = f": {one_line(reason)}" if reason else ""
         if state is ConnectionState.DISCONNECTED:
             logger.log(logging.INFO if wanted else logging.WARNING, "%s: disconnected%s", self._name, told)
         else:
