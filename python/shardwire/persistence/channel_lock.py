@@ -66,9 +66,13 @@ def holder_of(database: Path, channel_id: str) -> str | None:
     return None
 
 
+def digest_of(channel_id: str) -> str:
+    """What names the files of a channel beside a database."""
+    return hashlib.sha256(channel_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
 def _path_of(database: Path, channel_id: str) -> Path:
-    digest = hashlib.sha256(channel_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return database.with_name(f"{database.name}-{digest}.lock")
+    return database.with_name(f"{database.name}-{digest_of(channel_id)}.lock")
 
 
 def _read_holder(descriptor: int) -> str:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from shardwire.errors import PersistenceError
 from shardwire.persistence import schema
 from shardwire.persistence.channel_lock import holder_of
+from shardwire.persistence.commit_count import told_commits
 from shardwire.persistence.database import cipher_of, opened
 from shardwire.persistence.protocol import ChannelState
 from shardwire.persistence.record_cipher import RecordCipher, check_key
@@ -37,12 +38,15 @@ class StoredChannel:
         kinds: What is stored of it, by kind.
         state: The records of the kinds that were asked for.
         held_by: Who uses it now; None where nobody does.
+        lost_commits: Commits that were told of and are missing: its log was damaged or deleted at some time, or an
+            older copy put in its place.
     """
 
     channel_id: str
     kinds: Mapping[str, StoredKind]
     state: ChannelState = field(repr=False)
     held_by: str | None
+    lost_commits: int = 0
 
 
 def read_channels(
@@ -68,13 +72,29 @@ def read_channels(
     try:
         connection = sqlite3.connect(f"file:{quote(os.fspath(place))}?mode=ro", uri=True, isolation_level=None)
         try:
+            schema.require_readable(connection, str(place))
+            # Before the snapshot: who uses it may commit meanwhile.
+            told = {
+                str(channel_id): told_commits(place, str(channel_id))
+                for (channel_id,) in connection.execute("SELECT channel_id FROM channel").fetchall()
+            }
             # One snapshot for all of it.
             connection.execute("BEGIN")
-            schema.require_readable(connection, str(place))
+            version = schema.require_readable(connection, str(place))
             cipher = cipher_of(connection, key, place) if kinds or key is not None else None
-            found = connection.execute("SELECT id, channel_id FROM channel ORDER BY channel_id").fetchall()
+            counts = "commits, lost_commits" if schema.counts_commits(version) else "0, 0"
+            found = connection.execute(f"SELECT id, channel_id, {counts} FROM channel ORDER BY channel_id").fetchall()
             return tuple(
-                _read(connection, place, cipher, number, str(channel_id), kinds) for number, channel_id in found
+                _read(
+                    connection,
+                    place,
+                    cipher,
+                    number,
+                    str(channel_id),
+                    kinds,
+                    lost + max(0, told.get(str(channel_id), 0) - commits),
+                )
+                for number, channel_id, commits, lost in found
             )
         finally:
             connection.close()
@@ -89,6 +109,7 @@ def _read(
     number: int,
     channel_id: str,
     kinds: Collection[str],
+    lost_commits: int,
 ) -> StoredChannel:
     counts = {
         str(kind): StoredKind(int(records), int(size_bytes or 0))
@@ -97,4 +118,4 @@ def _read(
     rows = [row for kind in kinds for row in connection.execute(_READ, (number, kind))]
     # The process that uses the database says what is wrong with it.
     records = dict(found for found in (opened(cipher, channel_id, row) for row in rows) if found is not None)
-    return StoredChannel(channel_id, counts, ChannelState(records), holder_of(place, channel_id))
+    return StoredChannel(channel_id, counts, ChannelState(records), holder_of(place, channel_id), lost_commits)

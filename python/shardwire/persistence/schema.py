@@ -53,8 +53,19 @@ def _to_version_4(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE TABLE protection (salt BLOB NOT NULL, proof BLOB NOT NULL)")
 
 
+def _to_version_5(connection: sqlite3.Connection) -> None:
+    """How many commits a channel has had, and how many of those that were told of are missing."""
+    connection.execute("ALTER TABLE channel ADD COLUMN commits INTEGER NOT NULL DEFAULT 0")
+    connection.execute("ALTER TABLE channel ADD COLUMN lost_commits INTEGER NOT NULL DEFAULT 0")
+
+
 # Position n - 1 holds the step from version n to version n + 1. Steps are never changed once released.
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_to_version_2, _to_version_3, _to_version_4)
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+    _to_version_2,
+    _to_version_3,
+    _to_version_4,
+    _to_version_5,
+)
 
 
 def current_version() -> int:
@@ -108,14 +119,17 @@ def protection_of(connection: sqlite3.Connection) -> tuple[bytes, bytes] | None:
     return rows[0][0], rows[0][1]
 
 
-def require_readable(connection: sqlite3.Connection, name: str) -> None:
-    """Raises:
-    PersistenceError: The database is empty, another application's, or of a newer schema.
+def require_readable(connection: sqlite3.Connection, name: str) -> int:
+    """The version of the schema.
+
+    Raises:
+        PersistenceError: The database is empty, another application's, or of a newer schema.
     """
     version = _stored_version(connection, name)
     if version is None:
         raise PersistenceError(f"database {name!r} is empty: give the path of another file")
     _refuse_newer(version, name)
+    return version
 
 
 def _refuse_newer(version: int, name: str) -> None:
@@ -124,6 +138,11 @@ def _refuse_newer(version: int, name: str) -> None:
             f"database {name!r} has schema version {version}, this release reads versions 1 to "
             f"{current_version()}: use the release that wrote it, or a newer one"
         )
+
+
+def counts_commits(version: int) -> bool:
+    """Whether the table of channels of this version counts them."""
+    return version >= 5
 
 
 def _stored_version(connection: sqlite3.Connection, name: str) -> int | None:

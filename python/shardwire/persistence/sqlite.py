@@ -6,14 +6,14 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly
-from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.checksums import checksum_of
 from shardwire.persistence.database import Database, corruption, opened
+from shardwire.persistence.held_channel import HeldChannel
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 from shardwire.persistence.record_cipher import check_key
 
@@ -39,8 +39,8 @@ class SqlitePersistence:
 
     Args:
         path: The database file; made, but not its directory, where missing. Two more files appear beside it while it
-            is in use (`-wal`, `-shm`), and one lock file for each channel. What is made is its owner's alone to read.
-
+            is in use (`-wal`, `-shm`), and two small ones for each channel: its lock and the count of its commits. What
+            is made is its owner's alone to read.
         key: 32 bytes that encrypt every value on disk (extra `crypto`); None leaves them readable for whoever reads the
             files. A database keeps the key it began with, or none. Channel ids and the names of records stay readable:
             participants' and message ids, hashes, sizes, how many there are. With a key it cannot be pickled.
@@ -61,15 +61,24 @@ class SqlitePersistence:
         # Serialises the writer threads of the channels; SQLite has one writer at a time anyway.
         self._lock = threading.RLock()
         self._database: Database | None = None
-        self._channel_locks: dict[str, ChannelLock] = {}
-        self._channel_keys: dict[str, int] = {}
-        # How many channels loaded each state: one of them that is refused takes it from no other.
-        self._loads: dict[str, int] = {}
+        self._held: dict[str, HeldChannel] = {}
+        self._lost_commits: dict[str, int] = {}
         self._closed = False
 
     @property
     def path(self) -> Path:
         return self._path
+
+    @property
+    def lost_commits(self) -> Mapping[str, int]:
+        """How many commits are missing from the state of a channel, for each where this instance found that it is older
+        than what was told of it: its log was damaged or deleted, or an older copy put in its place.
+
+        The channel goes on from there; a warning is logged.
+        """
+        with self._lock:
+            found = {channel_id: held.lost_commits for channel_id, held in self._held.items() if held.lost_commits}
+            return {**self._lost_commits, **found}
 
     def load(self, channel_id: str) -> ChannelState | None:
         """The stored state, or None for a channel that was never stored.
@@ -83,7 +92,7 @@ class SqlitePersistence:
                 state = self._read(self._open(channel_id), channel_id)
             except sqlite3.Error as error:
                 raise self._failure("load", channel_id, error) from error
-            self._loads[channel_id] = self._loads.get(channel_id, 0) + 1
+            self._held[channel_id].loads += 1
             return state
 
     def acquire(self, channel_id: str) -> None:
@@ -115,11 +124,12 @@ class SqlitePersistence:
                     self._apply(database, channel_id, changes)
                     connection.execute("COMMIT")
                 except BaseException:
+                    self._held[channel_id].on_commit_failed()
                     # Some failures, such as a full disk, have rolled back already.
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
-                    self._channel_keys.pop(channel_id, None)
                     raise
+                self._held[channel_id].on_committed()
             except sqlite3.Error as error:
                 failure = self._failure("commit", channel_id, error)
                 if self._database is not None and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
@@ -186,7 +196,7 @@ class SqlitePersistence:
                 database = self._open(channel_id)
                 if database.cipher is not None:
                     return self._expire_sealed(database, channel_id, at_or_before_ms)
-                channel = self._find_channel(database.connection, channel_id)
+                channel = self._held[channel_id].number(database.connection)
                 terms = {"channel": channel, "time": reassembly.time_term(at_or_before_ms)}
                 return database.connection.execute(reassembly.EXPIRE, terms).rowcount
             except sqlite3.Error as error:
@@ -196,17 +206,13 @@ class SqlitePersistence:
         """Takes back one `load`: with the last one the channel is free for other instances and processes, and with
         the last channel the file is closed, until it is used again."""
         with self._lock:
-            loads = self._loads.pop(channel_id, 0) - 1
-            if loads > 0:
-                self._loads[channel_id] = loads
-                return
-            if self._channel_locks.keys() <= {channel_id}:
+            held = self._held.get(channel_id)
+            if held is not None and held.loads > 1:
+                held.loads -= 1
+            elif self._held.keys() <= {channel_id}:
                 self._release()
-            else:
-                self._channel_keys.pop(channel_id, None)
-                lock = self._channel_locks.pop(channel_id, None)
-                if lock is not None:
-                    lock.release()
+            elif held is not None:
+                self._give_free(channel_id)
 
     def close(self) -> None:
         """Closes the file and gives the channels free; further calls raise `PersistenceError`."""
@@ -226,7 +232,7 @@ class SqlitePersistence:
     # --- details ---
 
     def _read(self, database: Database, channel_id: str) -> ChannelState | None:
-        if self._find_channel(database.connection, channel_id) is None:
+        if self._held[channel_id].number(database.connection) is None:
             return None
         return ChannelState(dict(self._records(database, channel_id, _LOAD)))
 
@@ -234,7 +240,7 @@ class SqlitePersistence:
         self, database: Database, channel_id: str, query: str, terms: tuple[bytes, ...] = ()
     ) -> Iterator[tuple[RecordName, bytes]]:
         """Those of a channel that a query finds, as they were given."""
-        channel = self._find_channel(database.connection, channel_id)
+        channel = self._held[channel_id].number(database.connection)
         for row in database.connection.execute(query, (channel, *terms)):
             found = opened(database.cipher, channel_id, row)
             if found is None:
@@ -244,7 +250,7 @@ class SqlitePersistence:
     def _expire_sealed(self, database: Database, channel_id: str, at_or_before_ms: int) -> int:
         """As `reassembly.EXPIRE` does where values can be read."""
         found = [(key, value) for (_, key), value in self._records(database, channel_id, reassembly.ALL)]
-        channel = self._find_channel(database.connection, channel_id)
+        channel = self._held[channel_id].number(database.connection)
         expired = [(channel, reassembly.SEGMENT, key) for key in reassembly.expired(found, at_or_before_ms)]
         database.connection.execute("BEGIN IMMEDIATE")
         try:
@@ -258,10 +264,7 @@ class SqlitePersistence:
 
     def _apply(self, database: Database, channel_id: str, changes: Changes) -> None:
         connection, cipher = database.connection, database.cipher
-        channel = self._find_channel(connection, channel_id)
-        if channel is None:
-            cursor = connection.execute("INSERT INTO channel (channel_id) VALUES (?)", (channel_id,))
-            channel = self._channel_keys[channel_id] = int(cursor.lastrowid or 0)
+        channel = self._held[channel_id].store_commit(connection)
         puts = []
         deletes = []
         for (kind, key), value in changes.records.items():
@@ -275,28 +278,17 @@ class SqlitePersistence:
         connection.executemany(_DELETE, deletes)
         connection.executemany(_PUT, puts)
 
-    def _find_channel(self, connection: sqlite3.Connection, channel_id: str) -> int | None:
-        key = self._channel_keys.get(channel_id)
-        if key is None:
-            row = connection.execute("SELECT id FROM channel WHERE channel_id = ?", (channel_id,)).fetchone()
-            if row is None:
-                return None
-            if not isinstance(row[0], int):
-                raise corruption("a channel has no number")
-            key = self._channel_keys[channel_id] = row[0]
-        return key
-
     def _open(self, channel_id: str) -> Database:
         if self._closed:
             raise PersistenceError(f"{self!r} is closed: make a new one")
-        if channel_id not in self._channel_locks:
+        if channel_id not in self._held:
             self._require_directory()
-            self._channel_locks[channel_id] = ChannelLock(self._path, channel_id)
+            self._held[channel_id] = HeldChannel(self._path, channel_id)
         if self._database is None:
             try:
                 self._database = Database(self._path, self._key)
             except BaseException:
-                self._channel_locks.pop(channel_id).release()
+                self._give_free(channel_id)
                 raise
         return self._database
 
@@ -339,11 +331,14 @@ class SqlitePersistence:
         if self._database is not None:
             self._database.close()
             self._database = None
-        for lock in self._channel_locks.values():
-            lock.release()
-        self._channel_locks.clear()
-        self._channel_keys.clear()
-        self._loads.clear()
+        for channel_id in list(self._held):
+            self._give_free(channel_id)
+
+    def _give_free(self, channel_id: str) -> None:
+        held = self._held.pop(channel_id)
+        if held.lost_commits:
+            self._lost_commits[channel_id] = held.lost_commits
+        held.release()
 
 
 def _behind(prefix: bytes) -> bytes:

@@ -151,7 +151,7 @@ def test_a_stored_sender_id_that_differs_is_refused(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_channel_goes_on_from_a_database_of_version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_channel_goes_on_from_a_database_of_version_1(tmp_path: Path) -> None:
     """Version 1 stored a message that waits for the application as it is."""
     path = tmp_path / "bob.db"
 
@@ -162,16 +162,22 @@ def test_a_channel_goes_on_from_a_database_of_version_1(tmp_path: Path, monkeypa
         for channel in (alice, bob):
             await close_channel(channel)
 
-    with monkeypatch.context() as older:
-        older.setattr(schema, "MIGRATIONS", ())
-        persistence = SqlitePersistence(path)
-        asyncio.run(wait_for_delivery(persistence))
-        state = persistence.load(CHANNEL)
-        assert state is not None
-        (name,) = [name for name in state.records if name[0] == PARTS]
-        persistence.commit(CHANNEL, Changes({name: None, (PAYLOAD, name[1]): LARGE}))
-        persistence.close()
+    newer = SqlitePersistence(tmp_path / "newer.db")
+    asyncio.run(wait_for_delivery(newer))
+    state = newer.load(CHANNEL)
+    assert state is not None
+    (name,) = [name for name in state.records if name[0] == PARTS]
+    newer.commit(CHANNEL, Changes({name: None, (PAYLOAD, name[1]): LARGE}))
+    newer.close()
     connection = sqlite3.connect(path)
+    connection.executescript(
+        f"""{schema.VERSION_1}
+        PRAGMA application_id = {schema.APPLICATION_ID};
+        INSERT INTO schema_version VALUES (1);
+        ATTACH '{tmp_path / "newer.db"}' AS newer;
+        INSERT INTO channel SELECT id, channel_id FROM newer.channel;
+        INSERT INTO record SELECT channel, kind, key, checksum, value FROM newer.record;"""
+    )
     assert connection.execute("SELECT version FROM schema_version").fetchall() == [(1,)]
     connection.close()
 

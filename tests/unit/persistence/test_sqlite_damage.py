@@ -205,15 +205,15 @@ def test_a_database_of_version_1_is_upgraded_in_one_transaction(
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR
         raise error
 
-    monkeypatch.setattr(schema, "MIGRATIONS", (add_column, fail))
+    before, present = dump_of(path), schema.MIGRATIONS
+    monkeypatch.setattr(schema, "MIGRATIONS", (*present, add_column, fail))
     with pytest.raises(PersistenceError, match="the disk went away"):
         SqlitePersistence(path).load("a")
-    monkeypatch.setattr(schema, "MIGRATIONS", ())
-    assert_holds_version_1_content(path)
-    monkeypatch.setattr(schema, "MIGRATIONS", (add_column,))
+    assert dump_of(path) == before
+    monkeypatch.setattr(schema, "MIGRATIONS", (*present, add_column))
     assert_holds_version_1_content(path)
     connection = sqlite3.connect(path)
-    assert connection.execute("SELECT version FROM schema_version").fetchall() == [(2,)]
+    assert connection.execute("SELECT version FROM schema_version").fetchall() == [(len(present) + 2,)]
     assert connection.execute("SELECT DISTINCT extra FROM record").fetchall() == [(5,)]
     connection.close()
 
@@ -231,6 +231,14 @@ def test_a_database_of_version_1_becomes_one_of_the_present_version(tmp_path: Pa
     assert connection.execute("SELECT version FROM schema_version").fetchall() == [(schema.current_version(),)]
     assert connection.execute("SELECT rowid, kind, value FROM record").fetchall() == [(1, "sds.log", b"newer")]
     connection.close()
+
+
+def dump_of(path: Path) -> list[str]:
+    connection = sqlite3.connect(path)
+    try:
+        return list(connection.iterdump())
+    finally:
+        connection.close()
 
 
 def assert_holds_version_1_content(path: Path) -> None:

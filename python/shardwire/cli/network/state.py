@@ -42,6 +42,7 @@ class _Channel:
     failed: int
     counts: dict[str, int]
     seen_until: str | None
+    lost_commits: int
     size_bytes: int
 
 
@@ -84,6 +85,7 @@ def describe_state(place: Path, failed: str, output: Output, key: bytes | None =
                 "failed": channel.failed,
                 **channel.counts,
                 "seen_until": channel.seen_until,
+                "lost_commits": channel.lost_commits,
                 "size_bytes": channel.size_bytes,
             }
             for channel in channels
@@ -124,6 +126,8 @@ def _print(channel: _Channel, output: Output) -> None:
     for name, count in channel.counts.items():
         line(name.replace("_", " "), count)
     line("nothing missed until", channel.seen_until or "not known")
+    if channel.lost_commits:
+        line("lost commits", f"{channel.lost_commits}: at some time it was older than what was told of it")
     line("bytes", f"{channel.size_bytes:,}")
 
 
@@ -158,6 +162,7 @@ def _read(stored: StoredChannel) -> _Channel:
             "messages_in_log": _records(stored, "sds.log"),
         },
         None if seen is None else _time_of(LastSeenRecord.decode(seen).timestamp_ns),
+        stored.lost_commits,
         sum(kind.size_bytes for kind in stored.kinds.values()),
     )
 

@@ -1,0 +1,109 @@
+"""One channel of a database, as the instance that has it knows it."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from pathlib import Path
+
+from shardwire.persistence.channel_lock import ChannelLock
+from shardwire.persistence.commit_count import CommitCount
+from shardwire.persistence.database import corruption
+
+logger = logging.getLogger(__name__)
+
+
+class HeldChannel:
+    """Its lock, its number in the database, and how many commits it has had.
+
+    Attributes:
+        loads: How many channels loaded its state: one of them that is refused takes it from no other.
+        lost_commits: Commits that were told of and are missing, found since it is held.
+
+    Raises:
+        PersistenceError: Another holder has it, or its files cannot be made.
+    """
+
+    def __init__(self, database: Path, channel_id: str) -> None:
+        self._database = database
+        self._channel_id = channel_id
+        self._lock = ChannelLock(database, channel_id)
+        try:
+            self._count = CommitCount(database, channel_id)
+        except BaseException:
+            self._lock.release()
+            raise
+        self.loads = 0
+        self.lost_commits = 0
+        self._number: int | None = None
+        self._commits = 0
+        # Missing commits that are not in the database yet.
+        self._found_lost = 0
+        self._looked = False
+
+    def number(self, connection: sqlite3.Connection) -> int | None:
+        """What its records are stored under; None where it was never stored.
+
+        Raises:
+            sqlite3.Error: The database cannot be read.
+        """
+        if not self._looked:
+            row = connection.execute(
+                "SELECT id, commits FROM channel WHERE channel_id = ?", (self._channel_id,)
+            ).fetchone()
+            if row is not None and not all(isinstance(part, int) for part in row):
+                raise corruption("a channel has no number")
+            self._number, commits = row or (None, 0)
+            if commits > self._commits:
+                # The first look, or a commit that was taken for failed was made.
+                self._commits, self._found_lost = commits, 0
+            self._compare()
+            self._looked = True
+        return self._number
+
+    def store_commit(self, connection: sqlite3.Connection) -> int:
+        """Counts the commit that is being made, within it; the number that its records are stored under."""
+        number = self.number(connection)
+        if number is None:
+            cursor = connection.execute(
+                "INSERT INTO channel (channel_id, commits, lost_commits) VALUES (?, ?, ?)",
+                (self._channel_id, self._commits + 1, self._found_lost),
+            )
+            number = self._number = int(cursor.lastrowid or 0)
+        else:
+            connection.execute(
+                "UPDATE channel SET commits = ?, lost_commits = lost_commits + ? WHERE id = ?",
+                (self._commits + 1, self._found_lost, number),
+            )
+        return number
+
+    def on_committed(self) -> None:
+        """It is durable."""
+        self._commits += 1
+        self._found_lost = 0
+        self._count.write(self._commits)
+
+    def on_commit_failed(self) -> None:
+        """Nobody knows what the database holds now."""
+        self._looked = False
+
+    def release(self) -> None:
+        self._count.close()
+        self._lock.release()
+
+    def _compare(self) -> None:
+        told = self._count.read()
+        if told <= self._commits:
+            return
+        lost = told - self._commits
+        # From there on, so that it is told of once; stored with the next commit.
+        self._commits = told
+        self._found_lost += lost
+        self.lost_commits += lost
+        logger.warning(
+            "the state of channel %r in %r is older than what was told of it: %d commits are missing, as after "
+            "damage to its write-ahead log, or where an older copy was put in its place; it goes on from there",
+            self._channel_id,
+            str(self._database),
+            lost,
+        )
