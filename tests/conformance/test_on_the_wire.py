@@ -69,6 +69,26 @@ def test_one_envelope_a_segment_one_sds_message_each_one_topic(preset: str) -> N
 
 
 @pytest.mark.parametrize("preset", PRESETS)
+def test_every_segment_parity_too_carries_the_topic_and_the_marker_of_its_channel(preset: str) -> None:
+    """001: a segment is an envelope of its own, with the metadata of the message it is a part of."""
+    segmentation = replace(PRESETS[preset].segmentation, enable_reed_solomon=True, parity_rate=0.5)
+    config = replace(PRESETS[preset], segmentation=segmentation, envelope_meta=b"marker")
+    seen: list[MessageEnvelope] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        await world.join("bob", config)
+        captured = tap(world, "alice")
+        await alice.send(PAYLOAD)
+        await asyncio.sleep(1)
+        seen.extend(captured)
+
+    assert run_world(scenario).messages("bob") == [PAYLOAD]
+    assert len({message.message_id for message in contents(seen)}) == 6
+    assert {(envelope.content_topic, envelope.meta) for envelope in seen} == {(TOPIC, b"marker")}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
 def test_default_settings_stay_below_150_kb_an_envelope_also_with_a_long_history_and_a_cipher(preset: str) -> None:
     segmentation = replace(PRESETS[preset].segmentation, enable_reed_solomon=True)
     config = replace(PRESETS[preset], segmentation=segmentation)
@@ -107,25 +127,29 @@ def test_parity_costs_its_rate_on_the_wire() -> None:
 
 def test_with_a_hook_nothing_of_a_message_can_be_read_from_any_envelope() -> None:
     """Segments, syncs and ephemeral messages alike; without it, the same markers are in the clear."""
-    payload = b"a secret that is long enough to be found" * 10_000
+    rng = random.Random(16)
+    # By chance none of them is found in what is encrypted.
+    secret, ephemeral = rng.randbytes(16), rng.randbytes(16)
+    sender, receiver = rng.randbytes(16).hex(), rng.randbytes(16).hex()
+    payload = secret * 25_000
 
     def envelopes(encrypted: bool) -> list[MessageEnvelope]:
         seen: list[MessageEnvelope] = []
 
         async def scenario(world: World) -> None:
             encryption = ChaCha20Poly1305Encryption(bytes(range(32))) if encrypted else None
-            alice = await world.join("alice", encryption=encryption)
-            await world.join("bob", encryption=encryption)
-            captured = tap(world, "alice", "bob")
+            alice = await world.join(sender, encryption=encryption)
+            await world.join(receiver, encryption=encryption)
+            captured = tap(world, sender, receiver)
             await alice.delivered(await alice.send(payload))
-            await alice.send_ephemeral(b"a secret")
+            await alice.send_ephemeral(ephemeral)
             await asyncio.sleep(60)
             seen.extend(captured)
 
         run_world(scenario)
         return seen
 
-    markers = (b"a secret", keccak256(payload), b"alice", b"bob")
+    markers = (secret, ephemeral, keccak256(payload), sender.encode(), receiver.encode())
     clear = envelopes(encrypted=False)
     assert all(any(marker in envelope.payload for envelope in clear) for marker in markers)
     hidden = envelopes(encrypted=True)

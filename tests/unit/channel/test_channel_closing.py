@@ -13,6 +13,7 @@ from shardwire.channel import ReliableChannel, close_channel, create_reliable_ch
 from shardwire.channel.topics import _BY_NODE
 from shardwire.config import ChannelConfig
 from shardwire.errors import ChannelClosedError, ConfigError, NodeError
+from shardwire.events import MessageSendErrorEvent, MessageSentEvent
 from shardwire.node import NetworkConditions
 from shardwire.node.protocol import NodeEvent
 
@@ -302,3 +303,35 @@ def test_events_that_raise_are_asked_for_again_and_what_they_missed_is_fetched()
         assert bob.stats()["node_events_failed"] == 2
 
     assert run_world(scenario, NetworkConditions()).messages("bob") == [b"one", b"two", b"three"]
+
+
+def test_a_closed_channel_runs_nothing_and_stores_nothing_more() -> None:
+    """Whoever has closed a channel may take its database away, however long a callback and the last commits took."""
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", on_disk=True, listen=False)
+        began = asyncio.Event()
+
+        async def slow(event: MessageSentEvent) -> None:
+            began.set()
+            await asyncio.sleep(3)
+
+        async def soon(event: MessageSendErrorEvent) -> None:
+            # The commit that notes the first is being written.
+            await asyncio.sleep(0.1)
+
+        alice.on_message_sent(slow)
+        alice.on_message_send_error(soon)
+        await world.node("bob")
+        await alice.send(b"sent")
+        await began.wait()
+        world.nodes["alice"].send_fault = lambda envelope: NodeError("no proof", permanent=True)
+        await alice.send(b"failing")
+        await asyncio.sleep(1)
+        await close_channel(alice)
+        assert tasks_of_channels() == []
+        commits = world.disks["alice"].commits
+        await asyncio.sleep(10)
+        assert world.disks["alice"].commits == commits
+
+    run_world(scenario, commit_ms=200)

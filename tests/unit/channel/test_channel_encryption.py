@@ -8,7 +8,7 @@ import random
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
-from shardwire.config import ChannelConfig, SegmentationConfig
+from shardwire.config import ChannelConfig, SdsConfig, SegmentationConfig
 from shardwire.encryption import AesGcmEncryption, ChaCha20Poly1305Encryption
 from shardwire.errors import NodeError
 from shardwire.events import ChunkErrorEvent, MessageSendErrorEvent
@@ -95,9 +95,9 @@ def test_no_wire_message_exceeds_what_the_node_carries_though_the_cipher_underst
     run_world(scenario)
 
 
-def record_payloads(world: World) -> list[bytes]:
+def record_payloads(world: World, *names: str) -> list[bytes]:
     payloads: list[bytes] = []
-    for node in world.nodes.values():
+    for node in (world.nodes[name] for name in names or world.nodes):
 
         def note(envelope: MessageEnvelope) -> None:
             payloads.append(envelope.payload)
@@ -110,25 +110,58 @@ def record_payloads(world: World) -> list[bytes]:
 def test_nothing_of_segments_or_sds_is_visible_on_the_wire(cipher: type[ChaCha20Poly1305Encryption]) -> None:
     """Content, parity, acknowledgement, ephemeral, repeated: no id, no hash and no text of ours in any payload."""
     config = ChannelConfig.logos(segmentation=SegmentationConfig(enable_reed_solomon=True, segment_size_bytes=1_024))
-    captured: list[bytes] = []
+    rng = random.Random(16)
+    # By chance none of them is found in what is encrypted.
+    text, ephemeral = rng.randbytes(16), rng.randbytes(16)
+    sender, receiver, channel_id = (rng.randbytes(16).hex() for _ in range(3))
 
     async def scenario(world: World) -> None:
-        for name in ("alice", "bob"):
-            await world.join(name, config, encryption=cipher([KEY]))
-        captured.append(b"")
+        for name in (sender, receiver):
+            await world.join(name, config, encryption=cipher([KEY]), channel_id=channel_id)
+        alice = world.channels[f"{sender}/{channel_id}"]
         payloads = record_payloads(world)
-        request_id = await world.channels["alice"].send(b"plaintext " * 1_000)
-        await world.channels["alice"].send_ephemeral(b"plaintext ephemeral")
-        await world.channels["alice"].delivered(request_id, timeout_ms=120_000)
+        request_id = await alice.send(text * 600)
+        await alice.send_ephemeral(ephemeral)
+        await alice.delivered(request_id, timeout_ms=120_000)
         await asyncio.sleep(60)
-        message_id = world.received["bob"][-1].message_id
-        secrets = (b"plaintext", b"alice", b"bob", CHANNEL.encode(), request_id.encode(), bytes.fromhex(message_id))
+        assert alice.stats()["dispatched_retransmission"] > 0
+        message_id = world.received[receiver][-1].message_id
+        names = (sender, receiver, channel_id, request_id)
+        secrets = (text, ephemeral, bytes.fromhex(message_id), *(name.encode() for name in names))
         assert len(payloads) > 10
         for payload in payloads:
             assert not any(secret in payload for secret in secrets)
 
-    world = run_world(scenario, NetworkConditions(loss=0.2, delay_ms=(1, 20)))
-    assert set(world.messages("bob")) >= {b"plaintext " * 1_000}
+    world = run_world(scenario, NetworkConditions(loss=0.3, delay_ms=(1, 20)))
+    assert set(world.messages(receiver)) >= {text * 600}
+
+
+def test_repairs_go_through_the_hook() -> None:
+    """What a participant repairs others with is a message of somebody else, and no less secret."""
+    marker = random.Random(16).randbytes(16)
+    # Nobody else has it to give.
+    config = ChannelConfig.logos(sds=SdsConfig(max_retransmissions=0))
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        for name in ("alice", "bob", "carol"):
+            await world.join(name, config, encryption=ChaCha20Poly1305Encryption([KEY]))
+        alice, bob = world.channels["alice"], world.channels["bob"]
+        await alice.send(b"known")
+        await asyncio.sleep(10)
+        world.lose("alice", "carol", {0})
+        payloads = record_payloads(world, "bob")
+        await alice.send(marker)
+        await asyncio.sleep(1)
+        assert world.messages("carol") == [b"known"]
+        await alice.stop()
+        world.nodes["carol"].conditions = None
+        await bob.send(b"follows it")
+        await asyncio.sleep(900)
+        assert bob.stats()["dispatched_repair"] > 0
+        assert not any(marker in payload for payload in payloads)
+
+    assert run_world(scenario).messages("carol") == [b"known", marker, b"follows it"]
 
 
 def test_any_object_with_both_methods_will_do() -> None:

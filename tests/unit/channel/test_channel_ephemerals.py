@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from channel_world import World, run_world
 
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
-from shardwire.errors import PersistenceError
-from shardwire.events import ChunkErrorEvent, ChunkSentEvent, EphemeralDroppedEvent, MessageReceivedEvent
+from shardwire.errors import NodeError, PayloadTooLargeError, PersistenceError
+from shardwire.events import ChunkErrorEvent, ChunkInfo, ChunkSentEvent, EphemeralDroppedEvent, MessageReceivedEvent
 
 
 def test_a_burst_is_dropped_from_the_threshold_on_and_nothing_of_it_waits() -> None:
@@ -95,3 +96,44 @@ def test_nothing_waits_for_a_persistence_that_fails() -> None:
     assert errors == [(request_id, "the disk is full") for request_id in requests[:2]]
     assert [event.request_id for event in world.of("alice", ChunkSentEvent)] == requests[2:]
     assert world.messages("bob") == [b"kept"]
+
+
+class Failing:
+    """Encrypts nothing."""
+
+    overhead_bytes = 0
+
+    def encrypt(self, content: bytes) -> bytes:
+        raise RuntimeError("no key")
+
+    def decrypt(self, payload: bytes) -> bytes:
+        return payload
+
+
+@pytest.mark.parametrize("cause", ["encoding", "refused", "refused for good", "offline", "stopped", "too large"])
+def test_each_way_in_which_one_cannot_be_sent_ends_it_with_one_error(cause: str) -> None:
+    """004, Ephemeral messages: encoding, sending or the size check fails."""
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", encryption=Failing() if cause == "encoding" else None)
+        node = world.nodes["alice"]
+        fault = NodeError("no proof", permanent=True) if cause == "refused for good" else "busy"
+        if cause.startswith("refused"):
+            node.send_fault = lambda envelope: fault
+        elif cause == "offline":
+            node.go_offline()
+        await asyncio.sleep(1)
+        if cause == "too large":
+            with pytest.raises(PayloadTooLargeError):
+                await alice.send_ephemeral(bytes(200_000))
+        else:
+            # Nobody is in reach, so the node says nothing of what it is given.
+            world.network.store_online = False
+            await alice.send_ephemeral(b"typing")
+        await asyncio.sleep(1)
+        if cause == "stopped":
+            await alice.stop()
+        await asyncio.sleep(60)
+
+    told = [event for event in run_world(scenario).events["alice"] if hasattr(event, "chunk_info")]
+    assert [(type(event), event.chunk_info) for event in told] == [(ChunkErrorEvent, ChunkInfo((0,), 1))]

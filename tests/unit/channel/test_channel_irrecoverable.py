@@ -10,7 +10,7 @@ import pytest
 from channel_world import World, run_world
 
 from shardwire.config import ChannelConfig, MessageIdRule, SegmentationConfig
-from shardwire.errors import NodeError, PersistenceError
+from shardwire.errors import NodeError, PayloadTooLargeError, PersistenceError
 from shardwire.events import (
     ChunkErrorEvent,
     ChunkSentEvent,
@@ -140,3 +140,55 @@ def test_the_failure_of_an_empty_message_is_durable_when_its_id_is_returned(mess
         assert [event.request_id for event in world.of("alice", MessageSendErrorEvent)] == request_ids
 
     run_world(scenario)
+
+
+class Unable:
+    """Encrypts nothing, and counts how often it was asked to."""
+
+    overhead_bytes = 0
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def encrypt(self, content: bytes) -> bytes:
+        self.asked += 1
+        raise RuntimeError("no key")
+
+    def decrypt(self, payload: bytes) -> bytes:
+        return payload
+
+
+@pytest.mark.parametrize(
+    ("cause", "tries"), [("encoding failed", 1), ("empty payload", 0), ("too large", 0), ("no proof", 1)]
+)
+def test_each_irrecoverable_error_of_the_specification_is_told_and_nothing_is_tried_again(
+    cause: str, tries: int
+) -> None:
+    """004, Irrecoverable errors: the four that it lists."""
+    waku = ChannelConfig.waku()
+    config = replace(waku, segmentation=replace(waku.segmentation, max_total_segments=3))
+    cipher = Unable()
+    tried: list[MessageEnvelope] = []
+
+    def note(envelope: MessageEnvelope) -> NodeError | None:
+        tried.append(envelope)
+        return NO_PROOF if cause == "no proof" else None
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config, encryption=cipher if cause == "encoding failed" else None)
+        await world.node("bob")
+        world.nodes["alice"].send_fault = note
+        if cause == "too large":
+            with pytest.raises(PayloadTooLargeError):
+                await alice.send(bytes(300_000))
+        else:
+            await alice.send(b"" if cause == "empty payload" else b"message")
+        await asyncio.sleep(900)
+        assert alice.pending() == ()
+
+    world = run_world(scenario)
+    (chunk,) = world.of("alice", ChunkErrorEvent)
+    assert (chunk.chunk_info.chunks, chunk.chunk_info.total_chunks) == ((0,), 1)
+    (error,) = world.of("alice", MessageSendErrorEvent)
+    assert (error.stage, error.error) == ("dispatch", chunk.error)
+    assert len(tried) + cipher.asked == tries

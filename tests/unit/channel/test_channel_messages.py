@@ -20,7 +20,7 @@ from shardwire.events import (
     MessageSentEvent,
     RateLimitEvent,
 )
-from shardwire.node import NetworkConditions, NodeConfig
+from shardwire.node import MessageEnvelope, NetworkConditions, NodeConfig
 
 LOSSY = NetworkConditions(loss=0.2, duplicate=0.05, delay_ms=(5, 40), reorder=0.1)
 
@@ -117,6 +117,39 @@ def test_the_same_bytes_three_times_by_two_senders_arrive_six_times() -> None:
     world = run_world(scenario, LOSSY)
     assert world.messages("carol") == [b"same"] * 6
     assert world.messages("alice") == world.messages("bob") == [b"same"] * 3
+
+
+def test_a_send_id_is_unique_and_stands_for_one_request_of_the_node_a_segment() -> None:
+    """003 ReliableSendId: also for equal payloads; "sent" comes with the last of its requests."""
+    requests: list[str] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        node = world.nodes["alice"]
+        send = node.send
+
+        async def noted(envelope: MessageEnvelope) -> str:
+            requests.append(await send(envelope))
+            return requests[-1]
+
+        node.send = noted  # type: ignore[method-assign]
+        faults = [None, None, "busy"]
+        node.send_fault = lambda envelope: faults.pop(0) if faults else None
+        sends = [await alice.send(bytes(300_000))]
+        await asyncio.sleep(0.2)
+        assert [pending.segments_propagated for pending in alice.pending()] == [2]
+        assert world.of("alice", MessageSentEvent) == []
+        await asyncio.sleep(2)
+        assert len(requests) == 4
+        sends.append(await alice.send(bytes(300_000)))
+        await asyncio.sleep(2)
+        assert len(set(requests)) == len(requests) == 7
+        assert len(set(sends)) == 2
+        assert not set(sends) & set(requests)
+        assert [event.request_id for event in world.of("alice", MessageSentEvent)] == sends
+
+    assert run_world(scenario).messages("bob") == [bytes(300_000)] * 2
 
 
 def test_nothing_is_retransmitted_on_a_network_without_loss() -> None:

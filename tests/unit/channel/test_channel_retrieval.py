@@ -57,8 +57,15 @@ def test_a_missing_message_is_fetched_by_hint_on_detection_and_delivered_in_orde
 def test_without_a_hint_it_is_found_by_topic_and_time() -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", STORE_ONLY)
+        # What is asked on connecting brings nothing of it.
+        await asyncio.sleep(30)
         queries = spy(world, "bob")
         peer = await world.node("peer")
+        known = SdsMessage(
+            sender_id="peer", message_id="m0", channel_id=CHANNEL, lamport_timestamp=4, content=_segment(b"zeroth")
+        )
+        await peer.send(MessageEnvelope(TOPIC, known.encode()))
+        await asyncio.sleep(1)
         missing = SdsMessage(
             sender_id="peer", message_id="m1", channel_id=CHANNEL, lamport_timestamp=5, content=_segment(b"first")
         )
@@ -77,7 +84,7 @@ def test_without_a_hint_it_is_found_by_topic_and_time() -> None:
         await asyncio.sleep(10)
         assert any(query.content_topics == (TOPIC,) for query in queries)
 
-    assert run_world(scenario).messages("bob") == [b"first", b"second"]
+    assert run_world(scenario).messages("bob") == [b"zeroth", b"first", b"second"]
 
 
 def _segment(payload: bytes) -> bytes:
@@ -211,6 +218,35 @@ def test_a_lost_dependency_is_reported_and_its_dependent_released() -> None:
     world = run_world(scenario)
     assert world.messages("bob") == [b"zeroth", b"second"]
     assert len(world.of("bob", IrretrievableMessageEvent)) == 1
+
+
+def test_a_lost_dependency_is_named_as_its_history_names_it() -> None:
+    """004 HistoryEntry: the id of the SDS message and its retrieval hint."""
+    config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, timeout_for_lost_messages_ms=20_000))
+    gone = HistoryEntry("gone", retrieval_hint=bytes(range(32)))
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config)
+        peer = await world.node("peer")
+        known = SdsMessage(
+            sender_id="peer", message_id="m1", channel_id=CHANNEL, lamport_timestamp=5, content=_segment(b"known")
+        )
+        await peer.send(MessageEnvelope(TOPIC, known.encode()))
+        await asyncio.sleep(1)
+        effect = SdsMessage(
+            sender_id="peer",
+            message_id="m2",
+            channel_id=CHANNEL,
+            lamport_timestamp=6,
+            causal_history=[gone],
+            content=_segment(b"effect"),
+        )
+        await peer.send(MessageEnvelope(TOPIC, effect.encode()))
+        await asyncio.sleep(60)
+
+    world = run_world(scenario)
+    assert [event.history_entry for event in world.of("bob", IrretrievableMessageEvent)] == [gone]
+    assert world.messages("bob") == [b"known", b"effect"]
 
 
 def test_who_comes_back_online_asks_for_what_passed_by() -> None:

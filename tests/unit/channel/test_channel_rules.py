@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
@@ -25,6 +26,7 @@ from shardwire.errors import ConfigError
 from shardwire.events import (
     ChunkAcknowledgedEvent,
     ChunkPossiblyAcknowledgedEvent,
+    ChunkSendingEvent,
     IrretrievableMessageEvent,
     MessageDeliveredEvent,
 )
@@ -119,12 +121,58 @@ def test_a_stopped_channel_is_silent_and_starts_again() -> None:
         world.nodes["alice"].query_store = spied  # type: ignore[method-assign]
         await alice.stop()
         before = world.sent_by("alice")
+        tried = len(world.of("alice", ChunkSendingEvent))
         await asyncio.sleep(600)
         assert world.sent_by("alice") == before
+        # Nor is anything prepared to leave, which would use up the retransmissions.
+        assert len(world.of("alice", ChunkSendingEvent)) == tried
         assert queries == []
         await world.join("bob", config)
         await alice.start()
         assert await alice.delivered(request_id, timeout_ms=120_000) == {"bob"}
+
+    run_world(scenario)
+
+
+def test_a_channel_that_was_not_started_neither_listens_nor_asks_nor_answers() -> None:
+    """004 ReliableChannelOptions, auto_start: nothing at all before `start()`, and then everything."""
+
+    async def scenario(world: World) -> None:
+        node = await world.node("bob")
+        calls: list[object] = []
+        for name in ("subscribe", "query_store", "send"):
+            inner = getattr(node, name)
+
+            async def spied(argument: object, name: str = name, inner: Any = inner) -> Any:
+                calls.append((name, argument))
+                return await inner(argument)
+
+            setattr(node, name, spied)
+        bob = await world.join("bob", ChannelConfig.logos(auto_start=False))
+        alice = await world.join("alice")
+        request_id = await alice.send(b"early")
+        await asyncio.sleep(60)
+        assert not bob.is_started()
+        assert calls == []
+        assert world.messages("bob") == []
+        assert bob.stats()["segments_received"] == 0
+        await bob.start()
+        assert await alice.delivered(request_id, timeout_ms=120_000) == {"bob"}
+        assert {name for name, _ in calls} == {"subscribe", "query_store", "send"}  # type: ignore[misc]
+
+    assert run_world(scenario).messages("bob") == [b"early"]
+
+
+def test_the_handle_shows_nothing_of_what_is_behind_it() -> None:
+    """003 ReliableChannel: internal state is managed by the implementation."""
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        assert [name for name in vars(alice) if not name.startswith("_")] == []
+        shown = {name: getattr(alice, name) for name in dir(alice) if not name.startswith("_")}
+        values = {name: value for name, value in shown.items() if not callable(value)}
+        assert {type(value) for value in values.values()} == {str, ChannelConfig}
+        assert {"channel_id", "content_topic", "sender_id", "config"} <= values.keys()
 
     run_world(scenario)
 

@@ -8,13 +8,13 @@ import random
 from dataclasses import replace
 
 import pytest
-from channel_world import World, run_world
+from channel_world import CHANNEL, TOPIC, World, run_world
 from sds_exchange import LOGOS, Exchange, Party, at
 
 from shardwire._native import SdsMessage
-from shardwire.channel import ReliableChannel
+from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig, ReliableChannelOptions, SyncConfig
-from shardwire.node import NetworkConditions
+from shardwire.node import MessageEnvelope, NetworkConditions
 from shardwire.sds import MessageChannel, TransmitKind
 
 INTERVAL_MS = 30_000
@@ -71,6 +71,40 @@ def test_the_next_sync_is_drawn_anew(share: float) -> None:
     assert sync is not None
     alice.handle_transmit_failed(sync.transmit_id, moment)
     assert sync_due_ms(alice) == moment.monotonic_ms + INTERVAL_MS + drawn(2.0)
+
+
+def test_a_sync_that_the_node_refuses_comes_after_twice_the_usual_wait() -> None:
+    """Through a whole channel: a refusal of the node is a failure to send."""
+
+    def waits_ms(fault: str | None) -> list[int]:
+        left_ms: list[int] = []
+
+        async def scenario(world: World) -> None:
+            node = await world.node("alice")
+            await world.node("bob")
+            sync = SyncConfig(sync_min_interval_ms=INTERVAL_MS, acknowledgement_sync=False)
+            config = ChannelConfig.logos(sds=replace(LOGOS.sds, max_retransmissions=0), sync=sync)
+            alice = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=config, rng=Always(0.5))
+
+            def choose(envelope: MessageEnvelope) -> str | None:
+                sent = SdsMessage.decode(envelope.payload)
+                assert sent is not None
+                if sent.kind != "sync":
+                    return None
+                left_ms.append(world.network.clock.epoch_ms())
+                return fault
+
+            node.send_fault = choose
+            await alice.send(b"content")
+            await asyncio.sleep(120)
+            await close_channel(alice)
+
+        run_world(scenario)
+        return [after - before for before, after in itertools.pairwise(left_ms)]
+
+    # The interval, and half of it once or twice.
+    assert [round(wait_ms / 1_000) for wait_ms in waits_ms(None)][:2] == [45, 45]
+    assert [round(wait_ms / 1_000) for wait_ms in waits_ms("busy")][:1] == [60]
 
 
 def test_receipt_of_content_never_puts_off_a_sync_that_is_due_sooner() -> None:
