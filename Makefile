@@ -5,7 +5,7 @@ RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
-.PHONY: demo waku test interop spark-versions miri test-aarch64 sim fuzz lint format bench wheel wheel-check cluster-check clean build
+.PHONY: demo waku test mutants interop spark-versions miri test-aarch64 sim fuzz lint format bench wheel wheel-check cluster-check clean build
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -13,6 +13,7 @@ help:
 	@echo "make demo [FILE=path]  send a file through a lossy network and reconstruct it, live and on Spark"
 	@echo "make waku              run three go-waku nodes on this machine, to try channels on (minutes the first time)"
 	@echo "make test [SEARCH=1]   run every test; with SEARCH=1 on new random examples"
+	@echo "make mutants [ONLY=text]  break the library on purpose, and see that its tests notice"
 	@echo "make spark-versions    run the chosen part of the Spark tests on PySpark 3.5, 4.0 and 4.1"
 	@echo "make interop           run channels through real servers, and beside other implementations (part of make test)"
 	@echo "make miri              run the kernels under Miri (needs nightly Rust)"
@@ -44,6 +45,10 @@ test: build
 	@echo "shardwire: testing the Python package: half an hour"
 	$(BIN)/python -m pytest
 	@echo "make test: the tests of the Rust core (cargo test) and of the Python package (pytest) passed"
+
+# A sample of these is part of `make test`.
+mutants: build
+	$(BIN)/python -m tests.mutants --only "$(ONLY)"
 
 # Older versions of PySpark, each in an environment of its own below .venv.
 spark-versions: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
