@@ -1,9 +1,13 @@
-"""docs/spec_map.toml: every requirement is proven by tests that exist and run, or says "not yet"."""
+"""docs/spec_map.toml: every requirement is proven by tests that exist and run, or says "not yet".
+
+Beside tests it may name the decision by which we deviate from the requirement.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -13,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_YET = "not yet"
+DEVIATION = "deviation:"
 
 COLLECTOR = """
 import inspect, json, pytest, sys
@@ -48,8 +53,10 @@ def collect(directory: Path, output: Path, *arguments: str) -> dict[str, bool]:
     return result["tests"]
 
 
-def check_map(requirements: list[str], entries: dict[str, object], tests: dict[str, bool]) -> list[str]:
-    """What is wrong with a map, one line each."""
+def check_map(
+    requirements: list[str], entries: dict[str, object], tests: dict[str, bool], pages: dict[str, str]
+) -> list[str]:
+    """What is wrong with a map, one line each; `pages` holds the text of every decision by its name."""
     wrong = [f"{name}: not in docs/requirements.toml" for name in entries if name not in requirements]
     wrong += [f"{name}: not in docs/spec_map.toml" for name in requirements if name not in entries]
     for name, entry in entries.items():
@@ -58,12 +65,27 @@ def check_map(requirements: list[str], entries: dict[str, object], tests: dict[s
         if not isinstance(entry, list) or not entry:
             wrong.append(f"{name}: neither a list of tests nor {NOT_YET!r}")
             continue
-        for node in entry:
+        deviations = [node for node in entry if node.startswith(DEVIATION)]
+        wrong += [f"{name}: {text}" for text in check_deviations(name, deviations, pages)]
+        nodes = [node for node in entry if node not in deviations]
+        if not nodes:
+            wrong.append(f"{name}: a deviation and no test of what we do")
+        for node in nodes:
             matching = [test for test in tests if test == node or test.startswith(f"{node}[")]
             if not matching:
                 wrong.append(f"{name}: there is no test {node}")
             elif all(tests[test] for test in matching):
                 wrong.append(f"{name}: {node} is skipped")
+    return wrong
+
+
+def check_deviations(name: str, deviations: list[str], pages: dict[str, str]) -> list[str]:
+    wrong = []
+    for page in (entry.removeprefix(DEVIATION) for entry in deviations):
+        if page not in pages:
+            wrong.append(f"there is no decision {page}")
+        elif not re.search(rf"\b{name}\b", pages[page]):
+            wrong.append(f"the decision {page} does not name it")
     return wrong
 
 
@@ -76,7 +98,8 @@ def test_spec_map_names_every_requirement_and_only_tests_that_run(tmp_path: Path
     assert len(requirements) == len(set(requirements))
     entries = load("spec_map.toml")["requirements"]
     tests = collect(ROOT, tmp_path / "tests.json", "tests")
-    assert check_map(requirements, entries, tests) == []  # type: ignore[arg-type]
+    pages = {path.stem: path.read_text() for path in (ROOT / "docs" / "decisions").glob("*.md")}
+    assert check_map(requirements, entries, tests, pages) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -89,6 +112,9 @@ def test_spec_map_names_every_requirement_and_only_tests_that_run(tmp_path: Path
         ({"A-1": ["tests/test_a.py::test_skips"]}, "A-1: tests/test_a.py::test_skips is skipped"),
         ({"A-1": []}, "A-1: neither a list of tests nor 'not yet'"),
         ({"A-1": "tested by hand"}, "A-1: neither a list of tests nor 'not yet'"),
+        ({"A-1": ["deviation:why"]}, "A-1: a deviation and no test of what we do"),
+        ({"A-1": ["tests/test_a.py::test_runs", "deviation:gone"]}, "A-1: there is no decision gone"),
+        ({"A-1": ["tests/test_a.py::test_runs", "deviation:other"]}, "A-1: the decision other does not name it"),
     ],
 )
 def test_check_map_complains(tmp_path: Path, entries: dict[str, object], complaint: str) -> None:
@@ -114,5 +140,6 @@ def test_check_map_complains(tmp_path: Path, entries: dict[str, object], complai
     )
     tests = collect(tmp_path, tmp_path / "tests.json", "tests")
     assert len(tests) == 4
-    assert check_map(["A-1"], {"A-1": ["tests/test_a.py::test_runs"]}, tests) == []
-    assert check_map(["A-1"], entries, tests) == [complaint]
+    pages = {"why": "We deviate from A-1.", "other": "We deviate from A-10."}
+    assert check_map(["A-1"], {"A-1": ["tests/test_a.py::test_runs", "deviation:why"]}, tests, pages) == []
+    assert check_map(["A-1"], entries, tests, pages) == [complaint]
