@@ -91,6 +91,7 @@ OPTIONS = {
     "causal_history_size": 200,
     "timeout_for_lost_messages_ms": None,
     "possible_acks_threshold": 2,
+    "enable_repair": True,
 }
 
 
@@ -134,13 +135,28 @@ def test_options_carry_the_names_and_defaults_of_the_older_text() -> None:
         causal_history_size=7,
         timeout_for_lost_messages_ms=800_000,
         possible_acks_threshold=9,
+        enable_repair=False,
     ).to_config()
     assert (config.sync.sync_min_interval_ms, config.sync.retrieve_frequency_ms) == (1, 4)
     assert (config.sds.acknowledgement_timeout_ms, config.sds.max_retransmissions) == (2, 3)
     assert (config.sync.sweep_in_buf_interval_ms, config.sync.process_task_min_elapse_ms) == (5, 6)
     assert (config.sync.query_on_connect, config.auto_start) == (False, False)
     assert (config.sds.causal_history_size, config.sds.possible_acks_threshold) == (7, 9)
-    assert config.sds.timeout_for_lost_messages_ms == 800_000
+    assert (config.sds.timeout_for_lost_messages_ms, config.sds.enable_repair) == (800_000, False)
+
+
+@pytest.mark.parametrize("lost_ms", [1, 2, 3, 7, 1_000, 100_000, 239_999, 240_000, 800_000])
+def test_a_short_lost_timeout_makes_repair_as_much_faster(lost_ms: int) -> None:
+    sds = ReliableChannelOptions(timeout_for_lost_messages_ms=lost_ms).to_config().sds
+    assert (sds.timeout_for_lost_messages_ms, sds.enable_repair) == (lost_ms, True)
+    assert sds.repair_t_min_ms < sds.repair_t_max_ms
+    assert sds.repair_t_max_ms == max(1, min(120_000, lost_ms // 2))
+    assert sds.repair_t_min_ms <= sds.repair_t_max_ms / 4 <= 30_000
+    assert (
+        not ReliableChannelOptions(timeout_for_lost_messages_ms=lost_ms, enable_repair=False)
+        .to_config()
+        .sds.enable_repair
+    )
 
 
 def test_segment_size_alone_is_enough() -> None:
@@ -234,7 +250,8 @@ def test_leopard_names_the_nearest_segment_size() -> None:
         ("causal_history_size", -1),
         ("possible_acks_threshold", 0),
         ("timeout_for_lost_messages_ms", False),
-        ("timeout_for_lost_messages_ms", 100_000),
+        ("timeout_for_lost_messages_ms", -1),
+        ("enable_repair", 0),
         ("query_on_connect", 1),
         ("auto_start", None),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
@@ -30,7 +31,7 @@ from shardwire.channel.stored_state import StoredState
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
 from shardwire.channel.writer import Writer
-from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig, SegmentationConfig
+from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig, ReliableChannelOptions, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock, running_clock
@@ -47,6 +48,8 @@ peer_logger = logging.getLogger("shardwire.channel.peers")
 
 # Ids travel in every message, twice in a history entry.
 ID_BYTES_MAX = 256
+# 23/WAKU2-TOPICS: /application/version/name/encoding, after a generation where there is one.
+_CONTENT_TOPIC = re.compile(r"(/[^/]+){4,5}")
 # A partial message waits so many epochs for its next segment: one that begins just after the last one left, and one
 # in which its sender's other messages take the quota.
 EPOCHS_AWAITED = 3
@@ -70,7 +73,7 @@ async def create_reliable_channel(
     content_topic: str,
     sender_id: str,
     encryption: Encryption | None = None,
-    config: ChannelConfig | None = None,
+    config: ChannelConfig | ReliableChannelOptions | None = None,
     *,
     clock: Clock | None = None,
     rng: random.Random | None = None,
@@ -85,7 +88,8 @@ async def create_reliable_channel(
         content_topic: Where the channel listens and sends.
         sender_id: Unique for each participant, the same in every session.
         encryption: Applied to everything that the channel sends; None sends in the clear.
-        config: Counts alone where given, beneath the rate limit of the node. None means `ChannelConfig.logos()`, with
+        config: A `ChannelConfig`, or the options of specification 004 (`ReliableChannelOptions`). Counts alone where
+            given, beneath the rate limit of the node. None means `ChannelConfig.logos()`, with
             the segmentation and SDS that the node's `NodeConfig` sets put in their places, and on a node without a
             store `without_store()` of that.
         clock: Both times; None for those of the running event loop.
@@ -157,13 +161,16 @@ async def create_reliable_channel(
     return channel
 
 
-def resolve_config(node_config: NodeConfig, config: ChannelConfig | None, *, has_store: bool) -> ChannelConfig:
+def resolve_config(
+    node_config: NodeConfig, config: ChannelConfig | ReliableChannelOptions | None, *, has_store: bool
+) -> ChannelConfig:
     """`config` itself, or the defaults of specification 003 with what the node's configuration sets."""
     if config is not None:
+        if isinstance(config, ReliableChannelOptions):
+            return config.to_config()
         if not isinstance(config, ChannelConfig):
             raise ConfigError(
-                f"config is a {type(config).__name__}: it must be a ChannelConfig or None"
-                + ("; pass its to_config()" if hasattr(config, "to_config") else "")
+                f"config is a {type(config).__name__}: it must be a ChannelConfig, ReliableChannelOptions or None"
             )
         return config
     parts = {
@@ -362,6 +369,11 @@ def _check_ids(channel_id: str, content_topic: str, sender_id: str) -> None:
             value.encode()
         except UnicodeEncodeError:
             raise ConfigError(f"{name} is {value!r}: it must be encodable as UTF-8") from None
+    if _CONTENT_TOPIC.fullmatch(sender_id) and not _CONTENT_TOPIC.fullmatch(content_topic):
+        raise ConfigError(
+            f"content_topic is {content_topic!r} and sender_id is {sender_id!r}: they stand in each other's place; the "
+            "content topic, which looks like /application/version/name/encoding, comes before the sender id"
+        )
     if channel_id.startswith(COUNT_NAME_PREFIX):
         raise ConfigError(
             f"channel_id is {channel_id!r}: names that begin with {COUNT_NAME_PREFIX!r} are not for channels"

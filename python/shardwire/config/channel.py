@@ -108,13 +108,17 @@ class ChannelConfig:
         return replace(self, sds=sds, sync=sync)
 
 
+_DEFAULT_SDS = SdsConfig()
 # The fields that options of other names stand for.
 _OPTION_OF_FIELD = {"acknowledgement_timeout_ms": "retry_interval_ms", "max_retransmissions": "max_retry_attempts"}
 
 
 @dataclass(frozen=True, slots=True)
 class ReliableChannelOptions:
-    """The options of specification 004 under their own names and defaults; `to_config()` gives the `ChannelConfig`.
+    """The options of specification 004 under their own names and defaults, for `create_reliable_channel(config=...)`.
+
+    `enable_repair`, of which 004 says nothing, stands beside them: participants repair each other by SDS-R. Where
+    `timeout_for_lost_messages_ms` is shorter than repair takes, repair is made as much faster.
 
     Raises:
         ConfigError: An option is out of its limits.
@@ -131,6 +135,7 @@ class ReliableChannelOptions:
     causal_history_size: int = 200
     timeout_for_lost_messages_ms: int | None = None
     possible_acks_threshold: int = 2
+    enable_repair: bool = True
 
     def to_config(self) -> ChannelConfig:
         """The channel configuration that these options describe."""
@@ -146,6 +151,11 @@ class ReliableChannelOptions:
 
     def _config(self, kind: Callable[..., T]) -> T:
         lost_ms = self.timeout_for_lost_messages_ms
+        repair_t_min_ms, repair_t_max_ms = _DEFAULT_SDS.repair_t_min_ms, _DEFAULT_SDS.repair_t_max_ms
+        if type(lost_ms) is int and 0 < lost_ms < 2 * repair_t_max_ms:
+            # What is asked for must be answered before its dependents go on without it.
+            repair_t_max_ms = max(1, lost_ms // 2)
+            repair_t_min_ms = min(repair_t_min_ms, repair_t_max_ms // 4)
         return kind(
             segmentation=SegmentationConfig(erasure_code="vandermonde", wire_format="draft"),
             sds=SdsConfig(
@@ -155,6 +165,9 @@ class ReliableChannelOptions:
                 bloom_interval_ms=0,
                 possible_acks_threshold=self.possible_acks_threshold,
                 timeout_for_lost_messages_ms=0 if lost_ms is None else lost_ms,
+                enable_repair=self.enable_repair,
+                repair_t_min_ms=repair_t_min_ms,
+                repair_t_max_ms=repair_t_max_ms,
             ),
             sync=SyncConfig(
                 sync_min_interval_ms=self.sync_min_interval_ms,

@@ -92,7 +92,8 @@ class SdsConfig:
             )
         # A dependent would otherwise be released before its cause was answered.
         lost = self.timeout_for_lost_messages_ms
-        if self.enable_repair and 0 < lost < 2 * self.repair_t_max_ms:
+        # A T_max of 1 ms cannot be shorter.
+        if self.enable_repair and 0 < lost < 2 * self.repair_t_max_ms and self.repair_t_max_ms > 1:
             raise refuse(
                 self,
                 "timeout_for_lost_messages_ms",

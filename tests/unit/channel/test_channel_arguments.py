@@ -40,7 +40,11 @@ def make_cipher(result: object) -> object:
         ("encryption", ChaCha20Poly1305Encryption, "encryption is the class ChaCha20Poly1305Encryption"),
         ("encryption", make_cipher(None), "encrypt of the encryption gave a NoneType: it must give bytes"),
         ("encryption", make_cipher("text"), "encrypt of the encryption gave a str: it must give bytes"),
-        ("config", ReliableChannelOptions(), r"config is a ReliableChannelOptions.*pass its to_config\(\)"),
+        (
+            "config",
+            {"auto_start": True},
+            "config is a dict: it must be a ChannelConfig, ReliableChannelOptions or None",
+        ),
     ],
 )
 def test_arguments_of_wrong_types_are_refused(name: str, value: object, message: str) -> None:
@@ -272,5 +276,53 @@ def test_receivers_may_be_named_in_any_set_and_callbacks_may_give_values() -> No
         bob.on_message_received(lambda event: got.append(event.message))
         assert await alice.delivered(await alice.send(b"x")) == {"bob"}
         assert got == [b"x"]
+
+    run_world(scenario)
+
+
+def test_the_options_of_the_older_text_are_a_configuration() -> None:
+    options = ReliableChannelOptions(auto_start=False, timeout_for_lost_messages_ms=1_000)
+
+    async def scenario(world: World) -> None:
+        channel = await create_reliable_channel(await world.node("alice"), CHANNEL, TOPIC, "alice", config=options)
+        world.channels["alice"] = channel
+        assert not channel.is_started()
+        assert channel.config.sds == options.to_config().sds
+
+    run_world(scenario)
+
+
+def test_repair_comes_within_a_short_lost_timeout() -> None:
+    """Bob misses the first message, and no store has it: carol answers within the two seconds that he waits."""
+    options = ReliableChannelOptions(
+        timeout_for_lost_messages_ms=2_000, sweep_in_buf_interval_ms=0, process_task_min_elapse_ms=0
+    )
+
+    async def scenario(world: World) -> None:
+        world.network = MemoryNetwork(seed=7, store=False)
+        for name in ("alice", "bob", "carol"):
+            await world.join(name, options.to_config())
+        alice = world.channels["alice"]
+        await alice.send(b"before")
+        await asyncio.sleep(1)
+        world.lose("alice", "bob", {0})
+        await alice.send(b"first")
+        await asyncio.sleep(0.1)
+        await alice.send(b"second")
+        await asyncio.sleep(2)
+        assert world.messages("bob") == [b"before", b"first", b"second"]
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("topic", ["/photos/1/room/proto", "/0/photos/1/room/proto"])
+def test_a_topic_and_a_sender_in_each_others_place_are_refused_by_name(topic: str) -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node("alice")
+        with pytest.raises(ConfigError, match=f"content_topic is 'alice' and sender_id is '{topic}'"):
+            await create_reliable_channel(node, CHANNEL, "alice", topic)
+        # Senders may like slashes.
+        for sender_id in (topic, "org/alice"):
+            await close_channel(await create_reliable_channel(node, CHANNEL, topic, sender_id))
 
     run_world(scenario)

@@ -145,7 +145,7 @@ def test_what_else_a_refusal_tells() -> None:
 
 
 def test_a_text_is_shown_in_one_short_line() -> None:
-    assert shown(b"a\r\n b\x1b[31m\xff\x00" + b"x" * 5_000) == "a b\\x1b[31m\ufffd\\x00" + "x" * 282
+    assert shown(b"a\r\n b\x1b[31m\xff\x00" + b"x" * 5_000) == "a b\\x1b[31m\ufffd\\x00" + "x" * 284
     assert shown(b"") == ""
 
 
