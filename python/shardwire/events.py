@@ -192,8 +192,10 @@ class RateLimitEvent(ChannelEvent):
     Attributes:
         used: Messages counted in this epoch.
         total: The quota.
-        resets_at_ms: Unix time in ms at which the next epoch begins.
+        resets_at_ms: Unix time in ms at which the next epoch begins, or more may leave.
         queued: Messages that wait.
+        clock_behind_ms: How far the clock stands before an epoch that was counted already: it was set back, and until
+            it is there again nothing leaves but acknowledgements, for which there is the reserve; 0 where it was not.
     """
 
     names: ClassVar[tuple[str, ...]] = ("rate-limit",)
@@ -201,6 +203,7 @@ class RateLimitEvent(ChannelEvent):
     total: int
     resets_at_ms: int
     queued: int
+    clock_behind_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

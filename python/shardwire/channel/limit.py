@@ -147,9 +147,9 @@ class Limit:
             raise
 
     def is_open(self, epoch: int, epoch_ms: int) -> bool:
-        """Whether `epoch` is the newest, and that of this time: a clock that was set back stands in an earlier one."""
+        """Whether `epoch`, in which a place was counted, is that of this time."""
         self._advance(epoch_ms)
-        return epoch == self.limiter.epoch == self.limiter.epoch_of(epoch_ms)
+        return epoch == self.limiter.epoch_of(epoch_ms)
 
     def give_back(self, count: int, epoch: int) -> None:
         """Places whose messages never left; what is stored stays until the next count."""
@@ -191,7 +191,7 @@ class Limit:
         """Grants places, the next always to whoever got fewest in this epoch; how many were counted."""
         self._advance(epoch_ms)
         for _, request in round_:
-            request.granted, request.counted, request.epoch = [], 0, self.limiter.epoch
+            request.granted, request.counted, request.epoch = [], 0, self.limiter.epoch_of(epoch_ms)
         waiting = list(round_)
         while waiting:
             member, request = min(waiting, key=lambda entry: entry[0].granted)
@@ -199,7 +199,7 @@ class Limit:
             granted = kind in self.allowed_kinds(member, epoch_ms, 0)
             request.granted.append(granted)
             if granted and self.limiter.counts(kind):
-                self.limiter.count(kind)
+                self.limiter.count(kind, epoch_ms)
                 member.granted += 1
                 request.counted += 1
             if len(request.granted) == len(request.kinds):

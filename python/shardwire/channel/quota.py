@@ -55,6 +55,10 @@ class Quota:
         """Unix time at which more may leave, where nothing may now."""
         return max(limit.reopens_at_ms(member, epoch_ms) for limit, member in self._parts)
 
+    def behind_ms(self, epoch_ms: int) -> int:
+        """How far the clock stands before an epoch that was counted already; 0 where it does not."""
+        return max((limit.limiter.behind_ms(epoch_ms) for limit, _ in self._parts), default=0)
+
     def ephemeral_drop_reason(self, epoch_ms: int, taken: int) -> EphemeralDropReason | None:
         """Why an ephemeral message may not leave now; None where it may (004, Ephemeral messages)."""
         reasons = [limit.limiter.ephemeral_drop_reason(epoch_ms, taken) for limit, _ in self._parts]

@@ -1,8 +1,9 @@
 """How many messages may still leave in this epoch (specifications 003 and 004, Rate limit management).
 
 Owns the count of the epoch. Epochs are floor(unix time / epoch size), as RLN counts them; the number only grows. A
-clock that steps back into an epoch that was left finds it closed: what was counted there is no longer known, and a
-proof for one message too many reveals the key that made it.
+clock that steps back into an epoch that was left finds it closed, but for acknowledgements: they take the reserve of
+the newest epoch, the one on record, and only where what was counted in the earlier one is known too. A proof for one
+message too many reveals the key that made it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from shardwire.sds.outputs import TransmitKind
 
 ALL_KINDS = frozenset(TransmitKind)
 _ALL_BUT_EPHEMERAL = ALL_KINDS - {TransmitKind.EPHEMERAL}
+# Epochs that were left of which it is remembered how much was counted.
+EARLIER_MAX = 1_000
 _FREE_WHEN_MESSAGES_COUNT = frozenset({TransmitKind.FURTHER, TransmitKind.RETRANSMISSION})
 
 
@@ -70,6 +73,12 @@ class RateLimiter:
         # Whether a count was taken over, and the epoch whose count nobody here knows.
         self.is_known = False
         self._unknown_epoch = -1
+        # What was counted in epochs before the open one, none where absent; before `_known_from` nobody knows.
+        self._earlier: dict[int, int] = {}
+        self._known_from = 0
+        self._entered = -1
+        # Places of the reserve that acknowledgements took while the clock stood in an earlier epoch.
+        self._reserve_used = 0
         if stored is not None:
             self.add(stored.epoch, stored.epoch_size_ms, stored.used)
 
@@ -79,15 +88,20 @@ class RateLimiter:
         stored_epoch = ((epoch + 1) * epoch_size_ms - 1) // self._config.epoch_size_ms
         self.is_known = True
         self._unknown_epoch = -1
+        self._known_from = max(self._known_from, stored_epoch)
         if stored_epoch > self._epoch:
+            self._leave_epoch()
             self._epoch, self._used = stored_epoch, used
         elif stored_epoch == self._epoch:
             self._used += used
+        else:
+            self._earlier[stored_epoch] = self._earlier.get(stored_epoch, 0) + used
 
     def close(self, epoch_ms: int) -> None:
         """Nothing is known of the count of this epoch: nothing more of it is spent unless that is learned."""
         self.advance(epoch_ms)
         self._unknown_epoch = self._epoch
+        self._known_from = max(self._known_from, self._epoch)
 
     @property
     def epoch(self) -> int:
@@ -123,6 +137,7 @@ class RateLimiter:
         epoch = self.epoch_of(epoch_ms)
         if epoch <= self._epoch:
             return False
+        self._leave_epoch()
         self._epoch = epoch
         self._used = min(self.in_flight(), self._quota)
         self._changed = self._changed or self._used > 0
@@ -145,6 +160,9 @@ class RateLimiter:
         """
         if not self.enabled:
             return ALL_KINDS
+        if self.behind_ms(epoch_ms):
+            left = self._left_behind(epoch_ms) - taken
+            return self.free_kinds | {TransmitKind.SYNC} if left > 0 else self.free_kinds
         left = self._left(epoch_ms) - taken
         if left > self._reserve + left_to_others:
             return ALL_KINDS if self.ephemeral_drop_reason(epoch_ms, taken) is None else _ALL_BUT_EPHEMERAL
@@ -154,16 +172,27 @@ class RateLimiter:
         """Whether an envelope of `kind` takes a place of the quota."""
         return self.enabled and (self._config.counts == "segment" or kind not in _FREE_WHEN_MESSAGES_COUNT)
 
-    def count(self, kind: TransmitKind) -> None:
+    def count(self, kind: TransmitKind, epoch_ms: int) -> None:
         """Counts one envelope of `kind` that is about to leave."""
-        if self.counts(kind):
-            self._used += 1
-            self._changed = True
+        if not self.counts(kind):
+            return
+        is_behind = self.behind_ms(epoch_ms) > 0
+        self._used += 1
+        self._changed = True
+        if is_behind:
+            epoch = self.epoch_of(epoch_ms)
+            self._earlier[epoch] = self._earlier.get(epoch, 0) + 1
+            self._reserve_used += 1
 
     def give_back(self, count: int) -> None:
         """These were counted in the open epoch, or in one before it, and never left."""
         self._used = max(0, self._used - count)
         self._changed = True
+
+    def behind_ms(self, epoch_ms: int) -> int:
+        """How far the clock stands before the newest epoch: it was set back, or was ahead when that was opened."""
+        self.advance(epoch_ms)
+        return max(0, self._epoch * self._config.epoch_size_ms - epoch_ms) if self.enabled else 0
 
     def epoch_of(self, epoch_ms: int) -> int:
         return epoch_ms // self._config.epoch_size_ms
@@ -182,6 +211,27 @@ class RateLimiter:
         """Messages of the quota that are left at this time."""
         self.advance(epoch_ms)
         return max(0, self._quota - self.used) if self.epoch_of(epoch_ms) == self._epoch else 0
+
+    def _left_behind(self, epoch_ms: int) -> int:
+        """Places for acknowledgements at this time, in an epoch that was left."""
+        epoch = self.epoch_of(epoch_ms)
+        if epoch < self._known_from:
+            return 0
+        if epoch != self._entered:
+            self._entered = epoch
+            # Nobody knows when these leave.
+            self._earlier[epoch] = self._earlier.get(epoch, 0) + self.in_flight()
+        there = self._quota - self._earlier[epoch]
+        return max(0, min(self._reserve - self._reserve_used, self._quota - self.used, there))
+
+    def _leave_epoch(self) -> None:
+        if self._used:
+            self._earlier[self._epoch] = self._earlier.get(self._epoch, 0) + self._used
+        self._entered, self._reserve_used = -1, 0
+        while len(self._earlier) > EARLIER_MAX:
+            oldest = min(self._earlier)
+            del self._earlier[oldest]
+            self._known_from = max(self._known_from, oldest + 1)
 
     def poll_persist(self) -> Records:
         """The count, where it changed since the last call."""

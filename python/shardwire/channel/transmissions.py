@@ -79,7 +79,8 @@ class Transmissions:
         self._announced_failures = 0
         # Failures of the node since a send that waits for it last propagated, and when the last of them was counted.
         self._failures_by_send: dict[str, tuple[int, int]] = {}
-        self._announced_epoch_ms = -1
+        # When more may leave by what was told last, and whether the clock stood before an epoch that was counted.
+        self._announced = -1, False
         self._events: list[RateLimitEvent] = []
         self.counts: dict[str, int] = {}
 
@@ -368,22 +369,31 @@ class Transmissions:
         limiter = self._quota.tightest(now.epoch_ms)
         if limiter is None or not held - {TransmitKind.EPHEMERAL}:
             return
-        if limiter.resets_at_ms != self._announced_epoch_ms:
-            self._announced_epoch_ms = limiter.resets_at_ms
-            self._tell_limit(limiter.resets_at_ms, now)
+        behind_ms = self._quota.behind_ms(now.epoch_ms)
+        resets_at_ms = self._quota.reopens_at_ms(now.epoch_ms) if behind_ms else limiter.resets_at_ms
+        if (resets_at_ms, behind_ms > 0) == self._announced:
+            return
+        self._announced = resets_at_ms, behind_ms > 0
+        self._tell_limit(resets_at_ms, now, behind_ms)
+        if behind_ms:
+            logger.warning(
+                "the clock stands %d ms before an epoch of the rate limit that was counted already: only "
+                "acknowledgements leave until it is there; set it right",
+                behind_ms,
+            )
 
     def _drop_ephemerals(self, reason: EphemeralDropReason, now: Now) -> None:
         for send_id in self._ephemerals.waiting():
             if self._machine.cancel(send_id, now):
                 self._ephemerals.on_dropped(send_id, reason)
 
-    def _tell_limit(self, resets_at_ms: int, now: Now) -> None:
+    def _tell_limit(self, resets_at_ms: int, now: Now, behind_ms: int = 0) -> None:
         queued = sum(self._machine.waiting()[kind] for kind in (TransmitKind.FIRST, TransmitKind.FURTHER))
         limiter = self._quota.tightest(now.epoch_ms)
         used, total = (limiter.used, limiter.quota) if limiter is not None else (0, 0)
         # What is prepared to leave has its place, but for what others take before it.
         used = min(total, used + self._flights.unplaced)
-        self._events.append(RateLimitEvent(used, total, resets_at_ms, queued))
+        self._events.append(RateLimitEvent(used, total, resets_at_ms, queued, behind_ms))
 
     def poll_events(self) -> list[RateLimitEvent]:
         """Once an epoch in which something is held back, and once a time for which the node refuses everything."""

@@ -549,6 +549,33 @@ def test_a_clock_that_steps_while_a_message_waits_for_the_node_costs_no_epoch_a_
     run_world(scenario)
 
 
+def test_a_clock_that_was_set_back_is_said_and_what_comes_in_is_acknowledged() -> None:
+    async def scenario(world: World) -> None:
+        shared = QuotaWorld(world)
+        shared.clock = clock = SteppedClock()
+        peer = await shared.peer("red")
+        clock.offset_ms += 20 * EPOCH_MS
+        red = await shared.join("red")
+        await send_all(red, 3)
+        await asyncio.sleep(5)
+        assert world.of("red", RateLimitEvent) == []
+        # It was ahead, and is set right: two minutes before the epoch that was counted.
+        clock.offset_ms -= 20 * EPOCH_MS
+        await red.send(b"later")
+        request_id = await peer.send(b"from the peer")
+        await peer.delivered(request_id, timeout_ms=EPOCH_MS)
+        [event] = world.of("red", RateLimitEvent)
+        assert event.used < event.total
+        assert 0 < event.resets_at_ms - clock.epoch_ms() <= event.clock_behind_ms <= 20 * EPOCH_MS
+        assert b"later" not in shared.messages("red")
+        await asyncio.sleep(19 * EPOCH_MS / 1000 + 60)
+        assert b"later" in shared.messages("red")
+        assert len([event for event in world.of("red", RateLimitEvent) if event.clock_behind_ms]) == 1
+        assert max(shared.left().values()) <= QUOTA
+
+    run_world(scenario)
+
+
 class SlowNode(WrappedNode):
     pause_s = 3.0
 

@@ -26,7 +26,7 @@ def stored(limiter: RateLimiter) -> RateRecord:
 def spend(limiter: RateLimiter, kind: TransmitKind, epoch_ms: int) -> int:
     count = 0
     while kind in limiter.allowed_kinds(epoch_ms) and count < 1_000:
-        limiter.count(kind)
+        limiter.count(kind, epoch_ms)
         count += 1
     return count
 
@@ -57,13 +57,42 @@ def test_an_epoch_that_was_left_stays_closed_though_the_open_one_has_room() -> N
     assert limiter.allowed_kinds(20_000) == ALL_KINDS
 
 
+def test_acknowledgements_take_the_reserve_of_the_epoch_on_record_while_the_clock_stands_before_it() -> None:
+    limiter = RateLimiter(replace(CONFIG, ack_reserve=0.3))
+    assert spend(limiter, TransmitKind.FIRST, 5_000) == 7
+    assert spend(limiter, TransmitKind.FIRST, 95_000) == 7
+    # It was ahead, and is set right: in epochs in which nothing left there is room, and the reserve is one.
+    assert limiter.behind_ms(41_000) == 49_000
+    assert limiter.allowed_kinds(41_000) == {TransmitKind.SYNC}
+    assert spend(limiter, TransmitKind.SYNC, 41_000) == 3
+    assert limiter.allowed_kinds(51_000) == limiter.allowed_kinds(95_000) == frozenset()
+    assert limiter.used == 10
+    assert limiter.behind_ms(100_000) == 0
+    assert limiter.allowed_kinds(100_000) == ALL_KINDS
+
+
+def test_an_epoch_that_is_full_or_unknown_takes_no_acknowledgement_either() -> None:
+    config = replace(CONFIG, ack_reserve=0.3)
+    limiter = RateLimiter(config, RateRecord(epoch=3, epoch_size_ms=EPOCH_MS, used=2))
+    assert spend(limiter, TransmitKind.SYNC, 55_000) == 10
+    assert limiter.allowed_kinds(75_000) == ALL_KINDS
+    assert limiter.allowed_kinds(55_000) == frozenset()
+    assert limiter.allowed_kinds(29_999) == frozenset()
+    assert limiter.allowed_kinds(30_000) == {TransmitKind.SYNC}
+    # What a node holds may leave there, too.
+    limiter.in_flight = lambda: 10
+    assert limiter.allowed_kinds(45_000) == frozenset()
+    restarted = RateLimiter(config, RateRecord(epoch=7, epoch_size_ms=EPOCH_MS, used=2))
+    assert restarted.allowed_kinds(69_999) == frozenset()
+
+
 def test_messages_count_once_and_their_further_segments_are_free() -> None:
     limiter = RateLimiter(replace(CONFIG, counts="message"))
     for kind in (TransmitKind.FURTHER, TransmitKind.RETRANSMISSION):
         assert spend(limiter, kind, 0) == 1_000
     assert limiter.used == 0
     for kind in (TransmitKind.FIRST, TransmitKind.SYNC, TransmitKind.EPHEMERAL, TransmitKind.REPAIR):
-        limiter.count(kind)
+        limiter.count(kind, 0)
     assert limiter.used == 4
     assert spend(limiter, TransmitKind.FIRST, 0) == 6
     assert limiter.allowed_kinds(0) == {TransmitKind.FURTHER, TransmitKind.RETRANSMISSION}
@@ -72,7 +101,7 @@ def test_messages_count_once_and_their_further_segments_are_free() -> None:
 @pytest.mark.parametrize("kind", list(TransmitKind))
 def test_every_envelope_counts_under_the_segment_rule(kind: TransmitKind) -> None:
     limiter = RateLimiter(CONFIG)
-    limiter.count(kind)
+    limiter.count(kind, 12_345)
     assert limiter.used == 1
 
 
@@ -94,11 +123,11 @@ def test_syncs_may_use_all_of_the_quota() -> None:
 def test_ephemeral_messages_are_dropped_from_the_threshold_on() -> None:
     limiter = RateLimiter(replace(CONFIG, ephemeral_drop_threshold=0.9))
     for _ in range(8):
-        limiter.count(TransmitKind.FIRST)
+        limiter.count(TransmitKind.FIRST, 0)
     assert limiter.ephemeral_drop_reason(0) is None
-    limiter.count(TransmitKind.FIRST)
+    limiter.count(TransmitKind.FIRST, 0)
     assert limiter.ephemeral_drop_reason(0) == "rate_limit_approached"
-    limiter.count(TransmitKind.FIRST)
+    limiter.count(TransmitKind.FIRST, 12_345)
     assert limiter.ephemeral_drop_reason(0) == "rate_limit_reached"
     assert limiter.ephemeral_drop_reason(EPOCH_MS) is None
 
@@ -115,7 +144,7 @@ def test_restart_continues_the_count_of_the_epoch() -> None:
     limiter = RateLimiter(CONFIG)
     limiter.allowed_kinds(12_000)
     for _ in range(7):
-        limiter.count(TransmitKind.FIRST)
+        limiter.count(TransmitKind.FIRST, 12_345)
     resumed = RateLimiter(CONFIG, stored(limiter))
     assert spend(resumed, TransmitKind.FIRST, 13_000) == 3
     assert spend(resumed, TransmitKind.FIRST, 20_000) == 10
@@ -124,7 +153,7 @@ def test_restart_continues_the_count_of_the_epoch() -> None:
 def test_status_names_the_numbers() -> None:
     limiter = RateLimiter(CONFIG)
     limiter.allowed_kinds(12_000)
-    limiter.count(TransmitKind.FIRST)
+    limiter.count(TransmitKind.FIRST, 12_345)
     status = limiter.status(12_000, queued=4, queued_bytes=400)
     assert (status.used, status.total, status.resets_at_ms, status.queued, status.queued_bytes) == (
         1,
@@ -142,12 +171,13 @@ def test_status_names_the_numbers() -> None:
     quota=st.integers(1, 12),
     counts=st.sampled_from(["message", "segment"]),
     epoch_size_ms=st.sampled_from([1_000, 10_000, 60_000]),
+    reserve=st.sampled_from([0.0, 0.5]),
 )
 def test_no_epoch_ever_carries_more_than_the_quota(
-    steps: list[tuple[int, TransmitKind, bool]], quota: int, counts: str, epoch_size_ms: int
+    steps: list[tuple[int, TransmitKind, bool]], quota: int, counts: str, epoch_size_ms: int, reserve: float
 ) -> None:
     """Counted by the epoch of the clock when each left, over restarts and clocks that go to and fro."""
-    config = replace(CONFIG, messages_per_epoch=quota, counts=counts, epoch_size_ms=epoch_size_ms)
+    config = replace(CONFIG, messages_per_epoch=quota, counts=counts, epoch_size_ms=epoch_size_ms, ack_reserve=reserve)
     limiter = RateLimiter(config)
     record: RateRecord | None = None
     left: dict[int, int] = {}
@@ -156,7 +186,7 @@ def test_no_epoch_ever_carries_more_than_the_quota(
             limiter = RateLimiter(config, record)
         if kind not in limiter.allowed_kinds(epoch_ms):
             continue
-        limiter.count(kind)
+        limiter.count(kind, epoch_ms)
         changes = limiter.poll_persist()
         if changes:
             value = changes[RATE, b""]
