@@ -65,6 +65,9 @@ class RateLimiter:
         self._quota = config.messages_per_epoch or 0
         # One place at least is left for messages, else a quota of 1 could never send any.
         self._reserve = min(_part(config.ack_reserve, self._quota), self._quota - 1) if self._quota else 0
+        # What others ask for takes no more than half of the rest: our own messages leave in the same epoch.
+        self._repairs_max = max(1, (self._quota - self._reserve) // 2)
+        self._repairs = 0
         self._near = _part(config.ephemeral_drop_threshold, self._quota)
         self._epoch = 0
         self._used = 0
@@ -139,6 +142,7 @@ class RateLimiter:
             return False
         self._leave_epoch()
         self._epoch = epoch
+        self._repairs = 0
         self._used = min(self.in_flight(), self._quota)
         self._changed = self._changed or self._used > 0
         return True
@@ -165,7 +169,8 @@ class RateLimiter:
             return self.free_kinds | {TransmitKind.SYNC} if left > 0 else self.free_kinds
         left = self._left(epoch_ms) - taken
         if left > self._reserve + left_to_others:
-            return ALL_KINDS if self.ephemeral_drop_reason(epoch_ms, taken) is None else _ALL_BUT_EPHEMERAL
+            kinds = ALL_KINDS if self.ephemeral_drop_reason(epoch_ms, taken) is None else _ALL_BUT_EPHEMERAL
+            return kinds if self._repairs < self._repairs_max else kinds - {TransmitKind.REPAIR}
         return self.free_kinds | {TransmitKind.SYNC} if left > 0 else self.free_kinds
 
     def counts(self, kind: TransmitKind) -> bool:
@@ -178,6 +183,7 @@ class RateLimiter:
             return
         is_behind = self.behind_ms(epoch_ms) > 0
         self._used += 1
+        self._repairs += kind is TransmitKind.REPAIR
         self._changed = True
         if is_behind:
             epoch = self.epoch_of(epoch_ms)

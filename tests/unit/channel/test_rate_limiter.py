@@ -48,6 +48,14 @@ def test_a_clock_that_steps_back_never_reopens_an_epoch() -> None:
     assert limiter.allowed_kinds(25_000) == frozenset()
 
 
+def test_answers_to_repair_requests_leave_room_for_our_own_messages() -> None:
+    limiter = RateLimiter(replace(CONFIG, ack_reserve=0.2))
+    assert spend(limiter, TransmitKind.REPAIR, 25_000) == 4
+    assert spend(limiter, TransmitKind.FIRST, 25_000) == 4
+    assert spend(limiter, TransmitKind.SYNC, 25_000) == 2
+    assert spend(limiter, TransmitKind.REPAIR, 35_000) == 4
+
+
 def test_an_epoch_that_was_left_stays_closed_though_the_open_one_has_room() -> None:
     limiter = RateLimiter(CONFIG)
     assert limiter.allowed_kinds(25_000) == ALL_KINDS

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proptest::prelude::*;
 use shardwire_core::sds::{
     Config, DeliveredWhen, Event, Kinds, Machine, MessageIdRule, Name, Now, Octets, Place,
     Randomness, Transmit, Value,
@@ -21,22 +20,37 @@ const OUTGOING_MAX: usize = 8;
 /// A send has at most so many contents here.
 const CONTENTS_PER_SEND: u32 = 4;
 
-/// A generator of the test's own, so that one seed is one sequence.
+/// Draws from bytes, so that a fuzzer sees what each of them changes, or from a seed where there are
+/// none.
 #[derive(Debug, Clone)]
-struct Draws(u64);
+struct Draws {
+    bytes: std::vec::IntoIter<u8>,
+    state: u64,
+}
 
 impl Draws {
+    fn from_seed(state: u64) -> Self {
+        Draws {
+            bytes: Vec::new().into_iter(),
+            state,
+        }
+    }
+
     fn next(&mut self) -> u64 {
         // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
     fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
+        let drawn = match self.bytes.next() {
+            Some(byte) => u64::from(byte),
+            None => self.next(),
+        };
+        (drawn % limit.max(1) as u64) as usize
     }
 
     fn chance(&mut self, percent: usize) -> bool {
@@ -112,7 +126,13 @@ struct Party {
 
 impl Party {
     fn new(name: &'static str, config: Config, now: Now, seed: u64) -> Self {
-        let machine = Machine::new("room", name, config.clone(), now, Box::new(Draws(seed)));
+        let machine = Machine::new(
+            "room",
+            name,
+            config.clone(),
+            now,
+            Box::new(Draws::from_seed(seed)),
+        );
         Party {
             name,
             config,
@@ -141,7 +161,7 @@ impl Party {
         let records =
             records.map(|((kind, key), value)| (kind.as_str(), key.clone(), value.clone()));
         self.seed += 1;
-        let rng = Box::new(Draws(self.seed));
+        let rng = Box::new(Draws::from_seed(self.seed));
         let config = self.config.clone();
         let restored = Machine::restore(records, "room", self.name, config, now, rng);
         self.machine = restored.expect("records of this release");
@@ -186,7 +206,8 @@ fn read(content: &[u8]) -> Option<[u32; 4]> {
     numbers?.try_into().ok()
 }
 
-struct World {
+/// Three participants and what is between them.
+pub struct World {
     draws: Draws,
     now_ms: i64,
     parties: Vec<Party>,
@@ -197,8 +218,25 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
-        let mut draws = Draws(seed);
+    /// The world of a seed.
+    pub fn from_seed(seed: u64) -> Self {
+        World::new(Draws::from_seed(seed))
+    }
+
+    /// The world that bytes describe.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        World::new(Draws {
+            bytes: Vec::from(bytes).into_iter(),
+            state: 0,
+        })
+    }
+
+    /// Whether bytes are left to describe what happens next.
+    pub fn goes_on(&self) -> bool {
+        self.draws.bytes.len() > 0
+    }
+
+    fn new(mut draws: Draws) -> Self {
         let config = config(&mut draws);
         let now = at(0);
         let parties = NAMES
@@ -214,7 +252,8 @@ impl World {
         }
     }
 
-    fn step(&mut self) {
+    /// One of them does something, or something happens to it.
+    pub fn step(&mut self) {
         let which = self.draws.below(self.parties.len());
         let now = at(self.now_ms);
         match self.draws.below(100) {
@@ -237,6 +276,34 @@ impl World {
         }
         self.take_events(which);
         self.parties[which].check_limits();
+    }
+
+    /// Everybody goes on from what is stored, and has kept it.
+    pub fn restart_all(&mut self) {
+        let now = at(self.now_ms);
+        for party in &mut self.parties {
+            party.store();
+            let sends: Vec<_> = party.machine.sends().cloned().collect();
+            let pending: BTreeSet<_> = party.machine.pending_sends().cloned().collect();
+            let ordered: Vec<_> = party.machine.ordered_ids().cloned().collect();
+            let sizes = party.sizes();
+            party.restart(now);
+            assert!(party.machine.sends().eq(&sends));
+            let pending_again: BTreeSet<_> = party.machine.pending_sends().cloned().collect();
+            assert_eq!(pending_again, pending);
+            // What waited may go at once, where a full table forgets what it waited for.
+            let again: BTreeSet<_> = party.machine.ordered_ids().cloned().collect();
+            assert!(ordered.iter().all(|message_id| again.contains(message_id)));
+            let restored = party.sizes();
+            for what in [
+                "log",
+                "outgoing_queued",
+                "outgoing_queued_bytes",
+                "participants",
+            ] {
+                assert_eq!(restored[what], sizes[what], "{what}");
+            }
+        }
     }
 
     fn send(&mut self, which: usize) {
@@ -475,43 +542,5 @@ fn at(monotonic_ms: i64) -> Now {
     Now {
         monotonic_ms,
         epoch_ms: EPOCH_MS + monotonic_ms,
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
-    #[test]
-    fn any_sequence_of_operations_is_survived(seed in any::<u64>(), steps in 1_usize..400) {
-        let mut world = World::new(seed);
-        for _ in 0..steps {
-            world.step();
-        }
-    }
-
-    #[test]
-    fn a_restart_keeps_what_was_stored(seed in any::<u64>(), steps in 1_usize..300) {
-        let mut world = World::new(seed);
-        for _ in 0..steps {
-            world.step();
-        }
-        let now = at(world.now_ms);
-        for party in &mut world.parties {
-            party.store();
-            let (sends, pending): (Vec<_>, BTreeSet<_>) =
-                (party.machine.sends().cloned().collect(), party.machine.pending_sends().cloned().collect());
-            let ordered: Vec<_> = party.machine.ordered_ids().cloned().collect();
-            let sizes = party.sizes();
-            party.restart(now);
-            prop_assert_eq!(party.machine.sends().cloned().collect::<Vec<_>>(), sends);
-            prop_assert_eq!(party.machine.pending_sends().cloned().collect::<BTreeSet<_>>(), pending);
-            // What waited may go at once, where a full table forgets what it waited for.
-            let again: BTreeSet<_> = party.machine.ordered_ids().cloned().collect();
-            prop_assert!(ordered.iter().all(|message_id| again.contains(message_id)));
-            let restored = party.sizes();
-            for what in ["log", "outgoing_queued", "outgoing_queued_bytes", "participants"] {
-                prop_assert_eq!(restored[what], sizes[what], "{}", what);
-            }
-        }
     }
 }
