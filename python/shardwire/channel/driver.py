@@ -29,7 +29,7 @@ Input = Callable[[Now], None]
 # What one commit covers at most, so that the first of many inputs does not wait for the last.
 INPUTS_PER_CYCLE_MAX = 256
 # No cycle goes on with further inputs after this long: others have the loop between two cycles.
-INPUTS_MS_MAX = 10
+INPUTS_MS_MAX = 5
 # Received bytes that wait for the driver before readers of the network wait themselves.
 QUEUED_INPUT_BYTES_MAX = 16 << 20
 # After a failed commit it is tried again after this long, doubled with each failure in a row.

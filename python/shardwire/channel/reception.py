@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections import OrderedDict
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 # Transport hashes of what was sent or taken in, so that an echo, a repetition of the network or a store that answers
 # with what is known costs no decryption and is not mistaken for a retransmission.
 KNOWN_HASHES_MAX = 50_000
+# Events that are read before others have the loop, where a node has more at hand.
+EVENTS_AT_ONCE_MAX = 64
 # Kinds of events that mean something here.
 _READ = (MessageReceived, MessagePropagated, MessageSent, MessageSendError, MessagesMissed, ConnectionStatus)
 
@@ -140,6 +143,8 @@ class Reception:
                     raise
                 raise EventsError(read) from error
             read += 1
+            if read % EVENTS_AT_ONCE_MAX == 0:
+                await asyncio.sleep(0)
             match event:
                 case MessageReceived() if _is_well_formed(event):
                     envelope, message_hash = event.envelope, event.message_hash
