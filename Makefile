@@ -19,7 +19,7 @@ help:
 	@echo "make miri              run the kernels under Miri (needs nightly Rust)"
 	@echo "make test-aarch64      run the core's tests on aarch64 under emulation"
 	@echo "make sim [SEED=0] [COUNT=1]  run simulated networks, each from one seed"
-	@echo "make fuzz [SECONDS=60] [TARGET=name]  look for inputs that break a decoder or the reassembler"
+	@echo "make fuzz [SECONDS=60] [TARGET=name]  look for inputs that break a decoder, the reassembler or SDS"
 	@echo "make lint              formatting, types, lints and the architecture"
 	@echo "make format            rewrite the sources as lint wants them"
 	@echo "make bench [BENCH=text]  run the benchmarks beside their peers, or those with the text in their names"

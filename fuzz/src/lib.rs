@@ -4,6 +4,7 @@
 //! where a promise is broken. `make fuzz` searches for such inputs under the guidance of coverage;
 //! the tests replay those kept in `tests/corpus/` and draw others at random.
 
+mod machine;
 pub mod memory;
 mod message;
 mod model;
@@ -14,6 +15,7 @@ mod receiver;
 mod scenario;
 mod wires;
 
+pub use machine::World;
 pub use message::Message;
 pub use play::{Counts, play};
 pub use random::Random;
@@ -24,7 +26,7 @@ pub use scenario::{Arrival, Forgery, Scenario, Step};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("segment", wires::segment),
     ("sds", wires::sds),
     ("waku", wires::waku),
@@ -33,6 +35,7 @@ pub const TARGETS: [Target; 8] = [
     ("bloom", wires::bloom),
     ("restore", wires::restore),
     ("reassembler", reassembler),
+    ("machine", machine),
 ];
 
 /// Plays the scenario that the bytes describe.
@@ -41,4 +44,13 @@ fn reassembler(bytes: &[u8]) {
     if let Ok(scenario) = Scenario::new(&mut source) {
         play(&scenario);
     }
+}
+
+/// Lets SDS machines live as the bytes describe.
+fn machine(bytes: &[u8]) {
+    let mut world = World::from_bytes(bytes);
+    while world.goes_on() {
+        world.step();
+    }
+    world.restart_all();
 }
