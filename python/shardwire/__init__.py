@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         WithinReachEvent,
     )
     from shardwire.files import FileOffer
+    from shardwire.names import ChannelId, MessageId, ReliableSendId, SenderId
     from shardwire.node import (
         ConnectionState,
         ConnectionStatus,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         Node,
         NodeConfig,
         NodeEvent,
+        RequestId,
         StoredMessage,
         StorePage,
         StoreQuery,
@@ -149,6 +151,7 @@ _ROOMS = {
         "WithinReachEvent",
     ),
     "shardwire.files": ("FileOffer",),
+    "shardwire.names": ("ChannelId", "MessageId", "ReliableSendId", "SenderId"),
     "shardwire.node": (
         "ConnectionState",
         "ConnectionStatus",
@@ -160,6 +163,7 @@ _ROOMS = {
         "Node",
         "NodeConfig",
         "NodeEvent",
+        "RequestId",
         "StorePage",
         "StoreQuery",
         "StoredMessage",
@@ -176,6 +180,7 @@ __all__ = [
     "ChannelClosedError",
     "ChannelConfig",
     "ChannelEvent",
+    "ChannelId",
     "ChannelState",
     "ChunkAcknowledgedEvent",
     "ChunkErrorEvent",
@@ -203,6 +208,7 @@ __all__ = [
     "MemoryPersistence",
     "MessageDeliveredEvent",
     "MessageEnvelope",
+    "MessageId",
     "MessagePropagated",
     "MessageReceived",
     "MessageReceivedEvent",
@@ -227,9 +233,12 @@ __all__ = [
     "ReassemblyLimits",
     "ReliableChannel",
     "ReliableChannelOptions",
+    "ReliableSendId",
+    "RequestId",
     "SdsConfig",
     "SegmentObservation",
     "SegmentationConfig",
+    "SenderId",
     "SenderIdConflictEvent",
     "ShardwireError",
     "SqlitePersistence",

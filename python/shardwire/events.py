@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from shardwire._native import HistoryEntry
+from shardwire.names import MessageId, ReliableSendId, SenderId
 
 FileReason = Literal["", "declined", "too_large", "name", "exists", "busy", "no_space", "failed", "changed"]
 SendErrorStage = Literal["dispatch", "delivery"]
@@ -53,8 +54,8 @@ class MessageReceivedEvent(ChannelEvent):
 
     names: ClassVar[tuple[str, ...]] = ("reliable:message:received", "message-received")
     message: bytes
-    sender_id: str
-    message_id: str
+    sender_id: SenderId
+    message_id: MessageId
     redelivered: bool = False
 
     def __repr__(self) -> str:
@@ -70,8 +71,8 @@ class MessageSentEvent(ChannelEvent):
     """Every initially scheduled segment of a send was propagated (003)."""
 
     names: ClassVar[tuple[str, ...]] = ("reliable:message:sent",)
-    request_id: str
-    message_id: str
+    request_id: ReliableSendId
+    message_id: MessageId
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,9 @@ class MessageDeliveredEvent(ChannelEvent):
     """As many participants as `delivered_when` asks can reconstruct the message (003). Never before sent."""
 
     names: ClassVar[tuple[str, ...]] = ("reliable:message:delivered",)
-    request_id: str
-    message_id: str
-    delivered_to: frozenset[str]
+    request_id: ReliableSendId
+    message_id: MessageId
+    delivered_to: frozenset[SenderId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,8 @@ class MessageSendErrorEvent(ChannelEvent):
         "reliable:message:send-error",
         "reliable:message:delivery-error",
     )
-    request_id: str
-    message_id: str
+    request_id: ReliableSendId
+    message_id: MessageId
     error: str
     stage: SendErrorStage
 
@@ -103,8 +104,8 @@ class ChunkSendingEvent(ChannelEvent):
     """A chunk is being sent (004 sending-message)."""
 
     names: ClassVar[tuple[str, ...]] = ("sending-message",)
-    message_id: str
-    request_id: str
+    message_id: MessageId
+    request_id: ReliableSendId
     chunk_info: ChunkInfo
 
 
@@ -113,8 +114,8 @@ class ChunkSentEvent(ChannelEvent):
     """A chunk was sent over the wire (004 message-sent)."""
 
     names: ClassVar[tuple[str, ...]] = ("message-sent",)
-    message_id: str
-    request_id: str
+    message_id: MessageId
+    request_id: ReliableSendId
     chunk_info: ChunkInfo
 
 
@@ -123,8 +124,8 @@ class ChunkPossiblyAcknowledgedEvent(ChannelEvent):
     """A bloom filter holds a chunk (004 message-possibly-acknowledged)."""
 
     names: ClassVar[tuple[str, ...]] = ("message-possibly-acknowledged",)
-    message_id: str
-    request_id: str
+    message_id: MessageId
+    request_id: ReliableSendId
     chunk_info: ChunkInfo
 
 
@@ -137,10 +138,10 @@ class ChunkAcknowledgedEvent(ChannelEvent):
     """
 
     names: ClassVar[tuple[str, ...]] = ("message-acknowledged",)
-    message_id: str
-    request_id: str
+    message_id: MessageId
+    request_id: ReliableSendId
     chunk_info: ChunkInfo
-    by: str
+    by: SenderId
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +149,8 @@ class ChunkErrorEvent(ChannelEvent):
     """A chunk cannot be sent and will not be tried again (004 sending-message-irrecoverable-error)."""
 
     names: ClassVar[tuple[str, ...]] = ("sending-message-irrecoverable-error",)
-    message_id: str
-    request_id: str
+    message_id: MessageId
+    request_id: ReliableSendId
     chunk_info: ChunkInfo
     error: str
 
@@ -180,8 +181,8 @@ class EphemeralDroppedEvent(ChannelEvent):
     """An ephemeral message was not sent because of the rate limit (004 ephemeral-message-dropped)."""
 
     names: ClassVar[tuple[str, ...]] = ("ephemeral-message-dropped",)
-    message_id: str
-    request_id: str
+    message_id: MessageId
+    request_id: ReliableSendId
     reason: EphemeralDropReason
 
 
@@ -227,7 +228,7 @@ class SenderIdConflictEvent(ChannelEvent):
     """Another live participant uses our sender id."""
 
     names: ClassVar[tuple[str, ...]] = ("sender-id-conflict",)
-    sender_id: str
+    sender_id: SenderId
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +249,8 @@ class FileProgressEvent(ChannelEvent):
     file_name: str
     size_bytes: int
     done_bytes: int
-    sender_id: str
-    receiver_id: str
+    sender_id: SenderId
+    receiver_id: SenderId
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +269,7 @@ class FileReceivedEvent(ChannelEvent):
     transfer_id: str
     file_name: str
     size_bytes: int
-    sender_id: str
+    sender_id: SenderId
     path: Path
 
 
@@ -287,7 +288,7 @@ class FileFailedEvent(ChannelEvent):
     names: ClassVar[tuple[str, ...]] = ("file:failed",)
     transfer_id: str
     file_name: str
-    sender_id: str
+    sender_id: SenderId
     reason: FileReason
     error: str
 

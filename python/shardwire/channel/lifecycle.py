@@ -34,6 +34,7 @@ from shardwire.channel.writer import Writer
 from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig, ReliableChannelOptions, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
+from shardwire.names import ChannelId, SenderId
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock, running_clock
 from shardwire.node.protocol import Node, NodeConfig
 from shardwire.peer_log import PeerLog
@@ -69,9 +70,9 @@ _warned_of_memory_persistence = False
 
 async def create_reliable_channel(
     node: Node,
-    channel_id: str,
+    channel_id: ChannelId,
     content_topic: str,
-    sender_id: str,
+    sender_id: SenderId,
     encryption: Encryption | None = None,
     config: ChannelConfig | ReliableChannelOptions | None = None,
     *,

@@ -26,6 +26,7 @@ from shardwire.events import (
     MessageSendErrorEvent,
     MessageSentEvent,
 )
+from shardwire.names import ChannelId, ReliableSendId, SenderId
 from shardwire.sds import Now
 
 if TYPE_CHECKING:
@@ -53,11 +54,11 @@ class ReliableChannel(FileTransfers):
     # --- what it is ---
 
     @property
-    def channel_id(self) -> str:
+    def channel_id(self) -> ChannelId:
         return self._session.channel_id
 
     @property
-    def sender_id(self) -> str:
+    def sender_id(self) -> SenderId:
         return self._session.sender_id
 
     @property
@@ -71,7 +72,7 @@ class ReliableChannel(FileTransfers):
 
     # --- sending ---
 
-    async def send(self, message: Buffer) -> str:
+    async def send(self, message: Buffer) -> ReliableSendId:
         """Sends a message: segments it, registers it with SDS, and returns when it is durable.
 
         Waits for room in the outgoing buffer (`SdsConfig.outgoing_buffer_messages_max`). A call that is cancelled
@@ -117,7 +118,7 @@ class ReliableChannel(FileTransfers):
             raise
         return request_id
 
-    async def send_ephemeral(self, message: Buffer) -> str:
+    async def send_ephemeral(self, message: Buffer) -> ReliableSendId:
         """Sends a message once: no segments, no acknowledgement, nothing stored (004, Ephemeral messages).
 
         Ends with one event: `ChunkSentEvent`, `ChunkErrorEvent`, or `EphemeralDroppedEvent` under the rate limit.
@@ -147,7 +148,9 @@ class ReliableChannel(FileTransfers):
         session.driver.post(lambda now: session.engine.send_ephemeral(request_id, request_id, message_id, content, now))
         return request_id
 
-    async def delivered(self, request_id: str, timeout_ms: int = DELIVERED_TIMEOUT_MS) -> frozenset[str]:
+    async def delivered(
+        self, request_id: ReliableSendId, timeout_ms: int = DELIVERED_TIMEOUT_MS
+    ) -> frozenset[SenderId]:
         """Waits until a message counts as delivered (`ChannelConfig.delivered_when`).
 
         Returns:
@@ -181,7 +184,7 @@ class ReliableChannel(FileTransfers):
             why = f": {record.error}" if record.error else in_store
             raise TimeoutError(f"message {request_id} was not delivered within {timeout_ms} ms{why}") from None
 
-    async def cancel(self, request_id: str) -> bool:
+    async def cancel(self, request_id: ReliableSendId) -> bool:
         """Drops what of a message was not dispatched, and returns when that is durable.
 
         After it has returned True no further event of the message is announced, not even one that happened before; a
@@ -314,6 +317,20 @@ class ReliableChannel(FileTransfers):
         """Counters since the channel was made, and what it holds now (`GAUGES`), by name."""
         return self._session.stats()
 
+    async def close(self, drain_timeout_ms: int = 0) -> None:
+        """Closes the channel: unsubscribes, stores its state and releases what it holds; again it does nothing.
+
+        Args:
+            drain_timeout_ms: How long to wait until every message is delivered or failed and every received one
+                acknowledged; 0 closes at once. What is left continues when the channel is created again with the same
+                persistence.
+
+        Raises:
+            ConfigError: `drain_timeout_ms` is no integer of at least 0.
+        """
+        _check_timeout("drain_timeout_ms", drain_timeout_ms)
+        await self._session.close(drain_timeout_ms)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -325,19 +342,8 @@ class ReliableChannel(FileTransfers):
 
 
 async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> None:
-    """Closes a channel (003 closeChannel): unsubscribes, stores its state and releases what it holds.
-
-    Args:
-        channel: The channel; closing it again does nothing.
-        drain_timeout_ms: How long to wait until every message is delivered or failed and every received one
-            acknowledged; 0 closes at once. What is left continues when the channel is created again with the same
-            persistence.
-
-    Raises:
-        ConfigError: `drain_timeout_ms` is no integer of at least 0.
-    """
-    _check_timeout("drain_timeout_ms", drain_timeout_ms)
-    await channel._session.close(drain_timeout_ms)
+    """Closes a channel (003 closeChannel), as `ReliableChannel.close` does."""
+    await channel.close(drain_timeout_ms)
 
 
 def _check_timeout(name: str, value: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from shardwire.config import RateLimitConfig, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError
@@ -13,7 +13,7 @@ from shardwire.errors import ConfigError
 # The largest encoded message that every Waku node carries: nwaku takes 150 KiB, go-waku 150 KB.
 MAX_MESSAGE_SIZE_BYTES = 150_000
 
-RequestId = str
+RequestId: TypeAlias = str
 
 
 @dataclass(frozen=True, slots=True)

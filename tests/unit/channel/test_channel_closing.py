@@ -335,3 +335,20 @@ def test_a_closed_channel_runs_nothing_and_stores_nothing_more() -> None:
         assert world.disks["alice"].commits == commits
 
     run_world(scenario, commit_ms=200)
+
+
+@pytest.mark.parametrize("drain_timeout_ms", [0, 60_000])
+def test_a_channel_closes_by_its_own_method(drain_timeout_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        request_id = await alice.send(b"last words")
+        await alice.close(drain_timeout_ms)
+        assert alice.is_closed()
+        assert not alice.is_started()
+        assert [send.request_id for send in alice.pending()] == ([] if drain_timeout_ms else [request_id])
+        await alice.close()
+        with pytest.raises(ConfigError, match="drain_timeout_ms is -1"):
+            await alice.close(-1)
+
+    run_world(scenario, NetworkConditions(delay_ms=(20, 20)))
