@@ -1,0 +1,177 @@
+"""Small messages through whole channels: `python benches/python/small_messages.py`.
+
+Messages of 100 B from one sender to one, five and twenty receivers, all in one process on an in-process network in real
+time, with state in memory or in SQLite: messages a second, processor time of all participants a message, and how long a
+lone message takes from `send` to the callback of the last receiver. Each case runs in a process of its own; rounds are
+interleaved, and medians count. `--beside TREE` runs the same on another checkout of the project, its native module
+built, in the same run. `--output NAME` also writes benches/results/NAME.json and NAME.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from shardwire import (
+    ChannelConfig,
+    MemoryPersistence,
+    SdsConfig,
+    SqlitePersistence,
+    close_channel,
+    create_reliable_channel,
+)
+from shardwire.node import MemoryNetwork
+
+ROOT = Path(__file__).resolve().parents[2]
+TOPIC = "/shardwire/1/bench/proto"
+MESSAGE_BYTES = 100
+WARM_UP = 200
+MESSAGES = 4_000
+LONE_MESSAGES = 30
+ROUNDS = 5
+CASES = [("memory", 1), ("memory", 5), ("memory", 20), ("sqlite", 1), ("sqlite", 5)]
+Figures = dict[str, float]
+
+
+async def measure(persistence: str, receivers: int, messages: int) -> Figures:
+    """One case: messages a second, microseconds of processor time a message, milliseconds of a lone one."""
+    network = MemoryNetwork()
+    received = 0
+    wake = asyncio.Event()
+
+    def on_received(_: object) -> None:
+        nonlocal received
+        received += 1
+        wake.set()
+
+    async def until(count: int) -> None:
+        while received < count:
+            wake.clear()
+            await wake.wait()
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        channels = []
+        for number in range(receivers + 1):
+            node = network.create_node(f"node{number}")
+            await node.start()
+            database = Path(directory) / f"{number}.db"
+            kept = SqlitePersistence(database) if persistence == "sqlite" else MemoryPersistence()
+            config = ChannelConfig.logos(sds=SdsConfig(persistence=kept))
+            channel = await create_reliable_channel(node, "bench", TOPIC, f"member{number}", config=config)
+            if number:
+                channel.on_message_received(on_received)
+            channels.append(channel)
+        sender = channels[0]
+        for number in range(WARM_UP):
+            await sender.send(number.to_bytes(8, "big") + bytes(MESSAGE_BYTES - 8))
+        await until(WARM_UP * receivers)
+        before_s, before_cpu_s = time.perf_counter(), time.process_time()
+        for number in range(WARM_UP, WARM_UP + messages):
+            await sender.send(number.to_bytes(8, "big") + bytes(MESSAGE_BYTES - 8))
+        await until((WARM_UP + messages) * receivers)
+        seconds, cpu_s = time.perf_counter() - before_s, time.process_time() - before_cpu_s
+        # What is acknowledged meanwhile is not part of a lone message's time.
+        await asyncio.sleep(3)
+        lone = []
+        for number in range(LONE_MESSAGES):
+            expected = received + receivers
+            began_s = time.perf_counter()
+            await sender.send(b"lone" + number.to_bytes(8, "big") + bytes(MESSAGE_BYTES - 12))
+            await until(expected)
+            lone.append(time.perf_counter() - began_s)
+            await asyncio.sleep(0.02)
+        for channel in channels:
+            await close_channel(channel)
+    return {
+        "messages a second": messages / seconds,
+        "processor time, us": cpu_s / messages * 1e6,
+        "lone message, ms": statistics.median(lone) * 1e3,
+    }
+
+
+def run_case(tree: Path, persistence: str, receivers: int, messages: int) -> Figures:
+    """The case in a new process on the sources of `tree`."""
+    environment = {**os.environ, "PYTHONPATH": f"{tree / 'python'}{os.pathsep}{tree}"}
+    command = [sys.executable, __file__, "--case", persistence, str(receivers), "--messages", str(messages)]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    figures: Figures = json.loads(done.stdout)
+    return figures
+
+
+def rows(runs: dict[str, list[Figures]], beside: dict[str, list[Figures]]) -> list[list[str]]:
+    table = []
+    for case, figures in runs.items():
+        row = [case]
+        for name, digits in (("messages a second", 0), ("processor time, us", 0), ("lone message, ms", 1)):
+            ours = [figure[name] for figure in figures]
+            cell = f"{statistics.median(ours):,.{digits}f}"
+            if beside:
+                ratios = [mine / theirs[name] for mine, theirs in zip(ours, beside[case], strict=True)]
+                cell += f" ({statistics.median(ratios):.2f} x)"
+            row.append(cell)
+        table.append(row)
+    return table
+
+
+def report(table: list[list[str]], beside: str) -> str:
+    lines = [
+        "# Small messages through whole channels",
+        "",
+        f"{platform.machine()}, {os.cpu_count()} cores, CPython {platform.python_version()}. Command:",
+        "`python benches/python/small_messages.py --output NAME`.",
+        "",
+        f"Messages of {MESSAGE_BYTES} B from one sender, all participants in one process, `logos()`, on an in-process",
+        f"network. Processor time is that of all participants. Medians of {ROUNDS} interleaved rounds"
+        + (f"; in brackets beside {beside}." if beside else "."),
+        "",
+        "| case | messages a second | processor time a message, us | a lone message, ms |",
+        "|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in table), ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", nargs=2, metavar=("PERSISTENCE", "RECEIVERS"), help="run one and print its figures")
+    parser.add_argument("--messages", type=int, default=MESSAGES)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--beside", type=Path, help="another checkout of the project", metavar="TREE")
+    parser.add_argument("--beside-name", default="another checkout", help="what the report calls it")
+    parser.add_argument("--output", help="also write benches/results/NAME.json and NAME.md", metavar="NAME")
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)
+    if arguments.case:
+        persistence, receivers = arguments.case
+        print(json.dumps(asyncio.run(measure(persistence, int(receivers), arguments.messages))))
+        return
+    runs: dict[str, list[Figures]] = {}
+    beside: dict[str, list[Figures]] = {}
+    for round_ in range(arguments.rounds):
+        for persistence, receivers in CASES:
+            case = f"{persistence}, {receivers} {'receiver' if receivers == 1 else 'receivers'}"
+            messages = arguments.messages // receivers
+            runs.setdefault(case, []).append(run_case(ROOT, persistence, receivers, messages))
+            if arguments.beside:
+                other = arguments.beside.resolve()
+                beside.setdefault(case, []).append(run_case(other, persistence, receivers, messages))
+            print(f"round {round_ + 1}: {case}: {runs[case][-1]}", file=sys.stderr)
+    text = report(rows(runs, beside), arguments.beside_name if arguments.beside else "")
+    print(text)
+    if arguments.output:
+        results = ROOT / "benches" / "results"
+        (results / f"{arguments.output}.md").write_text(text)
+        (results / f"{arguments.output}.json").write_text(json.dumps({"ours": runs, "beside": beside}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
