@@ -49,6 +49,18 @@ def test_purity_gate_passes_the_house() -> None:
     assert answer.returncode == 0, answer.stdout
 
 
+def lint_imports(directory: Path, import_path: Path) -> subprocess.CompletedProcess[str]:
+    """The contracts of the `pyproject.toml` in a directory, held against what is imported from `import_path`."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=directory,
+        env={"PYTHONPATH": str(import_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "line", "contract"),
     [
@@ -63,18 +75,17 @@ def test_import_linter_finds_what_is_planted(tmp_path: Path, path: str, line: st
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     target = tmp_path / "shardwire" / path
     target.write_text(target.read_text() + f"\n{line}\n")
-    linter = Path(sys.executable).with_name("lint-imports")
-    answer = subprocess.run(
-        [linter, "--no-cache"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    answer = lint_imports(tmp_path, tmp_path)
     assert answer.returncode == 1, answer.stdout + answer.stderr
     assert f"{contract}" in answer.stdout
     assert "BROKEN" in answer.stdout
+
+
+def test_import_linter_passes_the_house() -> None:
+    """004, Architecture: segmentation, SDS, node and channel are layers, none of which reaches over another."""
+    answer = lint_imports(ROOT, PACKAGE.parent)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "Arrows point down KEPT" in answer.stdout
 
 
 def test_python_files_are_short() -> None:

@@ -21,7 +21,7 @@ TEST_TIMEOUT_S = 120
 RUN_TIMEOUT_S = 900
 # What says that a change was no change of behaviour but a text that does not run.
 _BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError", "UnboundLocalError")
-# What tests read and no mutant changes; the rest of these directories is copied.
+# What mutants change and what finds its files beside itself is copied; all else, and what of these is large, is linked.
 _COPIED = ("python", "tests")
 _LINKED_WITHIN = ("vectors", "corpus", "node_modules")
 _LEFT_OUT = (".git", ".venv", ".hypothesis", ".pytest_cache", ".mypy_cache", ".ruff_cache", "target")
@@ -68,7 +68,8 @@ class Tree:
         linked = [path for path in source.rglob("*") if path.name in _LINKED_WITHIN and path.is_dir()]
 
         def leave_out(directory: str, names: list[str]) -> Iterable[str]:
-            return [name for name in names if Path(directory, name) in linked]
+            # What Python is writing at this moment has a name of its own.
+            return [name for name in names if Path(directory, name) in linked or ".pyc." in name]
 
         # Compiled files come along: they hold for every source that is not changed.
         shutil.copytree(source, target, ignore=leave_out, symlinks=True)
@@ -81,15 +82,18 @@ class Tree:
         path = self.directory / mutant.file
         original, status = path.read_text(), path.stat()
         path.write_text(mutant.applied(original))
-        # Never the moment that a compiled file names.
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 10_000_000_000))
+        if not mutant.is_rust:
+            # Never the moment that a compiled file names.
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 10_000_000_000))
         try:
             if mutant.is_rust and (error := self._build()):
                 return Report("broken", error, 0.0)
             return self.run(mutant.tests)
         finally:
             path.write_text(original)
-            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+            if not mutant.is_rust:
+                # cargo compiles what is newer than what it made, Python what is not of the moment that it noted.
+                os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def _build(self) -> str:
         """Builds the native module; what went wrong, or nothing."""
