@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shardwire._native import HistoryEntry, Keccak256, __version__, keccak256, keccak256_many
     from shardwire.channel import (
         GAUGES,
+        MEASUREMENTS,
         METRICS,
         Measurement,
         PendingSend,
@@ -94,6 +95,7 @@ _ROOMS = {
     "shardwire._native": ("HistoryEntry", "Keccak256", "__version__", "keccak256", "keccak256_many"),
     "shardwire.channel": (
         "GAUGES",
+        "MEASUREMENTS",
         "METRICS",
         "Measurement",
         "PendingSend",
@@ -174,6 +176,7 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
     "GAUGES",
+    "MEASUREMENTS",
     "METRICS",
     "CallbackErrorEvent",
     "Changes",

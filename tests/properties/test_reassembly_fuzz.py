@@ -98,7 +98,7 @@ class Receiver:
         assert after["bytes_held"] <= LIMITS.buffered_bytes_max
         assert (after["sets_held"] == 0) == (after["bytes_held"] == 0)
         at_a_slot = isinstance(outcome, SegmentStored | PayloadReconstructed) or name in ("Duplicate", "HashMismatch")
-        mismatch = after["hash_mismatches"] > before["hash_mismatches"]
+        mismatch = after["failed_reconstructions"] > before["failed_reconstructions"]
         self.counts["slot"] += at_a_slot
         self.counts["decode"] += mismatch or getattr(outcome, "erasure_code", None) is not None
         return outcome

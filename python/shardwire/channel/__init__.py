@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from shardwire.channel.lifecycle import create_reliable_channel
-from shardwire.channel.metrics import GAUGES, METRICS, Measurement
+from shardwire.channel.metric_names import GAUGES, MEASUREMENTS, METRICS
+from shardwire.channel.metrics import Measurement
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.reliable_channel import ReliableChannel, close_channel
@@ -12,6 +13,7 @@ from shardwire.channel.timeline import SegmentObservation
 
 __all__ = [
     "GAUGES",
+    "MEASUREMENTS",
     "METRICS",
     "EventIterator",
     "Measurement",

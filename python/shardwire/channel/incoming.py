@@ -83,7 +83,7 @@ class Incoming:
         self.whole = WholeMessages(shared, peer_log)
         # Keys of partial sets -> what they are called in SDS, to tell it when one is dropped.
         self._partial: dict[bytes, tuple[str, str]] = {}
-        names = ("segments_received", "segments_recovered", "segments_discarded", "segments_false", "messages")
+        names = ("segments_received", "segments_recovered", "segments_discarded", "messages")
         self.counts = dict.fromkeys(names, 0)
 
     def stats(self) -> dict[str, int]:
@@ -209,7 +209,6 @@ class Incoming:
                 quoted(event.sender_id),
                 len(outcome.bad_segments),
             )
-            self.counts["segments_false"] += false
             self.peer_log.tell("message %s of sender %s: %d false segments were set aside", name, sender, false)
         as_sent = data_count if not recovered and not outcome.bad_segments else None
         last = (event.message_id, None if header.is_parity else header.data_segment_index, wire)

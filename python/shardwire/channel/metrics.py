@@ -1,19 +1,19 @@
 """How long things take and how large they are, one measurement at a time, for histograms.
 
-Counters and what is held now come from `ReliableChannel.stats()`; `GAUGES` says which of those may fall.
+Counters and what is held now come from `ReliableChannel.stats()`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from shardwire.channel.deliveries import Delivery
 from shardwire.channel.hooks import ends_process
+from shardwire.channel.metric_names import MetricName
 from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
@@ -26,81 +26,13 @@ logger = logging.getLogger(__name__)
 # Sends that are followed until their outcome at most; of the oldest no more is measured.
 FOLLOWED_SENDS_MAX = 10_000
 
-MetricName = Literal[
-    "message_size_bytes",
-    "segment_size_bytes",
-    "queue_wait_ms",
-    "sent_ms",
-    "acknowledged_ms",
-    "delivered_ms",
-    "received_message_size_bytes",
-    "delivery_wait_ms",
-    "hand_over_ms",
-    "commit_ms",
-    "commit_size_bytes",
-]
-
-METRICS: Mapping[MetricName, str] = MappingProxyType(
-    {
-        "message_size_bytes": "Segments of a message that send took, in bytes together",
-        "segment_size_bytes": "SDS message that holds a segment, as it is handed to the cipher or the node",
-        "queue_wait_ms": "From send until a segment is handed to the node for the first time",
-        "sent_ms": "From send until the network took every segment",
-        "acknowledged_ms": "From send until the first acknowledgement of a segment",
-        "delivered_ms": "From send until enough participants can reconstruct the message",
-        "received_message_size_bytes": "Received message",
-        "delivery_wait_ms": "From a received message being complete and in order until it is handed over",
-        "hand_over_ms": "How long callbacks and iterators are busy with a received message",
-        "commit_ms": "A commit of the persistence",
-        "commit_size_bytes": "Values that a commit writes",
-    }
-)
-"""Every metric with what it measures; the ending of the name is the unit."""
-
-GAUGES: frozenset[str] = frozenset(
-    {
-        "acknowledgements_repeated",
-        "bytes_held",
-        "completed_remembered",
-        "deliveries_waiting",
-        "deliveries_waiting_bytes",
-        "dispatches_in_flight",
-        "entries_named",
-        "entries_to_name",
-        "filters_remembered",
-        "given_up_sends",
-        "heads",
-        "incoming_contents",
-        "incoming_pairs",
-        "incoming_sends",
-        "log",
-        "lost",
-        "messages_waiting_for_causes",
-        "missing",
-        "outgoing_in_store",
-        "original_bytes",
-        "outgoing_finished_contents",
-        "outgoing_queued",
-        "outgoing_queued_bytes",
-        "outgoing_unacknowledged",
-        "participants",
-        "repair_answers",
-        "repair_requests",
-        "rivals",
-        "senders_held",
-        "sets_held",
-        "unsaid_acknowledgements",
-    }
-)
-"""Names of `ReliableChannel.stats()` that tell what is held now; all others only grow."""
-
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One observation of one metric.
 
     Attributes:
-        name: A name of `METRICS`.
+        name: A name of `MEASUREMENTS`.
         value: In the unit that the name ends with.
     """
 

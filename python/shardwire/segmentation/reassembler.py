@@ -141,8 +141,14 @@ class Reassembler:
         return self._core.poll_dropped()
 
     def stats(self) -> dict[str, int]:
-        """Counts of segments and sets since the start, by outcome and reason, and what is held now."""
-        return self._core.stats()
+        """Counts of segments and sets since the start, by outcome and reason, and what is held now.
+
+        `shardwire.METRICS` says what each is.
+        """
+        stats = self._core.stats()
+        # Beside the sets that were given up for it, "HashMismatch".
+        stats["failed_reconstructions"] = stats.pop("hash_mismatches")
+        return stats
 
     def poll_persist(self) -> list[tuple[str, bytes, bytes]]:
         """Changes since the last call as (operation, key, value), for the caller to save.

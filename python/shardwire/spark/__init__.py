@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from shardwire.errors import ConfigError
+from shardwire.errors import MissingLibraryError
 
 try:
     import pandas  # noqa: F401
     import pyarrow  # noqa: F401
     import pyspark  # noqa: F401
 except ImportError as error:
-    raise ConfigError(f"shardwire.spark needs the library {error.name}: pip install 'shardwire[spark]'") from None
+    raise MissingLibraryError(
+        f"shardwire.spark needs the library {error.name}: pip install 'shardwire[spark]'"
+    ) from None
 
 from shardwire.archive.unwrap import Decrypt, decrypt
 from shardwire.spark import functions, pandas_functions

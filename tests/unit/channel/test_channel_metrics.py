@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from channel_world import World, run_world
 
-from shardwire.channel import GAUGES, METRICS, Measurement
+import shardwire.channel
+from shardwire.channel import GAUGES, MEASUREMENTS, METRICS, Measurement
 from shardwire.config import ChannelConfig, RateLimitConfig
 from shardwire.events import MessageReceivedEvent
 from shardwire.node import NetworkConditions
+from shardwire.sds.outputs import TransmitKind
 
 EPOCH_MS = 60_000
 
@@ -37,7 +41,7 @@ def test_every_metric_is_measured_and_says_what_happened() -> None:
 
     run_world(scenario, NetworkConditions(delay_ms=(100, 100)))
     sender, receiver = measured["alice"], measured["bob"]
-    assert set(sender) | set(receiver) == set(METRICS)
+    assert set(sender) | set(receiver) == set(MEASUREMENTS)
     assert 250_000 < sender["message_size_bytes"][0] < 251_000
     assert sorted(size // 100_000 for size in sender["segment_size_bytes"]) == [0, 0, 1, 1]
     assert sender["queue_wait_ms"][0] == 0
@@ -99,5 +103,20 @@ def test_counters_only_grow_and_gauges_are_named() -> None:
         assert fell
         assert fell <= GAUGES
         assert set(alice.stats()) | set(bob.stats()) >= GAUGES
+        assert set(METRICS) >= set(MEASUREMENTS) | set(alice.stats()) | set(bob.stats())
 
     run_world(scenario)
+
+
+def test_every_number_is_described_once_and_under_one_name() -> None:
+    """Also those that are counted only when something goes wrong: whatever the channel's sources count."""
+    package = Path(shardwire.channel.__file__).parent
+    text = "".join(path.read_text() for path in package.glob("*.py"))
+    counted = set(re.findall(r"""count\(\s*"(\w+)"|counts\["(\w+)"\]""", text))
+    names = {name for pair in counted for name in pair if name}
+    assert {"dropped_by_error", "node_events_failed", "dispatch_failures"} <= names
+    names |= {f"dispatched_{kind.value}" for kind in TransmitKind}
+    names |= {f"dropped_{reason}" for reason in ("undecodable", "other_channel", "own", "duplicate", "over_limit")}
+    assert names <= set(METRICS)
+    plain = [name.replace("_", "").lower().rstrip("es") for name in METRICS]
+    assert len(set(plain)) == len(plain)

@@ -127,7 +127,7 @@ def test_what_segments_say_is_told_printable(told: list[logging.LogRecord]) -> N
         await mallory.send(other[1], message_id=f"{'5f' * 16}.1")
         await asyncio.sleep(30)
         stats = bob.stats()
-        assert stats["segments_false"] == 1
+        assert stats["bad_segments"] == 1
         assert stats["segments_discarded"] >= 3
 
     run_world(scenario)
