@@ -8,6 +8,7 @@ from collections import deque
 from shardwire.channel.dispatch import PROPAGATION_TIMEOUT_MS
 from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.flights import Flights
+from shardwire.channel.limit_notices import LimitNotices
 from shardwire.channel.message_sizes import too_large_text
 from shardwire.channel.outcomes import DispatchFailed, DispatchOutcome, Late, Propagated
 from shardwire.channel.outgoing import OutgoingSends
@@ -79,9 +80,7 @@ class Transmissions:
         self._announced_failures = 0
         # Failures of the node since a send that waits for it last propagated, and when the last of them was counted.
         self._failures_by_send: dict[str, tuple[int, int]] = {}
-        # When more may leave by what was told last, and whether the clock stood before an epoch that was counted.
-        self._announced = -1, False
-        self._events: list[RateLimitEvent] = []
+        self._notices = LimitNotices(machine, quota, flights)
         self.counts: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -247,7 +246,7 @@ class Transmissions:
         if self.readiness.on_held(retry_after_ms, now.monotonic_ms):
             hold_ms = self.readiness.held_until_ms - now.monotonic_ms
             logger.warning("the node takes nothing for %d ms, everything waits: %s", hold_ms, one_line(outcome.error))
-            self._tell_limit(now.epoch_ms + hold_ms, now)
+            self._notices.tell(now.epoch_ms + hold_ms, now)
 
     def _on_node_failed(self, send_id: str, error: str, now: Now) -> None:
         """However many messages a failure of the node hits, it is one failure of each send that waits for the node."""
@@ -366,39 +365,17 @@ class Transmissions:
         if TransmitKind.EPHEMERAL in held:
             reason = self._quota.ephemeral_drop_reason(now.epoch_ms, self._flights.unplaced)
             self._drop_ephemerals(reason or "rate_limit_reached", now)
-        limiter = self._quota.tightest(now.epoch_ms)
-        if limiter is None or not held - {TransmitKind.EPHEMERAL}:
-            return
-        behind_ms = self._quota.behind_ms(now.epoch_ms)
-        resets_at_ms = self._quota.reopens_at_ms(now.epoch_ms) if behind_ms else limiter.resets_at_ms
-        if (resets_at_ms, behind_ms > 0) == self._announced:
-            return
-        self._announced = resets_at_ms, behind_ms > 0
-        self._tell_limit(resets_at_ms, now, behind_ms)
-        if behind_ms:
-            logger.warning(
-                "the clock stands %d ms before an epoch of the rate limit that was counted already: only "
-                "acknowledgements leave until it is there; set it right",
-                behind_ms,
-            )
+        if held - {TransmitKind.EPHEMERAL}:
+            self._notices.on_limited(now)
 
     def _drop_ephemerals(self, reason: EphemeralDropReason, now: Now) -> None:
         for send_id in self._ephemerals.waiting():
             if self._machine.cancel(send_id, now):
                 self._ephemerals.on_dropped(send_id, reason)
 
-    def _tell_limit(self, resets_at_ms: int, now: Now, behind_ms: int = 0) -> None:
-        queued = sum(self._machine.waiting()[kind] for kind in (TransmitKind.FIRST, TransmitKind.FURTHER))
-        limiter = self._quota.tightest(now.epoch_ms)
-        used, total = (limiter.used, limiter.quota) if limiter is not None else (0, 0)
-        # What is prepared to leave has its place, but for what others take before it.
-        used = min(total, used + self._flights.unplaced)
-        self._events.append(RateLimitEvent(used, total, resets_at_ms, queued, behind_ms))
-
     def poll_events(self) -> list[RateLimitEvent]:
         """Once an epoch in which something is held back, and once a time for which the node refuses everything."""
-        events, self._events = self._events, []
-        return events
+        return self._notices.poll()
 
     def note(self, stage: SegmentStage, transmit: Transmit, now: Now) -> None:
         """Tells observers about one of our segments."""

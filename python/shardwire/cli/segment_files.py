@@ -104,8 +104,8 @@ def reassemble_directory(
     found.pass_over_whole_messages()
     if len(found.rebuilt) > 1 and not found.missing and found.whole.keys() >= found.rebuilt.keys():
         raise ShardwireError(
-            f"{directory} holds {len(found.rebuilt)} files that are no segments on the wire {wire_format}, each a whole "
-            "message as it is: is --wire-format the one they were made with?"
+            f"{directory} holds {len(found.rebuilt)} files that are no segments on the wire {wire_format}, each "
+            "a whole message as it is: is --wire-format the one they were made with?"
         )
     if len(found.rebuilt) + len(found.missing) > 1:
         named = ", ".join(key.hex()[:16] for key in [*found.rebuilt, *found.missing])
