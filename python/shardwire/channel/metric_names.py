@@ -155,6 +155,7 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "entries_to_name": "Messages that another participant lacks and the next sync names",
         "entries_named": "Messages named so, lately",
         "rivals": "Contents that came under an id that had another one",
+        "records_unreadable": "Stored records that could not be read when the channel was made, and were passed over",
     }
 )
 """Every name that `ReliableChannel.measure` and `ReliableChannel.stats` tell, with what it says."""

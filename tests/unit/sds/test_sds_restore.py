@@ -137,6 +137,29 @@ def test_unreadable_records_are_counted_and_passed_over() -> None:
     exchange = busy_exchange(3)
     bob = exchange.party("bob")
     rng = random.Random(5)
+    now = at(exchange.now_ms)
+    assert bob.restarted(now).machine.stats()["records_unreadable"] == 0
+    for _ in range(200):
+        records = dict(bob.records)
+        # Of these each is read by itself.
+        damaged = rng.sample(sorted(name for name in records if name[0] in ("sds.log", "sds.incoming")), 5)
+        for name in damaged:
+            value = bytearray(records[name])
+            if rng.random() < 0.7:
+                value[rng.randrange(len(value))] ^= 1 << rng.randrange(8)
+            else:
+                value = value[: rng.randrange(len(value))]
+            records[name] = bytes(value)
+        other = Party("bob", now=now, records=records)
+        assert other.machine.stats()["records_unreadable"] == len(damaged)
+        other.machine.poll_persist()
+        other.machine.handle_timeout(at(exchange.now_ms + 1_000_000))
+
+
+def test_damage_anywhere_raises_nothing() -> None:
+    exchange = busy_exchange(3)
+    bob = exchange.party("bob")
+    rng = random.Random(5)
     for _ in range(200):
         records = dict(bob.records)
         for name in rng.sample(sorted(records), 5):

@@ -118,7 +118,7 @@ pub enum Refusal {
 }
 
 /// Sizes of what a machine holds, by name.
-pub type Stats = [(&'static str, usize); 23];
+pub type Stats = [(&'static str, usize); 24];
 
 impl Machine {
     /// A machine that begins now.
@@ -726,6 +726,7 @@ impl Machine {
             ("entries_named", self.anti_entropy.named_count()),
             ("given_up_sends", self.given_up.len()),
             ("rivals", self.rivals.len()),
+            ("records_unreadable", self.records.unreadable),
         ]
     }
 

@@ -88,7 +88,7 @@ impl std::ops::Deref for Value {
 pub struct Records {
     state: Vec<u8>,
     stored: HashSet<(&'static str, Name)>,
-    /// Records that could not be read.
+    /// Records that could not be read when the machine was restored.
     pub unreadable: usize,
 }
 
