@@ -91,6 +91,24 @@ if TYPE_CHECKING:
     )
     from shardwire.persistence import Changes, ChannelState, MemoryPersistence, Persistence, SqlitePersistence
 
+
+def _refuse_subinterpreters() -> None:
+    """The native module says so itself, but has made its types by then, which are one for the process."""
+    for name in ("_interpreters", "_xxsubinterpreters"):
+        try:
+            interpreters = import_module(name)
+        except ImportError:
+            continue
+        if interpreters.get_current() != interpreters.get_main():
+            raise ImportError(
+                "shardwire works in the main interpreter of a process alone, and this is a subinterpreter: "
+                "import it in the main one, or in a process of its own"
+            )
+        return
+
+
+_refuse_subinterpreters()
+
 _ROOMS = {
     "shardwire._native": ("HistoryEntry", "Keccak256", "__version__", "keccak256", "keccak256_many"),
     "shardwire.channel": (

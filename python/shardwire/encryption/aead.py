@@ -144,6 +144,9 @@ class AeadEncryption(ABC):
             ) from None
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_write_id"):
+            # As a debugger finds it whose constructor refused the keys.
+            return f"{type(self).__name__}(no keys)"
         ids = ", ".join(key_id.hex() for key_id in self._ciphers)
         return f"{type(self).__name__}(key ids: {ids}, channel_id={self._channel_id!r})"
 

@@ -49,6 +49,10 @@ class SqlitePersistence:
         ConfigError: The path names no file, the key has not 32 bytes, or the library `cryptography` is missing.
     """
 
+    # For the repr of one whose constructor refused its arguments.
+    _path = Path()
+    _key: bytes | None = None
+
     def __init__(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
         self._path = Path(path)
         if os.fspath(path) == ":memory:":
@@ -57,7 +61,7 @@ class SqlitePersistence:
             raise ConfigError(f"path is {os.fspath(path)!r}: it must name a file")
         if key is not None:
             check_key(key)
-        self._key = None if key is None else bytes(key)
+            self._key = bytes(key)
         # Serialises the writer threads of the channels; SQLite has one writer at a time anyway.
         self._lock = threading.RLock()
         self._database: Database | None = None

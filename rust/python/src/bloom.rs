@@ -5,7 +5,7 @@ use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyString};
 use shardwire_core::bloom;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, all_of};
 use crate::error::Error;
 use crate::sds::parse_sds_wire_format;
 
@@ -48,9 +48,12 @@ impl BloomFilter {
     }
 
     #[pyo3(signature = (message_ids, /))]
-    fn insert_many(&mut self, message_ids: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn insert_many(slf: &Bound<'_, Self>, message_ids: &Bound<'_, PyAny>) -> PyResult<()> {
         for message_id in message_ids.try_iter()? {
-            self.0.insert(message_id?.cast::<PyString>()?.to_str()?);
+            // Borrowed for one at a time: what is iterated over may look at the filter.
+            let message_id = message_id?;
+            let message_id = message_id.cast::<PyString>()?.to_str()?;
+            slf.try_borrow_mut()?.0.insert(message_id);
         }
         Ok(())
     }
@@ -75,10 +78,13 @@ impl BloomFilter {
 
     /// Positions in `message_ids` of those a peer's serialized filter holds.
     #[pyo3(signature = (data, message_ids, /))]
-    fn review(&self, data: Buffer<'_>, message_ids: Vec<PyBackedStr>) -> Option<Vec<usize>> {
-        self.0.review(
-            data.as_bytes(),
-            message_ids.iter().map(|message_id| &**message_id),
-        )
+    fn review(
+        &self,
+        data: Buffer<'_>,
+        message_ids: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<Vec<usize>>> {
+        let message_ids: Vec<PyBackedStr> = all_of(message_ids, "message_ids")?;
+        let message_ids = message_ids.iter().map(|message_id| &**message_id);
+        Ok(self.0.review(data.as_bytes(), message_ids))
     }
 }

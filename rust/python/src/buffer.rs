@@ -28,9 +28,13 @@ impl<'py> Buffer<'py> {
         self.0.is_exact_instance_of::<PyBytes>().then_some(self.0)
     }
 
-    /// The bytes for code that runs without the GIL, and after the call.
+    /// The bytes for code that runs without the GIL, and after the call. What a class of its own does
+    /// when it goes does not happen there.
     pub fn into_backed(self) -> PyBackedBytes {
-        self.0.into()
+        if self.0.is_exact_instance_of::<PyBytes>() {
+            return self.0.into();
+        }
+        PyBytes::new(self.0.py(), self.0.as_bytes()).into()
     }
 
     /// A reference that outlives the call.
@@ -135,6 +139,16 @@ fn at_place(py: Python<'_>, error: PyErr, name: &str, place: usize) -> PyErr {
 /// The buffers of an iterable.
 pub fn buffers_of<'py>(iterable: &Bound<'py, PyAny>, name: &str) -> PyResult<Vec<Buffer<'py>>> {
     items_of(iterable, name, ITEMS_MAX, |item| item.extract())
+}
+
+/// The items of an iterable, whatever it says of its length.
+pub fn all_of<'py, T>(iterable: &Bound<'py, PyAny>, name: &str) -> PyResult<Vec<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+{
+    items_of(iterable, name, ITEMS_MAX, |item| {
+        item.extract().map_err(Into::into)
+    })
 }
 
 /// Runs `work`, without the GIL where it handles enough bytes.

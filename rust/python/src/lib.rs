@@ -1,5 +1,6 @@
 //! The Python module `shardwire._native`: converts, releases the GIL, wraps. The list of what it
-//! holds follows `python/shardwire/_native.pyi`. Only `fresh` and `arrow::capsule` have unsafe code.
+//! holds follows `python/shardwire/_native.pyi`. Only `fresh`, `interpreter` and `arrow::capsule` have
+//! unsafe code.
 
 #![deny(unsafe_code)]
 
@@ -11,6 +12,7 @@ mod erasure;
 mod error;
 mod file;
 mod fresh;
+mod interpreter;
 mod keccak;
 mod now;
 mod outcome;
@@ -79,6 +81,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        interpreter::require_main(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -1,24 +1,33 @@
 //! `ReassemblerCore` of `_native.pyi`: arguments in, the machine run, records out.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 use shardwire_core::reassemble::{
     Change, Discard, Drop, Lent, Limits, Reassembler, Receipt, Records,
 };
 use shardwire_core::sink::Sink;
 
-use crate::buffer::{Buffer, ITEMS_MAX, detached, items_of};
+use crate::buffer::{Buffer, DETACH_BYTES_MIN, ITEMS_MAX, items_of};
 use crate::fresh::new_bytes;
 use crate::outcome::{self, SetDropped};
 use crate::segmentation::SegmentationParameters;
 
-/// The state machine behind `shardwire.segmentation.Reassembler`.
-#[pyclass(module = "shardwire._native")]
-pub struct ReassemblerCore(Reassembler);
+/// The state machine behind `shardwire.segmentation.Reassembler`. Threads that share one take turns.
+#[pyclass(frozen, module = "shardwire._native")]
+pub struct ReassemblerCore(Mutex<Reassembler>);
+
+impl ReassemblerCore {
+    /// Nothing of Python runs while it is locked: whoever waits for it gets it.
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Reassembler> {
+        let locked = self.0.lock_py_attached(py);
+        locked.unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 #[pymethods]
 impl ReassemblerCore {
@@ -55,7 +64,7 @@ impl ReassemblerCore {
             timeout_ms,
             work_budget,
         };
-        ReassemblerCore(Reassembler::new(parameters.inner, limits))
+        ReassemblerCore(Mutex::new(Reassembler::new(parameters.inner, limits)))
     }
 
     /// Takes one segment; every outcome is a value.
@@ -63,7 +72,7 @@ impl ReassemblerCore {
         segment, *, now_ms, sender = None, authenticated = false, message_key = None
     ))]
     fn receive<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         segment: Buffer<'py>,
         now_ms: i64,
@@ -80,36 +89,44 @@ impl ReassemblerCore {
             authenticated,
             message_key: message_key.as_deref(),
         };
-        let outcome = detached(py, length, || self.0.receive_lent(&segment, &receipt));
+        let outcome = if length < DETACH_BYTES_MIN {
+            self.lock(py).receive_lent(&segment, &receipt)
+        } else {
+            // Locked without the GIL, which others need to be done.
+            py.detach(|| {
+                let mut core = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                core.receive_lent(&segment, &receipt)
+            })
+        };
         outcome::wrap(py, outcome)
     }
 
     /// Drops the sets that got no new segment for `timeout_ms`.
-    fn expire(&mut self, py: Python<'_>, now_ms: i64) -> Vec<SetDropped> {
-        self.0
-            .expire(now_ms)
+    fn expire(&self, py: Python<'_>, now_ms: i64) -> Vec<SetDropped> {
+        let dropped = self.lock(py).expire(now_ms);
+        dropped
             .into_iter()
             .map(|dropped| SetDropped::new(py, dropped))
             .collect()
     }
 
     /// Sets that `receive` evicted to make room, since the last call.
-    fn poll_dropped(&mut self, py: Python<'_>) -> Vec<SetDropped> {
-        self.0
-            .poll_dropped()
+    fn poll_dropped(&self, py: Python<'_>) -> Vec<SetDropped> {
+        let dropped = self.lock(py).poll_dropped();
+        dropped
             .into_iter()
             .map(|dropped| SetDropped::new(py, dropped))
             .collect()
     }
 
     /// When the next set expires.
-    fn next_expiry_ms(&self) -> Option<i64> {
-        self.0.next_expiry_ms()
+    fn next_expiry_ms(&self, py: Python<'_>) -> Option<i64> {
+        self.lock(py).next_expiry_ms()
     }
 
     /// Counts since the start, and what is held.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.0.stats();
+        let stats = self.lock(py).stats();
         let counts = PyDict::new(py);
         for (name, count) in [
             ("received", stats.received),
@@ -138,23 +155,24 @@ impl ReassemblerCore {
     }
 
     /// Changes since the last call as (op, key, value).
-    fn poll_persist<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Row<'py>>> {
+    fn poll_persist<'py>(&self, py: Python<'py>) -> PyResult<Vec<Row<'py>>> {
         let mut rows = Rows::new(py);
-        self.0.poll_persist_into(&mut rows);
+        self.lock(py).poll_persist_into(&mut rows);
         rows.rows
     }
 
     /// Completions alone, as (op, key, value).
-    fn poll_completions<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Row<'py>>> {
+    fn poll_completions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Row<'py>>> {
         let mut rows = Rows::new(py);
-        for record in self.0.poll_completions() {
+        let completions = self.lock(py).poll_completions();
+        for record in completions {
             rows.put(record.change, &record.key, [&record.value, &[]]);
         }
         rows.rows
     }
 
     /// Takes back what `poll_persist` gave, less what was deleted.
-    fn restore(&mut self, py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn restore(&self, py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<()> {
         let rows = items_of(records, "records", ITEMS_MAX, |row| {
             row.extract::<(PyBackedStr, PyBackedBytes, PyBackedBytes)>()
                 .map_err(|_| {
@@ -174,7 +192,10 @@ impl ReassemblerCore {
             (change, &key[..], &value[..])
         });
         let records: Vec<_> = records.collect();
-        py.detach(|| self.0.restore(records));
+        py.detach(|| {
+            let mut core = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            core.restore(records);
+        });
         Ok(())
     }
 }

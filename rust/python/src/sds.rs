@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyTuple};
 use shardwire_core::wire::sds::{self, Kind, WireFormat};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, all_of};
 use crate::error::Error;
 use crate::record::{Field, Record, field};
 
@@ -103,7 +103,7 @@ impl SdsMessage {
     #[new]
     #[pyo3(signature = (
         *, sender_id, message_id, channel_id, lamport_timestamp = None,
-        causal_history = Vec::new(), bloom_filter = None, repair_request = Vec::new(),
+        causal_history = None, bloom_filter = None, repair_request = None,
         content = None
     ))]
     #[expect(
@@ -115,25 +115,27 @@ impl SdsMessage {
         message_id: String,
         channel_id: String,
         lamport_timestamp: Option<u64>,
-        causal_history: Vec<Py<HistoryEntry>>,
+        causal_history: Option<&Bound<'_, PyAny>>,
         bloom_filter: Option<Buffer<'_>>,
-        repair_request: Vec<Py<HistoryEntry>>,
+        repair_request: Option<&Bound<'_, PyAny>>,
         content: Option<Buffer<'_>>,
-    ) -> Self {
-        let entries = |entries: Vec<Py<HistoryEntry>>| {
-            entries.iter().map(|entry| entry.get().0.clone()).collect()
+    ) -> PyResult<Self> {
+        let entries = |entries: Option<&Bound<'_, PyAny>>, name| {
+            let entries: Vec<Py<HistoryEntry>> =
+                entries.map_or(Ok(Vec::new()), |entries| all_of(entries, name))?;
+            PyResult::Ok(entries.iter().map(|entry| entry.get().0.clone()).collect())
         };
         let bytes = |buffer: Option<Buffer<'_>>| buffer.map(|bytes| bytes.as_bytes().to_vec());
-        SdsMessage(sds::Message {
+        Ok(SdsMessage(sds::Message {
             sender_id,
             message_id,
             channel_id,
             lamport_timestamp,
-            causal_history: entries(causal_history),
+            causal_history: entries(causal_history, "causal_history")?,
             bloom_filter: bytes(bloom_filter),
-            repair_request: entries(repair_request),
+            repair_request: entries(repair_request, "repair_request")?,
             content: bytes(content),
-        })
+        }))
     }
 
     /// The kind by presence of fields; `None` where a receiver drops the message.

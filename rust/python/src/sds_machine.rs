@@ -13,7 +13,7 @@ use shardwire_core::sds::{
     TransmitKind, Value,
 };
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, all_of, buffers_of};
 use crate::error::Error;
 use crate::now::Now;
 use crate::sds::{HistoryEntry, parse_sds_wire_format};
@@ -242,11 +242,12 @@ impl MessageChannel {
         &mut self,
         py: Python<'py>,
         send_id: &str,
-        contents: Vec<Buffer<'py>>,
+        contents: &Bound<'py, PyAny>,
         now: &Bound<'py, Now>,
         contents_needed: u32,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let _ = now;
+        let contents = buffers_of(contents, "contents")?;
         let contents = contents.into_iter().map(octets).collect();
         let ids = self
             .0
@@ -341,22 +342,23 @@ impl MessageChannel {
             .handle_content_placed(message_id, place, now.get().into());
     }
 
-    #[pyo3(signature = (sender_id, send_id, content_count, now, *, inferred_message_ids = Vec::new()))]
+    #[pyo3(signature = (sender_id, send_id, content_count, now, *, inferred_message_ids = None))]
     fn handle_send_reconstructed(
         &mut self,
         sender_id: &str,
         send_id: &str,
         content_count: u32,
         now: &Bound<'_, Now>,
-        inferred_message_ids: Vec<String>,
-    ) {
-        let inferred: Vec<Name> = inferred_message_ids
-            .iter()
-            .map(|id| Name::new(id))
-            .collect();
+        inferred_message_ids: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let inferred = inferred_message_ids.map_or(Ok(Vec::new()), |ids| {
+            all_of::<String>(ids, "inferred_message_ids")
+        })?;
+        let inferred: Vec<Name> = inferred.iter().map(|id| Name::new(id)).collect();
         let now = now.get().into();
         self.0
             .handle_send_reconstructed(sender_id, send_id, content_count, &inferred, now);
+        Ok(())
     }
 
     #[pyo3(signature = (message_id, data, *, invalid = false))]
@@ -405,10 +407,16 @@ impl MessageChannel {
         self.0.was_rival(message_id, sender_id, content.as_bytes())
     }
 
-    fn handle_irretrievable(&mut self, message_ids: Vec<String>, now: &Bound<'_, Now>) {
+    fn handle_irretrievable(
+        &mut self,
+        message_ids: &Bound<'_, PyAny>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<()> {
         let _ = now;
+        let message_ids: Vec<String> = all_of(message_ids, "message_ids")?;
         self.0
             .handle_irretrievable(message_ids.iter().map(String::as_str));
+        Ok(())
     }
 
     fn handle_caught_up(&mut self, now: &Bound<'_, Now>) {

@@ -176,3 +176,11 @@ def test_without_the_library_the_remedy_is_named(cipher: Cipher) -> None:
         [sys.executable, "-c", WITHOUT_LIBRARY, cipher.__name__], capture_output=True, text=True, check=True
     )
     assert run.stdout == (f"{cipher.__name__} needs the library 'cryptography': pip install 'shardwire[crypto]'\n")
+
+
+def test_one_whose_keys_were_refused_can_be_shown(cipher: Cipher) -> None:
+    refused = object.__new__(cipher)
+    for keys in ([], [b"short"], 7, [bytes(32), bytes(32)]):
+        with pytest.raises((ConfigError, TypeError)):
+            refused.__init__(keys)  # type: ignore[misc]
+        assert repr(refused) == f"{cipher.__name__}(no keys)"

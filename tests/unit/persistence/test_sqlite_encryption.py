@@ -186,6 +186,14 @@ def test_a_key_is_never_shown_or_pickled(tmp_path: Path, caplog: pytest.LogCaptu
         assert text not in shown
 
 
+def test_one_whose_arguments_were_refused_can_be_shown(tmp_path: Path) -> None:
+    refused = object.__new__(SqlitePersistence)
+    for path, key in ((7, None), (tmp_path / "state.db", b"short")):
+        with pytest.raises((ConfigError, TypeError)):
+            refused.__init__(path, key=key)  # type: ignore[misc]
+        assert repr(refused).startswith("SqlitePersistence(")
+
+
 def test_the_library_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
         monkeypatch.setitem(sys.modules, name, None)
