@@ -208,6 +208,24 @@ class RateLimitEvent(ChannelEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFailingEvent(ChannelEvent):
+    """The node takes nothing: told when it failed several times in a row, and once more when it takes a message again.
+
+    What waits is tried again, later each time; a send that failed too often ends with `MessageSendErrorEvent`.
+
+    Attributes:
+        failing: Whether it fails.
+        failures: How many times in a row; 0 where it takes messages again.
+        error: What it said last; empty where it takes messages again.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("node-failing",)
+    failing: bool
+    failures: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class WithinReachEvent(ChannelEvent):
     """Whether anybody is heard who lacks messages of ours: told when that changes, and once for all of them.
 
@@ -320,6 +338,7 @@ EVENT_TYPES: tuple[type[ChannelEvent], ...] = (
     IrretrievableMessageEvent,
     EphemeralDroppedEvent,
     RateLimitEvent,
+    NodeFailingEvent,
     SenderIdConflictEvent,
     WithinReachEvent,
     FileProgressEvent,

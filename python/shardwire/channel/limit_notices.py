@@ -1,4 +1,5 @@
-"""What the application is told of the rate limit: once an epoch, and once a time that the node names."""
+"""What the application is told of what holds messages back: of the rate limit once an epoch, and once a time that the
+node names; of a node that fails once, and once when it does no longer."""
 
 from __future__ import annotations
 
@@ -6,15 +7,18 @@ import logging
 
 from shardwire.channel.flights import Flights
 from shardwire.channel.quota import Quota
-from shardwire.events import RateLimitEvent
+from shardwire.events import ChannelEvent, NodeFailingEvent, RateLimitEvent
 from shardwire.sds import MessageChannel, Now
 from shardwire.sds.outputs import TransmitKind
 
 logger = logging.getLogger(__name__)
 
+# Failures of the node in a row of which the application is told.
+FAILURES_TOLD = 3
+
 
 class LimitNotices:
-    """Turns what holds messages back into `RateLimitEvent`.
+    """Turns what holds messages back into `RateLimitEvent` and `NodeFailingEvent`.
 
     Args:
         machine: Says how much waits.
@@ -28,7 +32,7 @@ class LimitNotices:
         self._flights = flights
         # When more may leave by what was told last, and whether the clock stood before an epoch that was counted.
         self._announced = -1, False
-        self._events: list[RateLimitEvent] = []
+        self._events: list[ChannelEvent] = []
 
     def on_limited(self, now: Now) -> None:
         """Something waits for the rate limit."""
@@ -58,7 +62,17 @@ class LimitNotices:
         used = min(total, used + self._flights.unplaced)
         self._events.append(RateLimitEvent(used, total, resets_at_ms, queued, behind_ms))
 
-    def poll(self) -> list[RateLimitEvent]:
+    def on_failed(self, failures: int, error: str) -> None:
+        """The node failed so many times in a row, and named no time."""
+        if failures == FAILURES_TOLD:
+            self._events.append(NodeFailingEvent(True, failures, error))
+
+    def on_taken(self, failures: int) -> None:
+        """It took a message after so many failures."""
+        if failures >= FAILURES_TOLD:
+            self._events.append(NodeFailingEvent(False, 0, ""))
+
+    def poll(self) -> list[ChannelEvent]:
         """The events since the last call."""
         events, self._events = self._events, []
         return events

@@ -18,14 +18,24 @@ class Readiness:
         online: Whether the node is connected.
         failed_ms: When it failed last; -1 for never.
         held_until_ms: Until when it refuses everything, as it said; in the past where it does not.
+        failures: How many times in a row it failed without naming a time.
     """
 
-    __slots__ = ("_announced_ms", "_failures_in_row", "_paused_until_ms", "failed_ms", "held_until_ms", "online")
+    __slots__ = (
+        "_announced_ms",
+        "_failures_in_row",
+        "_paused_until_ms",
+        "failed_ms",
+        "failures",
+        "held_until_ms",
+        "online",
+    )
 
     def __init__(self) -> None:
         self.online = True
         self.failed_ms = -1
         self.held_until_ms = 0
+        self.failures = 0
         self._paused_until_ms = 0
         self._failures_in_row = 0
         # The end of the latest hold that the application was told of.
@@ -46,6 +56,7 @@ class Readiness:
     def on_failed(self, monotonic_ms: int) -> None:
         """The node did not take a message and gave no time: it is left alone, the longer the more often in a row."""
         self.failed_ms = monotonic_ms
+        self.failures += 1
         self._paused_until_ms = monotonic_ms + self._back_off_ms()
 
     def on_held(self, retry_after_ms: int, monotonic_ms: int) -> bool:
@@ -64,6 +75,7 @@ class Readiness:
 
     def on_taken(self, monotonic_ms: int) -> None:
         """The node brought a message to the network."""
+        self.failures = 0
         self._failures_in_row = 0
         self._paused_until_ms = 0
         if not self.is_held(monotonic_ms):

@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
-from shardwire.channel.dispatch import is_duration_ms
 from shardwire.channel.hooks import await_cipher, ends_process, heed_cancellation, is_ours
+from shardwire.channel.node_events import fault_of, is_well_formed
 from shardwire.channel.requests import Requests
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.clock import NANOSECONDS_PER_MS
@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 KNOWN_HASHES_MAX = 50_000
 # Events that are read before others have the loop, where a node has more at hand.
 EVENTS_AT_ONCE_MAX = 64
-# Kinds of events that mean something here.
-_READ = (MessageReceived, MessagePropagated, MessageSent, MessageSendError, MessagesMissed, ConnectionStatus)
 
 
 @dataclass(slots=True)
@@ -66,26 +64,6 @@ class EventsError(Exception):
     def __init__(self, events_read: int) -> None:
         super().__init__(events_read)
         self.events_read = events_read
-
-
-def _is_well_formed(event: MessageReceived) -> bool:
-    """Whether the fields are of their types; by far the most events come here, and patterns take thrice as long."""
-    envelope = event.envelope
-    return (
-        isinstance(envelope, MessageEnvelope)
-        and isinstance(envelope.payload, bytes)
-        and isinstance(event.message_hash, bytes)
-        and isinstance(event.timestamp_ns, int)
-    )
-
-
-def _is_well_formed_error(event: MessageSendError) -> bool:
-    return (
-        isinstance(event.request_id, str)
-        and isinstance(event.error, str)
-        and isinstance(event.permanent, bool)
-        and (event.retry_after_ms is None or is_duration_ms(event.retry_after_ms))
-    )
 
 
 class Reception:
@@ -126,7 +104,7 @@ class Reception:
         self._newest_timestamp_ns = 0
 
     async def run(self, events: AsyncIterator[NodeEvent]) -> None:
-        """Reads until the node stops; drops events whose fields are not of the types that the protocol says.
+        """Reads until the node stops; drops events whose fields are not what the protocol says, and names the field.
 
         Raises:
             EventsError: The iterator raised.
@@ -146,7 +124,7 @@ class Reception:
             if read % EVENTS_AT_ONCE_MAX == 0:
                 await asyncio.sleep(0)
             match event:
-                case MessageReceived() if _is_well_formed(event):
+                case MessageReceived() if is_well_formed(event):
                     envelope, message_hash = event.envelope, event.message_hash
                     if self._encryption is not None:
                         if message_hash not in self._known_hashes:
@@ -157,20 +135,20 @@ class Reception:
                         waiting = self.hand_on(payload, payload, message_hash, event.timestamp_ns)
                         if waiting is not None:
                             await waiting
-                case MessagePropagated(request_id=str(), message_hash=bytes()):
-                    self._requests.on_propagated(event.request_id, event.message_hash)
-                case MessageSent(request_id=str(), message_hash=bytes()):
-                    self._requests.on_stored(event.request_id, event.message_hash)
-                case MessageSendError() if _is_well_formed_error(event):
-                    self._requests.on_send_error(event)
-                case ConnectionStatus(state=ConnectionState()):
-                    self._on_connection(event.state)
-                case MessagesMissed(since_ns=int()) if type(event.since_ns) is int and event.since_ns >= 0:
-                    self._on_missed(event.since_ns)
-                case _ if isinstance(event, _READ):
+                case _ if (fault := fault_of(event)) is not None:
                     # As if it had not come: what it was about is fetched, or sent again.
                     self._peer_log.count("node_events_malformed")
-                    self._peer_log.tell("the node gave a malformed %s: it is dropped", one_line(type(event).__name__))
+                    self._peer_log.tell("the node gave %s; it is dropped", one_line(fault))
+                case MessagePropagated():
+                    self._requests.on_propagated(event.request_id, event.message_hash)
+                case MessageSent():
+                    self._requests.on_stored(event.request_id, event.message_hash)
+                case MessageSendError():
+                    self._requests.on_send_error(event)
+                case ConnectionStatus():
+                    self._on_connection(event.state)
+                case MessagesMissed():
+                    self._on_missed(event.since_ns)
         self._on_connection(ConnectionState.DISCONNECTED)
 
     @property

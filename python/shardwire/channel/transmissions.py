@@ -19,7 +19,7 @@ from shardwire.channel.requests import DISPATCHES_MAX
 from shardwire.channel.timeline import SegmentStage, Timeline
 from shardwire.channel.unanswered import Unanswered
 from shardwire.config import SdsConfig
-from shardwire.events import EphemeralDropReason, RateLimitEvent
+from shardwire.events import ChannelEvent, EphemeralDropReason
 from shardwire.peer_log import PeerLog
 from shardwire.quoting import one_line, quoted
 from shardwire.sds import MessageChannel, Now
@@ -200,6 +200,7 @@ class Transmissions:
 
     def _on_propagated(self, outcome: Propagated, now: Now) -> None:
         transmit = outcome.transmit
+        self._notices.on_taken(self.readiness.failures)
         self.readiness.on_taken(now.monotonic_ms)
         self._machine.handle_transmitted(transmit.transmit_id, outcome.message_hash, now)
         if transmit.send_id is None:
@@ -233,6 +234,7 @@ class Transmissions:
             self._give_up(send_id, outcome.error, now, irrecoverable=ordinal)
         elif not known and not (outcome.permanent and transmit.kind is TransmitKind.REPAIR):
             self.readiness.on_failed(now.monotonic_ms)
+            self._notices.on_failed(self.readiness.failures, outcome.error)
             if send_id is not None:
                 self._on_node_failed(send_id, outcome.error, now)
 
@@ -373,8 +375,8 @@ class Transmissions:
             if self._machine.cancel(send_id, now):
                 self._ephemerals.on_dropped(send_id, reason)
 
-    def poll_events(self) -> list[RateLimitEvent]:
-        """Once an epoch in which something is held back, and once a time for which the node refuses everything."""
+    def poll_events(self) -> list[ChannelEvent]:
+        """What holds messages back: the rate limit, and the node."""
         return self._notices.poll()
 
     def note(self, stage: SegmentStage, transmit: Transmit, now: Now) -> None:

@@ -21,6 +21,8 @@ from shardwire.node import (
     MessagePropagated,
     MessageReceived,
     MessageSendError,
+    MessageSent,
+    MessagesMissed,
     NodeEvent,
     StorePage,
     StoreQuery,
@@ -196,6 +198,8 @@ def as_error(error: object) -> Callable[[NodeEvent], NodeEvent]:
         with_fields(MessagePropagated, message_hash=bytearray(32)),
         with_fields(MessagePropagated, request_id=[]),
         with_fields(MessageReceived, message_hash="0x1234"),
+        with_fields(MessageReceived, message_hash=b""),
+        with_fields(MessageReceived, message_hash=bytes(31)),
         with_fields(MessageReceived, timestamp_ns=None),
         with_fields(MessageReceived, envelope=None),
         with_fields(MessageReceived, envelope=MessageEnvelope(TOPIC, bytearray(8))),  # type: ignore[arg-type]
@@ -226,6 +230,41 @@ def test_a_malformed_event_of_the_node_is_dropped_and_counted(change: Callable[[
     world = run_world(scenario)
     assert world.messages("bob") == [b"one", b"three"]
     assert world.messages("alice") == [b"two"]
+
+
+@pytest.mark.parametrize(
+    ("event", "fault"),
+    [
+        (MessageReceived(MessageEnvelope(TOPIC, b"x"), b"", 1), "message_hash is 0 bytes: it must be 32 bytes"),
+        (MessageReceived(MessageEnvelope(TOPIC, b"x"), "ff", 1), "message_hash is of type str: it must be 32 bytes"),  # type: ignore[arg-type]
+        (
+            MessageReceived(MessageEnvelope(TOPIC, "x"), bytes(32), 1),
+            "envelope.payload is of type str: it must be bytes",
+        ),  # type: ignore[arg-type]
+        (
+            MessageReceived(MessageEnvelope(TOPIC, b"x"), bytes(32), 1.5),
+            "timestamp_ns is of type float: it must be an int",
+        ),  # type: ignore[arg-type]
+        (MessagePropagated(7, bytes(32)), "request_id is of type int: it must be a str"),  # type: ignore[arg-type]
+        (MessageSent("r", b"hash"), "message_hash is 4 bytes: it must be 32 bytes"),
+        (MessageSendError("r", "no", permanent=1), "permanent is of type int: it must be a bool"),  # type: ignore[arg-type]
+        (MessageSendError("r", "no", retry_after_ms=-1), "retry_after_ms is negative: it must be None or an int"),
+        (MessagesMissed(True), "since_ns is of type bool: it must be an int of at least 0"),
+        (ConnectionStatus("Connected"), "state is of type str: it must be a ConnectionState"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_malformed_event_is_told_with_the_name_of_its_field(
+    event: NodeEvent, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node("alice")
+        alice = await world.join("alice")
+        node._streams.put(event)
+        await asyncio.sleep(1)
+        assert alice.stats()["node_events_malformed"] == 1
+
+    run_world(scenario)
+    assert f"the node gave a {type(event).__name__} whose {fault}" in caplog.text
 
 
 class Stopping(Mount):

@@ -18,6 +18,7 @@ from shardwire.events import (
     ChunkErrorEvent,
     EphemeralDroppedEvent,
     MessageSendErrorEvent,
+    NodeFailingEvent,
     RateLimitEvent,
 )
 from shardwire.node import (
@@ -90,6 +91,31 @@ def test_a_permanent_error_fails_the_message_at_once(kind: type[RefusingNode]) -
         await close_channel(alice)
 
     assert run_world(scenario).messages("bob") == [b"y"]
+
+
+@BOTH_WAYS
+def test_a_node_that_takes_nothing_is_told_once_and_so_is_its_end(kind: type[RefusingNode]) -> None:
+    async def scenario(world: World) -> None:
+        node, alice = await join_refusing(world, kind)
+        for number in range(2):
+            node.error = NodeError(PASSING)
+            request_id = await alice.send(b"%d" % number)
+            # Long before the send itself fails.
+            await asyncio.sleep(20)
+            assert [event.failing for event in world.of("alice", NodeFailingEvent)] == [True, False] * number + [True]
+            assert world.of("alice", MessageSendErrorEvent) == []
+            node.error = None
+            assert await alice.delivered(request_id, timeout_ms=60_000) == {"bob"}
+        # One failure says nothing.
+        node.error = NodeError(PASSING)
+        await alice.send(b"last")
+        await asyncio.sleep(0.2)
+        node.error = None
+        await asyncio.sleep(60)
+        await close_channel(alice)
+
+    told = run_world(scenario).of("alice", NodeFailingEvent)
+    assert [(event.failing, event.failures, event.error) for event in told] == [(True, 3, PASSING), (False, 0, "")] * 2
 
 
 @BOTH_WAYS

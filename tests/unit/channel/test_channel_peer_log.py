@@ -178,7 +178,7 @@ def test_what_a_node_hands_on_malformed_is_counted_and_told_once(told: list[logg
         assert bob.stats()["node_events_malformed"] == 100
 
     run_world(scenario)
-    assert sum("malformed MessageReceived" in line for line in warnings(told)) == 1
+    assert sum("a MessageReceived whose message_hash is 0 bytes" in line for line in warnings(told)) == 1
 
 
 def test_a_reassembler_alone_goes_by_the_time_that_it_is_given(told: list[logging.LogRecord]) -> None:

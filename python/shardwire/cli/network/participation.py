@@ -20,7 +20,7 @@ from shardwire.cli.network.output import Output, printable
 from shardwire.config import ChannelConfig
 from shardwire.encryption import Encryption
 from shardwire.errors import ConfigError, MissingLibraryError, PersistenceError
-from shardwire.events import IrretrievableMessageEvent, SenderIdConflictEvent, WithinReachEvent
+from shardwire.events import IrretrievableMessageEvent, NodeFailingEvent, SenderIdConflictEvent, WithinReachEvent
 from shardwire.node import ConnectionState, ConnectionStatus, create_node
 from shardwire.node.waku_message import PubsubTopics
 from shardwire.persistence import MemoryPersistence, Persistence, SqlitePersistence
@@ -244,6 +244,11 @@ def _tell_troubles(channel: ReliableChannel, output: Output) -> None:
         if not event.within_reach:
             output.remark(f"nobody is within reach: a store has {event.in_store} messages for them")
 
+    def on_node_failing(event: NodeFailingEvent) -> None:
+        output.event("node-failing", failing=event.failing, error=event.error)
+        if event.failing:
+            output.remark(f"the network takes nothing: {printable(event.error)}; what waits is tried again")
+
     def on_conflict(event: SenderIdConflictEvent) -> None:
         output.event("sender-id-conflict", sender_id=event.sender_id)
         output.remark(f"another participant calls itself {printable(event.sender_id)}, too: choose another --sender")
@@ -255,6 +260,7 @@ def _tell_troubles(channel: ReliableChannel, output: Output) -> None:
         what = "a message is missing" if count == 1 else f"{count} messages are missing"
         output.remark(f"{what}, and nobody has given it so far; it is asked for again")
 
+    channel.on(NodeFailingEvent, on_node_failing)
     channel.on(WithinReachEvent, on_within_reach)
     channel.on(SenderIdConflictEvent, on_conflict)
     channel.on(IrretrievableMessageEvent, on_irretrievable)

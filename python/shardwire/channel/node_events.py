@@ -1,0 +1,92 @@
+"""Whether what a node brings is what its protocol says, and by which field not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from shardwire.channel.dispatch import is_duration_ms
+from shardwire.node.protocol import (
+    ConnectionState,
+    ConnectionStatus,
+    MessageEnvelope,
+    MessagePropagated,
+    MessageReceived,
+    MessageSendError,
+    MessageSent,
+    MessagesMissed,
+    NodeEvent,
+)
+
+# A hash that is the same for several messages, as an empty one is, would make the first the only one.
+HASH_BYTES = 32
+
+_Check = tuple[str, Callable[[object], bool], str]
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_hash(value: object) -> bool:
+    return isinstance(value, bytes) and len(value) == HASH_BYTES
+
+
+def _is(kind: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+_REQUEST: tuple[_Check, ...] = (
+    ("request_id", _is(str), "a str"),
+    ("message_hash", _is_hash, f"{HASH_BYTES} bytes"),
+)
+# What is looked at, by kind of event: the fields, and what each must be.
+_CHECKS: Mapping[type[NodeEvent], tuple[_Check, ...]] = {
+    MessageReceived: (
+        ("envelope", _is(MessageEnvelope), "a MessageEnvelope"),
+        ("envelope.payload", _is(bytes), "bytes"),
+        ("message_hash", _is_hash, f"{HASH_BYTES} bytes"),
+        ("timestamp_ns", _is(int), "an int"),
+    ),
+    MessagePropagated: _REQUEST,
+    MessageSent: _REQUEST,
+    MessageSendError: (
+        ("request_id", _is(str), "a str"),
+        ("error", _is(str), "a str"),
+        ("permanent", _is(bool), "a bool"),
+        ("retry_after_ms", lambda value: value is None or is_duration_ms(value), "None or an int of at least 0"),
+    ),
+    MessagesMissed: (("since_ns", lambda value: _is_integer(value) and is_duration_ms(value), "an int of at least 0"),),
+    ConnectionStatus: (("state", _is(ConnectionState), "a ConnectionState"),),
+}
+
+
+def is_well_formed(event: MessageReceived) -> bool:
+    """As `fault_of` says; most events by far come here, and to look at fields by their names takes thrice as long."""
+    envelope, message_hash = event.envelope, event.message_hash
+    return (
+        isinstance(envelope, MessageEnvelope)
+        and isinstance(envelope.payload, bytes)
+        and isinstance(message_hash, bytes)
+        and len(message_hash) == HASH_BYTES
+        and isinstance(event.timestamp_ns, int)
+    )
+
+
+def fault_of(event: object) -> str | None:
+    """What is wrong with an event of a kind that means something here, for people, without its values; None where
+    nothing is, or its kind means nothing."""
+    for kind, checks in _CHECKS.items():
+        if not isinstance(event, kind):
+            continue
+        for path, is_right, expected in checks:
+            value: object = event
+            for name in path.split("."):
+                value = getattr(value, name, None)
+            if not is_right(value):
+                found = f"of type {type(value).__name__}"
+                if isinstance(value, bytes):
+                    found = f"{len(value)} bytes"
+                elif isinstance(value, int) and value < 0:
+                    found = "negative"
+                return f"a {kind.__name__} whose {path} is {found}: it must be {expected}"
+    return None
