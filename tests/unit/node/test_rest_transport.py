@@ -12,6 +12,7 @@ from stub_waku_node import STORE_PEER, StubHttp, StubNetwork, StubNode
 from virtual_nodes import OTHER_TOPIC, TOPIC, virtual
 
 from shardwire import NodeError
+from shardwire.config import RateLimitConfig
 from shardwire.node import (
     ConnectionState,
     ConnectionStatus,
@@ -329,6 +330,36 @@ async def test_a_node_whose_rln_is_not_ready_is_disconnected() -> None:
     stub.rln = "READY"
     await asyncio.sleep(3)
     assert alice.states() == [ConnectionState.DISCONNECTED, ConnectionState.CONNECTED]
+
+
+NO_LIMIT = "stub has RLN and NodeConfig.rate_limit_config sets no limit"
+COUNTS_MESSAGES = "stub has RLN, which counts every segment"
+
+
+@pytest.mark.parametrize(
+    ("rln", "limit", "told"),
+    [
+        ("READY", None, NO_LIMIT),
+        ("READY", RateLimitConfig(), NO_LIMIT),
+        ("READY", RateLimitConfig(enabled=True, messages_per_epoch=20), COUNTS_MESSAGES),
+        ("READY", RateLimitConfig(enabled=True, messages_per_epoch=20, counts="segment"), None),
+        ("NOT_MOUNTED", None, None),
+    ],
+)
+def test_where_the_node_has_rln_its_limit_is_on_or_the_user_is_warned_once(
+    rln: str, limit: RateLimitConfig | None, told: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    @virtual
+    async def scenario() -> None:
+        stub = StubNode(StubNetwork(), "logos-delivery", rln=rln)
+        alice = await participant(stub, config=NodeConfig(rate_limit_config=limit))
+        await asyncio.sleep(60)
+        assert alice.node.connection_state is ConnectionState.CONNECTED
+
+    with caplog.at_level(logging.WARNING, "shardwire.node.rest.transport"):
+        scenario()
+    warnings = [record.getMessage() for record in caplog.records if "RLN" in record.getMessage()]
+    assert [told is not None and text.startswith(told) for text in warnings] == [True] * (told is not None)
 
 
 @virtual

@@ -89,6 +89,8 @@ class RestTransport(Transport):
         self._no_answers = 0
         self._no_answer_error = ""
         self._alone: str | None = None
+        # Whether what the configuration says of the quota was held against what the node has.
+        self._limit_reviewed = False
         self._alone_since_ms = 0
 
     @property
@@ -299,9 +301,31 @@ class RestTransport(Transport):
             return
         if health.protocols.get("store") == "ready":
             self._store.on_mounted()
-        if (rln := health.rln) is not None and rln not in ("ready", "not_mounted"):
+        rln = health.rln
+        if rln == "ready":
+            self._review_limit()
+        elif rln is not None and rln != "not_mounted":
             # It would refuse every message.
             self._alone = f"the RLN of the node is {rln}"
+
+    def _review_limit(self) -> None:
+        """The node has a quota: the configuration says which, or the user is told, once (003 RateLimitConfig)."""
+        if self._limit_reviewed:
+            return
+        self._limit_reviewed = True
+        limit = self._link.config.rate_limit_config
+        if limit is None or not limit.enabled:
+            logger.warning(
+                "%s has RLN and NodeConfig.rate_limit_config sets no limit: messages beyond its membership's quota "
+                "are refused; set messages_per_epoch to that quota, and counts='segment'",
+                self.name,
+            )
+        elif limit.counts == "message":
+            logger.warning(
+                "%s has RLN, which counts every segment, and NodeConfig.rate_limit_config counts messages: set "
+                "counts='segment'",
+                self.name,
+            )
 
     def _judge_peers(self, peers: list[WakuPeer]) -> None:
         connected = [peer for peer in peers if peer.connected]
