@@ -59,9 +59,13 @@ def test_file_one_byte_too_small_is_refused(tmp_path: Path) -> None:
 
 
 def test_refusals_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for size in (4_095, 13_107_201):
-        file = sparse_file(tmp_path / f"{size}.bin", size)
-        assert run(["demo", str(file), "-o", str(tmp_path / "output")]) == 1
+    for arguments in (
+        [str(sparse_file(tmp_path / "small.bin", 4_095))],
+        [str(tmp_path)],
+        [str(tmp_path), "--as-file"],
+        ["--as-file"],
+    ):
+        assert run(["demo", *arguments, "-o", str(tmp_path / "output")]) == 1
         assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "output").exists()
 

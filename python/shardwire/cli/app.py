@@ -75,21 +75,27 @@ CodeOption = Annotated[Code, typer.Option("--erasure-code", "-c", help="Reed-Sol
 def demo(
     file: Annotated[
         Path | None,
-        typer.Argument(help="The file to send, from 4 KB to 13.1 MB.", show_default="a binary of this Python"),
+        typer.Argument(help="The file to send, of 4 KB or more.", show_default="a binary of this Python"),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory for the archive and the picture demo.png.")
     ] = Path("demo-output"),
     seed: Annotated[int, typer.Option("--seed", help="Of the network's faults.")] = 7,
+    as_file: Annotated[
+        bool, typer.Option("--as-file", help="Send FILE in chunks, as a file, also where one message holds it.")
+    ] = False,
 ) -> None:
     """Send FILE through a network that loses 20 % of everything, live, and reconstruct it again on Spark.
+
+    What one message does not hold, more than 13.1 MB, goes as a file: in chunks of one message each, which the
+    receivers join. Spark then reconstructs the chunks and verifies them by their hashes.
 
     Exits with 0 only where everybody got every byte and parity brought back at least one lost segment both in the
     channel and on Spark.
     """
     from shardwire.cli.demo import run_demo
 
-    raise typer.Exit(run_demo(file, output, seed))
+    raise typer.Exit(run_demo(file, output, seed, as_file=as_file))
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,7 +13,7 @@ from pathlib import Path
 from shardwire.channel import ReliableChannel, SegmentObservation, close_channel, create_reliable_channel
 from shardwire.channel.timeline import SegmentStage
 from shardwire.cli.demo.archive import ParquetArchive
-from shardwire.cli.demo.network import DemoNetwork
+from shardwire.cli.demo.network import DemoNetwork, lost_segment
 from shardwire.cli.demo.progress import LiveBars
 from shardwire.cli.demo.settings import (
     CHANNEL_ID,
@@ -114,10 +114,10 @@ async def run_live(
     """
     result = LiveResult()
     started = time.monotonic()
-    network = DemoNetwork(plan, encryption, seed)
+    network = DemoNetwork(encryption, seed, lost_segment(plan, seed))
     async with (
-        _listening(network, archive, bars) as listener_archive,
-        _participants(network, plan.config, encryption, state) as channels,
+        listening(network, archive, lambda message: bars.heard()) as listener_archive,
+        participants(network, plan.config, encryption, state) as channels,
     ):
         for name, channel in channels.items():
             channel.observe(result.observations.setdefault(name, []).append)
@@ -131,7 +131,7 @@ async def run_live(
 
 
 @asynccontextmanager
-async def _participants(
+async def participants(
     network: MemoryNetwork, config: ChannelConfig, encryption: ChaCha20Poly1305Encryption, state: Path
 ) -> AsyncIterator[dict[str, ReliableChannel]]:
     """A started node, a database and a channel for each participant."""
@@ -197,7 +197,9 @@ async def _send(channels: dict[str, ReliableChannel], payload: bytes, result: Li
 
 
 @asynccontextmanager
-async def _listening(network: MemoryNetwork, directory: Path, bars: LiveBars) -> AsyncIterator[ParquetArchive]:
+async def listening(
+    network: MemoryNetwork, directory: Path, heard: Callable[[MessageReceived], None]
+) -> AsyncIterator[ParquetArchive]:
     """A node that only listens, and archives everything it hears of the topic."""
     node = network.create_node(LISTENER)
     await node.start()
@@ -209,7 +211,7 @@ async def _listening(network: MemoryNetwork, directory: Path, bars: LiveBars) ->
             async for event in events:
                 if isinstance(event, MessageReceived):
                     archive.append(event)
-                    bars.heard()
+                    heard(event)
 
         listening = asyncio.create_task(listen())
         try:

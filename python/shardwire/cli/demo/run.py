@@ -14,12 +14,14 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from shardwire import keccak256
+from shardwire.cli.demo.file_run import run_file_demo
 from shardwire.cli.demo.live import LiveResult, run_live
 from shardwire.cli.demo.network import lost_segment
 from shardwire.cli.demo.picture import draw_picture
 from shardwire.cli.demo.progress import LiveBars
 from shardwire.cli.demo.report import broken_promises, not_shown, summary_table
 from shardwire.cli.demo.settings import (
+    ARCHIVE,
     BESIDE_LISTENER,
     CONDITIONS,
     EPOCH_SIZE_MS,
@@ -27,23 +29,25 @@ from shardwire.cli.demo.settings import (
     PARITY_RATE,
     RECEIVERS,
     SENDER,
+    SPARK_LOG,
     DemoPlan,
+    largest_file_bytes,
     plan_demo,
 )
-from shardwire.cli.demo.source import Source, load_source
+from shardwire.cli.demo.source import Source, load_source, regular_size_bytes
 from shardwire.cli.demo.spark_check import reconstruct_on_spark
 from shardwire.encryption import ChaCha20Poly1305Encryption
+from shardwire.errors import ShardwireError
 
-ARCHIVE = "archive.parquet"
 PICTURE = "demo.png"
-SPARK_LOG = "spark.log"
 
 
-def run_demo(file: Path | None, output: Path, seed: int) -> int:
+def run_demo(file: Path | None, output: Path, seed: int, *, as_file: bool = False) -> int:
     """Runs the demo and prints what happens.
 
     Args:
         file: What to send; None for a binary of this Python.
+        as_file: Whether it goes by `send_file` though one message holds it; what none holds goes so in any case.
         output: Directory that gets the archive and the picture.
         seed: Of the network's faults.
 
@@ -51,9 +55,13 @@ def run_demo(file: Path | None, output: Path, seed: int) -> int:
         0 where everybody got every byte, in the channel and on Spark, and the sender knows it; else 1.
 
     Raises:
-        ShardwireError: The file is too large or too small, or the message was not delivered.
+        ShardwireError: The file is too small, or it was not delivered.
         OSError: A file cannot be read or written.
     """
+    if file is not None and (as_file or regular_size_bytes(file) > largest_file_bytes()):
+        return run_file_demo(file, output, seed)
+    if as_file:
+        raise ShardwireError("--as-file sends a file: name it")
     started = time.monotonic()
     console = Console(soft_wrap=True)
     source = load_source(file)

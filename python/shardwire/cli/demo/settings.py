@@ -11,6 +11,8 @@ from shardwire.errors import PayloadTooLargeError, ShardwireError
 from shardwire.node import NetworkConditions
 from shardwire.segmentation.parameters import native_parameters
 
+ARCHIVE = "archive.parquet"
+SPARK_LOG = "spark.log"
 CHANNEL_ID = "shardwire-demo"
 CONTENT_TOPIC = "/shardwire/1/demo/proto"
 SENDER = "alice"
@@ -56,7 +58,7 @@ class DemoPlan:
 
 def largest_file_bytes() -> int:
     """The largest file that one message holds at the demo's parity."""
-    return native_parameters(_segmentation(SEGMENT_SIZE_BYTES)).max_payload_bytes
+    return native_parameters(segmentation_of(SEGMENT_SIZE_BYTES)).max_payload_bytes
 
 
 def plan_demo(file_bytes: int) -> DemoPlan:
@@ -78,7 +80,7 @@ def plan_demo(file_bytes: int) -> DemoPlan:
         raise ShardwireError(
             f"the file has {file_bytes:,} bytes and the demo needs {FILE_BYTES_MIN:,}: take a larger file"
         )
-    segmentation = _segmentation(_segment_size_bytes(file_bytes))
+    segmentation = segmentation_of(_segment_size_bytes(file_bytes))
     data_segments, parity_segments = native_parameters(segmentation).segment_counts(file_bytes)
     config = ChannelConfig.logos(
         segmentation=segmentation,
@@ -93,7 +95,8 @@ def plan_demo(file_bytes: int) -> DemoPlan:
     return DemoPlan(config, data_segments, parity_segments)
 
 
-def _segmentation(segment_size_bytes: int) -> SegmentationConfig:
+def segmentation_of(segment_size_bytes: int = SEGMENT_SIZE_BYTES) -> SegmentationConfig:
+    """The demo's parity and code, over segments of a size."""
     return SegmentationConfig(
         segment_size_bytes=segment_size_bytes, enable_reed_solomon=True, parity_rate=PARITY_RATE, erasure_code="leopard"
     )

@@ -39,12 +39,22 @@ def load_source(file: Path | None) -> Source:
     """
     if file is None:
         return default_source(python_binaries())
+    # Refused by its size, before it is read.
+    plan_demo(regular_size_bytes(file))
+    return Source(str(file), file.read_bytes())
+
+
+def regular_size_bytes(file: Path) -> int:
+    """The size of a file.
+
+    Raises:
+        ShardwireError: It is no regular file.
+        OSError: It cannot be looked at.
+    """
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ShardwireError(f"{file} is no regular file: the demo sends one file")
-    # Refused by its size, before it is read.
-    plan_demo(status.st_size)
-    return Source(str(file), file.read_bytes())
+    return status.st_size
 
 
 def default_source(candidates: list[Path]) -> Source:
