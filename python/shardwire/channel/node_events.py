@@ -15,10 +15,12 @@ from shardwire.node.protocol import (
     MessageSent,
     MessagesMissed,
     NodeEvent,
+    StorePage,
 )
 
 # A hash that is the same for several messages, as an empty one is, would make the first the only one.
 HASH_BYTES = 32
+_HASH_EXPECTED = f"{HASH_BYTES} bytes"
 
 _Check = tuple[str, Callable[[object], bool], str]
 
@@ -37,14 +39,14 @@ def _is(kind: type) -> Callable[[object], bool]:
 
 _REQUEST: tuple[_Check, ...] = (
     ("request_id", _is(str), "a str"),
-    ("message_hash", _is_hash, f"{HASH_BYTES} bytes"),
+    ("message_hash", _is_hash, _HASH_EXPECTED),
 )
 # What is looked at, by kind of event: the fields, and what each must be.
 _CHECKS: Mapping[type[NodeEvent], tuple[_Check, ...]] = {
     MessageReceived: (
         ("envelope", _is(MessageEnvelope), "a MessageEnvelope"),
         ("envelope.payload", _is(bytes), "bytes"),
-        ("message_hash", _is_hash, f"{HASH_BYTES} bytes"),
+        ("message_hash", _is_hash, _HASH_EXPECTED),
         ("timestamp_ns", _is(int), "an int"),
     ),
     MessagePropagated: _REQUEST,
@@ -58,6 +60,14 @@ _CHECKS: Mapping[type[NodeEvent], tuple[_Check, ...]] = {
     MessagesMissed: (("since_ns", lambda value: _is_integer(value) and is_duration_ms(value), "an int of at least 0"),),
     ConnectionStatus: (("state", _is(ConnectionState), "a ConnectionState"),),
 }
+
+
+def fault_of_page(page: StorePage) -> str | None:
+    """What is wrong with the hash of a message in a store's answer, likewise."""
+    for stored in page.messages:
+        if not _is_hash(stored.message_hash):
+            return _fault("StoredMessage", "message_hash", stored.message_hash, _HASH_EXPECTED)
+    return None
 
 
 def is_well_formed(event: MessageReceived) -> bool:
@@ -83,10 +93,14 @@ def fault_of(event: object) -> str | None:
             for name in path.split("."):
                 value = getattr(value, name, None)
             if not is_right(value):
-                found = f"of type {type(value).__name__}"
-                if isinstance(value, bytes):
-                    found = f"{len(value)} bytes"
-                elif isinstance(value, int) and value < 0:
-                    found = "negative"
-                return f"a {kind.__name__} whose {path} is {found}: it must be {expected}"
+                return _fault(kind.__name__, path, value, expected)
     return None
+
+
+def _fault(kind: str, path: str, value: object, expected: str) -> str:
+    found = f"of type {type(value).__name__}"
+    if isinstance(value, bytes):
+        found = f"{len(value)} bytes"
+    elif isinstance(value, int) and value < 0:
+        found = "negative"
+    return f"a {kind} whose {path} is {found}: it must be {expected}"

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+from shardwire.channel.node_events import fault_of_page
 from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import Node, StorePage, StoreQuery
@@ -77,11 +78,15 @@ class StoreQueries:
         limit = asyncio.timeout(QUERY_TIMEOUT_MS / 1000)
         try:
             async with limit:
-                return await self._node.query_store(query)
+                page = await self._node.query_store(query)
         except TimeoutError:
             if not limit.expired():
                 raise
             raise NodeError(f"query_store of the node did not return within {QUERY_TIMEOUT_MS} ms") from None
+        fault = fault_of_page(page)
+        if fault is not None:
+            raise NodeError(f"query_store of the node gave {fault}")
+        return page
 
     def _quota_wait_ms(self) -> int:
         """How long until one more query fits the minute; where that is 0 it counts as made."""

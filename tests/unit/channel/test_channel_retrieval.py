@@ -380,6 +380,35 @@ def test_a_store_whose_pages_never_end_is_left() -> None:
     assert run_world(scenario).messages("bob") == [b"0", b"1", b"2"]
 
 
+@pytest.mark.parametrize(("message_hash", "found"), [(b"", "0 bytes"), ("ff", "of type str")])
+def test_a_store_that_gives_no_hashes_is_told_by_name_and_asked_again(
+    message_hash: bytes, found: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        for message in (b"0", b"1", b"2"):
+            await alice.send(message)
+        await asyncio.sleep(30)
+        node = await world.node("bob")
+        query_store, is_wrong = node.query_store, True
+
+        async def without_hashes(query: StoreQuery) -> StorePage:
+            page = await query_store(query)
+            if not is_wrong:
+                return page
+            return replace(page, messages=tuple(replace(stored, message_hash=message_hash) for stored in page.messages))
+
+        node.query_store = without_hashes  # type: ignore[method-assign]
+        await world.join("bob", STORE_ONLY)
+        await asyncio.sleep(60)
+        assert world.messages("bob") == []
+        is_wrong = False
+        await asyncio.sleep(120)
+
+    assert run_world(scenario).messages("bob") == [b"0", b"1", b"2"]
+    assert f"gave a StoredMessage whose message_hash is {found}: it must be 32 bytes" in caplog.text
+
+
 def test_a_late_joiner_gets_the_past_from_the_others_where_there_is_no_store() -> None:
     past = [b"first", b"second", bytes(250_000), b"fourth", b"fifth"]
 
