@@ -95,6 +95,7 @@ def test_a_hash_mismatch_is_logged_with_prefix_and_sender(caplog: pytest.LogCapt
     message = caplog.records[0].getMessage()
     assert keccak256(b"genuine")[:4].hex() in message
     assert "mallory" in message
+    assert "is invalid" in message
     assert "changed" not in message
     # The genuine segment is not shut out.
     assert isinstance(reassembler.receive(data, now_ms=0), PayloadReconstructed)
