@@ -318,9 +318,9 @@ class SdsMessage:
         message_id: str,
         channel_id: str,
         lamport_timestamp: int | None = None,
-        causal_history: Sequence[HistoryEntry] = ...,
+        causal_history: Sequence[HistoryEntry] | None = None,
         bloom_filter: Buffer | None = None,
-        repair_request: Sequence[HistoryEntry] = ...,
+        repair_request: Sequence[HistoryEntry] | None = None,
         content: Buffer | None = None,
     ) -> Self: ...
     @property
@@ -731,7 +731,7 @@ class MessageChannel:
         content_count: int,
         now: Now,
         *,
-        inferred_message_ids: Sequence[str] = ...,
+        inferred_message_ids: Sequence[str] | None = None,
     ) -> None:
         """The owner has the message: every content counts as received, and the send is released in causal order.
 
