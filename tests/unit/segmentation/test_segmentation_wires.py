@@ -161,6 +161,8 @@ def test_hostile_bytes_are_invalid_and_nothing_else(data: bytes, message: str) -
 def test_counts_up_to_the_limit_are_accepted_and_fewer_are_sent() -> None:
     config = _config(enable_reed_solomon=False)
     assert len(segment(bytes(255 * 1_024), config)) == 255
+    with pytest.raises(PayloadTooLargeError, match=f"at most {255 * 1_024}"):
+        segment(bytes(255 * 1_024 + 1), config)
     header = inspect(b"\x0a\x20" + bytes(32) + b"\x18\x80\x02")
     assert header is not None
     assert header.data_segment_count == 256
