@@ -145,10 +145,7 @@ class Reassembler:
 
         `shardwire.METRICS` says what each is.
         """
-        stats = self._core.stats()
-        # Beside the sets that were given up for it, "HashMismatch".
-        stats["failed_reconstructions"] = stats.pop("hash_mismatches")
-        return stats
+        return self._core.stats()
 
     def poll_persist(self) -> list[tuple[str, bytes, bytes]]:
         """Changes since the last call as (operation, key, value), for the caller to save.

@@ -134,7 +134,7 @@ impl ReassemblerCore {
             ("reconstructed", stats.reconstructed),
             ("recovered", stats.recovered),
             ("bad_segments", stats.bad_segments),
-            ("hash_mismatches", stats.hash_mismatches),
+            ("failed_reconstructions", stats.failed_reconstructions),
             ("displaced", stats.displaced),
             ("restore_ignored", stats.restore_ignored),
             ("sets_held", stats.sets_held),

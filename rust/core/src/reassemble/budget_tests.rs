@@ -175,7 +175,7 @@ fn work_is_bounded() {
             assert_eq!(outcome, None);
             let taken = reassembler.sets.values().map(|set| set.work.hashing);
             most = most.max(taken.max().unwrap_or(0));
-            dropped += reassembler.stats().hash_mismatches;
+            dropped += reassembler.stats().failed_reconstructions;
         }
         let price = 3 * (k + m) as u64 * 64 + 1024;
         // The last attempt may pass the limit by one trial.

@@ -29,7 +29,7 @@ impl Reassembler {
         if let Some(reconstructed) = self.attempt_across(id) {
             return Outcome::Reconstructed(Box::new(reconstructed));
         }
-        self.stats.hash_mismatches += u64::from(hash_mismatch);
+        self.stats.failed_reconstructions += u64::from(hash_mismatch);
         if spent && let Some(dropped) = self.drop_set(id, Drop::HashMismatch) {
             return Outcome::Dropped(dropped);
         }

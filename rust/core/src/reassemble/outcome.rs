@@ -149,7 +149,7 @@ pub struct Stats {
     /// Segments found wrong in completed payloads.
     pub bad_segments: u64,
     /// Attempts whose result did not have the hash.
-    pub hash_mismatches: u64,
+    pub failed_reconstructions: u64,
     /// Segments that went for room while others' segments of their sets stayed.
     pub displaced: u64,
     /// Records that `restore` could not read.

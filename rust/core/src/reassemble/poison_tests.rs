@@ -286,7 +286,7 @@ fn segments_that_agree_on_a_wrong_payload_are_hashed_once() {
                 assert!(matches!(outcome, Outcome::Stored { .. }), "{outcome:?}");
             }
             let stats = reassembler.stats();
-            assert_eq!(stats.hash_mismatches, mismatches, "{lost} lost");
+            assert_eq!(stats.failed_reconstructions, mismatches, "{lost} lost");
             wire.drain(..3);
         }
     }

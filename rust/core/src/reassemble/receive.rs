@@ -120,7 +120,7 @@ impl Reassembler {
                 return Ok(self.complete_single(key, hash, payload, parity));
             }
             if parity == 0 {
-                self.stats.hash_mismatches += 1;
+                self.stats.failed_reconstructions += 1;
                 self.stats.count_drop(Drop::HashMismatch);
                 return Ok(Outcome::Dropped(super::Dropped {
                     entire_message_hash: hash,
