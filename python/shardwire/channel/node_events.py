@@ -18,9 +18,10 @@ from shardwire.node.protocol import (
     StorePage,
 )
 
-# A hash that is the same for several messages, as an empty one is, would make the first the only one.
-HASH_BYTES = 32
-_HASH_EXPECTED = f"{HASH_BYTES} bytes"
+# A hash that is the same for several messages, as an empty one is, would make the first the only one. Those of Waku
+# have 32 bytes; a node for another network may have others.
+HASH_BYTES_MAX = 64
+_HASH_EXPECTED = f"1 to {HASH_BYTES_MAX} bytes"
 
 _Check = tuple[str, Callable[[object], bool], str]
 
@@ -30,7 +31,7 @@ def _is_integer(value: object) -> bool:
 
 
 def _is_hash(value: object) -> bool:
-    return isinstance(value, bytes) and len(value) == HASH_BYTES
+    return isinstance(value, bytes) and 0 < len(value) <= HASH_BYTES_MAX
 
 
 def _is(kind: type) -> Callable[[object], bool]:
@@ -77,7 +78,7 @@ def is_well_formed(event: MessageReceived) -> bool:
         isinstance(envelope, MessageEnvelope)
         and isinstance(envelope.payload, bytes)
         and isinstance(message_hash, bytes)
-        and len(message_hash) == HASH_BYTES
+        and 0 < len(message_hash) <= HASH_BYTES_MAX
         and isinstance(event.timestamp_ns, int)
     )
 

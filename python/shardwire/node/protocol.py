@@ -85,7 +85,8 @@ class MessageReceived(NodeEvent):
 
     Attributes:
         envelope: The message.
-        message_hash: Deterministic message hash (14/WAKU2-MESSAGE), 32 bytes.
+        message_hash: Deterministic message hash (14/WAKU2-MESSAGE), 32 bytes. A node for another network may have its
+            own, of 1 to 64 bytes, unlike for unlike messages.
         timestamp_ns: Sender's timestamp, nanoseconds since the Unix epoch.
     """
 

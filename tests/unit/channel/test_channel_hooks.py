@@ -199,7 +199,7 @@ def as_error(error: object) -> Callable[[NodeEvent], NodeEvent]:
         with_fields(MessagePropagated, request_id=[]),
         with_fields(MessageReceived, message_hash="0x1234"),
         with_fields(MessageReceived, message_hash=b""),
-        with_fields(MessageReceived, message_hash=bytes(31)),
+        with_fields(MessageReceived, message_hash=bytes(65)),
         with_fields(MessageReceived, timestamp_ns=None),
         with_fields(MessageReceived, envelope=None),
         with_fields(MessageReceived, envelope=MessageEnvelope(TOPIC, bytearray(8))),  # type: ignore[arg-type]
@@ -235,8 +235,11 @@ def test_a_malformed_event_of_the_node_is_dropped_and_counted(change: Callable[[
 @pytest.mark.parametrize(
     ("event", "fault"),
     [
-        (MessageReceived(MessageEnvelope(TOPIC, b"x"), b"", 1), "message_hash is 0 bytes: it must be 32 bytes"),
-        (MessageReceived(MessageEnvelope(TOPIC, b"x"), "ff", 1), "message_hash is of type str: it must be 32 bytes"),  # type: ignore[arg-type]
+        (MessageReceived(MessageEnvelope(TOPIC, b"x"), b"", 1), "message_hash is 0 bytes: it must be 1 to 64 bytes"),
+        (
+            MessageReceived(MessageEnvelope(TOPIC, b"x"), "ff", 1),
+            "message_hash is of type str: it must be 1 to 64 bytes",
+        ),  # type: ignore[arg-type]
         (
             MessageReceived(MessageEnvelope(TOPIC, "x"), bytes(32), 1),
             "envelope.payload is of type str: it must be bytes",
@@ -246,7 +249,7 @@ def test_a_malformed_event_of_the_node_is_dropped_and_counted(change: Callable[[
             "timestamp_ns is of type float: it must be an int",
         ),  # type: ignore[arg-type]
         (MessagePropagated(7, bytes(32)), "request_id is of type int: it must be a str"),  # type: ignore[arg-type]
-        (MessageSent("r", b"hash"), "message_hash is 4 bytes: it must be 32 bytes"),
+        (MessageSent("r", bytes(65)), "message_hash is 65 bytes: it must be 1 to 64 bytes"),
         (MessageSendError("r", "no", permanent=1), "permanent is of type int: it must be a bool"),  # type: ignore[arg-type]
         (MessageSendError("r", "no", retry_after_ms=-1), "retry_after_ms is negative: it must be None or an int"),
         (MessagesMissed(True), "since_ns is of type bool: it must be an int of at least 0"),

@@ -406,7 +406,7 @@ def test_a_store_that_gives_no_hashes_is_told_by_name_and_asked_again(
         await asyncio.sleep(120)
 
     assert run_world(scenario).messages("bob") == [b"0", b"1", b"2"]
-    assert f"gave a StoredMessage whose message_hash is {found}: it must be 32 bytes" in caplog.text
+    assert f"gave a StoredMessage whose message_hash is {found}: it must be 1 to 64 bytes" in caplog.text
 
 
 def test_a_late_joiner_gets_the_past_from_the_others_where_there_is_no_store() -> None:
