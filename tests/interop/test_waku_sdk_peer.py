@@ -223,9 +223,7 @@ async def converse(network: PeerNetwork, pace_s: float) -> Outcome:
     [
         pytest.param(1.5, False, 1.5, id="chat"),
         pytest.param(1.5, True, 0.2, id="chat with a store"),
-        # What is lost first is sent again when the peer's histories of 200 messages begin after it: only its filters
-        # tell of it, and those come with its syncs, which whatever it receives puts off.
-        pytest.param(0.1, False, 2.5, id="burst"),
+        pytest.param(0.1, False, 1.5, id="burst"),
         pytest.param(0.1, True, 1.5, id="burst with a store"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -9,6 +10,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from shardwire.config import RateLimitConfig, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 # The largest encoded message that every Waku node carries: nwaku takes 150 KiB, go-waku 150 KB.
 MAX_MESSAGE_SIZE_BYTES = 150_000
@@ -32,6 +35,9 @@ class NodeConfig:
         rate_limit_config: One quota for all channels of the node, as an RLN membership has it; each may have one of
             its own beneath it. None for none. Its `queue_bytes_max` is for each channel created without a
             `ChannelConfig`.
+        rln: Whether what the node sends counts against an RLN membership. Then `rate_limit_config` says its quota and
+            epoch, and counts segments; where it does not, a warning says so (003 RateLimitConfig). A node that tells
+            of its RLN itself, as `WakuRestNode` may, needs no such word.
     """
 
     cluster_id: int = 1
@@ -40,8 +46,11 @@ class NodeConfig:
     segmentation_config: SegmentationConfig | None = None
     sds_config: SdsConfig | None = None
     rate_limit_config: RateLimitConfig | None = None
+    rln: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.rln, bool):
+            raise ConfigError(f"NodeConfig.rln is {self.rln!r}: it must be True or False")
         for name, minimum in (("cluster_id", 0), ("num_shards_in_cluster", 1), ("max_message_size_bytes", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
@@ -54,6 +63,20 @@ class NodeConfig:
             value = getattr(self, part)
             if value is not None and not isinstance(value, kind):
                 raise ConfigError(f"NodeConfig.{part} is {value!r}: it must be a {kind.__name__} or None")
+        if self.rln and (doubt := self.rln_doubt()) is not None:
+            logger.warning("NodeConfig.rln is True and %s", doubt)
+
+    def rln_doubt(self) -> str | None:
+        """What of `rate_limit_config` does not fit a node with RLN, for people; None where it fits."""
+        limit = self.rate_limit_config
+        if limit is None or not limit.enabled:
+            return (
+                "NodeConfig.rate_limit_config sets no limit: messages beyond the membership's quota are refused; set "
+                "messages_per_epoch to that quota, and counts='segment'"
+            )
+        if limit.counts == "message":
+            return "NodeConfig.rate_limit_config counts messages, where RLN counts segments: set counts='segment'"
+        return None
 
 
 @dataclass(frozen=True, slots=True)

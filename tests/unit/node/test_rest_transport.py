@@ -333,7 +333,7 @@ async def test_a_node_whose_rln_is_not_ready_is_disconnected() -> None:
 
 
 NO_LIMIT = "stub has RLN and NodeConfig.rate_limit_config sets no limit"
-COUNTS_MESSAGES = "stub has RLN, which counts every segment"
+COUNTS_MESSAGES = "stub has RLN and NodeConfig.rate_limit_config counts messages"
 
 
 @pytest.mark.parametrize(

@@ -313,19 +313,10 @@ class RestTransport(Transport):
         if self._limit_reviewed:
             return
         self._limit_reviewed = True
-        limit = self._link.config.rate_limit_config
-        if limit is None or not limit.enabled:
-            logger.warning(
-                "%s has RLN and NodeConfig.rate_limit_config sets no limit: messages beyond its membership's quota "
-                "are refused; set messages_per_epoch to that quota, and counts='segment'",
-                self.name,
-            )
-        elif limit.counts == "message":
-            logger.warning(
-                "%s has RLN, which counts every segment, and NodeConfig.rate_limit_config counts messages: set "
-                "counts='segment'",
-                self.name,
-            )
+        config = self._link.config
+        # Where the configuration says itself that there is RLN, it has told.
+        if not config.rln and (doubt := config.rln_doubt()) is not None:
+            logger.warning("%s has RLN and %s", self.name, doubt)
 
     def _judge_peers(self, peers: list[WakuPeer]) -> None:
         connected = [peer for peer in peers if peer.connected]
