@@ -123,7 +123,7 @@ def rows(runs: dict[str, list[Figures]], beside: dict[str, list[Figures]]) -> li
     return table
 
 
-def report(table: list[list[str]], beside: str) -> str:
+def report(table: list[list[str]], beside: str, rounds: int) -> str:
     lines = [
         "# Small messages through whole channels",
         "",
@@ -131,7 +131,7 @@ def report(table: list[list[str]], beside: str) -> str:
         "`python benches/python/small_messages.py --output NAME`.",
         "",
         f"Messages of {MESSAGE_BYTES} B from one sender, all participants in one process, `logos()`, on an in-process",
-        f"network. Processor time is that of all participants. Medians of {ROUNDS} interleaved rounds"
+        f"network. Processor time is that of all participants. Medians of {rounds} interleaved rounds"
         + (f"; in brackets beside {beside}." if beside else "."),
         "",
         "| case | messages a second | processor time a message, us | a lone message, ms |",
@@ -165,7 +165,7 @@ def main() -> None:
                 other = arguments.beside.resolve()
                 beside.setdefault(case, []).append(run_case(other, persistence, receivers, messages))
             print(f"round {round_ + 1}: {case}: {runs[case][-1]}", file=sys.stderr)
-    text = report(rows(runs, beside), arguments.beside_name if arguments.beside else "")
+    text = report(rows(runs, beside), arguments.beside_name if arguments.beside else "", arguments.rounds)
     print(text)
     if arguments.output:
         results = ROOT / "benches" / "results"
