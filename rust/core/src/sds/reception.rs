@@ -534,10 +534,6 @@ impl Machine {
         Ok(())
     }
 
-    /// SDS: own messages are ignored, except that one we never sent shows a second user of our id.
-    ///
-    /// What a store has, or others repeat, of the time before this life began is our past: its state
-    /// was not kept.
     /// Whether a message under an id brings the content that is held under it: nothing else answers
     /// those who asked.
     fn answers(&self, message_id: &Name, content: Option<&[u8]>, message: &[u8]) -> bool {
@@ -549,6 +545,10 @@ impl Machine {
         kept.is_none_or(|kept| !self.rivals.differs(kept, content, message))
     }
 
+    /// SDS: own messages are ignored, except that one we never sent shows a second user of our id.
+    ///
+    /// What a store has, or others repeat, of the time before this life began is our past: its state
+    /// was not kept.
     fn take_own(
         &mut self,
         message_id: &Name,
