@@ -33,8 +33,9 @@ logger = logging.getLogger(__name__)
 # Transport hashes of what was sent or taken in, so that an echo, a repetition of the network or a store that answers
 # with what is known costs no decryption and is not mistaken for a retransmission.
 KNOWN_HASHES_MAX = 50_000
-# Events that are read before others have the loop, where a node has more at hand.
-EVENTS_AT_ONCE_MAX = 64
+# Received messages that are read before others have the loop, where a node has more at hand. What became of messages of
+# ours is as much as we sent, and the next ones name it: it does not wait.
+RECEIVED_AT_ONCE_MAX = 64
 
 
 @dataclass(slots=True)
@@ -109,7 +110,7 @@ class Reception:
         Raises:
             EventsError: The iterator raised.
         """
-        read = 0
+        read = received = 0
         iterator = aiter(events)
         while True:
             try:
@@ -121,8 +122,10 @@ class Reception:
                     raise
                 raise EventsError(read) from error
             read += 1
-            if read % EVENTS_AT_ONCE_MAX == 0:
-                await asyncio.sleep(0)
+            if isinstance(event, MessageReceived):
+                received += 1
+                if received % RECEIVED_AT_ONCE_MAX == 0:
+                    await asyncio.sleep(0)
             match event:
                 case MessageReceived() if is_well_formed(event):
                     envelope, message_hash = event.envelope, event.message_hash
