@@ -149,26 +149,43 @@ class SegmentHeader:
     """What one segment says of itself; `None` where its wire does not say it."""
 
     @property
-    def wire_format(self) -> _SegmentWireFormat: ...
+    def wire_format(self) -> _SegmentWireFormat:
+        """The wire it was read by."""
+
     @property
-    def entire_message_hash(self) -> bytes: ...
+    def entire_message_hash(self) -> bytes:
+        """Keccak-256 of the whole payload, 32 bytes."""
+
     @property
-    def is_parity(self) -> bool: ...
+    def is_parity(self) -> bool:
+        """Whether it is a parity segment."""
+
     @property
-    def data_segment_index(self) -> int | None: ...
+    def data_segment_index(self) -> int | None:
+        """Its place among the data segments."""
+
     @property
-    def data_segment_count(self) -> int | None: ...
+    def data_segment_count(self) -> int | None:
+        """How many data segments the payload has."""
+
     @property
-    def parity_segment_index(self) -> int | None: ...
+    def parity_segment_index(self) -> int | None:
+        """Its place among the parity segments."""
+
     @property
-    def parity_segment_count(self) -> int | None: ...
+    def parity_segment_count(self) -> int | None:
+        """How many parity segments the payload has."""
+
     @property
     def payload_length(self) -> int | None:
         """Length of the entire payload (lip243 only)."""
     @property
-    def segment_payload_length(self) -> int: ...
+    def segment_payload_length(self) -> int:
+        """How many bytes it carries."""
+
     @property
-    def segment_payload(self) -> bytes: ...
+    def segment_payload(self) -> bytes:
+        """The bytes it carries."""
 
 def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]: ...
 def segment_many(payloads: Any, parameters: SegmentationParameters) -> Any:
@@ -190,9 +207,13 @@ def inspect_segment(
 class SegmentStored:
     __match_args__ = ("entire_message_hash", "segments_held", "segments_needed")
     @property
-    def entire_message_hash(self) -> bytes: ...
+    def entire_message_hash(self) -> bytes:
+        """Keccak-256 of the whole payload, 32 bytes."""
+
     @property
-    def segments_held(self) -> int: ...
+    def segments_held(self) -> int:
+        """Distinct segments of the payload held so far."""
+
     @property
     def segments_needed(self) -> int | None:
         """Distinct segments still missing, at least 1 after a failed attempt; None while a draft set has only parity
@@ -205,13 +226,19 @@ class SegmentStored:
 class PayloadReconstructed:
     __match_args__ = ("entire_message_hash", "payload")
     @property
-    def entire_message_hash(self) -> bytes: ...
+    def entire_message_hash(self) -> bytes:
+        """Keccak-256 of the whole payload, 32 bytes."""
+
     @property
     def payload(self) -> bytes: ...
     @property
-    def data_segment_count(self) -> int: ...
+    def data_segment_count(self) -> int:
+        """How many data segments the payload has."""
+
     @property
-    def parity_segment_count(self) -> int: ...
+    def parity_segment_count(self) -> int:
+        """How many parity segments the payload has."""
+
     @property
     def data_segments_recovered(self) -> tuple[int, ...]:
         """Indices of the data segments that came back through parity."""
@@ -230,21 +257,31 @@ class SegmentDiscarded:
         self,
     ) -> Literal[
         "Undecodable", "Invalid", "Oversized", "Duplicate", "CountMismatch", "QuotaExceeded", "AlreadyCompleted"
-    ]: ...
+    ]:
+        """Why it was not kept."""
+
     @property
-    def detail(self) -> str: ...
+    def detail(self) -> str:
+        """What is wrong with it, for people."""
 
 @final
 class SetDropped:
     __match_args__ = ("entire_message_hash", "reason")
     @property
-    def entire_message_hash(self) -> bytes: ...
+    def entire_message_hash(self) -> bytes:
+        """Keccak-256 of the whole payload, 32 bytes."""
+
     @property
-    def message_key(self) -> bytes | None: ...
+    def message_key(self) -> bytes | None:
+        """The key that `receive` was given for it."""
+
     @property
-    def sender(self) -> str | None: ...
+    def sender(self) -> str | None:
+        """Who is charged for it."""
+
     @property
-    def reason(self) -> Literal["Expired", "Evicted", "HashMismatch"]: ...
+    def reason(self) -> Literal["Expired", "Evicted", "HashMismatch"]:
+        """Why the payload is given up."""
 
 _ReceiveOutcome = SegmentStored | PayloadReconstructed | SegmentDiscarded | SetDropped
 
@@ -298,11 +335,17 @@ class HistoryEntry:
     __match_args__ = ("message_id", "retrieval_hint", "sender_id")
     def __new__(cls, message_id: str, retrieval_hint: bytes | None = None, sender_id: str | None = None) -> Self: ...
     @property
-    def message_id(self) -> str: ...
+    def message_id(self) -> str:
+        """The id of the message named."""
+
     @property
-    def retrieval_hint(self) -> bytes | None: ...
+    def retrieval_hint(self) -> bytes | None:
+        """A hash by which a store knows the message."""
+
     @property
-    def sender_id(self) -> str | None: ...
+    def sender_id(self) -> str | None:
+        """Who sent the message."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __getnewargs__(self) -> tuple[str, bytes | None, str | None]: ...
@@ -369,9 +412,13 @@ class ContentReceived(SdsEvent):
         cls, message_id: str, sender_id: str, content: bytes, send_id: str | None = None, ordinal: int | None = None
     ) -> Self: ...
     @property
-    def message_id(self) -> str: ...
+    def message_id(self) -> str:
+        """The id of the SDS message."""
+
     @property
-    def sender_id(self) -> str: ...
+    def sender_id(self) -> str:
+        """The participant that sent it."""
+
     @property
     def content(self) -> bytes: ...
     @property
@@ -390,9 +437,13 @@ class SendReleased(SdsEvent):
 
     def __new__(cls, sender_id: str, send_id: str, late: bool = False) -> Self: ...
     @property
-    def sender_id(self) -> str: ...
+    def sender_id(self) -> str:
+        """The participant that sent it."""
+
     @property
-    def send_id(self) -> str: ...
+    def send_id(self) -> str:
+        """The id of the send."""
+
     @property
     def late(self) -> bool:
         """Whether it had counted as lost, so that what follows it may have been delivered before."""
@@ -408,11 +459,17 @@ class ContentAcknowledged(SdsEvent):
 
     def __new__(cls, send_id: str, ordinal: int, message_id: str, by: str) -> Self: ...
     @property
-    def send_id(self) -> str: ...
+    def send_id(self) -> str:
+        """The id of the send."""
+
     @property
-    def ordinal(self) -> int: ...
+    def ordinal(self) -> int:
+        """The place of the content in its send."""
+
     @property
-    def message_id(self) -> str: ...
+    def message_id(self) -> str:
+        """The id of the SDS message."""
+
     @property
     def by(self) -> str: ...
     def __eq__(self, other: object, /) -> bool: ...
@@ -427,7 +484,9 @@ class SendAcknowledged(SdsEvent):
 
     def __new__(cls, send_id: str, by: str) -> Self: ...
     @property
-    def send_id(self) -> str: ...
+    def send_id(self) -> str:
+        """The id of the send."""
+
     @property
     def by(self) -> str: ...
     def __eq__(self, other: object, /) -> bool: ...
@@ -442,7 +501,9 @@ class MissingDetected(SdsEvent):
 
     def __new__(cls, entries: tuple[HistoryEntry, ...]) -> Self: ...
     @property
-    def entries(self) -> tuple[HistoryEntry, ...]: ...
+    def entries(self) -> tuple[HistoryEntry, ...]:
+        """What histories name them."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
@@ -518,11 +579,17 @@ class EphemeralReceived(SdsEvent):
 
     def __new__(cls, message_id: str, sender_id: str, content: bytes) -> Self: ...
     @property
-    def message_id(self) -> str: ...
+    def message_id(self) -> str:
+        """The id of the SDS message."""
+
     @property
-    def sender_id(self) -> str: ...
+    def sender_id(self) -> str:
+        """The participant that sent it."""
+
     @property
-    def content(self) -> bytes: ...
+    def content(self) -> bytes:
+        """The bytes it carries."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
@@ -535,11 +602,17 @@ class ContentPossiblyAcknowledged(SdsEvent):
 
     def __new__(cls, send_id: str, ordinal: int, message_id: str, by: str, count: int) -> Self: ...
     @property
-    def send_id(self) -> str: ...
+    def send_id(self) -> str:
+        """The id of the send."""
+
     @property
-    def ordinal(self) -> int: ...
+    def ordinal(self) -> int:
+        """The place of the content in its send."""
+
     @property
-    def message_id(self) -> str: ...
+    def message_id(self) -> str:
+        """The id of the SDS message."""
+
     @property
     def by(self) -> str: ...
     @property
@@ -556,9 +629,13 @@ class SendGivenUp(SdsEvent):
 
     def __new__(cls, send_id: str, unacknowledged: tuple[int, ...]) -> Self: ...
     @property
-    def send_id(self) -> str: ...
+    def send_id(self) -> str:
+        """The id of the send."""
+
     @property
-    def unacknowledged(self) -> tuple[int, ...]: ...
+    def unacknowledged(self) -> tuple[int, ...]:
+        """Places of the contents that nobody acknowledged, ascending."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
@@ -572,7 +649,9 @@ class DependencyLost(SdsEvent):
 
     def __new__(cls, entry: HistoryEntry) -> Self: ...
     @property
-    def entry(self) -> HistoryEntry: ...
+    def entry(self) -> HistoryEntry:
+        """What histories name the dependency."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
@@ -585,7 +664,9 @@ class SyncReceived(SdsEvent):
 
     def __new__(cls, sender_id: str) -> Self: ...
     @property
-    def sender_id(self) -> str: ...
+    def sender_id(self) -> str:
+        """The participant that sent it."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
@@ -598,7 +679,9 @@ class SenderIdConflict(SdsEvent):
 
     def __new__(cls, message_id: str) -> Self: ...
     @property
-    def message_id(self) -> str: ...
+    def message_id(self) -> str:
+        """The id of the SDS message."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
@@ -611,7 +694,9 @@ class MessageDropped(SdsEvent):
 
     def __new__(cls, reason: str) -> Self: ...
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """Why, as one of the words above."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
@@ -785,7 +870,9 @@ class MessageChannel:
     @property
     def sender_id(self) -> str: ...
     @property
-    def lamport_timestamp(self) -> int: ...
+    def lamport_timestamp(self) -> int:
+        """The Lamport timestamp of the newest message sent or received."""
+
     @property
     def queued_bytes(self) -> int:
         """Content bytes that wait for their first dispatch."""
@@ -810,7 +897,9 @@ class MessageChannel:
         """What histories name and is not here, the longest known first."""
     def missing_by_id(self) -> dict[str, HistoryEntry]:
         """The same by message id."""
-    def is_missing(self, message_id: str) -> bool: ...
+    def is_missing(self, message_id: str) -> bool:
+        """Whether the message is a dependency that is not here."""
+
     def participants_heard(self, now: Now) -> tuple[str, ...]:
         """Members: senders heard within `participant_ttl_ms`, in the order of their names."""
     def sends_in_store(self) -> int:

@@ -18,7 +18,7 @@ EphemeralDropReason = Literal["rate_limit_approached", "rate_limit_reached"]
 
 @dataclass(frozen=True, slots=True)
 class ChunkInfo:
-    """Progress of one message (specification 004 ChunkInfo): cumulative, data segments only.
+    """Progress of one message (Waku 004 ChunkInfo): cumulative, data segments only.
 
     Attributes:
         chunks: Ascending indices of the data segments concerned so far.
@@ -31,7 +31,7 @@ class ChunkInfo:
 
 @dataclass(frozen=True, slots=True)
 class ChannelEvent:
-    """Base of all events."""
+    """Base of all events of a channel: `on(ChannelEvent, callback)` hears every one of them."""
 
     names: ClassVar[tuple[str, ...]] = ()
 
@@ -43,7 +43,7 @@ class ChannelEvent:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceivedEvent(ChannelEvent):
-    """A complete message of another participant (003; 004 message-received), in causal order.
+    """A complete message of another participant (Logos 003; Waku 004 message-received), in causal order.
 
     Attributes:
         message: The payload.
@@ -68,7 +68,12 @@ class MessageReceivedEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class MessageSentEvent(ChannelEvent):
-    """Every initially scheduled segment of a send was propagated (003)."""
+    """Every initially scheduled segment of a send was propagated (Logos 003).
+
+    Attributes:
+        request_id: What `send` returned.
+        message_id: Hex Keccak-256 of the payload.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("reliable:message:sent",)
     request_id: ReliableSendId
@@ -77,7 +82,13 @@ class MessageSentEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class MessageDeliveredEvent(ChannelEvent):
-    """As many participants as `delivered_when` asks can reconstruct the message (003). Never before sent."""
+    """As many participants as `delivered_when` asks can reconstruct the message (Logos 003). Never before sent.
+
+    Attributes:
+        request_id: What `send` returned.
+        message_id: Hex Keccak-256 of the payload.
+        delivered_to: Who can reconstruct it, as far as they have said so.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("reliable:message:delivered",)
     request_id: ReliableSendId
@@ -87,7 +98,14 @@ class MessageDeliveredEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class MessageSendErrorEvent(ChannelEvent):
-    """A send failed: it could not be dispatched, or delivery was given up after the last retransmission (003)."""
+    """A send failed: it could not be dispatched, or delivery was given up after the last retransmission (Logos 003).
+
+    Attributes:
+        request_id: What `send` returned.
+        message_id: Hex Keccak-256 of the payload.
+        error: What happened, for people.
+        stage: "dispatch" where it never left, "delivery" where nobody acknowledged it.
+    """
 
     names: ClassVar[tuple[str, ...]] = (
         "reliable:message:send-error",
@@ -101,7 +119,13 @@ class MessageSendErrorEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class ChunkSendingEvent(ChannelEvent):
-    """A chunk is being sent (004 sending-message)."""
+    """A chunk, which is a data segment, is being sent (Waku 004 sending-message).
+
+    Attributes:
+        message_id: Hex Keccak-256 of the payload.
+        request_id: What `send` returned.
+        chunk_info: Which data segments this holds for so far.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("sending-message",)
     message_id: MessageId
@@ -111,7 +135,13 @@ class ChunkSendingEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class ChunkSentEvent(ChannelEvent):
-    """A chunk was sent over the wire (004 message-sent)."""
+    """A chunk was sent over the wire (Waku 004 message-sent).
+
+    Attributes:
+        message_id: Hex Keccak-256 of the payload.
+        request_id: What `send` returned.
+        chunk_info: Which data segments this holds for so far.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("message-sent",)
     message_id: MessageId
@@ -121,7 +151,13 @@ class ChunkSentEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class ChunkPossiblyAcknowledgedEvent(ChannelEvent):
-    """A bloom filter holds a chunk (004 message-possibly-acknowledged)."""
+    """A bloom filter of another participant holds a chunk (Waku 004 message-possibly-acknowledged).
+
+    Attributes:
+        message_id: Hex Keccak-256 of the payload.
+        request_id: What `send` returned.
+        chunk_info: Which data segments this holds for so far.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("message-possibly-acknowledged",)
     message_id: MessageId
@@ -131,9 +167,12 @@ class ChunkPossiblyAcknowledgedEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class ChunkAcknowledgedEvent(ChannelEvent):
-    """Another participant acknowledged a chunk (004 message-acknowledged).
+    """Another participant acknowledged a chunk (Waku 004 message-acknowledged).
 
     Attributes:
+        message_id: Hex Keccak-256 of the payload.
+        request_id: What `send` returned.
+        chunk_info: Which data segments this holds for so far.
         by: The participant whose message acknowledged it.
     """
 
@@ -146,7 +185,14 @@ class ChunkAcknowledgedEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class ChunkErrorEvent(ChannelEvent):
-    """A chunk cannot be sent and will not be tried again (004 sending-message-irrecoverable-error)."""
+    """A chunk cannot be sent and will not be tried again (Waku 004 sending-message-irrecoverable-error).
+
+    Attributes:
+        message_id: Hex Keccak-256 of the payload.
+        request_id: What `send` returned.
+        chunk_info: Which data segments this holds for so far.
+        error: What happened, for people.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("sending-message-irrecoverable-error",)
     message_id: MessageId
@@ -157,7 +203,7 @@ class ChunkErrorEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class IrretrievableMessageEvent(ChannelEvent):
-    """A missing message could not be retrieved (004 irretrievable-message).
+    """A missing message could not be retrieved (Waku 004 irretrievable-message).
 
     What became irretrievable in one moment is told by one event. It may still come: what follows it goes on without it.
 
@@ -172,13 +218,19 @@ class IrretrievableMessageEvent(ChannelEvent):
 
     @property
     def history_entries(self) -> tuple[HistoryEntry, ...]:
-        """All of them."""
+        """Every message that became irretrievable in this moment: `history_entry`, then `others`."""
         return (self.history_entry, *self.others)
 
 
 @dataclass(frozen=True, slots=True)
 class EphemeralDroppedEvent(ChannelEvent):
-    """An ephemeral message was not sent because of the rate limit (004 ephemeral-message-dropped)."""
+    """An ephemeral message was not sent because of the rate limit (Waku 004 ephemeral-message-dropped).
+
+    Attributes:
+        message_id: Hex Keccak-256 of the payload.
+        request_id: What `send_ephemeral` returned.
+        reason: Whether the quota was approached (`ephemeral_drop_threshold`) or used up.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("ephemeral-message-dropped",)
     message_id: MessageId
@@ -243,7 +295,11 @@ class WithinReachEvent(ChannelEvent):
 
 @dataclass(frozen=True, slots=True)
 class SenderIdConflictEvent(ChannelEvent):
-    """Another live participant uses our sender id."""
+    """Another live participant uses our sender id: messages of either may be taken for the other's.
+
+    Attributes:
+        sender_id: The id.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("sender-id-conflict",)
     sender_id: SenderId

@@ -79,7 +79,7 @@ async def create_reliable_channel(
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> ReliableChannel:
-    """Creates a reliable channel, or resumes the one that its persistence holds (003 createReliableChannel).
+    """Creates a reliable channel, or resumes the one that its persistence holds (Logos 003 createReliableChannel).
 
     Sets up SDS, segmentation and encryption, and, with `auto_start`, subscribes to the content topic.
 
@@ -89,7 +89,7 @@ async def create_reliable_channel(
         content_topic: Where the channel listens and sends.
         sender_id: Unique for each participant, the same in every session.
         encryption: Applied to everything that the channel sends; None sends in the clear.
-        config: A `ChannelConfig`, or the options of specification 004 (`ReliableChannelOptions`). Counts alone where
+        config: A `ChannelConfig`, or the options of Waku 004 (`ReliableChannelOptions`). Counts alone where
             given, beneath the rate limit of the node. None means `ChannelConfig.logos()`, with
             the segmentation and SDS that the node's `NodeConfig` sets put in their places, and on a node without a
             store `without_store()` of that.
@@ -165,7 +165,7 @@ async def create_reliable_channel(
 def resolve_config(
     node_config: NodeConfig, config: ChannelConfig | ReliableChannelOptions | None, *, has_store: bool
 ) -> ChannelConfig:
-    """`config` itself, or the defaults of specification 003 with what the node's configuration sets."""
+    """`config` itself, or the defaults of Logos 003 with what the node's configuration sets."""
     if config is not None:
         if isinstance(config, ReliableChannelOptions):
             return config.to_config()

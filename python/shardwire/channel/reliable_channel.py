@@ -1,4 +1,4 @@
-"""The reliable channel as applications meet it (specifications 003 and 004)."""
+"""The reliable channel as applications meet it (specifications Logos 003 and Waku 004)."""
 
 from __future__ import annotations
 
@@ -55,14 +55,17 @@ class ReliableChannel(FileTransfers):
 
     @property
     def channel_id(self) -> ChannelId:
+        """The id of the channel, the same for all its participants."""
         return self._session.channel_id
 
     @property
     def sender_id(self) -> SenderId:
+        """The id under which this participant sends."""
         return self._session.sender_id
 
     @property
     def content_topic(self) -> str:
+        """The content topic on which the channel listens and sends."""
         return self._session.content_topic
 
     @property
@@ -80,7 +83,7 @@ class ReliableChannel(FileTransfers):
 
         Args:
             message: The payload; any buffer. An empty one is refused by the `draft` segment wire alone, with
-                `ChunkErrorEvent` and `MessageSendErrorEvent` (004, Irrecoverable errors).
+                `ChunkErrorEvent` and `MessageSendErrorEvent` (Waku 004, Irrecoverable errors).
 
         Returns:
             The request id that the events of this message carry; it stays valid across restarts.
@@ -119,7 +122,7 @@ class ReliableChannel(FileTransfers):
         return request_id
 
     async def send_ephemeral(self, message: Buffer) -> ReliableSendId:
-        """Sends a message once: no segments, no acknowledgement, nothing stored (004, Ephemeral messages).
+        """Sends a message once: no segments, no acknowledgement, nothing stored (Waku 004, Ephemeral messages).
 
         Ends with one event: `ChunkSentEvent`, `ChunkErrorEvent`, or `EphemeralDroppedEvent` under the rate limit.
 
@@ -242,19 +245,27 @@ class ReliableChannel(FileTransfers):
         return self._session.subscriptions.on(event, callback)
 
     def on_message_received(self, callback: Callable[[MessageReceivedEvent], Any]) -> Unsubscribe:
-        """003 onMessageReceived."""
+        """Calls `callback` with every received message, as `on(MessageReceivedEvent, callback)` does.
+
+        Logos 003 onMessageReceived."""
         return self.on(MessageReceivedEvent, callback)
 
     def on_message_sent(self, callback: Callable[[MessageSentEvent], Any]) -> Unsubscribe:
-        """003 onMessageSent."""
+        """Calls `callback` when all segments of a message were sent, as `on(MessageSentEvent, callback)` does.
+
+        Logos 003 onMessageSent."""
         return self.on(MessageSentEvent, callback)
 
     def on_message_delivered(self, callback: Callable[[MessageDeliveredEvent], Any]) -> Unsubscribe:
-        """003 onMessageDelivered."""
+        """Calls `callback` when a message is delivered, as `on(MessageDeliveredEvent, callback)` does.
+
+        Logos 003 onMessageDelivered."""
         return self.on(MessageDeliveredEvent, callback)
 
     def on_message_send_error(self, callback: Callable[[MessageSendErrorEvent], Any]) -> Unsubscribe:
-        """003 onMessageSendError."""
+        """Calls `callback` when a message fails, as `on(MessageSendErrorEvent, callback)` does.
+
+        Logos 003 onMessageSendError."""
         return self.on(MessageSendErrorEvent, callback)
 
     def events(self) -> EventIterator:
@@ -304,13 +315,15 @@ class ReliableChannel(FileTransfers):
         await self._session.stop()
 
     def is_started(self) -> bool:
+        """Whether the channel sends and receives: after `start`, before `stop` and `close`."""
         return self._session.is_started
 
     def is_closed(self) -> bool:
+        """Whether the channel was closed, by `close` or by an error that ended it; it does not open again."""
         return self._session.is_closed
 
     def rate_limit_status(self) -> RateLimitStatus:
-        """The rate limit as it stands."""
+        """The rate limit as it stands: what was used of the quota, what waits for it, and until when."""
         return self._session.rate_limit_status()
 
     def stats(self) -> dict[str, int]:
@@ -342,7 +355,15 @@ class ReliableChannel(FileTransfers):
 
 
 async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> None:
-    """Closes a channel (003 closeChannel), as `ReliableChannel.close` does."""
+    """Closes a channel and releases what it holds, as `ReliableChannel.close` does (Logos 003 closeChannel).
+
+    Args:
+        channel: The channel.
+        drain_timeout_ms: How long to wait for its messages first; 0 closes at once.
+
+    Raises:
+        ConfigError: `drain_timeout_ms` is no integer of at least 0.
+    """
     await channel.close(drain_timeout_ms)
 
 

@@ -121,6 +121,7 @@ class EventIterator:
         self._ended = False
 
     def put(self, event: ChannelEvent, done: Callable[[], None] | None) -> None:
+        """Called by the channel: queues an event; `done` is called when the reader is done with it."""
         if self._ended:
             if done is not None:
                 done()

@@ -1,7 +1,7 @@
 """Every option of shardwire, as frozen dataclasses that refuse wrong values when they are made.
 
 Times are integers in milliseconds (`_ms`), sizes in bytes (`_bytes`). `ChannelConfig.logos()` holds the defaults of
-specification 003, `ChannelConfig.waku()` those of specification 004.
+Logos 003, `ChannelConfig.waku()` those of Waku 004.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole of a channel's configuration: the defaults of specification 003, and the options of specification 004."""
+"""The whole of a channel's configuration: the defaults of Logos 003, and the options of Waku 004."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ class ChannelConfig:
 
     @classmethod
     def logos(cls, **changes: Any) -> Self:
-        """The defaults of specification 003, with `changes` to top-level fields."""
+        """The defaults of Logos 003, with `changes` to top-level fields."""
         return replace(cls(), **changes)
 
     @classmethod
     def waku(cls, **changes: Any) -> Self:
-        """The defaults of specification 004, with `changes` to top-level fields."""
+        """The defaults of Waku 004, with `changes` to top-level fields."""
         return replace(ReliableChannelOptions()._config(cls), **changes)
 
     def without_store(self, members: int = MEMBERS_ASSUMED) -> Self:
@@ -115,10 +115,24 @@ _OPTION_OF_FIELD = {"acknowledgement_timeout_ms": "retry_interval_ms", "max_retr
 
 @dataclass(frozen=True, slots=True)
 class ReliableChannelOptions:
-    """The options of specification 004 under their own names and defaults, for `create_reliable_channel(config=...)`.
+    """The options of Waku 004 under their own names and defaults, for `create_reliable_channel(config=...)`.
 
-    `enable_repair`, of which 004 says nothing, stands beside them: participants repair each other by SDS-R. Where
+    `enable_repair`, of which Waku 004 says nothing, stands beside them: participants repair each other by SDS-R. Where
     `timeout_for_lost_messages_ms` is shorter than repair takes, repair is made as much faster.
+
+    Attributes:
+        sync_min_interval_ms: Least interval between periodic sync messages of the channel; 0 turns them off.
+        retry_interval_ms: How long an unacknowledged message waits before it is sent again.
+        max_retry_attempts: How often it is sent again before delivery is given up.
+        retrieve_frequency_ms: How often missing messages are asked of the store.
+        sweep_in_buf_interval_ms: How often the incoming buffer is swept; 0 sweeps at once.
+        query_on_connect: Whether the store is asked for what was missed when the node connects.
+        auto_start: Whether `create_reliable_channel` starts the channel.
+        process_task_min_elapse_ms: Least time between two runs of the incoming task; 0 runs at once.
+        causal_history_size: Entries of the local log that a message names.
+        timeout_for_lost_messages_ms: A dependency missing for this long is declared lost; None never.
+        possible_acks_threshold: Bloom filters that must hold a message before it counts as acknowledged.
+        enable_repair: Whether SDS-R repair is asked for and answered.
 
     Raises:
         ConfigError: An option is out of its limits.

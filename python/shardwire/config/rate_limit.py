@@ -13,7 +13,7 @@ RateCounts = Literal["message", "segment"]
 
 @dataclass(frozen=True, slots=True)
 class RateLimitConfig:
-    """RLN rate limit (specification 003 RateLimitConfig; 004 Rate limit management).
+    """RLN rate limit (Logos 003 RateLimitConfig; Waku 004 Rate limit management).
 
     Attributes:
         enabled: Whether the limit is enforced.

@@ -17,7 +17,7 @@ MessageIdRule = Literal["send", "content-sha256"]
 
 @dataclass(frozen=True, slots=True)
 class SdsConfig:
-    """Scalable Data Sync (specification 003 SdsConfig; 004 ReliableChannelOptions).
+    """Scalable Data Sync (Logos 003 SdsConfig; Waku 004 ReliableChannelOptions).
 
     Attributes:
         persistence: Where state is kept; None gives each channel a `MemoryPersistence` of its own.
@@ -104,7 +104,7 @@ class SdsConfig:
 
 @dataclass(frozen=True, slots=True)
 class SyncConfig:
-    """Synchronisation, retrieval and their pace (specification 004, Implementation Suggestions).
+    """Synchronisation, retrieval and their pace (Waku 004, Implementation Suggestions).
 
     Attributes:
         sync_min_interval_ms: Least interval between periodic sync messages of the channel; 0 turns them off.
@@ -116,7 +116,7 @@ class SyncConfig:
         query_on_connect_interval_ms: Time after which a connection asks again.
         participant_ttl_ms: A sender unheard for this long is no longer a member.
         acknowledgement_sync: Whether a received message is acknowledged by a sync of its own, outside the
-            periodic schedule; False leaves only the schedule of specification 004.
+            periodic schedule; False leaves only the schedule of Waku 004.
     """
 
     sync_min_interval_ms: int = 30_000

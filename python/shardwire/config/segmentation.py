@@ -15,7 +15,7 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReassemblyLimits:
-    """What a receiver may hold for payloads that are not complete (specifications 001 and 002, Denial of Service).
+    """What a receiver may hold for payloads that are not complete (segmentation 001 and 002, Denial of Service).
 
     Attributes:
         sets_max: Incomplete sets held at once, over all senders.
@@ -49,7 +49,7 @@ class ReassemblyLimits:
 
 @dataclass(frozen=True, slots=True)
 class SegmentationConfig:
-    """How payloads become segments (specification 002; 003 SegmentationConfig).
+    """How payloads become segments (segmentation 002; Logos 003 SegmentationConfig).
 
     Attributes:
         segment_size_bytes: Payload bytes of a data segment; under `lip243` the size of a serialized segment.

@@ -1,4 +1,4 @@
-"""The encryption hook (003 Encryption)."""
+"""The encryption hook (Logos 003 Encryption)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ class Encryption(Protocol):
     `sender_of(payload) -> str | None`, the authenticated sender of a ciphertext.
     """
 
-    def encrypt(self, content: bytes) -> bytes | Awaitable[bytes]: ...
+    def encrypt(self, content: bytes) -> bytes | Awaitable[bytes]:
+        """Returns the ciphertext of `content`. Whatever it raises fails the message: plaintext never leaves."""
 
     def decrypt(self, payload: bytes) -> bytes | Awaitable[bytes]:
-        """Raises:
-        DecryptionError: The payload is not for any of our keys, or was altered.
+        """Returns what `payload` was made of.
+
+        Raises:
+            DecryptionError: The payload is not for any of our keys, or was altered.
         """

@@ -132,6 +132,7 @@ class FileReceiver:
         self._strange: OrderedDict[bytes, None] = OrderedDict()
 
     async def on_message(self, event: MessageReceivedEvent) -> None:
+        """Called with every message of the channel: takes what belongs to a file, and passes over the rest."""
         message = decode_file_message(event.message)
         if isinstance(message, FileManifest):
             await self._on_offer(message, event.sender_id)

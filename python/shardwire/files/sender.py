@@ -63,7 +63,7 @@ class _Receiver:
 
 
 class FileSender:
-    """One `send_file`.
+    """Sends one file: what `ReliableChannel.send_file` runs.
 
     Args:
         channel: Carries the messages.
@@ -110,7 +110,7 @@ class FileSender:
         self._wake = asyncio.Event()
 
     async def run(self, timeout_ms: int | None) -> frozenset[str]:
-        """Sends the file.
+        """Sends the file and waits until it is received.
 
         Returns:
             The participants that have it, as far as they have said so.
@@ -146,6 +146,7 @@ class FileSender:
                 unsubscribe()
 
     def close(self) -> None:
+        """Closes the file that is sent; the transfer can be taken up again by another sender."""
         self._source.close()
 
     # --- what leaves ---

@@ -12,18 +12,28 @@ class Pending(Protocol):
     """A message that is neither delivered nor failed."""
 
     @property
-    def request_id(self) -> str: ...
+    def request_id(self) -> str:
+        """What `send` returned for it."""
 
 
 class FileChannel(Protocol):
     """The part of `ReliableChannel` that transfers use."""
 
     @property
-    def sender_id(self) -> str: ...
-    async def send(self, message: bytes, /) -> str: ...
-    def on(self, event: type[ChannelEvent], callback: Callable[[Any], object], /) -> Callable[[], None]: ...
-    def pending(self) -> Sequence[Pending]: ...
-    def is_closed(self) -> bool: ...
+    def sender_id(self) -> str:
+        """The id under which this participant sends."""
+
+    async def send(self, message: bytes, /) -> str:
+        """Sends a message reliably and returns its request id; waits for room."""
+
+    def on(self, event: type[ChannelEvent], callback: Callable[[Any], object], /) -> Callable[[], None]:
+        """Calls `callback` with every event of a class; returns a function that unsubscribes."""
+
+    def pending(self) -> Sequence[Pending]:
+        """Messages that are neither delivered nor failed, oldest first."""
+
+    def is_closed(self) -> bool:
+        """Whether nothing can be sent any more."""
 
 
 Announce = Callable[[ChannelEvent], None]

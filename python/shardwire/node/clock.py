@@ -17,23 +17,29 @@ class Clock(Protocol):
     The epoch ones are Unix time and may step in either direction.
     """
 
-    def monotonic_ms(self) -> int: ...
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some fixed moment; never goes back."""
 
-    def epoch_ms(self) -> int: ...
+    def epoch_ms(self) -> int:
+        """Unix time in milliseconds; may step in either direction."""
 
-    def epoch_ns(self) -> int: ...
+    def epoch_ns(self) -> int:
+        """Unix time in nanoseconds; may step in either direction."""
 
 
 class SystemClock:
-    """The clocks of the machine."""
+    """The clocks of the machine: `time.monotonic_ns` and `time.time_ns`."""
 
     def monotonic_ms(self) -> int:
+        """Milliseconds of `time.monotonic_ns`, which never goes back."""
         return time.monotonic_ns() // NANOSECONDS_PER_MS
 
     def epoch_ms(self) -> int:
+        """Unix time in milliseconds, of `time.time_ns`."""
         return time.time_ns() // NANOSECONDS_PER_MS
 
     def epoch_ns(self) -> int:
+        """Unix time in nanoseconds, of `time.time_ns`."""
         return time.time_ns()
 
 

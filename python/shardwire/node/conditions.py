@@ -64,6 +64,7 @@ class NetworkConditions:
         return self._arrival(*first), (self._arrival(*second)[0], True)
 
     def draw_store_delay_ms(self, rng: random.Random) -> int:
+        """How long an answer of the store takes, drawn uniformly from `store_delay_ms`."""
         return _uniform(rng, self.store_delay_ms)
 
     def _arrival(self, delay: float, held_back: float, extra: float) -> tuple[int, bool]:

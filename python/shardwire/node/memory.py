@@ -190,7 +190,7 @@ class MemoryNode:
         self._set_online(False)
 
     def go_online(self) -> None:
-        """Restores the connection."""
+        """Restores the connection that `go_offline` cut; what waited is sent."""
         self._set_online(True)
 
     # --- views ---
@@ -202,6 +202,7 @@ class MemoryNode:
 
     @property
     def stopped(self) -> bool:
+        """Whether the node was stopped: it does not start again, its name may be used again."""
         return self._stopped
 
     @property
@@ -212,14 +213,17 @@ class MemoryNode:
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
+        """The content topics that the node is subscribed to now."""
         return tuple(self._subscriptions)
 
     # --- called by the network ---
 
     def hears(self, pubsub_topic: str, content_topic: str) -> bool:
+        """Whether a message with these topics is for this node."""
         return self._subscriptions.get(content_topic) == pubsub_topic
 
     def handle_connections_changed(self) -> None:
+        """Called by the network: reports a changed connection, and sends what waited for one."""
         state = self._reachable_state()
         if state is not self._state:
             self._state = state

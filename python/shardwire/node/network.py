@@ -84,10 +84,12 @@ class MemoryNetwork:
 
     @property
     def nodes(self) -> Mapping[str, MemoryNode]:
+        """The nodes by name, stopped ones included."""
         return self._nodes
 
     @property
     def clock(self) -> Clock:
+        """What stamps envelopes and trace: the one given, or that of the running loop."""
         return running_clock() if self._clock is None else self._clock
 
     # --- faults ---
@@ -109,7 +111,7 @@ class MemoryNetwork:
         self.connections_changed()
 
     def heal(self) -> None:
-        """Ends the partition."""
+        """Ends the partition: every node reaches every other one again."""
         self._groups = {}
         self.connections_changed()
 
@@ -136,6 +138,7 @@ class MemoryNetwork:
         return list(self._trace)
 
     def clear_trace(self) -> None:
+        """Forgets what `trace` holds so far."""
         self._trace.clear()
 
     # --- called by nodes ---
@@ -146,17 +149,21 @@ class MemoryNetwork:
             node.handle_connections_changed()
 
     def reaches(self, node: MemoryNode, other: str) -> bool:
+        """Whether no partition stands between `node` and the node or store called `other`."""
         return self._group(node.name) == self._group(other)
 
     def reaches_store(self, node: MemoryNode) -> bool:
+        """Whether the store is online and on the side of `node`."""
         return self._store_online and self.reaches(node, STORE)
 
     def reaches_neighbour(self, node: MemoryNode) -> bool:
+        """Whether any other connected node is on the side of `node`."""
         return any(
             other.connected and other is not node and self.reaches(node, other.name) for other in self._nodes.values()
         )
 
     def next_request_id(self, node: MemoryNode) -> str:
+        """A request id that no other request of this network has."""
         return f"{node.name}-{next(self._request_numbers)}"
 
     def next_timestamp_ns(self, clock: Clock) -> int:
@@ -213,8 +220,10 @@ class MemoryNetwork:
         return entry.stored
 
     def query_store(self, node: MemoryNode, query: StoreQuery) -> StorePage:
-        """Raises:
-        NodeError: There is no store, or `node` does not reach it.
+        """Answers a page of the store to `node`.
+
+        Raises:
+            NodeError: There is no store, or `node` does not reach it.
         """
         if self.store is None:
             raise NodeError("this network has no store: it was made with store=False")
@@ -223,6 +232,7 @@ class MemoryNetwork:
         return self.store.query(query)
 
     def draw_store_delay_ms(self) -> int:
+        """How long the next answer of the store takes, drawn from `NetworkConditions.store_delay_ms`."""
         return self.conditions.draw_store_delay_ms(self._random(STORE + " answers"))
 
     # --- details ---

@@ -21,7 +21,7 @@ RequestId: TypeAlias = str
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """Configuration of a node (003 Node configuration, extending MESSAGING-API NodeConfig).
+    """Configuration of a node (Logos 003 Node configuration, extending MESSAGING-API NodeConfig).
 
     `segmentation_config` and `sds_config` are what a channel takes over when it is created without a `ChannelConfig`,
     None where the defaults of `ChannelConfig.logos()` hold.
@@ -36,8 +36,8 @@ class NodeConfig:
             its own beneath it. None for none. Its `queue_bytes_max` is for each channel created without a
             `ChannelConfig`.
         rln: Whether what the node sends counts against an RLN membership. Then `rate_limit_config` says its quota and
-            epoch, and counts segments; where it does not, a warning says so (003 RateLimitConfig). A node that tells
-            of its RLN itself, as `WakuRestNode` may, needs no such word.
+            epoch, and counts segments; where it does not, a warning says so (Logos 003 RateLimitConfig). A node that
+            tells of its RLN itself, as `WakuRestNode` may, needs no such word.
     """
 
     cluster_id: int = 1
@@ -81,7 +81,14 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class MessageEnvelope:
-    """What is handed to a node to be published (MESSAGING-API MessageEnvelope; `meta` as 14/WAKU2-MESSAGE)."""
+    """What is handed to a node to be published (MESSAGING-API MessageEnvelope; `meta` as 14/WAKU2-MESSAGE).
+
+    Attributes:
+        content_topic: Where to.
+        payload: The bytes.
+        ephemeral: Whether stores pass it over.
+        meta: A marker of the application, at most 64 bytes.
+    """
 
     content_topic: str
     payload: bytes = field(repr=False)
@@ -90,7 +97,10 @@ class MessageEnvelope:
 
 
 class ConnectionState(Enum):
-    """MESSAGING-API health:connection-status."""
+    """How well a node is connected, as its API tells it (MESSAGING-API health:connection-status).
+
+    `CONNECTED` has neighbours and a store in reach, `PARTIALLY_CONNECTED` only part of that, `DISCONNECTED` nobody.
+    """
 
     DISCONNECTED = "Disconnected"
     PARTIALLY_CONNECTED = "PartiallyConnected"
@@ -120,7 +130,12 @@ class MessageReceived(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class MessagePropagated(NodeEvent):
-    """A sent message reached at least one neighbour; at most once a request."""
+    """A sent message reached at least one neighbour; at most once a request.
+
+    Attributes:
+        request_id: What `Node.send` returned.
+        message_hash: Of the message, as stores know it.
+    """
 
     request_id: RequestId
     message_hash: bytes
@@ -128,7 +143,12 @@ class MessagePropagated(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class MessageSent(NodeEvent):
-    """A sent message was seen in a store: whoever was away can fetch it there, so it is not published again."""
+    """A sent message was seen in a store: whoever was away can fetch it there, so it is not published again.
+
+    Attributes:
+        request_id: What `Node.send` returned.
+        message_hash: Of the message, as the store knows it.
+    """
 
     request_id: RequestId
     message_hash: bytes
@@ -168,7 +188,11 @@ class MessagesMissed(NodeEvent):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStatus(NodeEvent):
-    """The node's connection changed."""
+    """The connection of the node changed; the channel asks the store for what passed meanwhile.
+
+    Attributes:
+        state: How well the node is connected now.
+    """
 
     state: ConnectionState
 
@@ -200,7 +224,13 @@ class StoreQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One message of a store's answer; `envelope` is None where the query asked for no data."""
+    """One message of a store's answer.
+
+    Attributes:
+        message_hash: Of the message.
+        timestamp_ns: Sender's timestamp, nanoseconds since the Unix epoch.
+        envelope: The message; None where the query asked for no data.
+    """
 
     message_hash: bytes
     timestamp_ns: int = 0
@@ -209,7 +239,12 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class StorePage:
-    """A page of a store's answer; `cursor` is None on the last page."""
+    """A page of a store's answer.
+
+    Attributes:
+        messages: In the order that the query asked for.
+        cursor: What the query of the next page names; None on the last page.
+    """
 
     messages: tuple[StoredMessage, ...]
     cursor: bytes | None = None
@@ -221,7 +256,8 @@ class Node(Protocol):
 
     # As properties, since nobody sets them: a class may have either.
     @property
-    def config(self) -> NodeConfig: ...
+    def config(self) -> NodeConfig:
+        """What the node was configured with; a channel made without a `ChannelConfig` takes its parts over."""
 
     @property
     def max_message_size_bytes(self) -> int:
@@ -231,13 +267,21 @@ class Node(Protocol):
     def has_store(self) -> bool:
         """Whether `query_store` can ever be answered: without a store none is asked, and repair comes sooner."""
 
-    async def start(self) -> None: ...
+    async def start(self) -> None:
+        """Connects; the caller of `create_reliable_channel` has done it before."""
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """Disconnects and ends every iterator of `events()`."""
 
-    async def subscribe(self, content_topics: Sequence[str]) -> None: ...
+    async def subscribe(self, content_topics: Sequence[str]) -> None:
+        """Begins to report the messages of these topics; what was published before is not reported.
 
-    async def unsubscribe(self, content_topics: Sequence[str]) -> None: ...
+        Raises:
+            NodeError: The node cannot subscribe now.
+        """
+
+    async def unsubscribe(self, content_topics: Sequence[str]) -> None:
+        """Ends what `subscribe` began; topics that are not subscribed are passed over."""
 
     async def send(self, envelope: MessageEnvelope) -> RequestId:
         """Publishes; the outcome arrives by event under the returned id.
@@ -251,10 +295,11 @@ class Node(Protocol):
         """
 
     async def query_store(self, query: StoreQuery) -> StorePage:
-        """Answers one page.
+        """Answers one page of what a store holds.
 
         Raises:
             NodeError: No store answered.
         """
 
-    def events(self) -> AsyncIterator[NodeEvent]: ...
+    def events(self) -> AsyncIterator[NodeEvent]:
+        """Everything the node reports from this call on, in order; several iterators each see all of it."""

@@ -54,12 +54,15 @@ class VirtualClock:
         self._start_epoch_ns = start_epoch_ms * NANOSECONDS_PER_MS
 
     def monotonic_ms(self) -> int:
+        """Virtual milliseconds since the loop was made."""
         return self._loop.elapsed_ns // NANOSECONDS_PER_MS
 
     def epoch_ms(self) -> int:
+        """Virtual Unix time in milliseconds; `step` moves it."""
         return (self._start_epoch_ns + self._loop.elapsed_ns) // NANOSECONDS_PER_MS
 
     def epoch_ns(self) -> int:
+        """Virtual Unix time in nanoseconds; `step` moves it."""
         return self._start_epoch_ns + self._loop.elapsed_ns
 
     def step(self, delta_ms: int) -> None:
@@ -155,11 +158,13 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.clock = VirtualClock(self, start_epoch_ms=start_epoch_ms)
 
     def time(self) -> float:
+        """Virtual seconds since the loop was made."""
         return self.elapsed_ns / _NANOSECONDS_PER_SECOND
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
+        """As of any event loop: `callback` runs in this moment of virtual time, after what is ready already."""
         if self._closed or self._debug:
             return super().call_soon(callback, *args, context=context)
         handle = _Handle(callback, args, self, context)
@@ -169,6 +174,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
+        """As of any event loop, `delay` virtual seconds from now."""
         if self._closed:
             raise RuntimeError("Event loop is closed")
         due_ns = self.elapsed_ns + round(delay * _NANOSECONDS_PER_SECOND)
@@ -179,6 +185,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
+        """As of any event loop, when virtual time has reached `when` seconds."""
         if self._closed:
             raise RuntimeError("Event loop is closed")
         due_ns = round(when * _NANOSECONDS_PER_SECOND)
@@ -270,6 +277,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
+        """Runs `func` at once, in this thread: another thread would return at a time that no seed decides."""
         future: asyncio.Future[T] = self.create_future()
 
         def run() -> None:

@@ -23,7 +23,12 @@ _READ = "SELECT kind, key, checksum, value FROM record WHERE channel = ? AND kin
 
 @dataclass(frozen=True, slots=True)
 class StoredKind:
-    """How many records of a kind there are, and the bytes of their values."""
+    """How much is stored of one kind of record.
+
+    Attributes:
+        records: How many records there are.
+        size_bytes: The bytes of their values.
+    """
 
     records: int
     size_bytes: int
@@ -31,7 +36,7 @@ class StoredKind:
 
 @dataclass(frozen=True, slots=True)
 class StoredChannel:
-    """One channel of a database.
+    """One channel that a database holds.
 
     Attributes:
         channel_id: Its id.

@@ -22,12 +22,22 @@ class MemoryPersistence:
         self._closed = False
 
     def load(self, channel_id: str) -> ChannelState | None:
+        """Returns a copy of the state, or None for a channel that was never stored.
+
+        Raises:
+            PersistenceError: This object is closed.
+        """
         with self._lock:
             self._require_open()
             records = self._channels.get(channel_id)
             return None if records is None else ChannelState(dict(records))
 
     def commit(self, channel_id: str, changes: Changes) -> None:
+        """Applies `changes`: all of them, or none.
+
+        Raises:
+            PersistenceError: This object is closed.
+        """
         with self._lock:
             self._require_open()
             records = self._channels.setdefault(channel_id, {})

@@ -1,4 +1,7 @@
-"""What a channel asks of a persistence backend (003 Persistence): records by kind and key, changed in transactions."""
+"""What a channel asks of a persistence backend: records by kind and key, changed in transactions.
+
+Logos 003 Persistence.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,11 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """Everything stored for one channel."""
+    """Everything that a persistence backend holds for one channel.
+
+    Attributes:
+        records: Values by kind and key.
+    """
 
     records: Mapping[RecordName, bytes]
 
@@ -63,4 +70,5 @@ class Persistence(Protocol):
             PersistenceError: Nothing was stored; the same call may be tried again.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Releases what the backend holds open; no call follows. Closing again does nothing."""

@@ -71,6 +71,7 @@ class SqlitePersistence:
 
     @property
     def path(self) -> Path:
+        """Where the database is, as it was given."""
         return self._path
 
     @property

@@ -1,4 +1,4 @@
-"""Payloads to segments and back (specifications 000, 001, 002 and LIP-243).
+"""Payloads to segments and back (segmentation 000, 001, 002 and LIP-243).
 
 Thin: the bytes are handled by the native core. Nothing here reads a clock, sleeps or does I/O; time is an argument.
 """

@@ -69,7 +69,7 @@ class Reassembler:
         authenticated: bool = False,
         message_key: Buffer | None = None,
     ) -> ReceiveOutcome:
-        """Takes one transport message (specification 002, Receiving).
+        """Takes one transport message (segmentation 002, Receiving).
 
         Args:
             segment: The bytes as they came; whatever they contain, nothing is raised for it. A `bytes` object is kept

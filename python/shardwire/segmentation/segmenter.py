@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
 
-# Segments that one message may have: their indices are bytes (specification 002, Validation).
+# Segments that one message may have: their indices are bytes (segmentation 002, Validation).
 SEGMENTS_MAX = 256
 
 
@@ -33,7 +33,7 @@ class ArrowChunkedArray(Protocol):
 
 
 def segment(payload: Buffer, config: SegmentationConfig) -> list[bytes]:
-    """The transport messages that carry a payload, data segments first (specification 002, Sending).
+    """The transport messages that carry a payload, data segments first (segmentation 002, Sending).
 
     Args:
         payload: Any buffer; `bytes` is read in place.
@@ -109,7 +109,7 @@ def reassemble_many(batches: Any, config: SegmentationConfig) -> Any:
 def inspect(
     segment: Buffer, wire_format: SegmentWireFormat = "raw", *, max_total_segments: int = 256
 ) -> _native.SegmentHeader | None:
-    """What one segment says of itself, validated (specification 002, Validation).
+    """What one segment says of itself, validated (segmentation 002, Validation).
 
     Args:
         segment: The bytes of one transport message.

@@ -91,7 +91,7 @@ _ROW_GROUP_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class ArchiveReport:
-    """What `reconstruct_archive` did.
+    """What `reconstruct_archive` did, in figures.
 
     Attributes:
         messages: Messages by status, and under "invalid" also the rows (per reason and `by`) for what is no segment.

@@ -14,7 +14,7 @@ use crate::buffer::{Buffer, buffers_of, detached};
 /// Bytes of a digest.
 const DIGEST_LENGTH: i32 = 32;
 
-/// Keccak-256 of one buffer.
+/// The Keccak-256 of one buffer: 32 bytes.
 #[pyfunction]
 #[pyo3(signature = (data, /))]
 pub fn keccak256<'py>(py: Python<'py>, data: Buffer<'py>) -> Bound<'py, PyBytes> {
@@ -79,7 +79,7 @@ impl Keccak256 {
         hash
     }
 
-    /// Absorbs `data`.
+    /// Absorbs `data` after what was absorbed before.
     #[pyo3(signature = (data, /))]
     fn update(&self, py: Python<'_>, data: Buffer<'_>) {
         let bytes = data.as_bytes();

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use shardwire_core::sds;
 
-/// One moment on both clocks.
+/// One moment, as both clocks read it.
 #[pyclass(frozen, eq, hash, get_all, module = "shardwire._native")]
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 pub struct Now {

@@ -45,19 +45,32 @@ class PollAnswer:
 
 @dataclass(frozen=True, slots=True)
 class WakuPeer:
-    """A peer of the node: its address, what it speaks, and whether it is connected."""
+    """A peer of the node, as it lists them.
+
+    Attributes:
+        address: Its multiaddress.
+        protocols: What it speaks.
+        connected: Whether the node is connected to it.
+    """
 
     address: str
     protocols: tuple[str, ...]
     connected: bool
 
     def speaks(self, protocol: str) -> bool:
+        """Whether the peer offers a protocol whose name begins with `protocol`."""
         return any(name.startswith(protocol) for name in self.protocols)
 
 
 @dataclass(frozen=True, slots=True)
 class WakuHealth:
-    """What `/health` of logos-delivery says, by protocol in lower case: `ready`, `not_mounted` and so on."""
+    """What `/health` of logos-delivery says.
+
+    Attributes:
+        node: Of the node as a whole.
+        protocols: By protocol, in lower case: `ready`, `not_mounted` and so on.
+        connection: How well it is connected; None where it does not say.
+    """
 
     node: str
     protocols: Mapping[str, str]
@@ -79,6 +92,7 @@ class WakuNodeInfo:
         addresses: Where it listens.
         shards: What it serves, if its record says so.
         clock_ahead_ms: How far its clock is ahead of ours, to the second.
+        headers: What it answered with beside the version; not in its repr.
     """
 
     dialect: WakuDialect

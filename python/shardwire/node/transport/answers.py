@@ -18,7 +18,11 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """The message did not leave, and may on another try: it is tried again with growing back-off."""
+    """The message did not leave, and may on another try: it is tried again with growing back-off.
+
+    Attributes:
+        error: What happened, for people.
+    """
 
     error: str
 
@@ -38,7 +42,11 @@ class PassingUntil:
 
 @dataclass(frozen=True, slots=True)
 class Permanent:
-    """This node will never publish the message: it is too large, invalid, or the node has no membership."""
+    """This node will never publish the message: it is too large, invalid, or the node has no membership.
+
+    Attributes:
+        error: What happened, for people.
+    """
 
     error: str
 
@@ -48,6 +56,9 @@ class Ambiguous:
     """Nobody knows whether the message left, as when a request was written and its answer never came.
 
     It is tried again with the same bytes while its stamp is fresh, so that a network which has seen it drops it.
+
+    Attributes:
+        error: What happened, for people.
     """
 
     error: str

@@ -193,7 +193,7 @@ class TransportNode:
         return request_id
 
     async def query_store(self, query: StoreQuery) -> StorePage:
-        """Answers one page.
+        """Answers one page of what a store holds.
 
         Raises:
             NodeError: The node is not started, or no store answered.
@@ -228,11 +228,12 @@ class TransportNode:
 
     @property
     def connection_state(self) -> ConnectionState:
-        """What the last `ConnectionStatus` said."""
+        """How well the node is connected: what the last `ConnectionStatus` said."""
         return ConnectionState.DISCONNECTED if self._running is None else self._running.link.state
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
+        """The content topics that the node is subscribed to now."""
         return tuple(self._subscriptions)
 
     @property

@@ -76,12 +76,12 @@ class TransportLink:
 
     @property
     def state(self) -> ConnectionState:
-        """What `connection` said last."""
+        """How well the transport is connected: what its last call of `connection` said."""
         return self._state
 
     @property
     def max_message_size_bytes(self) -> int:
-        """Largest encoded WakuMessage."""
+        """Largest encoded WakuMessage that the transport carries now."""
         return self._max_message_size_bytes
 
     @max_message_size_bytes.setter
@@ -197,6 +197,7 @@ class TransportLink:
                 stream.missed_told = stream.put(MessagesMissed(self.clock.epoch_ns()))
 
     def count(self, name: str, number: int = 1) -> None:
+        """Adds `number` to the counter called `name`, which `TransportNode.counts` shows."""
         self.counts[name] = self.counts.get(name, 0) + number
 
     def run(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
@@ -283,7 +284,7 @@ class Transport(ABC):
         """Makes one attempt to publish, and says what its outcome means."""
 
     async def query_store(self, query: StoreQuery) -> StorePage:
-        """Answers one page.
+        """Answers one page of what a store holds.
 
         Raises:
             NodeError: No store answered.

@@ -9,7 +9,12 @@ from shardwire.node.protocol import ConnectionState
 
 @dataclass(frozen=True, slots=True)
 class UdpNeighbour:
-    """One that is here: its address, and whether it answers to messages."""
+    """One neighbour that is here.
+
+    Attributes:
+        address: Its address and port.
+        responds: Whether it answers to messages.
+    """
 
     address: str
     responds: bool
