@@ -127,21 +127,34 @@ class Speaker:
         self.received: Counter[bytes] = Counter()
         channel.on_message_received(self._on_received)
         channel.on_message_delivered(lambda event: self.delivered.add(event.request_id))
+        self._silent = False
         self._speaking = asyncio.create_task(self._speak())
 
     def _on_received(self, event: MessageReceivedEvent) -> None:
         self.received[event.message] += 1
 
     async def _speak(self) -> None:
-        while True:
+        while not self._silent:
             message = f"{self.name} {len(self.sent)} ".encode() + bytes(2_000)
             self.requests.append(await self.channel.send(message))
             self.sent.append(message)
             await asyncio.sleep(PAUSE_S)
 
     async def fall_silent(self) -> None:
-        self._speaking.cancel()
-        await asyncio.gather(self._speaking, return_exceptions=True)
+        # Between two sends: one that is cancelled may have left.
+        self._silent = True
+        await self._speaking
+
+    async def all_received_by(self, other: Speaker) -> None:
+        try:
+            await until(lambda: set(self.sent) == set(other.received))
+        except TimeoutError:
+            sent, received = set(self.sent), set(other.received)
+            lost, strange = sorted(sent - received), sorted(received - sent)
+            raise AssertionError(
+                f"{other.name} lacks {[message[:16] for message in lost]} of {self.name}, "
+                f"and has {[message[:16] for message in strange]} besides; {other.channel.stats()}"
+            ) from None
 
 
 @pytest.mark.parametrize("kind", BROKERS)
@@ -212,7 +225,7 @@ async def test_whatever_the_server_does_nothing_is_lost_and_nothing_comes_twice(
             await speaker.fall_silent()
         alice, bob = speakers
         for speaker, other in ((alice, bob), (bob, alice)):
-            await until(lambda speaker=speaker, other=other: set(speaker.sent) == set(other.received))  # type: ignore[misc]
+            await speaker.all_received_by(other)
             await until(lambda speaker=speaker: set(speaker.requests) <= speaker.delivered)  # type: ignore[misc]
             assert set(other.received.values()) == {1}
             assert len(speaker.sent) > 100
