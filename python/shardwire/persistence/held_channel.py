@@ -9,16 +9,18 @@ from pathlib import Path
 from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.commit_count import CommitCount
 from shardwire.persistence.database import corruption
+from shardwire.persistence.journal import Journal, journaled_commits
 
 logger = logging.getLogger(__name__)
 
 
 class HeldChannel:
-    """Its lock, its number in the database, and how many commits it has had.
+    """Its lock, its number in the database, how many commits it has had, and the latest of them.
 
     Attributes:
         loads: How many channels loaded its state: one of them that is refused takes it from no other.
         lost_commits: Commits that were told of and are missing, found since it is held.
+        journal: The latest commits, which are not among the records yet.
 
     Raises:
         PersistenceError: Another holder has it, or its files cannot be made.
@@ -33,6 +35,7 @@ class HeldChannel:
         except BaseException:
             self._lock.release()
             raise
+        self.journal = Journal(channel_id)
         self.loads = 0
         self.lost_commits = 0
         self._number: int | None = None
@@ -54,6 +57,8 @@ class HeldChannel:
             if row is not None and not all(isinstance(part, int) for part in row):
                 raise corruption("a channel has no number")
             self._number, commits = row or (None, 0)
+            if self._number is not None:
+                commits = max(commits, journaled_commits(connection, self._number))
             if commits > self._commits:
                 # The first look, or a commit that was taken for failed was made.
                 self._commits, self._found_lost = commits, 0
@@ -61,21 +66,24 @@ class HeldChannel:
             self._looked = True
         return self._number
 
-    def store_commit(self, connection: sqlite3.Connection) -> int:
-        """Counts the commit that is being made, within it; the number that its records are stored under."""
+    @property
+    def commits(self) -> int:
+        """How many it has had."""
+        return self._commits
+
+    def begin_commit(self, connection: sqlite3.Connection) -> tuple[int, int]:
+        """The number that records are stored under, made where there is none, and which commit this one is."""
         number = self.number(connection)
         if number is None:
             cursor = connection.execute(
-                "INSERT INTO channel (channel_id, commits, lost_commits) VALUES (?, ?, ?)",
-                (self._channel_id, self._commits + 1, self._found_lost),
+                "INSERT INTO channel (channel_id, lost_commits) VALUES (?, ?)", (self._channel_id, self._found_lost)
             )
             number = self._number = int(cursor.lastrowid or 0)
-        else:
+        elif self._found_lost:
             connection.execute(
-                "UPDATE channel SET commits = ?, lost_commits = lost_commits + ? WHERE id = ?",
-                (self._commits + 1, self._found_lost, number),
+                "UPDATE channel SET lost_commits = lost_commits + ? WHERE id = ?", (self._found_lost, number)
             )
-        return number
+        return number, self._commits + 1
 
     def on_committed(self) -> None:
         """It is durable."""
@@ -86,6 +94,7 @@ class HeldChannel:
     def on_commit_failed(self) -> None:
         """Nobody knows what the database holds now."""
         self._looked = False
+        self.journal.forget()
 
     def release(self) -> None:
         self._count.close()

@@ -14,10 +14,11 @@ from shardwire.persistence import schema
 from shardwire.persistence.channel_lock import holder_of
 from shardwire.persistence.commit_count import told_commits
 from shardwire.persistence.database import cipher_of, opened
-from shardwire.persistence.protocol import ChannelState
+from shardwire.persistence.journal import journaled_commits, latest_records, latest_sizes
+from shardwire.persistence.protocol import ChannelState, RecordName
 from shardwire.persistence.record_cipher import RecordCipher, check_key
 
-_COUNT = "SELECT kind, count(*), sum(length(value)) FROM record WHERE channel = ? GROUP BY kind ORDER BY kind"
+_SIZES = "SELECT kind, key, length(value) FROM record WHERE channel = ?"
 _READ = "SELECT kind, key, checksum, value FROM record WHERE channel = ? AND kind = ?"
 
 
@@ -88,6 +89,7 @@ def read_channels(
             version = schema.require_readable(connection, str(place))
             cipher = cipher_of(connection, key, place) if kinds or key is not None else None
             counts = "commits, lost_commits" if schema.counts_commits(version) else "0, 0"
+            has_journal = schema.has_journal(version)
             found = connection.execute(f"SELECT id, channel_id, {counts} FROM channel ORDER BY channel_id").fetchall()
             return tuple(
                 _read(
@@ -97,7 +99,8 @@ def read_channels(
                     number,
                     str(channel_id),
                     kinds,
-                    lost + max(0, told.get(str(channel_id), 0) - commits),
+                    lost + max(0, told.get(str(channel_id), 0) - _commits(connection, number, commits, has_journal)),
+                    has_journal=has_journal,
                 )
                 for number, channel_id, commits, lost in found
             )
@@ -115,12 +118,33 @@ def _read(
     channel_id: str,
     kinds: Collection[str],
     lost_commits: int,
+    *,
+    has_journal: bool,
 ) -> StoredChannel:
-    counts = {
-        str(kind): StoredKind(int(records), int(size_bytes or 0))
-        for kind, records, size_bytes in connection.execute(_COUNT, (number,))
+    sizes: dict[RecordName, int | None] = {
+        (str(kind), key): int(size_bytes or 0) for kind, key, size_bytes in connection.execute(_SIZES, (number,))
     }
     rows = [row for kind in kinds for row in connection.execute(_READ, (number, kind))]
     # The process that uses the database says what is wrong with it.
-    records = dict(found for found in (opened(cipher, channel_id, row) for row in rows) if found is not None)
-    return StoredChannel(channel_id, counts, ChannelState(records), holder_of(place, channel_id), lost_commits)
+    records: dict[RecordName, bytes | None] = dict(
+        found for found in (opened(cipher, channel_id, row) for row in rows) if found is not None
+    )
+    if has_journal:
+        sizes |= latest_sizes(connection, number)
+        latest = latest_records(connection, number, channel_id, cipher) if kinds else {}
+        records |= {name: value for name, value in latest.items() if name[0] in kinds}
+    counts: dict[str, list[int]] = {}
+    for (kind, _), size_bytes in sorted(sizes.items()):
+        if size_bytes is not None:
+            counts.setdefault(kind, []).append(size_bytes)
+    return StoredChannel(
+        channel_id,
+        {kind: StoredKind(len(found), sum(found)) for kind, found in counts.items()},
+        ChannelState({name: value for name, value in records.items() if value is not None}),
+        holder_of(place, channel_id),
+        lost_commits,
+    )
+
+
+def _commits(connection: sqlite3.Connection, number: int, folded: int, has_journal: bool) -> int:
+    return max(folded, journaled_commits(connection, number)) if has_journal else folded

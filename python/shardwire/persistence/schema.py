@@ -59,12 +59,21 @@ def _to_version_5(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE channel ADD COLUMN lost_commits INTEGER NOT NULL DEFAULT 0")
 
 
+def _to_version_6(connection: sqlite3.Connection) -> None:
+    """The latest commits of a channel, one row each, before they are folded into its records."""
+    connection.execute(
+        "CREATE TABLE journal (entry INTEGER PRIMARY KEY, channel INTEGER NOT NULL REFERENCES channel (id), "
+        "commits INTEGER NOT NULL, checksum INTEGER NOT NULL, changes BLOB NOT NULL)"
+    )
+
+
 # Position n - 1 holds the step from version n to version n + 1. Steps are never changed once released.
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _to_version_2,
     _to_version_3,
     _to_version_4,
     _to_version_5,
+    _to_version_6,
 )
 
 
@@ -143,6 +152,11 @@ def _refuse_newer(version: int, name: str) -> None:
 def counts_commits(version: int) -> bool:
     """Whether the table of channels of this version counts them."""
     return version >= 5
+
+
+def has_journal(version: int) -> bool:
+    """Whether a database of this version has commits beside its records."""
+    return version >= 6
 
 
 def _stored_version(connection: sqlite3.Connection, name: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
@@ -11,20 +12,11 @@ from pathlib import Path
 
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly
-from shardwire.persistence.checksums import checksum_of
 from shardwire.persistence.database import Database, corruption, opened
 from shardwire.persistence.held_channel import HeldChannel
+from shardwire.persistence.journal import DELETE_RECORD
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 from shardwire.persistence.record_cipher import check_key
-
-_PUT = (
-    "INSERT INTO record (channel, kind, key, checksum, value) VALUES (?, ?, ?, ?, ?) "
-    "ON CONFLICT (channel, kind, key) DO UPDATE SET checksum = excluded.checksum, value = excluded.value"
-)
-_DELETE = "DELETE FROM record WHERE channel = ? AND kind = ? AND key = ?"
-# Bounds of the key, rather than its beginning, are what the primary key is searched by.
-_DELETE_PREFIX = "DELETE FROM record WHERE channel = ? AND kind = ? AND key >= ? AND key < ?"
-_LOAD = "SELECT kind, key, checksum, value FROM record WHERE channel = ?"
 
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 
@@ -124,17 +116,11 @@ class SqlitePersistence:
                 database = self._open(channel_id)
                 database.require_in_place()
                 connection = database.connection
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    self._apply(database, channel_id, changes)
-                    connection.execute("COMMIT")
-                except BaseException:
-                    self._held[channel_id].on_commit_failed()
-                    # Some failures, such as a full disk, have rolled back already.
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    raise
-                self._held[channel_id].on_committed()
+                held = self._held[channel_id]
+                with _transaction(connection, held):
+                    number, commits = held.begin_commit(connection)
+                    held.journal.store(connection, number, commits, database.cipher, changes)
+                held.on_committed()
             except sqlite3.Error as error:
                 failure = self._failure("commit", channel_id, error)
                 if self._database is not None and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
@@ -201,7 +187,7 @@ class SqlitePersistence:
                 database = self._open(channel_id)
                 if database.cipher is not None:
                     return self._expire_sealed(database, channel_id, at_or_before_ms)
-                channel = self._held[channel_id].number(database.connection)
+                channel = self._fold(database, channel_id)
                 terms = {"channel": channel, "time": reassembly.time_term(at_or_before_ms)}
                 return database.connection.execute(reassembly.EXPIRE, terms).rowcount
             except sqlite3.Error as error:
@@ -217,6 +203,7 @@ class SqlitePersistence:
             elif self._held.keys() <= {channel_id}:
                 self._release()
             elif held is not None:
+                self._fold_if_possible(channel_id)
                 self._give_free(channel_id)
 
     def close(self) -> None:
@@ -237,15 +224,17 @@ class SqlitePersistence:
     # --- details ---
 
     def _read(self, database: Database, channel_id: str) -> ChannelState | None:
-        if self._held[channel_id].number(database.connection) is None:
+        held, connection = self._held[channel_id], database.connection
+        number = held.number(connection)
+        if number is None:
             return None
-        return ChannelState(dict(self._records(database, channel_id, _LOAD)))
+        return ChannelState(held.journal.read(connection, number, database.cipher))
 
     def _records(
         self, database: Database, channel_id: str, query: str, terms: tuple[bytes, ...] = ()
     ) -> Iterator[tuple[RecordName, bytes]]:
         """Those of a channel that a query finds, as they were given."""
-        channel = self._held[channel_id].number(database.connection)
+        channel = self._fold(database, channel_id)
         for row in database.connection.execute(query, (channel, *terms)):
             found = opened(database.cipher, channel_id, row)
             if found is None:
@@ -257,31 +246,24 @@ class SqlitePersistence:
         found = [(key, value) for (_, key), value in self._records(database, channel_id, reassembly.ALL)]
         channel = self._held[channel_id].number(database.connection)
         expired = [(channel, reassembly.SEGMENT, key) for key in reassembly.expired(found, at_or_before_ms)]
-        database.connection.execute("BEGIN IMMEDIATE")
-        try:
-            database.connection.executemany(_DELETE, expired)
-            database.connection.execute("COMMIT")
-        except BaseException:
-            if database.connection.in_transaction:
-                database.connection.execute("ROLLBACK")
-            raise
+        with _transaction(database.connection, self._held[channel_id]):
+            database.connection.executemany(DELETE_RECORD, expired)
         return len(expired)
 
-    def _apply(self, database: Database, channel_id: str, changes: Changes) -> None:
-        connection, cipher = database.connection, database.cipher
-        channel = self._held[channel_id].store_commit(connection)
-        puts = []
-        deletes = []
-        for (kind, key), value in changes.records.items():
-            if value is None:
-                deletes.append((channel, kind, key))
-            else:
-                kept = value if cipher is None else cipher.seal(channel_id, (kind, key), value)
-                puts.append((channel, kind, key, checksum_of(kind, key, kept), kept))
-        prefixes = [(channel, kind, key, _behind(key)) for kind, key in changes.deleted_prefixes]
-        connection.executemany(_DELETE_PREFIX, prefixes)
-        connection.executemany(_DELETE, deletes)
-        connection.executemany(_PUT, puts)
+    def _fold(self, database: Database, channel_id: str) -> int | None:
+        """Writes the latest commits among the records; the number of those, None where there never were any."""
+        held, connection = self._held[channel_id], database.connection
+        number = held.number(connection)
+        if number is not None:
+            with _transaction(connection, held):
+                held.journal.fold(connection, number, held.commits, database.cipher)
+        return number
+
+    def _fold_if_possible(self, channel_id: str) -> None:
+        """Leaves few rows for the next life to read; those that stay are as good."""
+        if self._database is not None and self._held[channel_id].journal.has_rows:
+            with contextlib.suppress(sqlite3.Error):
+                self._fold(self._database, channel_id)
 
     def _open(self, channel_id: str) -> Database:
         if self._closed:
@@ -324,7 +306,7 @@ class SqlitePersistence:
 
     def _set_aside(self) -> Path:
         """Renames the database and its log. Whoever else has it open can store no more."""
-        self._release()
+        self._release(fold=False)
         kept = self._path.with_name(f"{self._path.name}.corrupt-{time.time_ns() // 1_000_000}")
         for suffix in ("", "-wal", "-shm"):
             source = self._path.with_name(self._path.name + suffix)
@@ -332,8 +314,11 @@ class SqlitePersistence:
                 source.rename(kept.with_name(kept.name + suffix))
         return kept
 
-    def _release(self) -> None:
+    def _release(self, *, fold: bool = True) -> None:
         if self._database is not None:
+            if fold:
+                for channel_id in self._held:
+                    self._fold_if_possible(channel_id)
             self._database.close()
             self._database = None
         for channel_id in list(self._held):
@@ -346,7 +331,15 @@ class SqlitePersistence:
         held.release()
 
 
-def _behind(prefix: bytes) -> bytes:
-    """The least key behind those that begin with `prefix`; where there is none, one longer than keys are."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes([stem[-1] + 1]) if stem else b"\xff" * 1_024
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection, held: HeldChannel) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        held.on_commit_failed()
+        # Some failures, such as a full disk, have rolled back already.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

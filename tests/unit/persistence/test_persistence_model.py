@@ -1,36 +1,71 @@
-"""Both backends against a plain dictionary, under any sequence of commits and reopenings."""
+"""Both backends against a plain dictionary, under any sequence of commits, reopenings and crashes."""
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import tempfile
+from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardwire.persistence import Changes, MemoryPersistence, SqlitePersistence
+from shardwire.persistence import Changes, MemoryPersistence, SqlitePersistence, journal, read_channels
 
 CHANNELS = st.sampled_from(["a", "b", "\u00e4\x00\U0001f600"])
-NAMES = st.tuples(st.sampled_from(["sds.log", "sds.meta", ""]), st.binary(max_size=2))
+NAMES = st.tuples(st.sampled_from(["sds.log", "sds.meta", ""]), st.sampled_from([b"", b"\x00", b"\x01\xff"]))
 CHANGES = st.dictionaries(NAMES, st.none() | st.binary(max_size=20), max_size=6)
+# How many commits the journal holds, in how many bytes, and from which size on a value is none of it.
+LIMITS = st.tuples(st.integers(0, 4), st.sampled_from([60, 1 << 20]), st.sampled_from([1, 10, 4_096]))
+KEYS = st.sampled_from([None, bytes(range(32))])
 PREFIXES = st.sets(st.tuples(st.sampled_from(["sds.log", ""]), st.sampled_from([b"", b"\x00", b"\xff", b"\x01\xff"])))
-STEPS = st.lists(st.one_of(st.tuples(CHANNELS, CHANGES, PREFIXES), st.just("reopen")), max_size=12)
+STEPS = st.lists(st.one_of(st.tuples(CHANNELS, CHANGES, PREFIXES), st.sampled_from(["reopen", "crash"])), max_size=12)
 
 
-@given(STEPS)
-@settings(max_examples=30, deadline=None)
+def as_a_kill_leaves_it(path: Path, life: int) -> Path:
+    """A copy of the files while they are open."""
+    directory = path.parent.parent / str(life)
+    directory.mkdir()
+    for file in path.parent.iterdir():
+        if not file.name.endswith((".lock", "-shm")):
+            shutil.copy(file, directory)
+    return directory / path.name
+
+
+@given(STEPS, LIMITS, KEYS)
+@settings(max_examples=60, deadline=None)
 def test_a_backend_holds_what_a_dictionary_would(
     steps: list[tuple[str, dict[tuple[str, bytes], bytes | None], set[tuple[str, bytes]]] | str],
+    limits: tuple[int, int, int],
+    key: bytes | None,
+) -> None:
+    names = ("JOURNAL_COMMITS_MAX", "JOURNAL_BYTES_MAX", "LARGE_VALUE_BYTES")
+    with contextlib.ExitStack() as patches:
+        for name, limit in zip(names, limits, strict=True):
+            patches.enter_context(patch.object(journal, name, limit))
+        _compare(steps, key)
+
+
+def _compare(
+    steps: list[tuple[str, dict[tuple[str, bytes], bytes | None], set[tuple[str, bytes]]] | str], key: bytes | None
 ) -> None:
     expected: dict[str, dict[tuple[str, bytes], bytes]] = {}
     memory = MemoryPersistence()
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "state.db"
-        sqlite = SqlitePersistence(path)
+        path = Path(directory) / "first" / "state.db"
+        path.parent.mkdir()
+        lives = [SqlitePersistence(path, key=key)]
         for step in steps:
+            sqlite = lives[-1]
             if isinstance(step, str):
-                sqlite.close()
-                sqlite = SqlitePersistence(path)
+                if step == "crash" and path.exists():
+                    path = as_a_kill_leaves_it(path, len(lives))
+                else:
+                    sqlite.close()
+                sqlite = SqlitePersistence(path, key=key)
+                lives.append(sqlite)
             else:
                 channel_id, changes, prefixes = step
                 for persistence in (memory, sqlite):
@@ -53,4 +88,13 @@ def test_a_backend_holds_what_a_dictionary_would(
                         assert list(state.of_kind(kind)) == sorted(
                             (key, value) for (name, key), value in records.items() if name == kind
                         )
-        sqlite.close()
+            if path.exists():
+                kinds = {kind for records in expected.values() for kind, _ in records}
+                for stored in read_channels(path, kinds, key=key):
+                    assert dict(stored.state.records) == expected[stored.channel_id]
+                for stored in read_channels(path):
+                    counts = Counter(kind for kind, _ in expected[stored.channel_id])
+                    assert {kind: found.records for kind, found in stored.kinds.items()} == counts
+        assert not lives[-1].lost_commits
+        for sqlite in lives:
+            sqlite.close()

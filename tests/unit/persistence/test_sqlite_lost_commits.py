@@ -145,7 +145,7 @@ def test_the_count_is_written_when_the_commit_is_durable_and_before_it_is_told(
     def noted(count: CommitCount, commits: int) -> None:
         # What another connection reads is in the log that was synced.
         connection = sqlite3.connect(path)
-        seen.append((commits, connection.execute("SELECT commits FROM channel").fetchone()[0]))
+        seen.append((commits, connection.execute("SELECT max(commits) FROM journal").fetchone()[0]))
         connection.close()
         write(count, commits)
 
