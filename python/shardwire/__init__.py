@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         create_reliable_channel,
     )
     from shardwire.config import (
+        ChannelChanges,
         ChannelConfig,
         RateLimitConfig,
         ReassemblyLimits,
@@ -125,6 +126,7 @@ _ROOMS = {
         "create_reliable_channel",
     ),
     "shardwire.config": (
+        "ChannelChanges",
         "ChannelConfig",
         "RateLimitConfig",
         "ReassemblyLimits",
@@ -200,6 +202,7 @@ __all__ = [
     "METRICS",
     "CallbackErrorEvent",
     "Changes",
+    "ChannelChanges",
     "ChannelClosedError",
     "ChannelConfig",
     "ChannelEvent",

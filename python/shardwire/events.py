@@ -14,6 +14,30 @@ from shardwire.names import MessageId, ReliableSendId, SenderId
 FileReason = Literal["", "declined", "too_large", "name", "exists", "busy", "no_space", "failed", "changed"]
 SendErrorStage = Literal["dispatch", "delivery"]
 EphemeralDropReason = Literal["rate_limit_approached", "rate_limit_reached"]
+# What `ReliableChannel.on` takes beside a class.
+EventName = Literal[
+    "callback-error",
+    "ephemeral-message-dropped",
+    "file:failed",
+    "file:progress",
+    "file:received",
+    "irretrievable-message",
+    "message-acknowledged",
+    "message-possibly-acknowledged",
+    "message-received",
+    "message-sent",
+    "node-failing",
+    "rate-limit",
+    "reliable:message:delivered",
+    "reliable:message:delivery-error",
+    "reliable:message:received",
+    "reliable:message:send-error",
+    "reliable:message:sent",
+    "sender-id-conflict",
+    "sending-message",
+    "sending-message-irrecoverable-error",
+    "within-reach",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from shardwire.channel.metric_names import GAUGES, MEASUREMENTS, METRICS
 from shardwire.channel.metrics import Measurement
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
-from shardwire.channel.reliable_channel import ReliableChannel, close_channel
+from shardwire.channel.reliable_channel import ChannelCreation, ReliableChannel, close_channel
 from shardwire.channel.subscriptions import EventIterator
 from shardwire.channel.timeline import SegmentObservation
 
@@ -15,6 +15,7 @@ __all__ = [
     "GAUGES",
     "MEASUREMENTS",
     "METRICS",
+    "ChannelCreation",
     "EventIterator",
     "Measurement",
     "PendingSend",

@@ -21,7 +21,7 @@ from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.parts import Parts
 from shardwire.channel.quota import Quota
 from shardwire.channel.records import IDENTITY, DeliveryRecord, IdentityRecord, payload_key
-from shardwire.channel.reliable_channel import ReliableChannel
+from shardwire.channel.reliable_channel import ChannelCreation, ReliableChannel
 from shardwire.channel.restored_bytes import StoredSegment, expand
 from shardwire.channel.segment_size import MessageBudget
 from shardwire.channel.segmenter import ChannelSegmenter
@@ -31,7 +31,14 @@ from shardwire.channel.stored_state import StoredState
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
 from shardwire.channel.writer import Writer
-from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig, ReliableChannelOptions, SegmentationConfig
+from shardwire.config import (
+    ChannelChanges,
+    ChannelConfig,
+    DeliveredWhen,
+    RateLimitConfig,
+    ReliableChannelOptions,
+    SegmentationConfig,
+)
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.names import ChannelId, SenderId
@@ -68,7 +75,7 @@ _NODE_MEMBERS = (
 _warned_of_memory_persistence = False
 
 
-async def create_reliable_channel(
+def create_reliable_channel(
     node: Node,
     channel_id: ChannelId,
     content_topic: str,
@@ -78,10 +85,13 @@ async def create_reliable_channel(
     *,
     clock: Clock | None = None,
     rng: random.Random | None = None,
-) -> ReliableChannel:
+) -> ChannelCreation:
     """Creates a reliable channel, or resumes the one that its persistence holds (Logos 003 createReliableChannel).
 
-    Sets up SDS, segmentation and encryption, and, with `auto_start`, subscribes to the content topic.
+    Sets up SDS, segmentation and encryption, and, with `auto_start`, subscribes to the content topic. Both forms work:
+
+        channel = await create_reliable_channel(...)            # close it when done
+        async with create_reliable_channel(...) as channel:     # waits for its messages, then closes
 
     Args:
         node: A started node; it stays the caller's.
@@ -102,6 +112,19 @@ async def create_reliable_channel(
         PersistenceError: The stored state cannot be read or written, or the count of the node's rate limit cannot.
         NodeError: The node could not subscribe.
     """
+    return ChannelCreation(_create(node, channel_id, content_topic, sender_id, encryption, config, clock, rng))
+
+
+async def _create(
+    node: Node,
+    channel_id: ChannelId,
+    content_topic: str,
+    sender_id: SenderId,
+    encryption: Encryption | None,
+    config: ChannelConfig | ReliableChannelOptions | None,
+    clock: Clock | None,
+    rng: random.Random | None,
+) -> ReliableChannel:
     _check_node(node)
     _check_ids(channel_id, content_topic, sender_id)
     config = resolve_config(node.config, config, has_store=node.has_store)
@@ -174,18 +197,20 @@ def resolve_config(
                 f"config is a {type(config).__name__}: it must be a ChannelConfig, ReliableChannelOptions or None"
             )
         return config
-    parts = {
-        "segmentation": node_config.segmentation_config,
-        "sds": node_config.sds_config,
-        "rate_limit": _beneath(node_config.rate_limit_config),
-    }
-    resolved = ChannelConfig.logos(**{name: part for name, part in parts.items() if part is not None})
+    parts: ChannelChanges = {}
+    if node_config.segmentation_config is not None:
+        parts["segmentation"] = node_config.segmentation_config
+    if node_config.sds_config is not None:
+        parts["sds"] = node_config.sds_config
+    if node_config.rate_limit_config is not None:
+        parts["rate_limit"] = _beneath(node_config.rate_limit_config)
+    resolved = ChannelConfig.logos(**parts)
     return resolved if has_store else resolved.without_store()
 
 
-def _beneath(node_limit: RateLimitConfig | None) -> RateLimitConfig | None:
+def _beneath(node_limit: RateLimitConfig) -> RateLimitConfig:
     """What a channel takes over of its node's limit: how much may wait for it, not the quota, which is shared."""
-    return None if node_limit is None else RateLimitConfig(queue_bytes_max=node_limit.queue_bytes_max)
+    return RateLimitConfig(queue_bytes_max=node_limit.queue_bytes_max)
 
 
 def _patient(config: ChannelConfig, node_limit: RateLimitConfig | None) -> SegmentationConfig:
@@ -221,7 +246,7 @@ def _assemble(
     now = Now(clock.monotonic_ms(), clock.epoch_ms())
     machine = _make_machine(channel_id, sender_id, config, now, rng, sizes.budget, records)
     timeline = Timeline()
-    subscriptions = Subscriptions()
+    subscriptions = Subscriptions(quoted(channel_id))
     # Segments of a peer whose node carries larger messages are read at their full size.
     peer_log = PeerLog(peer_logger, clock.monotonic_ms, f"channel {quoted(channel_id)}: ")
     incoming = Incoming(

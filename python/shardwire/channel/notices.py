@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 from shardwire.events import ChannelEvent, SenderIdConflictEvent, WithinReachEvent
+from shardwire.quoting import quoted
 from shardwire.sds import MessageChannel, Now
+
+logger = logging.getLogger(__name__)
 
 # Another participant with our id is reported once in this time.
 CONFLICT_INTERVAL_MS = 60_000
@@ -20,6 +25,7 @@ class Notices:
     def __init__(self, sender_id: str, now: Now) -> None:
         self._sender_id = sender_id
         self._next_conflict_ms = now.monotonic_ms
+        self._told_conflict = False
         self._within_reach = True
         self._events: list[ChannelEvent] = []
 
@@ -28,6 +34,12 @@ class Notices:
         if now.monotonic_ms >= self._next_conflict_ms:
             self._next_conflict_ms = now.monotonic_ms + CONFLICT_INTERVAL_MS
             self._events.append(SenderIdConflictEvent(self._sender_id))
+            if not self._told_conflict:
+                self._told_conflict = True
+                logger.warning(
+                    "another live participant uses our sender id %s: give each participant one of its own",
+                    quoted(self._sender_id),
+                )
 
     def review_reach(self, machine: MessageChannel) -> None:
         """Says once that nobody is heard who lacks what waits in a store, and once that somebody is."""

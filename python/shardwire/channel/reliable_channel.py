@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from shardwire.channel.file_transfers import FileTransfers
 from shardwire.channel.metrics import MeasurementObserver
@@ -14,13 +14,15 @@ from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.segmenter import EMPTY_REFUSED
 from shardwire.channel.submissions import Submission
-from shardwire.channel.subscriptions import Callback, EventIterator, Unsubscribe, check_callable
+from shardwire.channel.subscriptions import Callback, E, EventIterator, Unsubscribe, check_callable
 from shardwire.channel.timeline import Observer
+from shardwire.channel.undelivered import why_undelivered
 from shardwire.channel.waiters import settler
 from shardwire.config import ChannelConfig
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.events import (
     ChannelEvent,
+    EventName,
     MessageDeliveredEvent,
     MessageReceivedEvent,
     MessageSendErrorEvent,
@@ -44,8 +46,8 @@ DELIVERED_TIMEOUT_MS = 30_000
 class ReliableChannel(FileTransfers):
     """A handle on one open channel; `create_reliable_channel` makes it.
 
-    Used on the event loop it was made on. As an async context manager it closes on leaving, after waiting up to
-    `LEAVING_DRAIN_TIMEOUT_MS` for its messages.
+    Used on the event loop it was made on: elsewhere its coroutines raise `ConfigError`. As an async context manager it
+    closes on leaving, after waiting up to `LEAVING_DRAIN_TIMEOUT_MS` for its messages.
     """
 
     def __init__(self, session: Session) -> None:
@@ -160,7 +162,7 @@ class ReliableChannel(FileTransfers):
             The participants that can reconstruct it, so far.
 
         Raises:
-            TimeoutError: It was not delivered in time; it may still be.
+            TimeoutError: It was not delivered in time, and why as far as is known; it may still be.
             NodeError: It can never be sent, or was cancelled.
             ConfigError: `request_id` is not a send of this channel that is still remembered, or `timeout_ms` is no
                 integer of at least 0.
@@ -168,6 +170,7 @@ class ReliableChannel(FileTransfers):
         """
         _check_timeout("timeout_ms", timeout_ms)
         session = self._session
+        session.require_loop()
         record = session.engine.outgoing.of_request(request_id) if isinstance(request_id, str) else None
         if record is None:
             if isinstance(request_id, str) and (failure := session.waiters.failure_of(request_id)) is not None:
@@ -183,9 +186,8 @@ class ReliableChannel(FileTransfers):
         try:
             return await asyncio.wait_for(future, timeout_ms / 1000)
         except TimeoutError:
-            in_store = ": a store has it, for whoever is away" if record.is_stored else ""
-            why = f": {record.error}" if record.error else in_store
-            raise TimeoutError(f"message {request_id} was not delivered within {timeout_ms} ms{why}") from None
+            why = why_undelivered(record, session.engine, session.is_started, session.driver.now())
+            raise TimeoutError(f"message {request_id} was not delivered within {timeout_ms} ms: {why}") from None
 
     async def cancel(self, request_id: ReliableSendId) -> bool:
         """Drops what of a message was not dispatched, and returns when that is durable.
@@ -229,6 +231,12 @@ class ReliableChannel(FileTransfers):
 
     # --- listening ---
 
+    @overload
+    def on(self, event: type[E], callback: Callable[[E], object]) -> Unsubscribe: ...
+
+    @overload
+    def on(self, event: EventName, callback: Callback) -> Unsubscribe: ...
+
     def on(self, event: str | type[ChannelEvent], callback: Callback) -> Unsubscribe:
         """Calls `callback`, plain or `async`, with every event of a class or of one of its names.
 
@@ -244,33 +252,44 @@ class ReliableChannel(FileTransfers):
         """
         return self._session.subscriptions.on(event, callback)
 
-    def on_message_received(self, callback: Callable[[MessageReceivedEvent], Any]) -> Unsubscribe:
+    def on_message_received(self, callback: Callable[[MessageReceivedEvent], object]) -> Unsubscribe:
         """Calls `callback` with every received message, as `on(MessageReceivedEvent, callback)` does.
 
         Logos 003 onMessageReceived."""
         return self.on(MessageReceivedEvent, callback)
 
-    def on_message_sent(self, callback: Callable[[MessageSentEvent], Any]) -> Unsubscribe:
+    def on_message_sent(self, callback: Callable[[MessageSentEvent], object]) -> Unsubscribe:
         """Calls `callback` when all segments of a message were sent, as `on(MessageSentEvent, callback)` does.
 
         Logos 003 onMessageSent."""
         return self.on(MessageSentEvent, callback)
 
-    def on_message_delivered(self, callback: Callable[[MessageDeliveredEvent], Any]) -> Unsubscribe:
+    def on_message_delivered(self, callback: Callable[[MessageDeliveredEvent], object]) -> Unsubscribe:
         """Calls `callback` when a message is delivered, as `on(MessageDeliveredEvent, callback)` does.
 
         Logos 003 onMessageDelivered."""
         return self.on(MessageDeliveredEvent, callback)
 
-    def on_message_send_error(self, callback: Callable[[MessageSendErrorEvent], Any]) -> Unsubscribe:
+    def on_message_send_error(self, callback: Callable[[MessageSendErrorEvent], object]) -> Unsubscribe:
         """Calls `callback` when a message fails, as `on(MessageSendErrorEvent, callback)` does.
 
         Logos 003 onMessageSendError."""
         return self.on(MessageSendErrorEvent, callback)
 
-    def events(self) -> EventIterator:
-        """Every event from now on, as an async iterator; it ends when the channel closes."""
-        return self._session.subscriptions.iterate()
+    def events(self) -> EventIterator[ChannelEvent]:
+        """Every event from now on, as an async iterator; it ends when the channel closes.
+
+        Received messages wait for its reader as for a callback: one that is not read holds them up.
+        """
+        return self._session.subscriptions.iterate(ChannelEvent)
+
+    def messages(self) -> EventIterator[MessageReceivedEvent]:
+        """Received messages from now on, as an async iterator; it ends when the channel closes.
+
+        A message is done when the next one is asked for: `async for event in channel.messages(): ...` has dealt with
+        `event.message` when its body has run. What arrived before anybody listened is given too.
+        """
+        return self._session.subscriptions.iterate(MessageReceivedEvent)
 
     def observe(self, observer: Observer) -> Unsubscribe:
         """Tells `observer` what happens to single segments, at once and in the channel's own task: it must be quick.
@@ -352,6 +371,41 @@ class ReliableChannel(FileTransfers):
     ) -> None:
         # After an error nobody waits for messages to arrive.
         await self._session.close(LEAVING_DRAIN_TIMEOUT_MS if kind is None else 0)
+
+
+class ChannelCreation(Coroutine[Any, Any, ReliableChannel]):
+    """What `create_reliable_channel` returns: `await` it, or enter it with `async with`, which closes on leaving."""
+
+    def __init__(self, creating: Coroutine[Any, Any, ReliableChannel]) -> None:
+        self._creating = creating
+        self._channel: ReliableChannel | None = None
+
+    def __await__(self) -> Generator[Any, Any, ReliableChannel]:
+        return self._creating.__await__()
+
+    async def __aenter__(self) -> ReliableChannel:
+        self._channel = await self._creating
+        return self._channel
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._channel is not None:
+            await self._channel.__aexit__(kind, error, traceback)
+
+    # --- a coroutine for `asyncio.create_task` and whatever else asks for one ---
+
+    def send(self, value: Any, /) -> Any:
+        """Runs the creation up to its next wait, as an event loop does."""
+        return self._creating.send(value)
+
+    def throw(self, *raised: Any) -> Any:
+        """Raises an error where the creation waits, as an event loop does to cancel it."""
+        return self._creating.throw(*raised)
+
+    def close(self) -> None:
+        """Gives the creation up where nothing was awaited."""
+        self._creating.close()
 
 
 async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> None:

@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Generic, Self, TypeVar, cast
 
 from shardwire.channel.hooks import heed_cancellation, is_ours, outlive_cancellation
 from shardwire.errors import ConfigError
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 # What it returns is awaited where that can be, and not looked at otherwise.
 Callback = Callable[[Any], object]
 Unsubscribe = Callable[[], None]
+E = TypeVar("E", bound=ChannelEvent)
 
 # Announcements that wait for a callback that does not return, or for the reader of an iterator. Beyond it chunk events
 # go, which are cumulative: a later one says all that an earlier one said. Where that makes too little room the oldest
@@ -47,6 +49,10 @@ Unsubscribe = Callable[[], None]
 ANNOUNCEMENTS_MAX = 10_000
 _CUMULATIVE = (ChunkSendingEvent, ChunkSentEvent, ChunkPossiblyAcknowledgedEvent, ChunkAcknowledgedEvent)
 _DELIVERY_ERROR = "reliable:message:delivery-error"
+# Received messages wait for the reader of an iterator; after this long the log says so, once a channel.
+UNREAD_S = 60.0
+# Frames of a callback's error that the log shows, the innermost ones.
+FRAMES_MAX = 8
 
 
 _Announcements = deque[tuple[ChannelEvent, Callable[[], None] | None]]
@@ -106,16 +112,20 @@ class _Subscription:
         return self.stage is None or (isinstance(event, MessageSendErrorEvent) and event.stage == self.stage)
 
 
-class EventIterator:
+class EventIterator(Generic[E]):
     """An async iterator over the events of a channel; asking for the next event says the last one was dealt with.
 
     It ends when the channel closes. One that is left (`break`) counts as done with its last event once nothing refers
     to it any more; `aclose()` says so at once.
+
+    Attributes:
+        kind: The class of events that it gives.
     """
 
-    def __init__(self, subscriptions: Subscriptions) -> None:
+    def __init__(self, subscriptions: Subscriptions, kind: type[E]) -> None:
+        self.kind = kind
         self._subscriptions = subscriptions
-        self._queue: _Announcements = deque()
+        self._queue: deque[tuple[Any, Callable[[], None] | None]] = deque()
         self._wake = Wake()
         self._done: Callable[[], None] | None = None
         self._ended = False
@@ -140,10 +150,11 @@ class EventIterator:
         self._ended = True
         self._wake.set()
 
-    def __aiter__(self) -> EventIterator:
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ChannelEvent:
+    async def __anext__(self) -> E:
+        self._subscriptions.require_loop()
         self._finish_last()
         while not self._queue:
             if self._ended:
@@ -151,7 +162,7 @@ class EventIterator:
             self._wake.clear()
             await self._wake.wait()
         event, self._done = self._queue.popleft()
-        return event
+        return cast(E, event)
 
     def _finish_last(self) -> None:
         done, self._done = self._done, None
@@ -179,17 +190,24 @@ class EventIterator:
 class Subscriptions:
     """The callbacks and iterators of one channel.
 
+    Args:
+        name: Names the channel in the log.
+
     Attributes:
         on_change: Called whenever somebody begins to listen.
+        require_loop: Called by whoever waits here; raises where that is not the channel's event loop.
         is_ending: Whether who owns the two lanes is cancelling them. While it is not, a callback did that to the task
             it runs in, and is reported like one that raises.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+        self._told_unread = False
         self.on_change: Callable[[], None] = lambda: None
+        self.require_loop: Callable[[], None] = lambda: None
         self.is_ending: Callable[[], bool] = lambda: True
         self._subscriptions: list[_Subscription] = []
-        self._iterators: list[weakref.ref[EventIterator]] = []
+        self._iterators: list[weakref.ref[EventIterator[Any]]] = []
         self._announcements: _Announcements = deque()
         # What the callbacks are being told, and what of that was dropped before all of them were.
         self._announced: ChannelEvent | None = None
@@ -225,9 +243,9 @@ class Subscriptions:
 
         return unsubscribe
 
-    def iterate(self) -> EventIterator:
-        """An iterator over every event from now on."""
-        iterator = EventIterator(self)
+    def iterate(self, kind: type[E]) -> EventIterator[E]:
+        """An iterator over the events of `kind` from now on."""
+        iterator = EventIterator(self, kind)
         if self._ended:
             iterator.end()
         else:
@@ -239,15 +257,17 @@ class Subscriptions:
         self._somebody.set()
         self.on_change()
 
-    def forget(self, iterator: EventIterator) -> None:
+    def forget(self, iterator: EventIterator[Any]) -> None:
         self._iterators = [entry for entry in self._iterators if entry() not in (None, iterator)]
 
-    def _forget_reference(self, reference: weakref.ref[EventIterator]) -> None:
+    def _forget_reference(self, reference: weakref.ref[EventIterator[Any]]) -> None:
         self._iterators = [entry for entry in self._iterators if entry is not reference]
 
     def wants(self, kind: type[ChannelEvent]) -> bool:
         """Whether anybody listens to events of `kind`."""
-        return bool(self._iterators) or any(issubclass(kind, entry.kind) for entry in self._subscriptions)
+        return any(issubclass(kind, entry.kind) for entry in self._subscriptions) or any(
+            issubclass(kind, iterator.kind) for iterator in self._living_iterators()
+        )
 
     def announce(self, event: ChannelEvent, done: Callable[[], None] | None = None) -> None:
         """Queues an event for every listener; `done` is called when the callbacks have returned."""
@@ -307,8 +327,24 @@ class Subscriptions:
             await self._somebody.wait()
         taken = self._put_to_iterators(event, loop)
         await self._call_back(event)
-        for future in taken:
-            await future
+        if not taken:
+            return
+        unread = None if self._told_unread else loop.call_later(UNREAD_S, self._tell_unread)
+        try:
+            for future in taken:
+                await future
+        finally:
+            if unread is not None:
+                unread.cancel()
+
+    def _tell_unread(self) -> None:
+        self._told_unread = True
+        logger.warning(
+            "channel %s: an iterator of events() or messages() has not asked for the next event for %d s, and received "
+            "messages wait for it: read it, or end it with aclose()",
+            self._name,
+            UNREAD_S,
+        )
 
     def _put_to_iterators(
         self, event: ChannelEvent, loop: asyncio.AbstractEventLoop | None
@@ -319,6 +355,8 @@ class Subscriptions:
         """
         taken: list[asyncio.Future[None]] = []
         for iterator in self._living_iterators():
+            if not isinstance(event, iterator.kind):
+                continue
             if loop is None:
                 iterator.put(event, None)
             else:
@@ -333,7 +371,7 @@ class Subscriptions:
             iterator.end()
         self._wake.set()
 
-    def _living_iterators(self) -> list[EventIterator]:
+    def _living_iterators(self) -> list[EventIterator[Any]]:
         return [iterator for entry in self._iterators if (iterator := entry()) is not None]
 
     async def _call_back(self, event: ChannelEvent) -> None:
@@ -354,11 +392,19 @@ class Subscriptions:
                 self._report(event, subscription, error)
 
     def _report(self, event: ChannelEvent, subscription: _Subscription, error: BaseException) -> None:
-        # The text of the error is the application's and may quote the message, so only its type is logged.
+        # The text of the error is the application's and may quote the message: its type is logged, and where it was.
         name = getattr(subscription.callback, "__qualname__", type(subscription.callback).__name__)
-        logger.error("callback %s for %s raised %s", name, event.name, type(error).__name__)
+        where = _frames(error)
+        logger.error("callback %s for %s raised %s%s", name, event.name, type(error).__name__, where)
         if not isinstance(event, CallbackErrorEvent):
             self.announce(CallbackErrorEvent(event=event, error=error))
+
+
+def _frames(error: BaseException) -> str:
+    """Where an error was raised, innermost frame first, without a value of any variable; our own frame left out."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX)
+    where = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if frame.filename != __file__]
+    return f" at {', called at '.join(reversed(where))}" if where else ""
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -6,7 +6,14 @@ Logos 003, `ChannelConfig.waku()` those of Waku 004.
 
 from __future__ import annotations
 
-from shardwire.config.channel import ChannelConfig, DeliveredWhen, Redelivery, ReliableChannelOptions, Repair
+from shardwire.config.channel import (
+    ChannelChanges,
+    ChannelConfig,
+    DeliveredWhen,
+    Redelivery,
+    ReliableChannelOptions,
+    Repair,
+)
 from shardwire.config.rate_limit import RateCounts, RateLimitConfig
 from shardwire.config.sds import MessageIdRule, SdsConfig, SdsWireFormat, SyncConfig
 from shardwire.config.segmentation import (
@@ -19,6 +26,7 @@ from shardwire.config.segmentation import (
 
 __all__ = [
     "MEBIBYTE",
+    "ChannelChanges",
     "ChannelConfig",
     "DeliveredWhen",
     "ErasureCode",

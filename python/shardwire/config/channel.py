@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 from shardwire.config.checks import check_bools, check_choices, refuse
 from shardwire.config.rate_limit import RateLimitConfig
@@ -18,6 +18,20 @@ Redelivery = Literal["at-least-once", "at-most-once"]
 Repair = Literal["arq", "parity"]
 
 T = TypeVar("T", bound="ChannelConfig")
+
+
+class ChannelChanges(TypedDict, total=False):
+    """What `ChannelConfig.logos()` and `waku()` take by keyword: the fields of a `ChannelConfig`, by name."""
+
+    segmentation: SegmentationConfig
+    sds: SdsConfig
+    sync: SyncConfig
+    rate_limit: RateLimitConfig
+    auto_start: bool
+    delivered_when: DeliveredWhen | Set[str]
+    redelivery: Redelivery
+    repair: Repair
+    envelope_meta: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +96,12 @@ class ChannelConfig:
             )
 
     @classmethod
-    def logos(cls, **changes: Any) -> Self:
+    def logos(cls, **changes: Unpack[ChannelChanges]) -> Self:
         """The defaults of Logos 003, with `changes` to top-level fields."""
         return replace(cls(), **changes)
 
     @classmethod
-    def waku(cls, **changes: Any) -> Self:
+    def waku(cls, **changes: Unpack[ChannelChanges]) -> Self:
         """The defaults of Waku 004, with `changes` to top-level fields."""
         return replace(ReliableChannelOptions()._config(cls), **changes)
 

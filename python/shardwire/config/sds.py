@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import ClassVar, Literal
 
+# By name, so that whoever asks for the types of the fields finds this one too; it is loaded only then.
+import shardwire
 from shardwire.config.checks import check_bools, check_choices, check_integers, check_methods, check_share, refuse
 from shardwire.config.segmentation import MEBIBYTE
-
-if TYPE_CHECKING:
-    from shardwire.persistence import Persistence
 
 SdsWireFormat = Literal["spec", "nim"]
 MessageIdRule = Literal["send", "content-sha256"]
@@ -46,7 +45,10 @@ class SdsConfig:
         repair_groups: SDS-R response groups.
     """
 
-    persistence: Persistence | None = None
+    # `Persistence` is a protocol: pydantic, where an application has it, looks at the methods alone.
+    __pydantic_config__: ClassVar[dict[str, bool]] = {"arbitrary_types_allowed": True}
+
+    persistence: shardwire.Persistence | None = None
     acknowledgement_timeout_ms: int = 5_000
     max_retransmissions: int = 5
     back_off_percent: int = 0

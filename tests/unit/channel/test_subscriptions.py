@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -117,6 +118,28 @@ def test_a_callback_that_raises_is_reported_and_stops_nothing(caplog: pytest.Log
     ]
     assert "secret" not in caplog.text
     assert "ValueError" in caplog.text
+    # The frame, by file, line and function.
+    assert re.search(r"raised ValueError at \S+test_subscriptions\.py:\d+ in broken$", caplog.text, re.MULTILINE)
+
+
+def test_the_log_shows_where_a_callback_raised_innermost_frame_first(caplog: pytest.LogCaptureFixture) -> None:
+    secret = "secret payload"
+
+    def inner(value: str) -> None:
+        raise ValueError(value)
+
+    def outer(event: ChannelEvent) -> None:
+        inner(secret)
+
+    async def scenario(subscriptions: Subscriptions) -> None:
+        subscriptions.on(MessageSentEvent, outer)
+        subscriptions.announce(SENT)
+        await subscriptions.await_announced(5)
+
+    run(scenario)
+    assert re.search(r" in inner, called at \S+ in outer$", caplog.text, re.MULTILINE)
+    assert "secret" not in caplog.text
+    assert "subscriptions.py:" not in caplog.text.replace("test_subscriptions.py:", "").split("raised")[1]
 
 
 def test_done_follows_the_callbacks_and_comes_at_once_without_listeners() -> None:
@@ -145,7 +168,7 @@ def test_hand_over_waits_for_every_callback_and_iterator() -> None:
 
     async def scenario(subscriptions: Subscriptions) -> None:
         subscriptions.on(MessageReceivedEvent, slow)
-        iterator = subscriptions.iterate()
+        iterator = subscriptions.iterate(ChannelEvent)
 
         async def read() -> None:
             async for _ in iterator:
@@ -181,7 +204,7 @@ def test_hand_over_waits_for_somebody_to_listen() -> None:
 def test_an_iterator_that_leaves_holds_nothing_up(how: str) -> None:
     async def scenario(subscriptions: Subscriptions) -> None:
         async def read() -> None:
-            iterator = subscriptions.iterate()
+            iterator = subscriptions.iterate(ChannelEvent)
             async for _ in iterator:
                 if how == "aclose":
                     await iterator.aclose()
@@ -202,13 +225,13 @@ def test_iterators_end_with_the_channel_after_what_they_hold() -> None:
     async def main() -> list[ChannelEvent]:
         subscriptions = Subscriptions()
         task = asyncio.create_task(subscriptions.run_announcements())
-        iterator = subscriptions.iterate()
+        iterator = subscriptions.iterate(ChannelEvent)
         subscriptions.announce(SENT)
         await subscriptions.await_announced(5)
         subscriptions.end()
         await task
         events = [event async for event in iterator]
-        assert [event async for event in subscriptions.iterate()] == []
+        assert [event async for event in subscriptions.iterate(ChannelEvent)] == []
         return events
 
     assert asyncio.run(main()) == [SENT]
@@ -220,7 +243,7 @@ def test_a_slow_iterator_loses_cumulative_chunk_events_only(monkeypatch: pytest.
     async def main() -> list[ChannelEvent]:
         subscriptions = Subscriptions()
         task = asyncio.create_task(subscriptions.run_announcements())
-        iterator = subscriptions.iterate()
+        iterator = subscriptions.iterate(ChannelEvent)
         for number in range(40):
             subscriptions.announce(ChunkSentEvent("m", "r", ChunkInfo((number,), 40)))
             if number % 10 == 0:
@@ -243,7 +266,7 @@ def test_strangers_crowd_out_no_outcome_of_ours(monkeypatch: pytest.MonkeyPatch)
     async def main() -> list[ChannelEvent]:
         subscriptions = Subscriptions()
         task = asyncio.create_task(subscriptions.run_announcements())
-        iterator = subscriptions.iterate()
+        iterator = subscriptions.iterate(ChannelEvent)
         for number in range(500):
             if number % 100 == 0:
                 subscriptions.announce(MessageSentEvent(str(number), "m"))

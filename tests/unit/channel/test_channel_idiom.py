@@ -1,0 +1,265 @@
+"""How a channel is written with: `async with`, `messages()`, and what is said where something is used wrongly."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+
+import pytest
+from channel_world import CHANNEL, TOPIC, World, run_world
+
+from shardwire.channel import create_reliable_channel
+from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
+from shardwire.errors import ChannelClosedError, ConfigError
+from shardwire.events import MessageReceivedEvent
+from shardwire.node import MemoryNetwork, NetworkConditions, NodeConfig
+
+
+def test_creating_is_awaited_or_entered_or_run_as_a_task() -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node("alice")
+        async with create_reliable_channel(node, CHANNEL, TOPIC, "alice") as entered:
+            assert entered.is_started()
+        assert entered.is_closed()
+        awaited = await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+        await awaited.close()
+        task = asyncio.create_task(create_reliable_channel(node, CHANNEL, TOPIC, "alice"))
+        await (await task).close()
+        (gathered,) = await asyncio.gather(create_reliable_channel(node, CHANNEL, TOPIC, "alice"))
+        await gathered.close()
+        unused = create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+        unused.close()
+
+    run_world(scenario)
+
+
+def test_entering_waits_for_messages_on_leaving_and_not_after_an_error() -> None:
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        node = await world.node("alice")
+        async with create_reliable_channel(node, CHANNEL, TOPIC, "alice") as alice:
+            await alice.send(b"last words")
+        assert alice.pending() == ()
+        with pytest.raises(ValueError, match="the application's"):
+            async with create_reliable_channel(node, CHANNEL, TOPIC, "alice") as alice:
+                raise ValueError("the application's")
+        assert alice.is_closed()
+        with pytest.raises(ConfigError, match="channel_id"):
+            async with create_reliable_channel(node, "", TOPIC, "alice"):
+                pytest.fail("it was made")
+
+    world = run_world(scenario, NetworkConditions(loss=0.3, delay_ms=(5, 40)))
+    assert world.messages("bob") == [b"last words"]
+
+
+def test_messages_gives_received_messages_one_at_a_time_and_ends_with_the_channel() -> None:
+    async def scenario(world: World) -> None:
+        bob = await world.join("bob", listen=False)
+        alice = await world.join("alice")
+        for number in range(3):
+            await alice.send(b"%d" % number)
+        heard: list[bytes] = []
+        async for event in bob.messages():
+            assert isinstance(event, MessageReceivedEvent)
+            heard.append(event.message)
+            # The next one is handed over when this one is done.
+            await asyncio.sleep(1)
+            assert bob.stats()["deliveries_waiting"] == 3 - int(event.message)
+            if len(heard) == 3:
+                break
+        assert heard == [b"0", b"1", b"2"]
+        rest = bob.messages()
+        await bob.close()
+        assert [event async for event in rest] == []
+
+    run_world(scenario)
+
+
+def test_an_iterator_of_messages_alone_makes_nobody_listen_to_other_events() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", listen=False)
+        messages = alice.messages()
+        subscriptions = alice._session.subscriptions
+        from shardwire.events import ChunkSentEvent
+
+        assert subscriptions.wants(MessageReceivedEvent)
+        assert not subscriptions.wants(ChunkSentEvent)
+        await messages.aclose()
+        assert not subscriptions.wants(MessageReceivedEvent)
+
+    run_world(scenario)
+
+
+# --- why not delivered ---------------------------------------------------------------------------
+
+
+async def why(world: World, config: ChannelConfig | None = None, node_config: NodeConfig | None = None) -> str:
+    world.network.store_online = False
+    alice = await world.join("alice", config, node_config=node_config)
+    return await why_not(alice, await alice.send(b"x"))
+
+
+async def why_not(alice: object, request_id: str) -> str:
+    with pytest.raises(TimeoutError) as caught:
+        await alice.delivered(request_id, timeout_ms=5_000)  # type: ignore[attr-defined]
+    return str(caught.value)
+
+
+def test_delivered_says_that_nobody_is_heard() -> None:
+    async def scenario(world: World) -> None:
+        await world.node("silent")
+        assert "not delivered within 5000 ms: it was sent, and nobody else is heard" in await why(world)
+
+    run_world(scenario)
+
+
+def test_delivered_says_that_the_node_is_away() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        world.nodes["alice"].go_offline()
+        assert "the node is not connected" in await why_not(alice, await alice.send(b"x"))
+
+    run_world(scenario)
+
+
+def test_delivered_says_that_the_rate_limit_holds_it() -> None:
+    limit = RateLimitConfig(enabled=True, messages_per_epoch=1, ack_reserve=0.0, epoch_size_ms=600_000)
+
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        alice = await world.join("alice", ChannelConfig.logos(rate_limit=limit))
+        await alice.delivered(await alice.send(b"first"))
+        text = await why_not(alice, await alice.send(b"second"))
+        assert "the rate limit holds it for another " in text
+        assert "1 of 1 used; the network took 0 of its 1 segments" in text
+
+    run_world(scenario)
+
+
+def test_delivered_says_that_the_node_fails() -> None:
+    async def scenario(world: World) -> None:
+        def refuse(envelope: object) -> None:
+            from shardwire.errors import NodeError
+
+            raise NodeError("no peers")
+
+        (await world.node("alice")).send_fault = refuse  # type: ignore[assignment]
+        text = await why(world)
+        assert "times in a row" in text or "no peers" in text
+
+    run_world(scenario)
+
+
+def test_delivered_says_that_others_are_wanted_and_that_attempts_ended() -> None:
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        await world.join("bob")
+        config = replace(ChannelConfig.logos(), delivered_when={"bob", "carol"})
+        alice = await world.join("alice", config)
+        request_id = await alice.send(b"x")
+        assert "only 1 of those who must have it acknowledged it" in await why_not(alice, request_id)
+        await alice.stop()
+        assert "the channel is not started" in await why_not(alice, request_id)
+
+    run_world(scenario)
+
+
+def test_delivered_says_that_attempts_ended() -> None:
+    async def scenario(world: World) -> None:
+        bob = await world.join("bob")
+        alice = await world.join("alice", ChannelConfig.logos(sds=SdsConfig(max_retransmissions=1)))
+        await alice.delivered(await alice.send(b"heard"))
+        await bob.stop()
+        world.network.store_online = False
+        request_id = await alice.send(b"x")
+        await asyncio.sleep(120)
+        assert "retransmi" in await why_not(alice, request_id)
+
+    run_world(scenario)
+
+
+# --- told in the log -----------------------------------------------------------------------------
+
+
+def test_an_iterator_that_nobody_reads_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        bob = await world.join("bob", listen=False)
+        unread = bob.events()
+        alice = await world.join("alice", listen=False)
+        for number in range(3):
+            await alice.send(b"%d" % number)
+            await asyncio.sleep(100)
+        assert len([record for record in caplog.records if "has not asked for the next event" in record.message]) == 1
+        await unread.aclose()
+
+    run_world(scenario)
+    assert "channel 'channel': an iterator of events() or messages()" in caplog.text
+
+
+def test_a_reader_who_reads_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        bob = await world.join("bob")
+        alice = await world.join("alice")
+        messages = bob.messages()
+        for number in range(3):
+            await alice.send(b"%d" % number)
+            assert (await anext(messages)).message == b"%d" % number
+            await asyncio.sleep(40)
+        await messages.aclose()
+        await asyncio.sleep(200)
+
+    run_world(scenario)
+    assert "has not asked" not in caplog.text
+
+
+def test_two_participants_with_one_id_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        await world.join("alice", node="one")
+        twin = await world.join("alice", node="two", listen=False)
+        for number in range(5):
+            await twin.send(b"%d" % number)
+            await asyncio.sleep(100)
+
+    run_world(scenario)
+    told = [record.message for record in caplog.records if "another live participant" in record.message]
+    # Each of the two hears the other, and says it once.
+    assert len(told) in (1, 2)
+    assert "'alice'" in told[0]
+
+
+def test_a_second_event_loop_is_refused_at_once_and_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        node = network.create_node("alice")
+        await node.start()
+        channel = await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+        messages = channel.messages()
+        refused: list[str] = []
+
+        async def elsewhere() -> None:
+            for call in (
+                lambda: channel.send(b"x"),
+                lambda: channel.send_ephemeral(b"x"),
+                lambda: channel.delivered("x"),
+                lambda: channel.cancel("x"),
+                channel.start,
+                channel.stop,
+                channel.close,
+                lambda: anext(messages),
+            ):
+                with pytest.raises(ConfigError, match="another event loop than the one it was made on"):
+                    await call()  # type: ignore[operator]
+                refused.append("once")
+
+        thread = threading.Thread(target=lambda: asyncio.run(elsewhere()))
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        assert len(refused) == 8
+        await channel.close()
+        with pytest.raises(ChannelClosedError):
+            await channel.send(b"x")
+        await node.stop()
+
+    asyncio.run(main())
+    assert len([record for record in caplog.records if "another event loop" in record.message]) == 1
