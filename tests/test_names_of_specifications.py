@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import shardwire
-from shardwire.events import EVENT_TYPES
+from shardwire.event_names import EVENT_TYPES
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "guide" / "names.md").read_text()
 # What 003 and 004 define: functions, types, events, their fields, options.

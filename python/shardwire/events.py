@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from shardwire._native import HistoryEntry
@@ -14,30 +12,6 @@ from shardwire.names import MessageId, ReliableSendId, SenderId
 FileReason = Literal["", "declined", "too_large", "name", "exists", "busy", "no_space", "failed", "changed"]
 SendErrorStage = Literal["dispatch", "delivery"]
 EphemeralDropReason = Literal["rate_limit_approached", "rate_limit_reached"]
-# What `ReliableChannel.on` takes beside a class.
-EventName = Literal[
-    "callback-error",
-    "ephemeral-message-dropped",
-    "file:failed",
-    "file:progress",
-    "file:received",
-    "irretrievable-message",
-    "message-acknowledged",
-    "message-possibly-acknowledged",
-    "message-received",
-    "message-sent",
-    "node-failing",
-    "rate-limit",
-    "reliable:message:delivered",
-    "reliable:message:delivery-error",
-    "reliable:message:received",
-    "reliable:message:send-error",
-    "reliable:message:sent",
-    "sender-id-conflict",
-    "sending-message",
-    "sending-message-irrecoverable-error",
-    "within-reach",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,30 +377,3 @@ class CallbackErrorEvent(ChannelEvent):
     names: ClassVar[tuple[str, ...]] = ("callback-error",)
     event: ChannelEvent
     error: BaseException
-
-
-EVENT_TYPES: tuple[type[ChannelEvent], ...] = (
-    MessageReceivedEvent,
-    MessageSentEvent,
-    MessageDeliveredEvent,
-    MessageSendErrorEvent,
-    ChunkSendingEvent,
-    ChunkSentEvent,
-    ChunkPossiblyAcknowledgedEvent,
-    ChunkAcknowledgedEvent,
-    ChunkErrorEvent,
-    IrretrievableMessageEvent,
-    EphemeralDroppedEvent,
-    RateLimitEvent,
-    NodeFailingEvent,
-    SenderIdConflictEvent,
-    WithinReachEvent,
-    FileProgressEvent,
-    FileReceivedEvent,
-    FileFailedEvent,
-    CallbackErrorEvent,
-)
-
-EVENT_TYPES_BY_NAME: Mapping[str, type[ChannelEvent]] = MappingProxyType(
-    {name: kind for kind in EVENT_TYPES for name in kind.names}
-)

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 import shardwire
 from shardwire import config, node
-from shardwire.events import EVENT_TYPES_BY_NAME, EventName
+from shardwire.event_names import EVENT_TYPES_BY_NAME, EventName
 
 CONFIGS = [
     value

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from shardwire.channel.creation import ChannelCreation
 from shardwire.channel.lifecycle import create_reliable_channel
 from shardwire.channel.metric_names import GAUGES, MEASUREMENTS, METRICS
 from shardwire.channel.metrics import Measurement
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
-from shardwire.channel.reliable_channel import ChannelCreation, ReliableChannel, close_channel
+from shardwire.channel.reliable_channel import ReliableChannel, close_channel
 from shardwire.channel.subscriptions import EventIterator
 from shardwire.channel.timeline import SegmentObservation
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Iterable
 
 from shardwire.errors import ShardwireError
@@ -17,6 +18,8 @@ CIPHER_TIMEOUT_MS = 60_000
 # What a node or a callback may take when a channel stops or closes.
 CLOSING_CALL_S = 5.0
 CANCEL_AGAIN_S = 2.0
+# Frames of a callback's error that the log shows, the innermost ones.
+FRAMES_MAX = 8
 
 
 def is_ours(error: BaseException) -> bool:
@@ -97,6 +100,13 @@ async def finish_call(what: str, call: Callable[[], Awaitable[object]], timeout_
 
 async def _await_call(call: Callable[[], Awaitable[object]]) -> None:
     await call()
+
+
+def frames(error: BaseException, but: str) -> str:
+    """Where an error was raised, innermost frame first and without a value of any variable; none of the file `but`."""
+    found = traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX)
+    where = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in found if frame.filename != but]
+    return f" at {', called at '.join(reversed(where))}" if where else ""
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[None]], timeout_s: float = CLOSING_CALL_S) -> None:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import cast
 
 from shardwire.channel import node_limits
+from shardwire.channel.choice_of_config import resolve_config
+from shardwire.channel.creation import ChannelCreation
 from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.engine import Engine
 from shardwire.channel.flights import Flights
@@ -21,7 +23,7 @@ from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.parts import Parts
 from shardwire.channel.quota import Quota
 from shardwire.channel.records import IDENTITY, DeliveryRecord, IdentityRecord, payload_key
-from shardwire.channel.reliable_channel import ChannelCreation, ReliableChannel
+from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.restored_bytes import StoredSegment, expand
 from shardwire.channel.segment_size import MessageBudget
 from shardwire.channel.segmenter import ChannelSegmenter
@@ -32,7 +34,6 @@ from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
 from shardwire.channel.writer import Writer
 from shardwire.config import (
-    ChannelChanges,
     ChannelConfig,
     DeliveredWhen,
     RateLimitConfig,
@@ -43,7 +44,7 @@ from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.names import ChannelId, SenderId
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock, running_clock
-from shardwire.node.protocol import Node, NodeConfig
+from shardwire.node.protocol import Node
 from shardwire.peer_log import PeerLog
 from shardwire.persistence import MemoryPersistence
 from shardwire.persistence.protocol import Changes, Persistence, RecordName
@@ -183,34 +184,6 @@ async def _create(
             await session.close(0)
             raise
     return channel
-
-
-def resolve_config(
-    node_config: NodeConfig, config: ChannelConfig | ReliableChannelOptions | None, *, has_store: bool
-) -> ChannelConfig:
-    """`config` itself, or the defaults of Logos 003 with what the node's configuration sets."""
-    if config is not None:
-        if isinstance(config, ReliableChannelOptions):
-            return config.to_config()
-        if not isinstance(config, ChannelConfig):
-            raise ConfigError(
-                f"config is a {type(config).__name__}: it must be a ChannelConfig, ReliableChannelOptions or None"
-            )
-        return config
-    parts: ChannelChanges = {}
-    if node_config.segmentation_config is not None:
-        parts["segmentation"] = node_config.segmentation_config
-    if node_config.sds_config is not None:
-        parts["sds"] = node_config.sds_config
-    if node_config.rate_limit_config is not None:
-        parts["rate_limit"] = _beneath(node_config.rate_limit_config)
-    resolved = ChannelConfig.logos(**parts)
-    return resolved if has_store else resolved.without_store()
-
-
-def _beneath(node_limit: RateLimitConfig) -> RateLimitConfig:
-    """What a channel takes over of its node's limit: how much may wait for it, not the quota, which is shared."""
-    return RateLimitConfig(queue_bytes_max=node_limit.queue_bytes_max)
 
 
 def _patient(config: ChannelConfig, node_limit: RateLimitConfig | None) -> SegmentationConfig:

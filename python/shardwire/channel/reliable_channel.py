@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Self, overload
 
 from shardwire.channel.file_transfers import FileTransfers
 from shardwire.channel.metrics import MeasurementObserver
@@ -20,9 +20,9 @@ from shardwire.channel.undelivered import why_undelivered
 from shardwire.channel.waiters import settler
 from shardwire.config import ChannelConfig
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
+from shardwire.event_names import EventName
 from shardwire.events import (
     ChannelEvent,
-    EventName,
     MessageDeliveredEvent,
     MessageReceivedEvent,
     MessageSendErrorEvent,
@@ -52,6 +52,7 @@ class ReliableChannel(FileTransfers):
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._require_loop = session.subscriptions.require_loop
 
     # --- what it is ---
 
@@ -100,6 +101,7 @@ class ReliableChannel(FileTransfers):
         """
         payload = _payload_of(message)
         session = self._session
+        self._require_loop()
         session.require_started()
         request_id = session.new_request_id()
         if not session.sizes.are_current():
@@ -136,6 +138,7 @@ class ReliableChannel(FileTransfers):
         """
         payload = _payload_of(message)
         session = self._session
+        self._require_loop()
         session.require_started()
         request_id = session.new_request_id()
         if not session.sizes.are_current():
@@ -170,7 +173,7 @@ class ReliableChannel(FileTransfers):
         """
         _check_timeout("timeout_ms", timeout_ms)
         session = self._session
-        session.require_loop()
+        self._require_loop()
         record = session.engine.outgoing.of_request(request_id) if isinstance(request_id, str) else None
         if record is None:
             if isinstance(request_id, str) and (failure := session.waiters.failure_of(request_id)) is not None:
@@ -208,6 +211,7 @@ class ReliableChannel(FileTransfers):
         if not isinstance(request_id, str):
             raise _unknown_request(request_id)
         session = self._session
+        self._require_loop()
         session.require_started()
         future: asyncio.Future[bool] = session.callers.wait()
 
@@ -253,41 +257,29 @@ class ReliableChannel(FileTransfers):
         return self._session.subscriptions.on(event, callback)
 
     def on_message_received(self, callback: Callable[[MessageReceivedEvent], object]) -> Unsubscribe:
-        """Calls `callback` with every received message, as `on(MessageReceivedEvent, callback)` does.
-
-        Logos 003 onMessageReceived."""
+        """Calls `callback` with every received message: `on(MessageReceivedEvent, ...)` (Logos 003)."""
         return self.on(MessageReceivedEvent, callback)
 
     def on_message_sent(self, callback: Callable[[MessageSentEvent], object]) -> Unsubscribe:
-        """Calls `callback` when all segments of a message were sent, as `on(MessageSentEvent, callback)` does.
-
-        Logos 003 onMessageSent."""
+        """Calls `callback` when all segments of a message were sent: `on(MessageSentEvent, ...)` (Logos 003)."""
         return self.on(MessageSentEvent, callback)
 
     def on_message_delivered(self, callback: Callable[[MessageDeliveredEvent], object]) -> Unsubscribe:
-        """Calls `callback` when a message is delivered, as `on(MessageDeliveredEvent, callback)` does.
-
-        Logos 003 onMessageDelivered."""
+        """Calls `callback` when a message is delivered: `on(MessageDeliveredEvent, ...)` (Logos 003)."""
         return self.on(MessageDeliveredEvent, callback)
 
     def on_message_send_error(self, callback: Callable[[MessageSendErrorEvent], object]) -> Unsubscribe:
-        """Calls `callback` when a message fails, as `on(MessageSendErrorEvent, callback)` does.
-
-        Logos 003 onMessageSendError."""
+        """Calls `callback` when a message fails: `on(MessageSendErrorEvent, ...)` (Logos 003)."""
         return self.on(MessageSendErrorEvent, callback)
 
     def events(self) -> EventIterator[ChannelEvent]:
-        """Every event from now on, as an async iterator; it ends when the channel closes.
-
-        Received messages wait for its reader as for a callback: one that is not read holds them up.
-        """
+        """Every event from now on, as an async iterator that ends with the channel; unread it holds up messages."""
         return self._session.subscriptions.iterate(ChannelEvent)
 
     def messages(self) -> EventIterator[MessageReceivedEvent]:
-        """Received messages from now on, as an async iterator; it ends when the channel closes.
+        """Received messages, those first that arrived before anybody listened; ends when the channel closes.
 
-        A message is done when the next one is asked for: `async for event in channel.messages(): ...` has dealt with
-        `event.message` when its body has run. What arrived before anybody listened is given too.
+        One is done when the next is asked for: when the body of `async for event in channel.messages(): ...` has run.
         """
         return self._session.subscriptions.iterate(MessageReceivedEvent)
 
@@ -327,10 +319,12 @@ class ReliableChannel(FileTransfers):
             ChannelClosedError: The channel is closed.
             NodeError: The node could not subscribe.
         """
+        self._require_loop()
         await self._session.start()
 
     async def stop(self) -> None:
         """Stops all of that and unsubscribes; state is kept, `start` continues. Does nothing on a stopped channel."""
+        self._require_loop()
         await self._session.stop()
 
     def is_started(self) -> bool:
@@ -361,6 +355,7 @@ class ReliableChannel(FileTransfers):
             ConfigError: `drain_timeout_ms` is no integer of at least 0.
         """
         _check_timeout("drain_timeout_ms", drain_timeout_ms)
+        self._require_loop()
         await self._session.close(drain_timeout_ms)
 
     async def __aenter__(self) -> Self:
@@ -371,41 +366,6 @@ class ReliableChannel(FileTransfers):
     ) -> None:
         # After an error nobody waits for messages to arrive.
         await self._session.close(LEAVING_DRAIN_TIMEOUT_MS if kind is None else 0)
-
-
-class ChannelCreation(Coroutine[Any, Any, ReliableChannel]):
-    """What `create_reliable_channel` returns: `await` it, or enter it with `async with`, which closes on leaving."""
-
-    def __init__(self, creating: Coroutine[Any, Any, ReliableChannel]) -> None:
-        self._creating = creating
-        self._channel: ReliableChannel | None = None
-
-    def __await__(self) -> Generator[Any, Any, ReliableChannel]:
-        return self._creating.__await__()
-
-    async def __aenter__(self) -> ReliableChannel:
-        self._channel = await self._creating
-        return self._channel
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._channel is not None:
-            await self._channel.__aexit__(kind, error, traceback)
-
-    # --- a coroutine for `asyncio.create_task` and whatever else asks for one ---
-
-    def send(self, value: Any, /) -> Any:
-        """Runs the creation up to its next wait, as an event loop does."""
-        return self._creating.send(value)
-
-    def throw(self, *raised: Any) -> Any:
-        """Raises an error where the creation waits, as an event loop does to cancel it."""
-        return self._creating.throw(*raised)
-
-    def close(self) -> None:
-        """Gives the creation up where nothing was awaited."""
-        self._creating.close()
 
 
 async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> None:

@@ -25,10 +25,9 @@ from shardwire.channel.segment_size import MessageBudget
 from shardwire.channel.send_events import Outcome
 from shardwire.channel.waiters import Callers, DeliveryWaiters, settler
 from shardwire.config import ChannelConfig
-from shardwire.errors import ChannelClosedError, ConfigError, NodeError
+from shardwire.errors import ChannelClosedError, NodeError
 from shardwire.events import MessageReceivedEvent
 from shardwire.node.protocol import ConnectionState
-from shardwire.quoting import quoted
 from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit
 
@@ -103,14 +102,11 @@ class Session:
         self._delivery: asyncio.Future[Delivery] | None = None
         self._announcements = Announcements(parts.subscriptions, self.waiters, self._on_announced)
         self._life_tasks: dict[str, asyncio.Task[None]] = {}
-        self._loop = asyncio.get_running_loop()
-        self._told_of_loop = False
         self._started = False
         self._draining = False
         self._close_task: asyncio.Task[None] | None = None
         self._life_lock = asyncio.Lock()
         self.subscriptions.is_ending = self._is_ending
-        self.subscriptions.require_loop = self.require_loop
         self._link = NodeLink(
             parts.node,
             parts.channel_id,
@@ -141,23 +137,7 @@ class Session:
     def closed_error(self) -> ChannelClosedError:
         return ChannelClosedError(f"channel {self.channel_id!r} is closed: create it again")
 
-    def require_loop(self) -> None:
-        """Raises:
-        ConfigError: Whoever calls runs on another event loop, on which it would wait for ever.
-        """
-        if asyncio.get_running_loop() is self._loop:
-            return
-        error = (
-            f"channel {quoted(self.channel_id)} is used on another event loop than the one it was made on: create it "
-            "where it is used, or hand the call over with asyncio.run_coroutine_threadsafe"
-        )
-        if not self._told_of_loop:
-            self._told_of_loop = True
-            logger.error("%s", error)
-        raise ConfigError(error)
-
     def require_started(self) -> None:
-        self.require_loop()
         if self.is_closed or self._draining:
             raise self.closed_error()
         if not self._started:
@@ -203,7 +183,6 @@ class Session:
             task.add_done_callback(self._on_task_done)
 
     async def start(self) -> None:
-        self.require_loop()
         async with self._life_lock:
             if self.is_closed:
                 raise self.closed_error()
@@ -223,7 +202,6 @@ class Session:
         self.engine.transmissions.readiness.online = True
 
     async def stop(self) -> None:
-        self.require_loop()
         # Whoever is cancelled meanwhile leaves a stopped channel behind all the same.
         await asyncio.shield(asyncio.create_task(self._stop()))
 
@@ -237,7 +215,6 @@ class Session:
             await self.driver.flush()
 
     async def close(self, drain_timeout_ms: int) -> None:
-        self.require_loop()
         try:
             if drain_timeout_ms and self._started and self._close_task is None:
                 self._draining = True

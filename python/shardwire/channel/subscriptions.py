@@ -11,18 +11,17 @@ import asyncio
 import contextlib
 import inspect
 import logging
-import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, Self, TypeVar, cast
 
-from shardwire.channel.hooks import heed_cancellation, is_ours, outlive_cancellation
+from shardwire.channel.hooks import frames, heed_cancellation, is_ours, outlive_cancellation
+from shardwire.channel.own_loop import OwnLoop
 from shardwire.errors import ConfigError
+from shardwire.event_names import EVENT_TYPES, EVENT_TYPES_BY_NAME
 from shardwire.events import (
-    EVENT_TYPES,
-    EVENT_TYPES_BY_NAME,
     CallbackErrorEvent,
     ChannelEvent,
     ChunkAcknowledgedEvent,
@@ -51,8 +50,7 @@ _CUMULATIVE = (ChunkSendingEvent, ChunkSentEvent, ChunkPossiblyAcknowledgedEvent
 _DELIVERY_ERROR = "reliable:message:delivery-error"
 # Received messages wait for the reader of an iterator; after this long the log says so, once a channel.
 UNREAD_S = 60.0
-# Frames of a callback's error that the log shows, the innermost ones.
-FRAMES_MAX = 8
+UNREAD = "channel %s: messages wait for events() or messages(), not asked for the next for %d s: read on, or aclose()"
 
 
 _Announcements = deque[tuple[ChannelEvent, Callable[[], None] | None]]
@@ -102,6 +100,7 @@ class _Subscription:
     __slots__ = ("callback", "kind", "stage")
 
     def __init__(self, kind: type[ChannelEvent], stage: str | None, callback: Callback) -> None:
+        # The class of events that it gives.
         self.kind = kind
         self.stage = stage
         self.callback = callback
@@ -117,12 +116,10 @@ class EventIterator(Generic[E]):
 
     It ends when the channel closes. One that is left (`break`) counts as done with its last event once nothing refers
     to it any more; `aclose()` says so at once.
-
-    Attributes:
-        kind: The class of events that it gives.
     """
 
     def __init__(self, subscriptions: Subscriptions, kind: type[E]) -> None:
+        # The class of events that it gives.
         self.kind = kind
         self._subscriptions = subscriptions
         self._queue: deque[tuple[Any, Callable[[], None] | None]] = deque()
@@ -195,7 +192,7 @@ class Subscriptions:
 
     Attributes:
         on_change: Called whenever somebody begins to listen.
-        require_loop: Called by whoever waits here; raises where that is not the channel's event loop.
+        require_loop: Raises where the caller is not on the channel's event loop.
         is_ending: Whether who owns the two lanes is cancelling them. While it is not, a callback did that to the task
             it runs in, and is reported like one that raises.
     """
@@ -204,7 +201,7 @@ class Subscriptions:
         self._name = name
         self._told_unread = False
         self.on_change: Callable[[], None] = lambda: None
-        self.require_loop: Callable[[], None] = lambda: None
+        self.require_loop = OwnLoop(name).require
         self.is_ending: Callable[[], bool] = lambda: True
         self._subscriptions: list[_Subscription] = []
         self._iterators: list[weakref.ref[EventIterator[Any]]] = []
@@ -329,22 +326,18 @@ class Subscriptions:
         await self._call_back(event)
         if not taken:
             return
-        unread = None if self._told_unread else loop.call_later(UNREAD_S, self._tell_unread)
+        unread = loop.call_later(UNREAD_S, self._tell_unread)
         try:
             for future in taken:
                 await future
         finally:
-            if unread is not None:
-                unread.cancel()
+            unread.cancel()
 
     def _tell_unread(self) -> None:
+        if self._told_unread:
+            return
         self._told_unread = True
-        logger.warning(
-            "channel %s: an iterator of events() or messages() has not asked for the next event for %d s, and received "
-            "messages wait for it: read it, or end it with aclose()",
-            self._name,
-            UNREAD_S,
-        )
+        logger.warning(UNREAD, self._name, UNREAD_S)
 
     def _put_to_iterators(
         self, event: ChannelEvent, loop: asyncio.AbstractEventLoop | None
@@ -394,17 +387,10 @@ class Subscriptions:
     def _report(self, event: ChannelEvent, subscription: _Subscription, error: BaseException) -> None:
         # The text of the error is the application's and may quote the message: its type is logged, and where it was.
         name = getattr(subscription.callback, "__qualname__", type(subscription.callback).__name__)
-        where = _frames(error)
+        where = frames(error, but=__file__)
         logger.error("callback %s for %s raised %s%s", name, event.name, type(error).__name__, where)
         if not isinstance(event, CallbackErrorEvent):
             self.announce(CallbackErrorEvent(event=event, error=error))
-
-
-def _frames(error: BaseException) -> str:
-    """Where an error was raised, innermost frame first, without a value of any variable; our own frame left out."""
-    frames = traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX)
-    where = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if frame.filename != __file__]
-    return f" at {', called at '.join(reversed(where))}" if where else ""
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -13,8 +13,8 @@ import pytest
 from shardwire._native import HistoryEntry
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.errors import ConfigError
+from shardwire.event_names import EVENT_TYPES
 from shardwire.events import (
-    EVENT_TYPES,
     CallbackErrorEvent,
     ChannelEvent,
     ChunkInfo,

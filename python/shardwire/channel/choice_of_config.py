@@ -1,0 +1,35 @@
+"""Which configuration a channel has: that given, or the defaults with what its node sets."""
+
+from __future__ import annotations
+
+from shardwire.config import ChannelChanges, ChannelConfig, RateLimitConfig, ReliableChannelOptions
+from shardwire.errors import ConfigError
+from shardwire.node.protocol import NodeConfig
+
+
+def resolve_config(
+    node_config: NodeConfig, config: ChannelConfig | ReliableChannelOptions | None, *, has_store: bool
+) -> ChannelConfig:
+    """`config` itself, or the defaults of Logos 003 with what the node's configuration sets."""
+    if config is not None:
+        if isinstance(config, ReliableChannelOptions):
+            return config.to_config()
+        if not isinstance(config, ChannelConfig):
+            raise ConfigError(
+                f"config is a {type(config).__name__}: it must be a ChannelConfig, ReliableChannelOptions or None"
+            )
+        return config
+    parts: ChannelChanges = {}
+    if node_config.segmentation_config is not None:
+        parts["segmentation"] = node_config.segmentation_config
+    if node_config.sds_config is not None:
+        parts["sds"] = node_config.sds_config
+    if node_config.rate_limit_config is not None:
+        parts["rate_limit"] = _beneath(node_config.rate_limit_config)
+    resolved = ChannelConfig.logos(**parts)
+    return resolved if has_store else resolved.without_store()
+
+
+def _beneath(node_limit: RateLimitConfig) -> RateLimitConfig:
+    """What a channel takes over of its node's limit: how much may wait for it, not the quota, which is shared."""
+    return RateLimitConfig(queue_bytes_max=node_limit.queue_bytes_max)

@@ -1,0 +1,44 @@
+"""A channel that is being created: awaited, or entered."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from types import TracebackType
+from typing import Any
+
+from shardwire.channel.reliable_channel import ReliableChannel
+
+
+class ChannelCreation(Coroutine[Any, Any, ReliableChannel]):
+    """What `create_reliable_channel` returns: `await` it, or enter it with `async with`, which closes on leaving."""
+
+    def __init__(self, creating: Coroutine[Any, Any, ReliableChannel]) -> None:
+        self._creating = creating
+        self._channel: ReliableChannel | None = None
+
+    def __await__(self) -> Generator[Any, Any, ReliableChannel]:
+        return self._creating.__await__()
+
+    async def __aenter__(self) -> ReliableChannel:
+        self._channel = await self._creating
+        return self._channel
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._channel is not None:
+            await self._channel.__aexit__(kind, error, traceback)
+
+    # --- a coroutine for `asyncio.create_task` and whatever else asks for one ---
+
+    def send(self, value: Any, /) -> Any:
+        """Runs the creation up to its next wait, as an event loop does."""
+        return self._creating.send(value)
+
+    def throw(self, *raised: Any) -> Any:
+        """Raises an error where the creation waits, as an event loop does to cancel it."""
+        return self._creating.throw(*raised)
+
+    def close(self) -> None:
+        """Gives the creation up where nothing was awaited."""
+        self._creating.close()
