@@ -295,6 +295,11 @@ class OutgoingSends:
         self._events.add_chunk_error(record, failed, error)
         self._fail(send_id, record, error, "delivery" if record.sent else "dispatch")
 
+    def is_unannounced(self, send_id: str, outcome: str, request_id: str) -> bool:
+        """Whether `on_announced` is to be called for an outcome."""
+        record = self._sends.get(send_id)
+        return record is not None and unannounced(outcome, request_id) in record.unannounced
+
     def on_announced(self, send_id: str, outcome: str, request_id: str) -> None:
         """The application was told an outcome of a request, or nobody is there to be told it."""
         record = self._sends.get(send_id)
@@ -336,7 +341,8 @@ class OutgoingSends:
             for entry in untold:
                 outcome, _, request_id = entry.partition(" ")
                 # What an earlier release stored does not say whose it is.
-                self._events.add_outcome(send_id, record, outcome, (request_id,) if request_id else record.request_ids)
+                waiting = (request_id,) if request_id else record.request_ids
+                self._events.add_outcome(send_id, record, outcome, waiting, waits=True)
 
     def _review_sent(self, send_id: str, record: SendRecord) -> None:
         if not record.sent and (record.propagated | record.left_out).bit_count() == record.content_count:

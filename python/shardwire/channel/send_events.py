@@ -50,8 +50,13 @@ class SendEvents:
         events, self._events = self._events, []
         return events
 
-    def add_outcome(self, send_id: str, record: SendRecord, outcome: str, request_ids: Iterable[str]) -> None:
-        """Each of the events is unannounced until the application was told it."""
+    def add_outcome(
+        self, send_id: str, record: SendRecord, outcome: str, request_ids: Iterable[str], *, waits: bool = False
+    ) -> None:
+        """Each of the events is unannounced until the application was told it.
+
+        Where nobody listens there is nobody to tell, unless it waits until somebody does.
+        """
         for request_id in request_ids:
             event: ChannelEvent
             if outcome == "sent":
@@ -62,7 +67,8 @@ class SendEvents:
                 stage: SendErrorStage = "delivery" if record.error_stage == "delivery" else "dispatch"
                 event = MessageSendErrorEvent(request_id, record.message_id, record.error, stage)
             self._events.append((event, (send_id, outcome, request_id)))
-            record.unannounced.append(unannounced(outcome, request_id))
+            if waits or self._wants(type(event)):
+                record.unannounced.append(unannounced(outcome, request_id))
 
     def add_chunks(
         self,

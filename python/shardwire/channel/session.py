@@ -337,7 +337,8 @@ class Session:
             self._progress.set()
 
     def _on_announced(self, outcome: Outcome) -> None:
-        self.driver.post(lambda now: self.engine.on_announced(outcome, now))
+        if self.engine.outgoing.is_unannounced(*outcome):
+            self.driver.post(lambda now: self.engine.on_announced(outcome, now))
 
     def on_listeners_changed(self) -> None:
         """Somebody began to listen."""

@@ -65,8 +65,9 @@ class DeliveryWaiters:
     def on_event(self, event: ChannelEvent) -> None:
         """Wakes those whose message is delivered or can never be sent."""
         if isinstance(event, MessageDeliveredEvent):
-            for future in self._take(event.request_id):
-                future.set_result(event.delivered_to)
+            if event.request_id in self._futures:
+                for future in self._take(event.request_id):
+                    future.set_result(event.delivered_to)
         elif isinstance(event, MessageSendErrorEvent) and event.stage == "dispatch":
             self.give_up(event.request_id, f"message {event.request_id} was not sent: {event.error}")
 
