@@ -200,7 +200,9 @@ class Transmissions:
 
     def _on_propagated(self, outcome: Propagated, now: Now) -> None:
         transmit = outcome.transmit
-        self._notices.on_taken(self.readiness.failures)
+        if self.readiness.failures:
+            logger.info("the node takes messages again, after %d failures", self.readiness.failures)
+            self._notices.on_taken(self.readiness.failures)
         self.readiness.on_taken(now.monotonic_ms)
         self._machine.handle_transmitted(transmit.transmit_id, outcome.message_hash, now)
         if transmit.send_id is None:
@@ -218,9 +220,12 @@ class Transmissions:
             self._on_held(outcome, outcome.retry_after_ms, now)
             return
         self._count("dispatch_failures")
-        # A repair is somebody else's message, for somebody else who asked for it.
+        is_of_node = not outcome.permanent and (known or self.readiness.failures > 0)
+        # A repair is somebody else's message, for somebody else who asked for it. That the node fails is told once.
         tell = self._peer_log.tell if transmit.kind is TransmitKind.REPAIR else logger.warning
-        tell("message %s was not sent: %s", quoted(transmit.message_id), one_line(outcome.error))
+        (logger.debug if is_of_node else tell)(
+            "message %s was not sent: %s", quoted(transmit.message_id), one_line(outcome.error)
+        )
         send_id, ordinal = transmit.send_id, transmit.ordinal or 0
         if outcome.unanswered:
             self._unanswered.add(transmit)

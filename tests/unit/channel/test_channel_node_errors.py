@@ -119,6 +119,28 @@ def test_a_node_that_takes_nothing_is_told_once_and_so_is_its_end(kind: type[Ref
 
 
 @BOTH_WAYS
+def test_a_node_that_takes_nothing_is_one_warning_however_much_waits(
+    kind: type[RefusingNode], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "shardwire")
+
+    async def scenario(world: World) -> None:
+        node, alice = await join_refusing(world, kind)
+        node.error = NodeError(PASSING)
+        requests = [await alice.send(b"%d" % number) for number in range(50)]
+        await asyncio.sleep(20)
+        assert node.tries > 2
+        node.error = None
+        for request_id in requests:
+            assert await alice.delivered(request_id, timeout_ms=60_000) == {"bob"}
+        await close_channel(alice)
+
+    run_world(scenario)
+    assert caplog.text.count("was not sent") == 1
+    assert caplog.text.count("the node takes messages again, after ") == 1
+
+
+@BOTH_WAYS
 def test_an_error_that_passes_puts_the_message_back(kind: type[RefusingNode]) -> None:
     async def scenario(world: World) -> None:
         node, alice = await join_refusing(world, kind)
