@@ -781,6 +781,9 @@ class MessageChannel:
         """
     def cancel(self, send_id: str, now: Now) -> bool:
         """Drops what was not dispatched; False when all of the send had left or it is unknown."""
+    def withdraw(self, send_id: str) -> bool:
+        """Takes a send back: what is queued of it does not leave, and what left is neither sent again nor given to who
+        asks for it; False where it is finished or unknown."""
     def stop(self, send_id: str) -> None:
         """Gives up a send all of which has left, as after the last retransmission."""
     def leave_out(self, message_id: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shardwire._native import HistoryEntry
+from shardwire.channel.cancellation import Cancellation
 from shardwire.channel.collected import Collected
 from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.ephemerals import Ephemerals
@@ -153,11 +154,8 @@ class Engine:
         self.submissions.withdraw(request_id, now)
         self._settle(now)
 
-    def cancel(self, request_id: str, settled: Settled, now: Now) -> bool:
-        """Drops what of a send was not dispatched; False where all of it had left or it is not known.
-
-        Otherwise `settled` is called when that is durable, and whenever it could not be stored.
-        """
+    def cancel(self, request_id: str, settled: Settled, now: Now) -> Cancellation:
+        """Lets nothing more of a send leave; if so, `settled` is called when that is durable, or cannot be stored."""
         cancelled = self.submissions.cancel(request_id, now)
         self._settle(now)
         if cancelled:

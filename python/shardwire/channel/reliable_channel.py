@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, overload
 
+from shardwire.channel.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.file_transfers import FileTransfers
 from shardwire.channel.metrics import MeasurementObserver
 from shardwire.channel.outgoing import PendingSend
@@ -192,15 +193,15 @@ class ReliableChannel(FileTransfers):
             why = why_undelivered(record, session.engine, session.is_started, session.driver.now())
             raise TimeoutError(f"message {request_id} was not delivered within {timeout_ms} ms: {why}") from None
 
-    async def cancel(self, request_id: ReliableSendId) -> bool:
-        """Drops what of a message was not dispatched, and returns when that is durable.
+    async def cancel(self, request_id: ReliableSendId) -> Cancellation:
+        """Takes a message back as far as that can be done, and returns when that is durable.
 
-        After it has returned True no further event of the message is announced, not even one that happened before; a
-        callback that is being told one finishes, and segments that had left may still arrive. Where another request
-        shares the send, as equal messages do whose ids are made of contents, the message leaves for that one alone.
+        What was not dispatched never leaves; what left is not sent again, and given to nobody who asks for it. No
+        further event of the message is announced; a callback that is being told one finishes. Where another request
+        shares the send, as equal messages do whose ids are made of contents, it goes on for that one alone.
 
         Returns:
-            False where nothing was left to drop, or the request is not known.
+            What it did and could not take back; false where the message is delivered, has failed, or is not known.
 
         Raises:
             ConfigError: `request_id` is no string.
@@ -213,9 +214,9 @@ class ReliableChannel(FileTransfers):
         session = self._session
         self._require_loop()
         session.require_started()
-        future: asyncio.Future[bool] = session.callers.wait()
-
-        settle = settler(future, True)
+        future: asyncio.Future[None] = session.callers.wait()
+        settle = settler(future, None)
+        done = NOTHING_STOPPED
 
         def on_settled(error: Exception | None) -> None:
             session.subscriptions.drop(request_id)
@@ -223,11 +224,14 @@ class ReliableChannel(FileTransfers):
             settle(error)
 
         def cancel(now: Now) -> None:
-            if not session.engine.cancel(request_id, on_settled, now) and not future.done():
-                future.set_result(False)
+            nonlocal done
+            done = session.engine.cancel(request_id, on_settled, now)
+            if not done and not future.done():
+                future.set_result(None)
 
         session.driver.post(cancel)
-        return await future
+        await future
+        return done
 
     def pending(self) -> tuple[PendingSend, ...]:
         """Messages that are neither delivered nor failed nor cancelled, oldest first."""
@@ -366,19 +370,6 @@ class ReliableChannel(FileTransfers):
     ) -> None:
         # After an error nobody waits for messages to arrive.
         await self._session.close(LEAVING_DRAIN_TIMEOUT_MS if kind is None else 0)
-
-
-async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> None:
-    """Closes a channel and releases what it holds, as `ReliableChannel.close` does (Logos 003 closeChannel).
-
-    Args:
-        channel: The channel.
-        drain_timeout_ms: How long to wait for its messages first; 0 closes at once.
-
-    Raises:
-        ConfigError: `drain_timeout_ms` is no integer of at least 0.
-    """
-    await channel.close(drain_timeout_ms)
 
 
 def _check_timeout(name: str, value: object) -> None:

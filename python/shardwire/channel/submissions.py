@@ -6,8 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from shardwire.channel.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.message_sizes import too_large_text
 from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.records import SendRecord
 from shardwire.channel.segmenter import EMPTY_REFUSED
 from shardwire.errors import ConfigError, QueueFullError
 from shardwire.sds import MessageChannel, Now
@@ -135,28 +137,23 @@ class Submissions:
             "SdsConfig.message_id='content-sha256' that is a duplicate: change the payload, or use message_id='send'"
         )
 
-    def cancel(self, request_id: str, now: Now) -> bool:
-        """Drops what of a send was not dispatched; False where all of it had left or it is not known."""
+    def cancel(self, request_id: str, now: Now) -> Cancellation:
+        """Lets nothing more of a send leave, first or again; what cannot be taken back is told."""
         for position, submission in enumerate(self._waiting):
             if submission.request_id == request_id:
                 # Its room in the queue is free from here on.
                 del self._waiting[position]
-                return True
+                return Cancellation(True, len(submission.contents))
         send_id = self._outgoing.send_id_of(request_id)
-        if send_id is None or not self._may_drop(send_id, request_id, now):
-            return False
-        self._outgoing.withdraw(request_id)
-        return True
-
-    def _may_drop(self, send_id: str, request_id: str, now: Now) -> bool:
-        """Whether something of a send was not dispatched; it is dropped unless the send goes on for another request."""
-        record = self._outgoing.record(send_id)
-        if record is None or record.sent or record.error_stage:
+        record = self._outgoing.record(send_id) if send_id is not None else None
+        if send_id is None or record is None or record.delivered or record.error_stage:
             # What may still be queued is parity that nobody needs.
-            return False
-        if not self._outgoing.is_shared(request_id):
-            return self._machine.cancel(send_id, now)
-        return self._machine.is_queued(send_id)
+            return NOTHING_STOPPED if record is None else _told(record, stopped=False)
+        # Where the send is another request's too, it goes on for that one.
+        if not self._outgoing.is_shared(request_id) and not self._machine.withdraw(send_id):
+            return _told(record, stopped=False)
+        self._outgoing.withdraw(request_id)
+        return _told(record, stopped=True)
 
     def withdraw(self, request_id: str, now: Now) -> None:
         """Forgets a request whose id the caller of `send` never learns; nothing more leaves for it."""
@@ -176,3 +173,8 @@ class Submissions:
         """What was registered since the last call: durable with the next commit."""
         accepted, self._accepted = self._accepted, []
         return accepted
+
+
+def _told(record: SendRecord, *, stopped: bool) -> Cancellation:
+    sent = record.sending.bit_count()
+    return Cancellation(stopped, record.content_count - sent, sent, frozenset(record.delivered_to))

@@ -275,6 +275,10 @@ impl MessageChannel {
         self.0.cancel(send_id)
     }
 
+    fn withdraw(&mut self, send_id: &str) -> bool {
+        self.0.withdraw(send_id)
+    }
+
     fn stop(&mut self, send_id: &str) {
         self.0.stop(send_id);
     }

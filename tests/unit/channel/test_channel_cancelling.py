@@ -150,3 +150,62 @@ def test_a_delivered_message_is_not_cancelled_though_parity_of_it_waits_for_the_
         assert await alice.delivered(request_id) == {"bob"}
 
     run_world(scenario)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_message_that_left_is_not_sent_again_nor_given_to_who_asks_and_the_answer_says_so(on_disk: bool) -> None:
+    config = replace(ChannelConfig.logos(), auto_start=True).without_store(2)
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        alice = await world.join("alice", config, on_disk=on_disk)
+        await world.join("bob", config)
+        # The only transmission is lost on its way.
+        world.lose("alice", "bob", {0})
+        request_id = await alice.send(b"never mind")
+        await asyncio.sleep(1)
+        left = world.sent_by("alice")
+        cancelled = await alice.cancel(request_id)
+        assert cancelled
+        assert (cancelled.stopped, cancelled.segments_withdrawn, cancelled.segments_sent) == (True, 0, 1)
+        assert cancelled.delivered_to == frozenset()
+        assert alice.pending() == ()
+        if on_disk:
+            await world.crash("alice")
+            alice = await world.join("alice", config, on_disk=True)
+        world.nodes["bob"].conditions = None
+        await alice.send(b"what follows")
+        await asyncio.sleep(60)
+        sizes = [record for record in world.network.trace if record.sender == "alice"]
+        assert len(sizes) > left
+        assert not await alice.cancel(request_id)
+
+    world = run_world(scenario)
+    # What follows does not name it: bob asks for nothing that he cannot have, and waits for nothing.
+    assert world.messages("bob") == [b"what follows"]
+
+
+def test_what_others_have_is_told_and_a_delivered_message_is_not_stopped() -> None:
+    config = replace(ChannelConfig.logos(), delivered_when={"bob", "carol"})
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        await world.join("bob")
+        alice = await world.join("alice", config)
+        request_id = await alice.send(b"for both")
+        await asyncio.sleep(20)
+        cancelled = await alice.cancel(request_id)
+        assert cancelled.stopped
+        assert cancelled.delivered_to == {"bob"}
+        sent = world.sent_by("alice")
+        await asyncio.sleep(20)
+        # Acknowledgements and syncs may leave, the message does not.
+        assert world.sent_by("alice") - sent <= 1
+        other = await world.join("dave", ChannelConfig.logos())
+        request_id = await other.send(b"x")
+        await other.delivered(request_id)
+        refused = await other.cancel(request_id)
+        assert not refused
+        assert refused.segments_sent == 1
+
+    run_world(scenario)

@@ -295,6 +295,28 @@ impl Machine {
         true
     }
 
+    /// Takes a send back: nothing of it leaves any more, and what left of it is neither sent again
+    /// nor given to who asks for it, nor named where nobody can reconstruct it. False when it is
+    /// finished or unknown.
+    pub fn withdraw(&mut self, send_id: &str) -> bool {
+        let Some(handle) = self.outgoing.find(send_id) else {
+            return self.transmission.cancel_ephemeral(send_id);
+        };
+        let send = self.outgoing.get(handle).expect("it was just found");
+        let contents = send.contents.iter();
+        let message_ids: Vec<_> = contents.map(|content| content.message_id.clone()).collect();
+        let history = send.history.as_ref().map(|history| history.ids.clone());
+        let is_heard = send.is_heard();
+        if !self.cancel(send_id) && !self.outgoing.withdraw(handle) {
+            return false;
+        }
+        if !is_heard {
+            let history = history.unwrap_or_default();
+            self.heads.leave_out(&mut self.log, &message_ids, &history);
+        }
+        true
+    }
+
     /// Gives up a send all of which has left, as after the last retransmission.
     pub fn stop(&mut self, send_id: &str) {
         self.outgoing.stop(send_id, &mut self.log, &mut self.events);

@@ -86,6 +86,26 @@ impl Heads {
         }
     }
 
+    /// What stands for these is held and no longer named: who lacks it would wait in vain. What they
+    /// followed, as their `history` says, is followed by nothing again.
+    pub fn leave_out(&mut self, log: &mut Log, message_ids: &[Name], history: &[Name]) {
+        for message_id in message_ids {
+            let Some(entry) = log.find(message_id.as_bytes()) else {
+                continue;
+            };
+            log.leave_out(entry);
+            let key = Name::from_wire(self.key_of(message_id.as_bytes()));
+            if self.by_key.get(&key) == Some(&entry) {
+                self.by_key.remove(&key);
+                for named in history {
+                    if let Some(named) = log.find(named.as_bytes()) {
+                        self.deliver(log, named, &[]);
+                    }
+                }
+            }
+        }
+    }
+
     /// The send that a message id names, or the id itself.
     fn key_of<'a>(&self, message_id: &'a [u8]) -> &'a [u8] {
         match self.by_send {

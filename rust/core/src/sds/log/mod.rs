@@ -197,6 +197,18 @@ impl Log {
         }
     }
 
+    /// Takes a send, by the content that stands for it, out of the order; the content stays held.
+    pub fn leave_out(&mut self, entry: EntryRef) {
+        let Some(held) = self.entries.get_mut(entry).filter(|held| held.ordered) else {
+            return;
+        };
+        held.ordered = false;
+        self.touch(entry);
+        if let Some(at) = self.ordered.iter().rposition(|(_, held)| *held == entry) {
+            self.ordered.remove(at);
+        }
+    }
+
     /// The last `count` delivered sends' entries, the newest first.
     pub fn newest(&self, count: usize) -> impl Iterator<Item = EntryRef> {
         let newest = self.ordered.iter().rev().map(|(_, entry)| *entry);

@@ -270,6 +270,16 @@ impl Outgoing {
         true
     }
 
+    /// Forgets a send all of which has left; false when it is finished, and so was heard or given up.
+    pub fn withdraw(&mut self, handle: OutgoingRef) -> bool {
+        let send = &mut self.sends[handle];
+        if std::mem::replace(&mut send.finished, true) {
+            return false;
+        }
+        self.forget(handle);
+        true
+    }
+
     // --- dispatch -------------------------------------------------------------------------------
 
     /// A content was encoded: from now on its message is what is stored.

@@ -151,6 +151,11 @@ impl OutgoingSend {
         !self.queue.is_empty()
     }
 
+    /// Whether another participant can reconstruct it, as far as was heard.
+    pub fn is_heard(&self) -> bool {
+        !self.complete.is_empty()
+    }
+
     /// Whether its only content is named by it: then its record has that content's state.
     pub fn is_alone(&self) -> bool {
         let [only] = self.contents.as_slice() else {
