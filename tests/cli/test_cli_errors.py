@@ -70,7 +70,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: tuple[str, .
 def test_segment_size_that_leopard_cannot_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_bytes(bytes(5_000))
     code, error = say(capsys, "segment", str(tmp_path / "a"), "-o", str(tmp_path / "b"), "-s", "1000")
-    assert code == 1
+    assert code == 2
     assert "the nearest is 1024" in error
 
 
@@ -78,7 +78,7 @@ def test_empty_file_has_no_form_under_draft(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "a").touch()
     code, error = say(capsys, "segment", str(tmp_path / "a"), "-o", str(tmp_path / "b"), "-w", "draft")
     assert code == 1
-    assert "use wire_format raw" in error
+    assert "use --wire-format raw" in error
 
 
 def test_file_that_does_not_fit_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

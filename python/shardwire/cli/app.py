@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -16,8 +18,10 @@ import typer
 from shardwire import __version__
 from shardwire.cli import segment_files
 from shardwire.cli.network import add_commands
+from shardwire.cli.network.options import JsonOption, QuietOption, VerboseOption
+from shardwire.cli.network.output import Output, log_level, told_warnings
 from shardwire.config import SegmentationConfig
-from shardwire.errors import ShardwireError
+from shardwire.errors import ConfigError, ShardwireError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -30,7 +34,6 @@ app = typer.Typer(
     help="Reliable messages of any size over lossy publish/subscribe networks.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -84,6 +87,9 @@ def demo(
     as_file: Annotated[
         bool, typer.Option("--as-file", help="Send FILE in chunks, as a file, also where one message holds it.")
     ] = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Send FILE through a network that loses 20 % of everything, live, and reconstruct it again on Spark.
 
@@ -95,12 +101,17 @@ def demo(
     """
     from shardwire.cli.demo import run_demo
 
-    raise typer.Exit(run_demo(file, output, seed, as_file=as_file))
+    # It shows above its bars what is logged.
+    logging.getLogger("shardwire").setLevel(log_level(verbose=verbose, quiet=quiet))
+    code = run_demo(file, output, seed, as_file=as_file, aside=as_json or quiet)
+    told = Output(as_json=as_json, quiet=quiet)
+    told.event("demo", proved=code == 0, output=str(output), seed=seed, file=None if file is None else str(file))
+    raise typer.Exit(code)
 
 
 @app.command()
 def segment(
-    file: Annotated[Path, typer.Argument(help="The file to split.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="The file to split; - for the standard input.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the segments, one file each.")],
     wire_format: WireOption = Wire.raw,
     erasure_code: CodeOption = Code.leopard,
@@ -110,6 +121,9 @@ def segment(
     parity_rate: Annotated[
         float, typer.Option("--parity-rate", "-p", min=0, max=1, help="Parity segments per data segment; 0 for none.")
     ] = 0.125,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Split FILE into segments, with parity that makes up for lost ones.
 
@@ -122,7 +136,8 @@ def segment(
         erasure_code=erasure_code.value,
         wire_format=wire_format.value,
     )
-    typer.echo(segment_files.write_segments(file, output, config))
+    with told_warnings(log_level(verbose=verbose, quiet=quiet)):
+        _tell("segmented", segment_files.write_segments(file, output, config), as_json=as_json, quiet=quiet)
 
 
 @app.command()
@@ -131,15 +146,19 @@ def reassemble(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write; - for the standard output.")],
     wire_format: WireOption = Wire.raw,
     erasure_code: CodeOption = Code.leopard,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Rebuild a file from the segments in DIRECTORY, in any order and with some of them lost.
 
     What is written has the Keccak-256 that every segment names; nothing is written otherwise.
     """
-    # The line that is printed names what was passed over and how many: a log line a file is not wanted.
-    logging.getLogger("shardwire.segmentation").addHandler(logging.NullHandler())
-    done = segment_files.reassemble_directory(directory, output, wire_format.value, erasure_code.value)
-    typer.echo(done, err=str(output) == segment_files.STANDARD_OUTPUT)
+    # What is printed names what was passed over and how many: a log line a file only where it is asked for.
+    with told_warnings(logging.INFO if verbose else logging.ERROR):
+        done = segment_files.reassemble_directory(directory, output, wire_format.value, erasure_code.value)
+    aside = str(output) == segment_files.STANDARD_STREAM
+    _tell("reassembled", done, as_json=as_json, quiet=quiet, aside=aside)
 
 
 class Cipher(StrEnum):
@@ -172,6 +191,9 @@ def reconstruct(
     wire_format: WireOption = Wire.raw,
     erasure_code: CodeOption = Code.leopard,
     segment_size: Annotated[int, typer.Option("--segment-size", "-s", min=1, help="As it was segmented.")] = 102_400,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Reconstruct the messages of an ARCHIVE of network traffic, a row a message, whatever became of it.
 
@@ -195,23 +217,59 @@ def reconstruct(
         threads=threads,
         replace=overwrite,
     )
-    is_whole, lines = archives.reconstruct_archive(archive, output, asked)
-    for line in lines:
-        typer.echo(line)
+    with told_warnings(log_level(verbose=verbose, quiet=quiet)):
+        is_whole, lines, found = archives.reconstruct_archive(archive, output, asked)
+    if as_json:
+        Output(as_json=True).event("reconstructed", **found)
+    elif not quiet:
+        for line in lines:
+            typer.echo(line)
     raise typer.Exit(0 if is_whole else EXIT_FAILED)
 
 
 @app.command()
 def inspect(
-    segment: Annotated[Path, typer.Argument(help="A file that holds one segment.", show_default=False)],
+    segment: Annotated[
+        Path, typer.Argument(help="A file that holds one segment; - for the standard input.", show_default=False)
+    ],
     wire_format: WireOption = Wire.raw,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Show what one SEGMENT says of itself."""
-    for name, value in segment_files.describe_segment(segment, wire_format.value):
-        typer.echo(f"{name:22} {value}")
+    with told_warnings(log_level(verbose=verbose, quiet=quiet)):
+        fields = segment_files.describe_segment(segment, wire_format.value)
+    if as_json:
+        Output(as_json=True).event("segment", **fields)
+        return
+    for name, value in fields.items():
+        typer.echo(f"{name:22} {value:,}" if isinstance(value, int) else f"{name:22} {value}")
 
 
 add_commands(app)
+
+
+def _tell(event: str, outcome: segment_files.Outcome, *, as_json: bool, quiet: bool, aside: bool = False) -> None:
+    """Tells what was done, on the standard error stream where the standard output holds a file."""
+    line = json.dumps({"event": event, **outcome.fields}) if as_json else outcome.line
+    if as_json or not quiet:
+        typer.echo(line, err=aside)
+
+
+# What options say that the library calls otherwise.
+_OPTIONS = {
+    "segment_size_bytes": "--segment-size",
+    "parity_rate": "--parity-rate",
+    "erasure_code": "--erasure-code",
+    "wire_format": "--wire-format",
+}
+_FIELD = re.compile(rf"(?:SegmentationConfig\.)?\b({'|'.join(_OPTIONS)})\b(=)?")
+
+
+def in_words_of_the_line(text: str) -> str:
+    """A message of the library that names fields, with the options that set them."""
+    return _FIELD.sub(lambda found: _OPTIONS[found[1]] + (" " if found[2] else ""), text)
 
 
 def one_line(error: BaseException) -> str:
@@ -227,7 +285,11 @@ def explain(error: BaseException) -> tuple[int, str]:
     """The exit code of an error and the line that tells it; an empty line where it has been told."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return EXIT_INTERRUPTED, "interrupted"
-    if isinstance(error, ShardwireError | OSError):
+    if isinstance(error, ConfigError) and (line := in_words_of_the_line(one_line(error))).startswith("--"):
+        return EXIT_USAGE, line
+    if isinstance(error, ShardwireError):
+        return EXIT_FAILED, in_words_of_the_line(one_line(error))
+    if isinstance(error, OSError):
         return EXIT_FAILED, one_line(error)
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("shardwire"):
         return EXIT_FAILED, f"this command needs {error.name.partition('.')[0]}: pip install 'shardwire[cli,spark]'"
@@ -235,7 +297,8 @@ def explain(error: BaseException) -> tuple[int, str]:
     tell_usage = getattr(error, "format_message", None)
     if tell_usage is not None:
         message = " ".join(tell_usage().split())
-        return getattr(error, "exit_code", EXIT_USAGE), f"{message} (see 'shardwire --help')" if message else ""
+        path = getattr(getattr(error, "ctx", None), "command_path", None) or "shardwire"
+        return getattr(error, "exit_code", EXIT_USAGE), f"{message} (see '{path} --help')" if message else ""
     defect = f"a defect of shardwire, please report it: {type(error).__name__}: {one_line(error)}"
     return EXIT_FAILED, f"{defect} ({TRACEBACK_VARIABLE}=1 shows where)"
 

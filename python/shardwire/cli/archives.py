@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
@@ -43,8 +43,10 @@ class Question:
     replace: bool = False
 
 
-def reconstruct_archive(sources: Sequence[Path], output: Path, asked: Question) -> tuple[bool, Iterator[str]]:
-    """Writes the messages of an archive; whether none is missing, and the lines that say what was found.
+def reconstruct_archive(
+    sources: Sequence[Path], output: Path, asked: Question
+) -> tuple[bool, Iterator[str], Mapping[str, Any]]:
+    """Writes the messages of an archive; whether none is missing, and what was found, as lines and as fields.
 
     Raises:
         ConfigError: As `shardwire.archive.reconstruct_files` raises it.
@@ -76,7 +78,14 @@ def reconstruct_archive(sources: Sequence[Path], output: Path, asked: Question) 
             yield f"{'no segment':12} {rows:>15,}  {reason}"
         yield f"{report.payload_bytes:,} bytes of payloads in {output}, {report.seconds:.1f} s"
 
-    return not (counts["incomplete"] or counts["invalid"] or report.unreadable), lines()
+    found = {
+        "messages": counts,
+        "no_segments": dict(report.unreadable),
+        "payload_bytes": report.payload_bytes,
+        "output": str(output),
+        "seconds": round(report.seconds, 3),
+    }
+    return not (counts["incomplete"] or counts["invalid"] or report.unreadable), lines(), found
 
 
 def _step_of(name: str, key: Key) -> UnwrapStep:

@@ -6,9 +6,9 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from shardwire import keccak256
 from shardwire.config import ErasureCode, ReassemblyLimits, SegmentationConfig, SegmentWireFormat
@@ -27,50 +27,80 @@ from shardwire.segmentation import segment as segment_payload
 SEGMENT_SUFFIX = ".segment"
 # What `SegmentationConfig.segment_size_bytes` takes at most.
 SEGMENT_SIZE_BYTES_MAX = 1 << 30
-STANDARD_OUTPUT = "-"
+# As the name of a file: the standard input, or the standard output.
+STANDARD_STREAM = "-"
 # Leopard works on multiples of this.
 LEOPARD_ALIGNMENT_BYTES = 64
 
 
-def write_segments(file: Path, directory: Path, config: SegmentationConfig) -> str:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command did: a line for people, and fields for scripts."""
+
+    line: str
+    fields: dict[str, Any]
+
+
+def write_segments(file: Path, directory: Path, config: SegmentationConfig) -> Outcome:
     """Splits `file` into segment files in `directory`, which is made where it does not exist.
 
     Args:
-        file: The payload.
+        file: The payload; "-" is the standard input.
         directory: Gets `data-NNN.segment` and `parity-NNN.segment`; under `draft` a payload that fits one segment
-            becomes `whole.segment`, its own bytes.
+            becomes `whole.segment`, its own bytes. Where one cannot be written none is left.
         config: How the payload becomes segments.
-
-    Returns:
-        One line that says what was written.
 
     Raises:
         PayloadTooLargeError: The file does not fit one message.
         ShardwireError: The directory holds segments already.
         OSError: A file cannot be read or written.
     """
-    payload = file.read_bytes()
+    payload = _read(file)
     segments = segment_payload(payload, config)
+    is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.glob(f"*{SEGMENT_SUFFIX}")):
         raise ShardwireError(f"{directory} holds {SEGMENT_SUFFIX} files already: name another directory")
     data_count = parity_count = 0
-    for one in segments:
-        header = inspect_segment(one, wire_format=config.wire_format)
-        if header is None:
-            name = "whole"
-        elif header.is_parity:
-            name, parity_count = f"parity-{parity_count:03}", parity_count + 1
-        else:
-            name, data_count = f"data-{data_count:03}", data_count + 1
-        (directory / f"{name}{SEGMENT_SUFFIX}").write_bytes(one)
+    written: list[Path] = []
+    try:
+        for one in segments:
+            header = inspect_segment(one, wire_format=config.wire_format)
+            if header is None:
+                name = "whole"
+            elif header.is_parity:
+                name, parity_count = f"parity-{parity_count:03}", parity_count + 1
+            else:
+                name, data_count = f"data-{data_count:03}", data_count + 1
+            written.append(directory / f"{name}{SEGMENT_SUFFIX}")
+            written[-1].write_bytes(one)
+    except BaseException as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        if is_new:
+            directory.rmdir()
+        if isinstance(error, OSError):
+            # That of a full disk does not name the file.
+            raise OSError(error.errno, error.strerror, str(written[-1])) from None
+        raise
     made = f"{data_count} data and {parity_count} parity segments" if data_count else "one segment, the file itself"
-    return f"{file}: {len(payload):,} bytes as {made} in {directory}, Keccak-256 {keccak256(payload).hex()}"
+    digest = keccak256(payload).hex()
+    return Outcome(
+        f"{_name_of(file)}: {len(payload):,} bytes as {made} in {directory}, Keccak-256 {digest}",
+        {
+            "file": str(file),
+            "size_bytes": len(payload),
+            "directory": str(directory),
+            "data_segments": data_count,
+            "parity_segments": parity_count,
+            "keccak256": digest,
+        },
+    )
 
 
 def reassemble_directory(
     directory: Path, output: Path, wire_format: SegmentWireFormat, erasure_code: ErasureCode
-) -> str:
+) -> Outcome:
     """Rebuilds the one payload whose segments are the files of `directory` and writes it to `output`.
 
     Args:
@@ -79,9 +109,6 @@ def reassemble_directory(
             what else is there (a pipe, a device) is written to. "-" is the standard output.
         wire_format: Wire of the segments.
         erasure_code: The code to try first.
-
-    Returns:
-        One line that says what was rebuilt, and how.
 
     Raises:
         NotEnoughShardsError: Too many segments are missing.
@@ -116,42 +143,54 @@ def reassemble_directory(
     _write(output, done.payload)
     recovered = len(done.data_segments_recovered)
     how = f"{recovered} recovered through parity ({done.erasure_code})" if recovered else "no parity needed"
-    return (
-        f"{output}: {len(done.payload):,} bytes from {max(done.data_segment_count, 1)} data segments, {how}, "
-        f"Keccak-256 {message_hash.hex()}{found.ignored()}"
+    place = "standard output" if str(output) == STANDARD_STREAM else output
+    return Outcome(
+        f"{place}: {len(done.payload):,} bytes from {max(done.data_segment_count, 1)} data segments, {how}, "
+        f"Keccak-256 {message_hash.hex()}{found.ignored()}",
+        {
+            "file": str(output),
+            "size_bytes": len(done.payload),
+            "data_segments": max(done.data_segment_count, 1),
+            "recovered": recovered,
+            "erasure_code": done.erasure_code if recovered else None,
+            "ignored": found.unusable,
+            "keccak256": message_hash.hex(),
+        },
     )
 
 
-def describe_segment(path: Path, wire_format: SegmentWireFormat) -> Iterator[tuple[str, str]]:
-    """The fields of one segment, by name, as text; what its wire does not say is left out.
+def describe_segment(path: Path, wire_format: SegmentWireFormat) -> dict[str, str | int]:
+    """The fields of one segment by name; what its wire does not say is left out. "-" is the standard input.
 
     Raises:
         InvalidSegmentError: The file holds no segment of that wire.
         OSError: It cannot be read.
     """
-    data = path.read_bytes()
+    data = _read(path)
     try:
         header = inspect_segment(data, wire_format=wire_format)
     except InvalidSegmentError as error:
-        raise InvalidSegmentError(f"{path} is no segment on the wire {wire_format}: {error}") from None
+        raise InvalidSegmentError(f"{_name_of(path)} is no segment on the wire {wire_format}: {error}") from None
     if header is None:
-        yield "kind", "whole message (no segment: under draft, bytes as they are)"
-        yield "payload_length", f"{len(data):,}"
-        return
-    yield "kind", "parity segment" if header.is_parity else "data segment"
-    yield "wire_format", header.wire_format
-    yield "entire_message_hash", header.entire_message_hash.hex()
-    for name in (
-        "data_segment_index",
-        "data_segment_count",
-        "parity_segment_index",
-        "parity_segment_count",
-        "payload_length",
-        "segment_payload_length",
-    ):
-        value = getattr(header, name)
-        if value is not None:
-            yield name, f"{value:,}"
+        kind = "whole message (no segment: under draft, bytes as they are)"
+        return {"kind": kind, "payload_length": len(data)}
+    numbers = {
+        name: getattr(header, name)
+        for name in (
+            "data_segment_index",
+            "data_segment_count",
+            "parity_segment_index",
+            "parity_segment_count",
+            "payload_length",
+            "segment_payload_length",
+        )
+    }
+    return {
+        "kind": "parity segment" if header.is_parity else "data segment",
+        "wire_format": header.wire_format,
+        "entire_message_hash": header.entire_message_hash.hex(),
+        **{name: number for name, number in numbers.items() if number is not None},
+    }
 
 
 def _receiving_config(
@@ -170,6 +209,14 @@ def _receiving_config(
         wire_format=wire_format,
         limits=limits,
     )
+
+
+def _read(path: Path) -> bytes:
+    return sys.stdin.buffer.read() if str(path) == STANDARD_STREAM else path.read_bytes()
+
+
+def _name_of(path: Path) -> str:
+    return "standard input" if str(path) == STANDARD_STREAM else str(path)
 
 
 @dataclass(slots=True)
@@ -217,7 +264,7 @@ class _Found:
 
 def _write(output: Path, payload: bytes) -> None:
     try:
-        if str(output) == STANDARD_OUTPUT:
+        if str(output) == STANDARD_STREAM:
             sys.stdout.buffer.write(payload)
             sys.stdout.buffer.flush()
         elif output.exists() and not output.is_file():

@@ -37,13 +37,14 @@ class ArchivedChunks:
     false: int
 
 
-def run_file_demo(file: Path, output: Path, seed: int) -> int:
+def run_file_demo(file: Path, output: Path, seed: int, *, aside: bool = False) -> int:
     """Runs the demo with `send_file` and prints what happens.
 
     Args:
         file: What to send.
         output: Directory that gets the archive.
         seed: Of the network's faults.
+        aside: Whether what happens is told on the standard error stream.
 
     Returns:
         0 where both receivers have every byte, the sender knows it, and every chunk that Spark rebuilt is right;
@@ -54,7 +55,7 @@ def run_file_demo(file: Path, output: Path, seed: int) -> int:
         OSError: A file cannot be read or written.
     """
     started = time.monotonic()
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, stderr=aside)
     size_bytes = file.stat().st_size
     expected = file_hash(file)
     receivers = " and ".join(RECEIVERS)

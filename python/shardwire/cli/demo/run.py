@@ -42,7 +42,7 @@ from shardwire.errors import ShardwireError
 PICTURE = "demo.png"
 
 
-def run_demo(file: Path | None, output: Path, seed: int, *, as_file: bool = False) -> int:
+def run_demo(file: Path | None, output: Path, seed: int, *, as_file: bool = False, aside: bool = False) -> int:
     """Runs the demo and prints what happens.
 
     Args:
@@ -50,6 +50,7 @@ def run_demo(file: Path | None, output: Path, seed: int, *, as_file: bool = Fals
         as_file: Whether it goes by `send_file` though one message holds it; what none holds goes so in any case.
         output: Directory that gets the archive and the picture.
         seed: Of the network's faults.
+        aside: Whether what happens is told on the standard error stream.
 
     Returns:
         0 where everybody got every byte, in the channel and on Spark, and the sender knows it; else 1.
@@ -59,11 +60,11 @@ def run_demo(file: Path | None, output: Path, seed: int, *, as_file: bool = Fals
         OSError: A file cannot be read or written.
     """
     if file is not None and (as_file or regular_size_bytes(file) > largest_file_bytes()):
-        return run_file_demo(file, output, seed)
+        return run_file_demo(file, output, seed, aside=aside)
     if as_file:
         raise ShardwireError("--as-file sends a file: name it")
     started = time.monotonic()
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, stderr=aside)
     source = load_source(file)
     plan = plan_demo(len(source.payload))
     payload_hash = keccak256(source.payload)

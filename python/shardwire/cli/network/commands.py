@@ -23,6 +23,7 @@ from shardwire.cli.network.options import (
     NODE_VARIABLE,
     CredentialsOption,
     JsonOption,
+    QuietOption,
     StateKeyFileOption,
     StateKeyVariableOption,
     VerboseOption,
@@ -30,7 +31,7 @@ from shardwire.cli.network.options import (
     read_credentials,
     read_state_key,
 )
-from shardwire.cli.network.output import Output, told_warnings
+from shardwire.cli.network.output import Output, log_level, told_warnings
 from shardwire.cli.network.participation import Participation, check_names, make_node
 from shardwire.cli.network.spool import Spool
 
@@ -54,7 +55,7 @@ def _run(
     participation: Participation, command: Callable[[Interruption], Awaitable[int]], *, interrupted: int = 130
 ) -> int:
 
-    with told_warnings(logging.INFO if participation.verbose else logging.WARNING):
+    with told_warnings(log_level(verbose=participation.verbose, quiet=participation.quiet)):
         return run_until_done(command, interrupted=interrupted)
 
 
@@ -251,6 +252,7 @@ def doctor(
     ] = 5,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Say what a node is: its peers, store, shards, clock, RLN; and what to do.
 
@@ -266,7 +268,7 @@ def doctor(
     if topic is not None:
         check_names("a", topic, "a")
     node = make_node(url, read_credentials(credentials_file), None, option="URL")
-    output = Output(as_json=as_json)
+    output = Output(as_json=as_json, quiet=quiet)
     # What it finds it says itself.
     with told_warnings(logging.INFO if verbose else logging.CRITICAL):
         code = run_until_done(
@@ -286,6 +288,8 @@ def state(
     state_key_file: StateKeyFileOption = None,
     state_key_env: StateKeyVariableOption = None,
     as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """List what a state holds: its channels, what is on its way, what waits.
 
@@ -297,11 +301,10 @@ def state(
     """
     from shardwire.cli.network.state import describe_state
 
-    raise typer.Exit(
-        describe_state(
-            directory, FAILED_DIRECTORY, Output(as_json=as_json), read_state_key(state_key_file, state_key_env)
-        )
-    )
+    output = Output(as_json=as_json, quiet=quiet)
+    with told_warnings(log_level(verbose=verbose, quiet=quiet)):
+        code = describe_state(directory, FAILED_DIRECTORY, output, read_state_key(state_key_file, state_key_env))
+    raise typer.Exit(code)
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -62,6 +62,10 @@ JsonOption = Annotated[
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show what the library logs, too.", rich_help_panel=_HOW)
 ]
+QuietOption = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Tell what was asked for and errors, nothing beside.", rich_help_panel=_HOW),
+]
 
 
 class Cipher(StrEnum):
@@ -148,6 +152,7 @@ def _participation(
     ] = 0,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
+    quiet: QuietOption = False,
 ) -> Participation:
     check_names(channel, topic, sender)
     encryption = _encryption(key_file, key_env, cipher)
@@ -159,7 +164,9 @@ def _participation(
     made = make_node(node, read_credentials(credentials_file), kept_name)
     config = _config(preset, parity_rate)
     secrets = tuple(name for name in (key_env, state_key_env) if name is not None)
-    return Participation(made, channel, topic, sender, encryption, state, state_key, config, as_json, verbose, secrets)
+    return Participation(
+        made, channel, topic, sender, encryption, state, state_key, config, as_json, verbose, quiet, secrets
+    )
 
 
 def _config(preset: Preset, parity_rate: float) -> ChannelConfig:

@@ -57,11 +57,13 @@ class Output:
 
     Args:
         as_json: Whether scripts read it.
+        quiet: Whether people are told what they asked for, and nothing beside.
         on_closed: Called once when nobody reads the standard output any more.
     """
 
-    def __init__(self, *, as_json: bool, on_closed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, *, as_json: bool, quiet: bool = False, on_closed: Callable[[], None] = lambda: None) -> None:
         self.as_json = as_json
+        self.quiet = quiet
         self.is_closed = False
         self._on_closed = on_closed
 
@@ -77,7 +79,7 @@ class Output:
 
     def remark(self, line: str) -> None:
         """What people should know beside it."""
-        if not self.as_json:
+        if not self.as_json and not self.quiet:
             print(line, file=sys.stderr, flush=True)
 
     def _write(self, line: str) -> None:
@@ -119,6 +121,11 @@ def tell_received(output: Output, event: MessageReceivedEvent, written: Path | N
         text = f"{len(event.message):,} bytes, {place}"
     again = " (again, after a crash)" if event.redelivered else ""
     output.result(f"{time_of_day()} {printable(event.sender_id)}{again}: {text}")
+
+
+def log_level(*, verbose: bool, quiet: bool) -> int:
+    """From which level on `told_warnings` shows what the library logs."""
+    return logging.INFO if verbose else logging.ERROR if quiet else logging.WARNING
 
 
 class _OneLine(logging.Formatter):

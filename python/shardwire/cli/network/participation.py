@@ -50,6 +50,7 @@ class Participation:
         config: The channel's configuration, without its persistence.
         as_json: Whether scripts read what is told.
         verbose: Whether more than warnings are shown of what the library logs.
+        quiet: Whether nothing but what was asked for, and errors, is told.
         secret_variables: Environment variables that hold keys.
     """
 
@@ -63,6 +64,7 @@ class Participation:
     config: ChannelConfig
     as_json: bool
     verbose: bool
+    quiet: bool
     secret_variables: tuple[str, ...] = ()
 
     @property
@@ -167,7 +169,7 @@ async def taking_part(participation: Participation, interruption: Interruption) 
         ShardwireError: The state or the network cannot be used.
         InterruptedByUserError: The user ended it before it began.
     """
-    output = Output(as_json=participation.as_json, on_closed=interruption.want)
+    output = Output(as_json=participation.as_json, quiet=participation.quiet, on_closed=interruption.want)
     node = participation.node
     persistence = open_state(participation.state, participation.channel, participation.state_key)
     watching: asyncio.Task[None] | None = None

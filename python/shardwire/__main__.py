@@ -1,0 +1,7 @@
+"""`python -m shardwire`: the command line."""
+
+from __future__ import annotations
+
+from shardwire.cli import main
+
+main()

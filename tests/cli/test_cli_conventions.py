@@ -1,0 +1,184 @@
+"""What every command has: --json, -v, -q, -, completion, exit code 2 in the words of the line, a full disk told."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from shardwire import keccak256
+from shardwire.cli.app import app, run
+
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+PAYLOAD = bytes(range(256)) * 40
+
+
+def options_of(name: str) -> set[str]:
+    return {option for parameter in COMMANDS[name].params for option in parameter.opts}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_the_common_options(name: str) -> None:
+    assert options_of(name) >= {"--json", "--verbose", "-v", "--quiet", "-q"}
+
+
+def test_python_runs_the_package() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "shardwire", "--version"], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.startswith("shardwire ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_options(shell: str) -> None:
+    environment = {**os.environ, "_SHARDWIRE_COMPLETE": f"source_{shell}"}
+    program = "import sys; from shardwire.cli import main; sys.argv = ['shardwire']; main()"
+    source = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "shardwire" in source.stdout
+    asked = {
+        **os.environ,
+        "_SHARDWIRE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "shardwire re",
+        "COMP_CWORD": "1",
+    }
+    answer = subprocess.run([sys.executable, "-c", program], env=asked, capture_output=True, text=True, check=True)
+    assert {"reassemble", "reconstruct"} <= set(answer.stdout.split())
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_json_of_segment_inspect_and_reassemble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a").write_bytes(PAYLOAD)
+    parts = tmp_path / "parts"
+    assert run(["segment", str(tmp_path / "a"), "-o", str(parts), "-s", "1024", "-p", "0.5", "--json"]) == 0
+    assert lines(capsys) == [
+        {
+            "event": "segmented",
+            "file": str(tmp_path / "a"),
+            "size_bytes": len(PAYLOAD),
+            "directory": str(parts),
+            "data_segments": 10,
+            "parity_segments": 5,
+            "keccak256": keccak256(PAYLOAD).hex(),
+        }
+    ]
+    assert run(["inspect", str(parts / "data-003.segment"), "--json"]) == 0
+    [told] = lines(capsys)
+    assert (told["event"], told["data_segment_index"], told["data_segment_count"]) == ("segment", 3, 10)
+    (parts / "data-003.segment").unlink()
+    assert run(["reassemble", str(parts), "-o", str(tmp_path / "b"), "--json"]) == 0
+    [told] = lines(capsys)
+    assert (told["event"], told["recovered"], told["keccak256"]) == ("reassembled", 1, keccak256(PAYLOAD).hex())
+
+
+def test_quiet_says_nothing_where_all_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a").write_bytes(PAYLOAD)
+    assert run(["segment", str(tmp_path / "a"), "-o", str(tmp_path / "parts"), "-q"]) == 0
+    assert run(["reassemble", str(tmp_path / "parts"), "-o", str(tmp_path / "b"), "-q"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert run(["reassemble", str(tmp_path / "nothing"), "-o", str(tmp_path / "b"), "-q"]) == 1
+    assert "nothing" in capsys.readouterr().err
+
+
+def test_a_dash_is_the_standard_input_and_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    class Input:
+        buffer = io.BytesIO(PAYLOAD)
+
+    monkeypatch.setattr(sys, "stdin", Input)
+    assert run(["segment", "-", "-o", str(tmp_path / "parts"), "-s", "1024"]) == 0
+    assert capfdbinary.readouterr().out.startswith(b"standard input: 10,240 bytes")
+    answer = subprocess.run(
+        [sys.executable, "-m", "shardwire", "reassemble", str(tmp_path / "parts"), "-o", "-"],
+        capture_output=True,
+        check=True,
+    )
+    assert answer.stdout == PAYLOAD
+    assert answer.stderr.startswith(b"standard output: 10,240 bytes")
+    Input.buffer = io.BytesIO((tmp_path / "parts" / "data-001.segment").read_bytes())
+    assert run(["inspect", "-", "--json"]) == 0
+    assert json.loads(capfdbinary.readouterr().out)["data_segment_index"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ("segment", "a", "-o", "b", "-s", "1000"),
+            "--segment-size is 1000: it must be a multiple of 64 for --erasure",
+        ),
+        (("segment", "a", "-o", "b", "-s", "100", "-w", "lip243"), "--segment-size is 100"),
+        (("segment",), "(see 'shardwire segment --help')"),
+        (("send", "a"), "(see 'shardwire send --help')"),
+        (("nothing",), "(see 'shardwire --help')"),
+    ],
+)
+def test_wrong_usage_is_told_in_the_words_of_the_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    expected: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SHARDWIRE_NODE", raising=False)
+    Path("a").write_bytes(PAYLOAD)
+    assert run(arguments) == 2
+    error = capsys.readouterr().err
+    assert expected in error
+    assert "segment_size_bytes" not in error
+
+
+def test_what_does_not_fit_is_told_in_the_words_of_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a").write_bytes(bytes(64 * 256))
+    assert run(["segment", str(tmp_path / "a"), "-o", str(tmp_path / "b"), "-s", "64", "-p", "0"]) == 1
+    error = capsys.readouterr().err
+    assert "segment_size_bytes" not in error
+    assert "parity_rate" not in error
+
+
+def limit_files() -> None:
+    """As a full disk: no file may grow beyond 3,000 bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_full_disk_names_the_file_and_leaves_no_segments(tmp_path: Path, exists: bool) -> None:
+    (tmp_path / "a").write_bytes(PAYLOAD)
+    parts = tmp_path / "parts"
+    if exists:
+        parts.mkdir()
+    # The first segment is larger than what may be written.
+    command = [sys.executable, "-m", "shardwire", "segment", "a", "-o", "parts", "-s", "4096"]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=limit_files)
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("shardwire: parts/data-000.segment: ")
+    assert answer.stderr.count("\n") == 1
+    assert (list(parts.iterdir()) if exists else parts.exists()) in ([], False)
+
+
+def test_a_full_disk_leaves_the_old_file_where_one_is_rebuilt(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(PAYLOAD)
+    (tmp_path / "b").write_bytes(b"old")
+    assert run(["segment", str(tmp_path / "a"), "-o", str(tmp_path / "parts"), "-s", "1024"]) == 0
+    command = [sys.executable, "-m", "shardwire", "reassemble", "parts", "-o", "b"]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=limit_files)
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("shardwire: b: ")
+    assert (tmp_path / "b").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "parts"]
