@@ -5,7 +5,7 @@ RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
-.PHONY: demo waku test mutants interop spark-versions miri test-aarch64 sim fuzz lint format bench wheel wheel-check cluster-check clean build
+.PHONY: demo waku test mutants interop spark-versions miri test-aarch64 sim fuzz docs lint format bench wheel wheel-check cluster-check clean build
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -20,6 +20,7 @@ help:
 	@echo "make test-aarch64      run the core's tests on aarch64 under emulation"
 	@echo "make sim [SEED=0] [COUNT=1]  run simulated networks, each from one seed"
 	@echo "make fuzz [SECONDS=60] [TARGET=name]  look for inputs that break a decoder, the reassembler or SDS"
+	@echo "make docs              build the site into target/site; a warning is an error"
 	@echo "make lint              formatting, types, lints and the architecture"
 	@echo "make format            rewrite the sources as lint wants them"
 	@echo "make bench [BENCH=text]  run the benchmarks beside their peers, or those with the text in their names"
@@ -79,6 +80,12 @@ sim: build
 fuzz:
 	@scripts/setup.sh toolchain
 	@scripts/fuzz.sh "$(or $(SECONDS),60)" "$(TARGET)"
+
+# The site, into target/site; a warning is an error.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: build
+	PYTHONPATH=python $(BIN)/mkdocs build --quiet --strict
+	@echo "make docs: the site is in target/site"
 
 lint: build
 	cargo fmt --all --check
@@ -148,7 +155,7 @@ build: .venv/requirements.stamp $(NATIVE)
 	@touch $@
 
 # What the other targets need beside it.
-.venv/requirements.stamp: requirements-dev.txt .venv/demo.stamp
+.venv/requirements.stamp: requirements-dev.txt requirements-docs.txt .venv/demo.stamp
 	@scripts/setup.sh development
 	@touch $@
 

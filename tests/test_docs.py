@@ -17,7 +17,8 @@ from live_servers import LiveServer, Mosquitto, NatsServer
 from waku_servers import WakuNodes
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+GUIDES = [ROOT / "docs" / name for name in ("guide", "howto", "tutorials")]
+PAGES = [ROOT / "README.md", *(page for guide in GUIDES for page in sorted(guide.glob("*.md")))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # A make target sets up, builds and tests the whole project: that it exists is checked here, CI runs it.
 MAKE = re.compile(r"make( \w[\w-]*(=\S+)?)*")
