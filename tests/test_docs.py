@@ -8,12 +8,13 @@ import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from live_servers import LiveServer, Mosquitto, NatsServer
+from mypy import api
 from waku_servers import WakuNodes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -121,6 +122,43 @@ def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with make_server(tmp_path / "server") as server:
         monkeypatch.setenv(variable, server.url)
         run_page(page, tmp_path)
+
+
+def write_programs(pages: Sequence[Path], directory: Path) -> list[str]:
+    """The Python of each page as a module, its lines where they stand on the page."""
+    written = []
+    for page in pages:
+        lines: list[str] = []
+        for block in blocks(page.read_text()):
+            if block.language == "python":
+                lines += [""] * (block.line - 1 - len(lines))
+                lines += block.text.splitlines()
+        if lines:
+            program = directory / f"{page.parent.name}_{page.stem}.py"
+            program.write_text("\n".join(lines) + "\n")
+            written.append(str(program))
+    return written
+
+
+def mypy_says(programs: list[str], directory: Path) -> str:
+    settings = directory / "mypy.ini"
+    settings.write_text("[mypy]\nstrict = true\nignore_missing_imports = true\n")
+    said, errors, _ = api.run([f"--config-file={settings}", f"--cache-dir={directory / 'cache'}", *programs])
+    assert not errors, errors
+    return said
+
+
+def test_code_on_pages_passes_mypy_strict(tmp_path: Path) -> None:
+    programs = write_programs(PAGES, tmp_path)
+    assert len(programs) > 20
+    said = mypy_says(programs, tmp_path)
+    assert said.startswith("Success"), said
+
+
+def test_code_that_mypy_refuses_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("text\n\n```python\nnumber: int = 'many'\n```\n")
+    assert "_page.py:4: error" in mypy_says(write_programs([page], tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize(

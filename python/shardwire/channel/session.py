@@ -392,10 +392,8 @@ class Session:
         self.driver.post(lambda now: self.engine.on_dispatch_outcome(outcome, now))
 
     def _on_connection(self, state: ConnectionState) -> None:
-        online = state is not ConnectionState.DISCONNECTED
-
         def change(now: Now) -> None:
-            self.engine.transmissions.readiness.online = online
+            self.engine.transmissions.readiness.online = state is not ConnectionState.DISCONNECTED
 
         self.driver.post(change)
         self._retrieval.on_connection(state)
