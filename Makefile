@@ -5,7 +5,7 @@ RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
-.PHONY: demo waku test mutants interop spark-versions miri test-aarch64 sim fuzz docs lint format bench wheel wheel-check cluster-check clean build
+.PHONY: demo waku test mutants interop spark-versions miri test-aarch64 sim fuzz docs lint format bench wheel wheel-check release-wheels cluster-check clean build
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -26,6 +26,7 @@ help:
 	@echo "make bench [BENCH=text]  run the benchmarks beside their peers, or those with the text in their names"
 	@echo "make wheel             build the wheel and the source distribution into $(WHEELS)"
 	@echo "make wheel-check       check both, and use the wheel in a clean environment"
+	@echo "make release-wheels    build every wheel for Linux that is released, and check them: a quarter of an hour"
 	@echo "make cluster-check     run the jobs with the wheel on a standalone Spark cluster"
 	@echo "make clean             remove what was built"
 
@@ -137,6 +138,11 @@ wheel: .venv/demo.stamp
 
 wheel-check: wheel
 	scripts/check_wheel.sh $(WHEELS)
+
+# For other machines than this one: zig links for old C libraries and other architectures.
+release-wheels:
+	scripts/release_wheels.sh target/release-wheels
+	scripts/check_wheel.sh target/release-wheels
 
 cluster-check: build wheel
 	scripts/check_cluster.sh $(WHEELS)/*.whl
