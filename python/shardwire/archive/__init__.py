@@ -13,7 +13,20 @@ try:
 except ImportError as error:
     raise ConfigError(f"shardwire.archive needs the library {error.name}: pip install 'shardwire[archive]'") from None
 
+from shardwire.archive.html_page import report_page
 from shardwire.archive.reconstruct import Report, reconstruct, reconstruct_files
+from shardwire.archive.report import ArchiveSummary, KindTally, Tally, summarize
 from shardwire.archive.unwrap import Decrypt, decrypt
 
-__all__ = ["Decrypt", "Report", "decrypt", "reconstruct", "reconstruct_files"]
+__all__ = [
+    "ArchiveSummary",
+    "Decrypt",
+    "KindTally",
+    "Report",
+    "Tally",
+    "decrypt",
+    "reconstruct",
+    "reconstruct_files",
+    "report_page",
+    "summarize",
+]

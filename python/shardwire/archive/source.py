@@ -249,7 +249,7 @@ def _wire_of(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
         batch = batch.filter(payload.is_valid())
         payload = batch.column(columns.payload)
     nothing = pa.nulls(batch.num_rows)
-    timestamp = nothing if columns.timestamp is None else _nanoseconds(batch.column(columns.timestamp))
+    timestamp = nothing if columns.timestamp is None else nanoseconds_of(batch.column(columns.timestamp))
     sender = nothing if columns.sender is None else batch.column(columns.sender)
     given = {name: batch.column(name) for name in columns.by if not (columns.topic_from_waku and name == TOPIC)}
     if columns.key is None:
@@ -268,7 +268,8 @@ def _wire_of(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
     )
 
 
-def _nanoseconds(times: Array) -> Array:
+def nanoseconds_of(times: Array) -> Array:
+    """Times as nanoseconds since the Unix epoch; null where there are none."""
     if pa.types.is_timestamp(times.type):
         # Beyond the year 2262 there are no nanoseconds: null, as on Spark.
         units = times.cast(pa.int64())

@@ -228,6 +228,55 @@ def reconstruct(
 
 
 @app.command()
+def report(
+    archive: Annotated[list[Path], typer.Argument(help="Parquet files or directories of them.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write; - for the standard output.")],
+    payload: Annotated[str, typer.Option("--payload", help="Column with the messages' bytes.")] = "payload",
+    by: Annotated[list[str] | None, typer.Option("--by", help="Column that keeps messages apart; repeatable.")] = None,
+    unwrap: Annotated[
+        list[str] | None,
+        typer.Option("--unwrap", "-u", help="What is around, from outside: waku, decrypt, sds, sds-nim; repeatable."),
+    ] = None,
+    key_file: Annotated[Path | None, typer.Option("--key-file", help="decrypt: the key file.")] = None,
+    key_env: Annotated[str | None, typer.Option("--key-env", help="decrypt: an environment variable.")] = None,
+    channel_id: Annotated[str | None, typer.Option("--channel-id", help="decrypt: the channel.")] = None,
+    cipher: Annotated[Cipher, typer.Option("--cipher", help="decrypt: the cipher.")] = Cipher.chacha,
+    timestamp: Annotated[str | None, typer.Option("--timestamp", help="Column with the times.")] = None,
+    sender: Annotated[str | None, typer.Option("--sender", help="Column with who sent a message.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, show_default="one a core")] = None,
+    wire_format: WireOption = Wire.raw,
+    erasure_code: CodeOption = Code.leopard,
+    segment_size: Annotated[int, typer.Option("--segment-size", "-s", min=1, help="As it was segmented.")] = 102_400,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write a page about an ARCHIVE: what is complete, recovered, incomplete; loss by sender and over time.
+
+    With sds or sds-nim in --unwrap it tells acknowledgement latency and the overhead of each kind of message, too. The
+    page needs nothing else: no network, no server; its tables sort, and it prints.
+    """
+    from shardwire.cli import archives
+
+    config = SegmentationConfig(
+        segment_size_bytes=segment_size, erasure_code=erasure_code.value, wire_format=wire_format.value
+    )
+    asked = archives.Question(
+        config,
+        payload=payload,
+        by=by or (),
+        unwrap=unwrap or (),
+        secret=archives.Key(key_file, key_env, channel_id, cipher.value),
+        timestamp=timestamp,
+        sender=sender,
+        threads=threads,
+    )
+    with told_warnings(log_level(verbose=verbose, quiet=quiet)):
+        done = archives.write_report(archive, output, asked)
+    _tell("reported", done, as_json=as_json, quiet=quiet, aside=str(output) == segment_files.STANDARD_STREAM)
+
+
+@app.command()
 def inspect(
     segment: Annotated[
         Path, typer.Argument(help="A file that holds one segment; - for the standard input.", show_default=False)

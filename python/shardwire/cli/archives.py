@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from shardwire.cli.segment_files import Outcome, write_output
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
 
@@ -86,6 +87,47 @@ def reconstruct_archive(
         "seconds": round(report.seconds, 3),
     }
     return not (counts["incomplete"] or counts["invalid"] or report.unreadable), lines(), found
+
+
+def write_report(sources: Sequence[Path], output: Path, asked: Question) -> Outcome:
+    """Writes what an archive says of its traffic, as one page.
+
+    Args:
+        sources: Parquet files or directories.
+        output: The page; "-" is the standard output.
+        asked: What is asked.
+
+    Raises:
+        ConfigError: As `shardwire.archive.summarize` raises it.
+        OSError: The page cannot be written.
+    """
+    from shardwire.archive import report_page, summarize
+    from shardwire.archive.arrow import STATUSES
+
+    summary = summarize(
+        list(sources),
+        asked.config,
+        payload=asked.payload,
+        by=list(asked.by),
+        unwrap=[_step_of(name, asked.secret) for name in asked.unwrap],
+        timestamp=asked.timestamp,
+        sender=asked.sender,
+        threads=asked.threads,
+    )
+    page = report_page(summary, f"Traffic of {', '.join(path.name or str(path) for path in sources)}")
+    write_output(output, page.encode("utf-8", "backslashreplace"))
+    counts = {status: summary.total.statuses[status] for status in STATUSES}
+    told = ", ".join(f"{count:,} {status}" for status, count in counts.items())
+    fields = {
+        "output": str(output),
+        "messages": counts,
+        "loss": summary.total.loss,
+        "duplicates": summary.total.duplicates,
+        "recovered": summary.total.recovered,
+        "senders": len(summary.senders),
+        "no_segments": summary.unreadable,
+    }
+    return Outcome(f"{output}: {told}; {summary.total.loss:.2%} of the segments did not come", fields)
 
 
 def _step_of(name: str, key: Key) -> UnwrapStep:

@@ -140,7 +140,7 @@ def reassemble_directory(
     if not found.rebuilt:
         raise found.error(directory)
     [(message_hash, done)] = found.rebuilt.items()
-    _write(output, done.payload)
+    write_output(output, done.payload)
     recovered = len(done.data_segments_recovered)
     how = f"{recovered} recovered through parity ({done.erasure_code})" if recovered else "no parity needed"
     place = "standard output" if str(output) == STANDARD_STREAM else output
@@ -262,7 +262,12 @@ class _Found:
         return NotEnoughShardsError(f"{directory}: payload {message_hash.hex()[:16]} needs {more}{self.ignored()}")
 
 
-def _write(output: Path, payload: bytes) -> None:
+def write_output(output: Path, payload: bytes) -> None:
+    """Writes a file as a whole, or leaves the old one; "-" is the standard output.
+
+    Raises:
+        OSError: It cannot be written; it names `output`.
+    """
     try:
         if str(output) == STANDARD_STREAM:
             sys.stdout.buffer.write(payload)

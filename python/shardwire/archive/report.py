@@ -1,0 +1,279 @@
+"""What an archive says of its traffic, on one machine: loss and duplication by sender and over time, what waited for an
+acknowledgement, what each kind of message cost."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from shardwire import _native
+from shardwire.archive.arrow import STATUSES
+from shardwire.archive.reconstruct import reconstruct_files
+from shardwire.archive.source import checked_columns, files_of, nanoseconds_of, pieces_of
+from shardwire.archive.unwrap import UnwrapStep, check_steps, state_of, unwrap_batch
+from shardwire.config import SegmentationConfig
+
+if TYPE_CHECKING:
+    from shardwire.archive.source import Paths
+
+# Senders that have a row of their own; the rest share one. Their names are peers' own: there may be any number.
+SENDERS_MAX = 1_000
+# Messages that are listed by themselves, of those that are not whole.
+MESSAGES_LISTED_MAX = 1_000
+# Messages whose acknowledgement is looked for.
+MESSAGES_TIMED_MAX = 5_000_000
+INTERVALS_MAX = 60
+OTHERS = "(all others)"
+SEVERAL = "(several)"
+UNKNOWN = "(unknown)"
+_NS_PER_MS = 1_000_000
+_ROWS = ("status", "segments_received", "duplicates", "data_segment_count", "parity_segment_count", "senders")
+_COLUMNS = [*_ROWS, "first_timestamp", "last_timestamp", "data_segments_recovered", "entire_message_hash", "error"]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Messages of one sender, or of one stretch of time.
+
+    Attributes:
+        statuses: Messages by status.
+        segments: Segments that were to come: data and parity.
+        missing: Those of them that did not.
+        duplicates: Segments that came again.
+        recovered: Data segments that parity brought back.
+    """
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    segments: int = 0
+    missing: int = 0
+    duplicates: int = 0
+    recovered: int = 0
+
+    @property
+    def loss(self) -> float:
+        """Share of the segments that did not come."""
+        return self.missing / self.segments if self.segments else 0.0
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Counts one message, a row as `reconstruct` gives it."""
+        self.statuses[row["status"]] += 1
+        self.duplicates += row["duplicates"] or 0
+        self.recovered += row["data_segments_recovered"] or 0
+        expected = (row["data_segment_count"] or 0) + (row["parity_segment_count"] or 0)
+        self.segments += expected
+        self.missing += max(0, expected - (row["segments_received"] or 0))
+
+
+@dataclass(slots=True)
+class KindTally:
+    """SDS messages of one kind.
+
+    Attributes:
+        messages: How many there are.
+        repeats: How many of them had come before.
+        size_bytes: Their bytes.
+        content_bytes: The bytes that they carry.
+    """
+
+    messages: int = 0
+    repeats: int = 0
+    size_bytes: int = 0
+    content_bytes: int = 0
+
+    @property
+    def overhead(self) -> float:
+        """Share of the bytes that is not content."""
+        return 1 - self.content_bytes / self.size_bytes if self.size_bytes else 0.0
+
+
+@dataclass(slots=True)
+class ArchiveSummary:
+    """What was found; times are in ns, latencies in ms.
+
+    Attributes:
+        total: All messages.
+        unreadable: Rows that are no segment, by reason.
+        senders: By sender.
+        times: By the beginning of an interval.
+        interval_ns: Its length.
+        unfinished: Messages that are incomplete or invalid, each with its hash, status, sender, segments and error.
+        kinds: By kind; empty where the archive holds no SDS messages.
+        latencies_ms: By sender: how long each message of it waited until another participant's history named it.
+        unacknowledged: By sender: messages that no other participant's history names.
+        seconds: How long the reconstruction took.
+    """
+
+    total: Tally = field(default_factory=Tally)
+    unreadable: dict[str, int] = field(default_factory=dict)
+    senders: dict[str, Tally] = field(default_factory=dict)
+    times: dict[int, Tally] = field(default_factory=dict)
+    interval_ns: int = 0
+    unfinished: list[dict[str, Any]] = field(default_factory=list)
+    kinds: dict[str, KindTally] = field(default_factory=dict)
+    latencies_ms: dict[str, list[float]] = field(default_factory=dict)
+    unacknowledged: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+
+def summarize(
+    source: Paths,
+    config: SegmentationConfig | None = None,
+    *,
+    payload: str = "payload",
+    by: Sequence[str] = (),
+    unwrap: Sequence[UnwrapStep] = (),
+    timestamp: str | None = None,
+    sender: str | None = None,
+    threads: int | None = None,
+    directory: str | os.PathLike[str] | None = None,
+) -> ArchiveSummary:
+    """Reads an archive of network traffic and says what became of its messages.
+
+    Args:
+        source: As `reconstruct_files` takes it, like the options that are not named here.
+        config: How the payloads were segmented.
+        payload: The column with the message's bytes.
+        by: Columns that keep messages apart.
+        unwrap: What is around the segments; with "sds" or "sds-nim" in it acknowledgements and overhead are told too.
+        timestamp: A column of times.
+        sender: A column with who sent the row.
+        threads: How many read side by side; None for one a core.
+        directory: Where the messages are written meanwhile, without payloads; None for the system's.
+
+    Raises:
+        ConfigError: As `reconstruct_files` raises it.
+        ShardwireError: A file is no Parquet file, or is damaged.
+    """
+    config = config or SegmentationConfig()
+    found = ArchiveSummary()
+    with tempfile.TemporaryDirectory(prefix="shardwire-", dir=directory) as aside:
+        messages = Path(aside) / "messages"
+        report = reconstruct_files(
+            source,
+            messages,
+            config,
+            payload=payload,
+            by=by,
+            include_payload=False,
+            unwrap=unwrap,
+            timestamp=timestamp,
+            sender=sender,
+            threads=threads,
+        )
+        found.unreadable, found.seconds = report.unreadable, report.seconds
+        files = files_of(messages) if any(messages.rglob("*.parquet")) else []
+        begin_ns, end_ns = _span(files)
+        found.interval_ns = max(1, -(-(end_ns - begin_ns + 1) // INTERVALS_MAX))
+        for row in _rows(files):
+            if row["status"] in STATUSES and row["entire_message_hash"] is not None:
+                _count(found, row, begin_ns)
+    steps = check_steps(unwrap)
+    layer = next((at for at, step in enumerate(steps) if step in ("sds", "sds-nim")), None)
+    if layer is not None:
+        wire = "spec" if steps[layer] == "sds" else "nim"
+        _read_sds(found, source, payload, timestamp, steps[:layer], wire)
+    return found
+
+
+def _rows(files: Sequence[str]) -> Any:
+    for path in files:
+        with pa.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=_COLUMNS):
+                yield from batch.to_pylist()
+
+
+def _span(files: Sequence[str]) -> tuple[int, int]:
+    times = [row["first_timestamp"] for row in _rows(files) if row["first_timestamp"] is not None]
+    return (min(times), max(times)) if times else (0, 0)
+
+
+def _count(found: ArchiveSummary, row: dict[str, Any], begin_ns: int) -> None:
+    names = row["senders"] or []
+    sender = names[0] if len(names) == 1 else SEVERAL if names else UNKNOWN
+    found.total.add(row)
+    _of(found.senders, sender).add(row)
+    if row["first_timestamp"] is not None:
+        at = (row["first_timestamp"] - begin_ns) // found.interval_ns * found.interval_ns + begin_ns
+        found.times.setdefault(at, Tally()).add(row)
+    if row["status"] in ("incomplete", "invalid") and len(found.unfinished) < MESSAGES_LISTED_MAX:
+        found.unfinished.append(
+            {
+                "hash": row["entire_message_hash"].hex(),
+                "status": row["status"],
+                "sender": sender,
+                "received": row["segments_received"],
+                "needed": row["data_segment_count"],
+                "error": row["error"] or "",
+            }
+        )
+
+
+def _of(senders: dict[str, Tally], sender: str) -> Tally:
+    if sender not in senders and len(senders) >= SENDERS_MAX:
+        sender = OTHERS
+    return senders.setdefault(sender, Tally())
+
+
+def _read_sds(
+    found: ArchiveSummary,
+    source: Paths,
+    payload: str,
+    timestamp: str | None,
+    steps: tuple[UnwrapStep, ...],
+    wire: Any,
+) -> None:
+    """Counts the SDS messages by kind, and times how long each waited until the history of another one named it."""
+    schema, pieces = pieces_of(source)
+    columns = checked_columns(schema, payload, (), None, timestamp, None, steps)
+    sent: dict[str, tuple[str, int]] = {}
+    named: dict[str, float] = {}
+    for piece in pieces:
+        for batch in piece.batches(columns.names):
+            data = batch.column(columns.payload)
+            nothing: Any = pa.nulls(batch.num_rows)
+            times: Any = nothing if columns.timestamp is None else nanoseconds_of(batch.column(columns.timestamp))
+            state, _ = unwrap_batch(state_of(data, times, nothing), steps)
+            decoded: Any = _native.arrow_decode_sds(state.column("payload"), wire)
+            contents: Any = state.column("payload")
+            sizes = pa.compute.binary_length(contents).to_pylist()
+            for row, size, time in zip(decoded.to_pylist(), sizes, state.column("timestamp").to_pylist(), strict=True):
+                if row is not None and row["error"] is None and row["kind"] is not None:
+                    _count_sds(found, row, size or 0, time, sent, named)
+    for message_id, (sender, _) in sent.items():
+        if message_id in named:
+            found.latencies_ms.setdefault(sender, []).append(named[message_id])
+        else:
+            found.unacknowledged[sender] += 1
+
+
+def _count_sds(
+    found: ArchiveSummary,
+    row: dict[str, Any],
+    size_bytes: int,
+    time: int | None,
+    sent: dict[str, tuple[str, int]],
+    named: dict[str, float],
+) -> None:
+    kind = found.kinds.setdefault(row["kind"], KindTally())
+    kind.messages += 1
+    kind.size_bytes += size_bytes
+    kind.content_bytes += len(row["content"] or b"")
+    message_id, sender = row["message_id"], row["sender_id"] or UNKNOWN
+    if message_id in sent:
+        kind.repeats += 1
+        return
+    for entry in row["causal_history"] or ():
+        first = sent.get(entry["message_id"])
+        # One's own history acknowledges nothing.
+        if first is not None and first[0] != sender and entry["message_id"] not in named:
+            named[entry["message_id"]] = max(0, (time or 0) - first[1]) / _NS_PER_MS
+    if row["kind"] == "content" and len(sent) < MESSAGES_TIMED_MAX:
+        sent[message_id] = (sender, time or 0)

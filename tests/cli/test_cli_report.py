@@ -1,0 +1,145 @@
+"""`shardwire report`: figures that are right, and a page that is whole, sortable and safe."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from channel_world import run_world
+from spark.rows import CONFIG, payload_of
+
+from shardwire.archive import report_page, summarize
+from shardwire.cli.app import run
+from shardwire.config import SegmentationConfig
+from shardwire.node import NetworkConditions
+from shardwire.segmentation import segment
+
+SECOND_NS = 1_000_000_000
+BEGIN_NS = 1_700_000_000 * SECOND_NS
+
+
+def archive_of(path: Path, rows: list[tuple[bytes, int, str]]) -> str:
+    table = pa.table(
+        {
+            "payload": pa.array([row[0] for row in rows], pa.binary()),
+            "timestamp": pa.array([row[1] for row in rows], pa.int64()),
+            "who": pa.array([row[2] for row in rows], pa.string()),
+        }
+    )
+    pq.write_table(table, path)
+    return str(path)
+
+
+def losses(tmp_path: Path) -> str:
+    """Three messages of 8 data and 4 parity segments: whole, 2 lost, 6 lost; of the first one twice."""
+    rows: list[tuple[bytes, int, str]] = []
+    for number, lost in enumerate((0, 2, 6)):
+        parts = segment(payload_of(number, 5_000), CONFIG)
+        at = BEGIN_NS + number * 60 * SECOND_NS
+        rows += [(part, at, "alice" if number < 2 else "<b>mallory</b>") for part in parts[lost:]]
+    rows += [(rows[0][0], BEGIN_NS, "alice"), (b"noise", BEGIN_NS, "alice")]
+    return archive_of(tmp_path / "archive.parquet", rows)
+
+
+def test_figures_are_right(tmp_path: Path) -> None:
+    summary = summarize(losses(tmp_path), CONFIG, timestamp="timestamp", sender="who")
+    total = segment(payload_of(0, 5_000), CONFIG)
+    assert dict(summary.total.statuses) == {"complete": 1, "recovered": 1, "incomplete": 1}
+    assert summary.total.segments == 3 * len(total)
+    assert summary.total.missing == 8
+    assert summary.total.duplicates == 1
+    assert summary.total.recovered == 2
+    assert set(summary.senders) == {"alice", "<b>mallory</b>"}
+    assert summary.senders["alice"].missing == 2
+    assert summary.senders["<b>mallory</b>"].loss == 6 / len(total)
+    assert sum(sum(tally.statuses.values()) for tally in summary.times.values()) == 3
+    assert min(summary.times) == BEGIN_NS
+    assert [one["status"] for one in summary.unfinished] == ["incomplete"]
+    assert sum(summary.unreadable.values()) == 1
+    assert summary.kinds == {}
+
+
+class Page(HTMLParser):
+    """What a browser would load, and the tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.tags: list[str] = []
+        self.cells: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loaded += [str(value) for name, value in attributes if name in ("src", "href", "action", "data")]
+
+    def handle_data(self, data: str) -> None:
+        self.cells.append(data)
+
+
+def test_page_is_whole_and_shows_names_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "report.html"
+    options = ("--timestamp", "timestamp", "--sender", "who", "--segment-size", "640")
+    assert run(["report", losses(tmp_path), "-o", str(output), *options, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["event"], told["messages"]["recovered"], told["senders"]) == ("reported", 1, 2)
+    text = output.read_text()
+    page = Page(text)
+    assert page.loaded == []
+    assert not re.search(r"https?://|@import|url\(", text)
+    assert "b" in page.tags  # our own figures
+    assert "<b>mallory" not in text
+    assert "<b>mallory</b>" in page.cells
+    assert page.tags.count("table") == 4
+    assert "svg" in page.tags
+    assert "@media print" in text
+    assert 'addEventListener("click"' in text
+
+
+def test_page_goes_to_the_standard_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", losses(tmp_path), "-o", "-", "--segment-size", "640"]) == 0
+    out, error = capfd.readouterr()
+    assert out.startswith("<!doctype html>")
+    assert "1 complete, 1 recovered, 1 incomplete, 0 invalid" in error
+
+
+def test_acknowledgements_and_overhead_of_a_channel(tmp_path: Path) -> None:
+    rows: list[tuple[bytes, int, str]] = []
+
+    async def scenario(world: Any) -> None:
+        world.network._trace_payloads = True
+        alice, bob = await world.join("alice"), await world.join("bob")
+        for number in range(5):
+            await alice.delivered(await alice.send(b"%d" % number * 500))
+        await bob.send(b"answer")
+        await world.node("silent")
+        import asyncio
+
+        await asyncio.sleep(30)
+        rows.extend((one.payload, one.timestamp_ns, one.sender) for one in world.network.trace)
+
+    run_world(scenario, NetworkConditions(delay_ms=(20, 20)))
+    summary = summarize(
+        archive_of(tmp_path / "channel.parquet", rows), SegmentationConfig(), unwrap=["sds"], timestamp="timestamp"
+    )
+    assert summary.total.statuses["complete"] == 6
+    assert summary.kinds["content"].messages >= 6
+    assert 0 < summary.kinds["content"].overhead < 1
+    assert summary.kinds["sync"].content_bytes == 0
+    assert len(summary.latencies_ms["alice"]) == 5
+    assert all(20 <= latency < 5_000 for latency in summary.latencies_ms["alice"])
+    page = report_page(summary, "a & b")
+    assert "<title>a &amp; b</title>" in page
+    assert "Acknowledgement latency" in page
+
+
+def test_an_empty_archive_gives_a_page(tmp_path: Path) -> None:
+    archive = archive_of(tmp_path / "empty.parquet", [])
+    assert run(["report", archive, "-o", str(tmp_path / "report.html")]) == 0
+    assert "The archive has no times" in (tmp_path / "report.html").read_text()
