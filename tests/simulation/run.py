@@ -13,9 +13,9 @@ from shardwire.config import ChannelConfig, DeliveredWhen, RateLimitConfig
 from shardwire.events import MessageDeliveredEvent
 from shardwire.node import STORE, MemoryNetwork, NetworkConditions, TraceRecord, run_virtual
 from shardwire.segmentation import segment
+from tests.simulation.adversary import Hostile
 from tests.simulation.bounds import exceeded
 from tests.simulation.disk import MountedDisk
-from tests.simulation.hostile import Hostile
 from tests.simulation.participants import Participant, Sent
 from tests.simulation.worlds import (
     AFTERMATH_MS,

@@ -33,6 +33,9 @@ WINDOW_INTERVAL_MS = 10_000
 ROUNDS_AT_FREQUENCY = 10
 WINDOW_ROUNDS_AT_FREQUENCY = 3
 PAUSE_MS_MAX = 60_000
+# After so many, half an hour and more, that pause doubles too, down to twice a day: the sum of them is small.
+ROUNDS_AT_PAUSE_MAX = 40
+PAUSE_DOUBLINGS_MAX = 10
 # How soon to look again whether the application has made room.
 ROOM_RECHECK_MS = 1_000
 # Going through what is missing takes time: so many a second of it, and what is detected meanwhile is gathered.
@@ -178,7 +181,10 @@ class Retrieval:
             self.catch_up.on_recovered()
 
     def _due_entries(self) -> list[HistoryEntry]:
-        """What was never asked for, and with every period as many of the others as one query takes, in turn."""
+        """What was never asked for, and with every period as many of the others as one query takes, in turn.
+
+        Those without a hint are asked for all at once, and take no turn from the others.
+        """
         missing, asked = self._missing(), self._asked
         if not missing:
             asked.clear()
@@ -191,8 +197,9 @@ class Retrieval:
             due = [entry for message_id, entry in missing.items() if message_id not in asked]
         if now_ms >= self._next_round_ms:
             self._next_round_ms = now_ms + self._sync.retrieve_frequency_ms
-            again = (missing[message_id] for message_id, known in asked.items() if known.due_ms <= now_ms)
-            due += islice(again, MESSAGES_PER_QUERY)
+            again = [missing[message_id] for message_id, known in asked.items() if known.due_ms <= now_ms]
+            due += islice((entry for entry in again if entry.retrieval_hint), MESSAGES_PER_QUERY)
+            due += (entry for entry in again if not entry.retrieval_hint)
         return due
 
     def _note_asked(self, entries: Sequence[HistoryEntry]) -> None:
@@ -210,7 +217,10 @@ class Retrieval:
             if asked is not None:
                 asked.rounds += 1
                 doublings = min(max(0, asked.rounds - rounds_at_frequency), 16)
-                asked.due_ms = now_ms + min(frequency_ms << doublings, max(frequency_ms, PAUSE_MS_MAX))
+                pause_ms = min(frequency_ms << doublings, max(frequency_ms, PAUSE_MS_MAX))
+                asked.due_ms = now_ms + (
+                    pause_ms << min(max(0, asked.rounds - ROUNDS_AT_PAUSE_MAX), PAUSE_DOUBLINGS_MAX)
+                )
 
     async def _query_hints(self, entries: Sequence[HistoryEntry]) -> None:
         self._note_asked(entries)
@@ -366,7 +376,16 @@ class Retrieval:
         due = []
         missing, asked = self._missing(), self._asked
         if missing:
-            earliest_ms = min([known.due_ms if (known := asked.get(message_id)) else 0 for message_id in missing])
+            window_ms = self._next_window_ms
+            earliest_ms = min(
+                [
+                    max(
+                        known.due_ms if (known := asked.get(message_id)) else 0,
+                        0 if entry.retrieval_hint else window_ms,
+                    )
+                    for message_id, entry in missing.items()
+                ]
+            )
             due.append(max(self._next_round_ms, earliest_ms))
         catch_up_ms = self.catch_up.next_ms()
         if catch_up_ms is not None:

@@ -198,6 +198,58 @@ def test_what_no_store_has_is_asked_for_less_and_less_often_and_still_found_when
     assert run_world(scenario).messages("bob") == [b"first", b"late", b"effect"]
 
 
+@pytest.mark.parametrize("hint", [bytes(32), None])
+def test_asking_a_store_for_what_never_was_decays_to_nothing(hint: bytes | None) -> None:
+    config = ChannelConfig.waku()
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config)
+        peer = await world.node("peer")
+        message = SdsMessage(
+            sender_id="peer",
+            message_id="m1",
+            channel_id=CHANNEL,
+            lamport_timestamp=5,
+            causal_history=[HistoryEntry(f"never{number}", retrieval_hint=hint) for number in range(15)],
+            content=_segment(b"x"),
+        )
+        await peer.send(MessageEnvelope(TOPIC, message.encode()))
+        queries = spy(world, "bob")
+        counts = []
+        for _ in range(24):
+            await asyncio.sleep(3_600)
+            # But for those of what passed by, newest first.
+            counts.append(len([query for query in queries if query.forward]))
+        assert 10 < counts[0] < 100
+        # In the second half of a day.
+        assert counts[-1] - counts[11] <= 3
+
+    run_world(scenario, limit_ms=25 * 3_600_000)
+
+
+def test_many_without_a_hint_take_no_turn_from_those_with_one() -> None:
+    config = ChannelConfig.waku()
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", config)
+        peer = await world.node("peer")
+        invented = [HistoryEntry(f"never{number}") for number in range(200)]
+        message = SdsMessage(
+            sender_id="peer",
+            message_id="m1",
+            channel_id=CHANNEL,
+            lamport_timestamp=5,
+            causal_history=[*invented, HistoryEntry("hinted", retrieval_hint=bytes(32))],
+            content=_segment(b"x"),
+        )
+        queries = spy(world, "bob")
+        await peer.send(MessageEnvelope(TOPIC, message.encode()))
+        await asyncio.sleep(45)
+        assert len([query for query in queries if query.message_hashes == (bytes(32),)]) >= 3
+
+    run_world(scenario)
+
+
 def test_a_lost_dependency_is_reported_and_its_dependent_released() -> None:
     config = replace(STORE_ONLY, sds=replace(STORE_ONLY.sds, timeout_for_lost_messages_ms=20_000))
 
