@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from shardwire._native import message_hash
 from shardwire.errors import NodeError
@@ -119,6 +120,15 @@ class MemoryNode:
         self._network.connections_changed()
         # After the events that are already on their way to the readers.
         asyncio.get_running_loop().call_soon(self._streams.end)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
 
     async def subscribe(self, content_topics: Sequence[str]) -> None:
         """Raises:

@@ -263,3 +263,14 @@ def test_a_second_event_loop_is_refused_at_once_and_told_of_once(caplog: pytest.
 
     asyncio.run(main())
     assert len([record for record in caplog.records if "another event loop" in record.message]) == 1
+
+
+def test_a_node_is_entered_and_left() -> None:
+    async def scenario(world: World) -> None:
+        async with world.network.create_node("entered") as node:
+            assert node.connected
+            async with create_reliable_channel(node, CHANNEL, TOPIC, "entered") as channel:
+                await channel.send(b"x")
+        assert node.stopped
+
+    run_world(scenario)

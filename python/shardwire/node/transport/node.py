@@ -7,8 +7,8 @@ import logging
 import random
 from collections.abc import Coroutine, Sequence
 from itertools import count
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError, ShardwireError
 from shardwire.node.clock import Clock, running_clock
@@ -131,6 +131,15 @@ class TransportNode:
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(drain_timeout_ms), name=f"{self._transport.name} stop")
         await asyncio.shield(self._stopping)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
 
     async def subscribe(self, content_topics: Sequence[str]) -> None:
         """Raises:
