@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +51,7 @@ MODULES = (
 # The figures that pages quote, with how they were measured.
 RESULTS = ROOT / "benches" / "results"
 _LINK = re.compile(r"\]\(([^)#\s:]+)(#[^)]*)?\)")
-_ATTRIBUTE = re.compile(r"^    (?:    )?(\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -156,7 +157,10 @@ def summary_of(value: Any) -> str:
 
 def attributes_of(kind: type) -> dict[str, str]:
     """What the docstring of a class says of its fields."""
-    return {name: " ".join(text.split()).replace("|", "\\|") for name, text in _ATTRIBUTE.findall(kind.__doc__ or "")}
+    return {
+        name: " ".join(text.split()).replace("|", "\\|")
+        for name, text in _ATTRIBUTE.findall(inspect.getdoc(kind) or "")
+    }
 
 
 def events_page() -> str:
