@@ -1,4 +1,4 @@
-"""Reliable messages of any size over lossy publish/subscribe networks.
+"""Reliable messages of many megabytes, and files of any size, over lossy publish/subscribe networks.
 
 Everything an application needs is importable from here; each name is loaded from its room when it is first used, so
 importing `shardwire` costs little and needs no optional dependency.

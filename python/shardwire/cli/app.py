@@ -31,7 +31,7 @@ TRACEBACK_VARIABLE = "SHARDWIRE_TRACEBACK"
 
 app = typer.Typer(
     name="shardwire",
-    help="Reliable messages of any size over lossy publish/subscribe networks.",
+    help="Reliable messages of many megabytes, and files of any size, over lossy networks.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -67,7 +67,7 @@ def root(
         typer.Option("--version", "-V", help="Show the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Reliable messages of any size over lossy publish/subscribe networks."""
+    """Reliable messages of many megabytes, and files of any size, over lossy networks."""
 
 
 WireOption = Annotated[Wire, typer.Option("--wire-format", "-w", help="Wire of the segments.")]
