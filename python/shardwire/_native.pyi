@@ -20,6 +20,7 @@ __all__ = [
     "ContentAcknowledged",
     "ContentPossiblyAcknowledged",
     "ContentReceived",
+    "ContentsWanted",
     "DependencyLost",
     "EphemeralReceived",
     "FileChunk",
@@ -83,6 +84,7 @@ __all__ = [
     "sds_limits",
     "segment",
     "segment_many",
+    "segment_on_demand",
     "shard_of",
 ]
 
@@ -188,6 +190,12 @@ class SegmentHeader:
         """The bytes it carries."""
 
 def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]: ...
+def segment_on_demand(
+    payload: Buffer, parameters: SegmentationParameters, parity_count: int
+) -> tuple[list[bytes], int]:
+    """The transport messages of a payload whose parity is made on demand: its data segments and the first
+    `parity_count` of as much parity as there may be; and how much of that there is beyond them."""
+
 def segment_many(payloads: Any, parameters: SegmentationParameters) -> Any:
     """A list of lists of messages for an iterable of buffers; for an Arrow binary array, chunked or not, a list array
     like it."""
@@ -622,6 +630,30 @@ class ContentPossiblyAcknowledged(SdsEvent):
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
 
 @final
+class ContentsWanted(SdsEvent):
+    """Receivers of a send of ours need so many contents more: answer with `MessageChannel.make_parity`."""
+
+    __match_args__: Final = ("send_id", "count")
+
+    def __new__(cls, send_id: str, count: int) -> Self: ...
+    @property
+    def send_id(self) -> str:
+        """The id of the send."""
+
+    @property
+    def count(self) -> int:
+        """How many."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __lt__(self, other: object, /) -> bool: ...
+    def __le__(self, other: object, /) -> bool: ...
+    def __gt__(self, other: object, /) -> bool: ...
+    def __ge__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
 class SendGivenUp(SdsEvent):
     """`max_retransmissions` passed for some content and nobody is waited for any longer."""
 
@@ -757,7 +789,9 @@ class MessageChannel:
             PersistenceError: Another release wrote the records.
         """
 
-    def send(self, send_id: str, contents: Sequence[Buffer], now: Now, *, contents_needed: int) -> tuple[str, ...]:
+    def send(
+        self, send_id: str, contents: Sequence[Buffer], now: Now, *, contents_needed: int, reserve: int = 0
+    ) -> tuple[str, ...]:
         """Registers and queues a send; nothing is encoded before it is dispatched.
 
         Args:
@@ -765,6 +799,8 @@ class MessageChannel:
             contents: What the send is made of, data first.
             now: The moment.
             contents_needed: How many contents reconstruct the message.
+            reserve: How many more can be made where receivers lack some (`ContentsWanted`); of a rule other than "send"
+                none are.
 
         Returns:
             The message ids, one a content.
@@ -772,6 +808,19 @@ class MessageChannel:
         Raises:
             ConfigError: An argument is out of its limits, or the send (or, under "content-sha256", one of its
                 contents) is known already.
+        """
+    def make_parity(self, send_id: str, count: int, wire_format: str, erasure_code: str, now: Now) -> int:
+        """Makes parity that `ContentsWanted` asks for, of the segments that the send keeps; how much there is now.
+
+        Args:
+            send_id: The send, whose contents are segments.
+            count: How much.
+            wire_format: The wire of its segments.
+            erasure_code: The code of its parity.
+            now: The moment.
+
+        Raises:
+            ConfigError: No such wire or code.
         """
     def send_ephemeral(self, send_id: str, content: Buffer, now: Now) -> str:
         """Queues a message without order or acknowledgement (SDS, Ephemeral Messages); returns its message id.

@@ -23,6 +23,8 @@ NAMED_MAX = 5
 IDLE_SLACK = 2
 # Where several must acknowledge, these faults may keep one of them away until the last retransmission. The sender is
 # told that delivery failed; what reaches the others later, and their acknowledgement, nobody sends again.
+# The ordinal of a request which says that no segment of a message is lacking.
+NOTHING_LACKING = 9_999
 MAY_GIVE_UP = frozenset({"loss", "partition", "restart"})
 # By then the first acknowledgements are on their way, late callbacks and networks included.
 FIRST_ANSWERS_MS = 5_000
@@ -259,6 +261,8 @@ def _quorum_heard(evidence: Evidence, sent: Sent, participant: Participant) -> b
     key = evidence.key_of(sent)
     needed = 0
     named: dict[str, set[str]] = defaultdict(set)
+    # Who says that nothing of it is lacking.
+    stated: set[str] = set()
     for wire in wire_messages(evidence):
         if wire.send_id == key and wire.message.content:
             header = inspect(
@@ -268,7 +272,9 @@ def _quorum_heard(evidence: Evidence, sent: Sent, participant: Participant) -> b
         if _arrival_ms(wire, participant.name) is not None and wire.message.sender_id != participant.name:
             ids = [entry.message_id for entry in wire.message.causal_history]
             named[wire.message.sender_id].update(name for name in ids if evidence.send_of(name) == key)
-    holders = {name for name, ids in named.items() if needed and len(ids) >= needed}
+            if any(entry.message_id == f"{key}.{NOTHING_LACKING}" for entry in wire.message.repair_request):
+                stated.add(wire.message.sender_id)
+    holders = stated | {name for name, ids in named.items() if needed and len(ids) >= needed}
     if evidence.world.delivered_when == "all":
         return len(holders) >= evidence.world.participants - 1
     if evidence.world.delivered_when == "one named":

@@ -151,6 +151,7 @@ def channel_config(world: World, index: int, persistence: MountedDisk | None) ->
         ),
         delivered_when=choices[world.delivered_when],
         redelivery="at-most-once" if world.at_most_once else "at-least-once",
+        repair=world.repair,
     )
 
 

@@ -56,6 +56,11 @@ def test_every_kind_of_fault_is_in_a_fifth_of_the_worlds_and_really_happens() ->
         assert all(bool(happens[kind](world)) == (kind in world.faults) for world in WORLDS), kind
 
 
+def test_both_ways_of_repair_have_their_share() -> None:
+    logos = [world for world in WORLDS if world.preset == "logos"]
+    assert 0.45 < sum(world.repair == "parity" for world in logos) / len(logos) < 0.55
+
+
 def test_both_presets_have_their_share_and_large_groups_are_throttled() -> None:
     assert 0.16 < share([world for world in WORLDS if world.preset == "waku"]) < 0.24
     assert all(world.process_ms >= 250 for world in WORLDS if world.participants > 15)

@@ -10,7 +10,7 @@ import math
 import random
 from dataclasses import dataclass, field
 
-from shardwire.config import ErasureCode, RateCounts, SegmentWireFormat
+from shardwire.config import ErasureCode, RateCounts, Repair, SegmentWireFormat
 
 FAULT_KINDS = (
     "loss",
@@ -153,6 +153,7 @@ class World:
     callback_ms: tuple[int, ...] = ()
     hostile_at_ms: tuple[int, ...] = ()
     preset: str = "logos"
+    repair: Repair = "arq"
     process_ms: int = 0
     names: tuple[str, ...] = field(init=False, repr=False)
 
@@ -203,12 +204,18 @@ def make_world(seed: int) -> World:
         callback_ms=_draw_callbacks(rng, participants, "slow callback" in faults),
         hostile_at_ms=_draw_hostile(rng, calm_at_ms) if "hostile participant" in faults else (),
         preset=preset,
+        repair=_draw_repair(seed, preset),
         process_ms=_draw_process_ms(seed, participants),
     )
 
 
 def _draw_preset(seed: int) -> str:
     return "waku" if random.Random(f"specification/{seed}").random() < WAKU_SHARE else "logos"
+
+
+def _draw_repair(seed: int, preset: str) -> Repair:
+    # Parity on demand is no part of specification 004.
+    return "parity" if preset == "logos" and random.Random(f"repair/{seed}").random() < 0.5 else "arq"
 
 
 def _draw_delivered_when(rng: random.Random, preset: str) -> str:

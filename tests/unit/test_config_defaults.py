@@ -204,7 +204,7 @@ def test_configurations_are_frozen_and_pickle(config: ChannelConfig) -> None:
         (RateLimitConfig, {"messages_per_epoch": 0}),
         (RateLimitConfig, {"ack_reserve": 1.0}),
         (RateLimitConfig, {"ephemeral_drop_threshold": 1.01}),
-        (ChannelConfig, {"repair": "parity"}),
+        (ChannelConfig, {"repair": "fec"}),
         (ChannelConfig, {"delivered_when": 0}),
         (ChannelConfig, {"delivered_when": frozenset()}),
         (ChannelConfig, {"envelope_meta": bytes(65)}),

@@ -20,6 +20,7 @@ from shardwire.channel.metrics import Meter
 from shardwire.channel.notices import Notices
 from shardwire.channel.outcomes import DispatchOutcome
 from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.parity import make_parity
 from shardwire.channel.quota import Quota
 from shardwire.channel.reception import Arrival
 from shardwire.channel.records import Records
@@ -44,6 +45,7 @@ from shardwire.sds.outputs import (
     ContentAcknowledged,
     ContentPossiblyAcknowledged,
     ContentReceived,
+    ContentsWanted,
     DependencyLost,
     EphemeralReceived,
     MessageDropped,
@@ -345,6 +347,8 @@ class Engine:
                 self.outgoing.on_possibly_acknowledged(event.send_id, event.ordinal)
             case SendAcknowledged():
                 self.outgoing.on_reconstructible(event.send_id, event.by)
+            case ContentsWanted():
+                self.count("parity_on_demand", make_parity(self.machine, self.outgoing, event, now))
             case SendGivenUp():
                 self.outgoing.on_given_up(event.send_id, len(event.unacknowledged))
             case MissingDetected():

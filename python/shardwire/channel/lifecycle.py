@@ -264,7 +264,7 @@ def _assemble(
             rng,
             engine,
             quota,
-            ChannelSegmenter(sizes.budget.segmentation),
+            ChannelSegmenter(sizes.budget.segmentation, config.repair == "parity"),
             subscriptions,
             timeline,
             writer,

@@ -79,6 +79,7 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "dispatched_first": "Messages to the node: the first segments of sends",
         "dispatched_further": "Messages to the node: further segments",
         "dispatched_retransmission": "Messages to the node: segments that were not acknowledged",
+        "parity_on_demand": "Parity segments made since receivers lacked segments",
         "dispatched_sync": "Messages to the node: syncs",
         "dispatched_ephemeral": "Messages to the node: ephemeral ones",
         "dispatched_repair": "Messages to the node: those of others, for somebody who asked",

@@ -106,10 +106,12 @@ class OutgoingSends:
 
     # --- what happens ---
 
-    def register(self, send_id: str, request_id: str, message_id: str, data_count: int, content_count: int) -> None:
+    def register(
+        self, send_id: str, request_id: str, message_id: str, data_count: int, content_count: int, form: str = ""
+    ) -> None:
         # One that failed before anything of it left is begun anew.
         self._forget(send_id)
-        self._sends[send_id] = SendRecord([request_id], message_id, data_count, content_count, unanswered=0)
+        self._sends[send_id] = SendRecord([request_id], message_id, data_count, content_count, unanswered=0, form=form)
         self._send_ids[request_id] = send_id
         self._unsent[send_id] = None
         self._changed.add(send_id)
@@ -163,7 +165,8 @@ class OutgoingSends:
 
     def on_dispatched(self, send_id: str, ordinal: int) -> None:
         record = self._sends.get(send_id)
-        if record is None:
+        if record is None or ordinal >= record.content_count:
+            # Parity that was asked for later belongs to no stage of the message.
             return
         record.sending |= 1 << ordinal
         if ordinal < record.data_count:
@@ -185,7 +188,7 @@ class OutgoingSends:
 
     def on_propagated(self, send_id: str, ordinal: int) -> None:
         record = self._sends.get(send_id)
-        if record is None:
+        if record is None or ordinal >= record.content_count:
             return
         record.propagated |= 1 << ordinal
         self._changed.add(send_id)
@@ -196,7 +199,7 @@ class OutgoingSends:
     def on_stored(self, send_id: str, ordinal: int) -> None:
         """A store has one of its segments."""
         record = self._sends.get(send_id)
-        if record is not None and not record.stored >> ordinal & 1:
+        if record is not None and ordinal < record.content_count and not record.stored >> ordinal & 1:
             record.stored |= 1 << ordinal
             self._changed.add(send_id)
 
@@ -213,7 +216,7 @@ class OutgoingSends:
     def on_left_out(self, send_id: str, ordinal: int) -> None:
         """A parity segment can never be sent: the message does without it, and no event speaks of it."""
         record = self._sends.get(send_id)
-        if record is not None:
+        if record is not None and ordinal < record.content_count:
             record.left_out |= 1 << ordinal
             self._changed.add(send_id)
             self._review_sent(send_id, record)
@@ -233,7 +236,7 @@ class OutgoingSends:
 
     def on_acknowledged(self, send_id: str, ordinal: int, by: str) -> None:
         record = self._sends.get(send_id)
-        if record is None:
+        if record is None or ordinal >= record.content_count:
             return
         # Whoever holds it got it from the network, though the node may have died before it said so.
         record.propagated |= 1 << ordinal

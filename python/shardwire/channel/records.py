@@ -121,7 +121,7 @@ class SendRecord(_JsonRecord):
             that cannot tell them apart.
         message_id: Hex Keccak-256 of the payload.
         data_count: Data segments.
-        content_count: Data and parity segments.
+        content_count: Data and parity segments that leave without being asked for.
         sending: Ordinals handed to the node.
         propagated: Ordinals the network took.
         left_out: Ordinals of parity that can never be sent.
@@ -137,6 +137,7 @@ class SendRecord(_JsonRecord):
             that waits for it; what an earlier release stored does not name that.
         unanswered: How many of its segments a node may have taken of which it never said what became of them; what an
             earlier release stored does not tell.
+        form: Wire and code of the parity that is made on demand; empty where none is.
     """
 
     request_ids: list[str]
@@ -156,6 +157,7 @@ class SendRecord(_JsonRecord):
     unannounced: list[str] = field(default_factory=list)
     unanswered: int = 1
     stored: int = 0
+    form: str = ""
 
     @property
     def is_stored(self) -> bool:

@@ -117,7 +117,14 @@ class ReliableChannel(FileTransfers):
         future: asyncio.Future[None] = session.callers.wait()
         send_id = session.send_id_for(request_id, prepared.message_id)
         submission = Submission(
-            send_id, request_id, prepared.message_id, prepared.contents, prepared.data_count, settler(future, None)
+            send_id,
+            request_id,
+            prepared.message_id,
+            prepared.contents,
+            prepared.data_count,
+            settler(future, None),
+            reserve=prepared.reserve,
+            form=prepared.form,
         )
         session.driver.post(lambda now: session.engine.submit(submission, now))
         try:

@@ -177,7 +177,8 @@ def divide_message(
         )
     header = max(least_header, min(wanted_header, sds_bytes_max // 2))
     segment = min(config.segmentation.segment_size_bytes, sds_bytes_max - header - framing)
-    segment = _aligned(config.segmentation, max(segment, least_segment))
+    codes = config.segmentation.enable_reed_solomon or config.repair == "parity"
+    segment = _aligned(config.segmentation, max(segment, least_segment), codes)
     content = segment + framing
     return MessageBudget(
         sds_bytes_max=sds_bytes_max,
@@ -200,10 +201,10 @@ def _wanted_header_bytes(config: ChannelConfig, channel_id: str, sender_id: str)
     return _least_header_bytes(channel_id, sender_id) + history + bloom
 
 
-def _aligned(segmentation: SegmentationConfig, size: int) -> int:
+def _aligned(segmentation: SegmentationConfig, size: int, codes: bool) -> int:
     if segmentation.wire_format == "lip243" or segmentation.erasure_code != "leopard":
         return size
-    if not segmentation.enable_reed_solomon:
+    if not codes:
         return size
     return size - size % LEOPARD_ALIGNMENT_BYTES
 

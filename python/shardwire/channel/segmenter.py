@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 
-from shardwire._native import keccak256
+from shardwire._native import keccak256, segment_on_demand
 from shardwire.config import SegmentationConfig
 from shardwire.errors import PayloadTooLargeError
 from shardwire.segmentation import inspect, segment
+from shardwire.segmentation.parameters import native_parameters
 
 # Hashing and coding a message of this size takes milliseconds, during which the event loop should go on.
 THREAD_BYTES_MIN = 1 << 20
@@ -23,11 +24,15 @@ class Prepared:
         contents: Data segments in order, then parity segments; none of an empty message that the wire cannot carry.
         data_count: Data segments.
         message_id: Hex Keccak-256 of the payload.
+        reserve: Parity that can be made on demand.
+        form: Wire and code of that parity; empty where there is none.
     """
 
     contents: list[bytes] = field(repr=False)
     data_count: int
     message_id: str
+    reserve: int = 0
+    form: str = ""
 
 
 class ChannelSegmenter:
@@ -35,9 +40,11 @@ class ChannelSegmenter:
 
     Args:
         segmentation: With the segment size that the node's messages leave.
+        on_demand: Whether parity is made as receivers need it.
     """
 
-    def __init__(self, segmentation: SegmentationConfig) -> None:
+    def __init__(self, segmentation: SegmentationConfig, on_demand: bool = False) -> None:
+        self._on_demand = on_demand
         self.use(segmentation)
         self._carries_empty = segmentation.wire_format != "draft"
 
@@ -86,11 +93,18 @@ class ChannelSegmenter:
             return keccak256(payload).hex()
         return (await asyncio.get_running_loop().run_in_executor(None, keccak256, payload)).hex()
 
-    @staticmethod
-    def _segment(payload: bytes, segmentation: SegmentationConfig) -> Prepared:
-        contents = segment(payload, segmentation)
+    def _segment(self, payload: bytes, segmentation: SegmentationConfig) -> Prepared:
+        reserve, form = 0, ""
+        if self._on_demand:
+            # How much parity there is at first takes nothing from what a message can hold.
+            without = replace(segmentation, enable_reed_solomon=False)
+            contents, reserve = segment_on_demand(payload, native_parameters(without), 0)
+            form = f"{segmentation.wire_format} {segmentation.erasure_code}" if reserve else ""
+        else:
+            contents = segment(payload, segmentation)
         header = inspect(contents[0], wire_format=segmentation.wire_format)
         if header is None:
             return Prepared(contents, 1, keccak256(payload).hex())
         # The segments carry the hash already; hashing a large message again would double the cost of sending it.
-        return Prepared(contents, header.data_segment_count or 1, header.entire_message_hash.hex())
+        data_count = header.data_segment_count or 1
+        return Prepared(contents, data_count, header.entire_message_hash.hex(), reserve, form)

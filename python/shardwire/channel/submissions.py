@@ -30,6 +30,8 @@ class Submission:
         data_count: How many of them hold data.
         settled: Called once: with None when the message is durable, with an error where it is refused.
         submitted_ms: Monotonic time at which it came.
+        reserve: Parity that can be made on demand.
+        form: Wire and code of that parity.
     """
 
     send_id: str
@@ -39,6 +41,8 @@ class Submission:
     data_count: int
     settled: Settled
     submitted_ms: int = 0
+    reserve: int = 0
+    form: str = ""
 
     @property
     def size_bytes(self) -> int:
@@ -119,12 +123,23 @@ class Submissions:
             self._outgoing.attach(send_id, submission.request_id)
         else:
             try:
-                self._machine.send(send_id, submission.contents, now, contents_needed=submission.data_count)
+                self._machine.send(
+                    send_id,
+                    submission.contents,
+                    now,
+                    contents_needed=submission.data_count,
+                    reserve=submission.reserve,
+                )
             except ConfigError as error:
                 submission.settled(self._refusal(error))
                 return
             self._outgoing.register(
-                send_id, submission.request_id, submission.message_id, submission.data_count, len(submission.contents)
+                send_id,
+                submission.request_id,
+                submission.message_id,
+                submission.data_count,
+                len(submission.contents),
+                submission.form,
             )
         self._accepted.append(submission)
         self.counts["sends"] += 1

@@ -48,7 +48,8 @@ class ChannelConfig:
             participant, a number of them, or a set of sender ids.
         redelivery: After a crash "at-least-once" hands the event in progress over again, flagged;
             "at-most-once" does not.
-        repair: "arq" sends again what is shown missing.
+        repair: "arq" sends again what is shown missing; "parity" sends as many segments of parity as the receiver lacks
+            that lacks most, which repair a different loss at each.
         envelope_meta: Marker stamped on every envelope and required of received ones; None for no marker.
     """
 
@@ -75,8 +76,10 @@ class ChannelConfig:
         check_bools(self, ("auto_start",))
         check_choices(self, "redelivery", ("at-least-once", "at-most-once"))
         check_choices(self, "repair", ("arq", "parity"))
-        if self.repair == "parity":
-            raise refuse(self, "repair", "parity", "'arq': repair by parity on demand is not built yet")
+        if self.repair == "parity" and self.segmentation.wire_format == "draft":
+            raise refuse(self, "repair", "parity", "'arq' under wire_format='draft', where nothing announces parity")
+        if self.repair == "parity" and self.sds.message_id != "send":
+            raise refuse(self, "repair", "parity", "'arq' for message_id='content-sha256': ids must name their send")
         self._check_delivered_when()
         meta = self.envelope_meta
         # 14/WAKU2-MESSAGE: meta is at most 64 bytes.

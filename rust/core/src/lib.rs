@@ -4,6 +4,7 @@
 //! no clock, no I/O, no global state and no Python: time is an argument.
 
 pub mod bloom;
+pub mod channel;
 pub mod cpu;
 pub mod crc32;
 pub mod erasure;

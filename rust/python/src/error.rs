@@ -113,9 +113,9 @@ fn segmentation_error(error: SegmentationError) -> PyErr {
             "PayloadTooLargeError",
             (message, payload_bytes, limit_bytes),
         ),
-        SegmentationError::ReadsAsSegment { .. } | SegmentationError::Empty => {
-            config_error(message)
-        }
+        SegmentationError::ReadsAsSegment { .. }
+        | SegmentationError::Empty
+        | SegmentationError::NotItsData => config_error(message),
         SegmentationError::Erasure(error) => erasure_error(error),
     }
 }

@@ -61,9 +61,9 @@ mod _native {
     use sds::{HistoryEntry, SdsMessage};
     #[pymodule_export]
     use sds_events::{
-        ContentAcknowledged, ContentPossiblyAcknowledged, ContentReceived, DependencyLost,
-        EphemeralReceived, MessageDropped, MissingDetected, SdsEvent, SendAcknowledged,
-        SendGivenUp, SendReleased, SenderIdConflict, SyncReceived, Transmit,
+        ContentAcknowledged, ContentPossiblyAcknowledged, ContentReceived, ContentsWanted,
+        DependencyLost, EphemeralReceived, MessageDropped, MissingDetected, SdsEvent,
+        SendAcknowledged, SendGivenUp, SendReleased, SenderIdConflict, SyncReceived, Transmit,
     };
     #[pymodule_export]
     use sds_machine::{
@@ -71,9 +71,9 @@ mod _native {
         response_offset_ms, rival_name, sds_limits,
     };
     #[pymodule_export]
-    use segmentation::segment_payload;
-    #[pymodule_export]
     use segmentation::{SegmentHeader, SegmentationParameters, inspect_segment};
+    #[pymodule_export]
+    use segmentation::{segment_on_demand, segment_payload};
     #[pymodule_export]
     use waku::{WakuMessage, message_hash, shard_of};
     #[pymodule_export]

@@ -226,6 +226,15 @@ output! {
 }
 
 output! {
+    /// Receivers of a send of ours need so many contents more: answer with `make_parity`.
+    ContentsWanted {
+        send_id: Py<PyString>,
+        count: u32,
+    } (send_id, count)
+    : SdsEvent
+}
+
+output! {
     /// `max_retransmissions` passed for some content and nobody is waited for any longer.
     SendGivenUp {
         send_id: Py<PyString>,
@@ -358,6 +367,13 @@ pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent
             SendAcknowledged {
                 send_id: text(py, &send_id),
                 by: text(py, &by),
+            },
+        ),
+        Event::ContentsWanted { send_id, count } => made(
+            py,
+            ContentsWanted {
+                send_id: text(py, &send_id),
+                count,
             },
         ),
         Event::SendGivenUp {

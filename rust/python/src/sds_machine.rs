@@ -7,6 +7,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyString, PyTuple};
+use shardwire_core::channel;
 use shardwire_core::reassemble::Lent;
 use shardwire_core::sds::{
     self, Config, DeliveredWhen, Kinds, Machine, MessageIdRule, Name, Octets, Place, Randomness,
@@ -14,10 +15,12 @@ use shardwire_core::sds::{
 };
 
 use crate::buffer::{Buffer, all_of, buffers_of};
+use crate::erasure::parse_code;
 use crate::error::Error;
 use crate::now::Now;
 use crate::sds::{HistoryEntry, parse_sds_wire_format};
 use crate::sds_events::{SdsEvent, Transmit, event_object, transmit_kinds, transmit_object};
+use crate::segmentation::parse_wire_format;
 
 /// Fewer bytes than this are copied: what surrounds a lent buffer would outweigh them.
 const LENT_BYTES_MIN: usize = 4096;
@@ -237,7 +240,7 @@ impl MessageChannel {
 
     // --- inputs: ours ---------------------------------------------------------------------------
 
-    #[pyo3(signature = (send_id, contents, now, *, contents_needed))]
+    #[pyo3(signature = (send_id, contents, now, *, contents_needed, reserve = 0))]
     fn send<'py>(
         &mut self,
         py: Python<'py>,
@@ -245,15 +248,29 @@ impl MessageChannel {
         contents: &Bound<'py, PyAny>,
         now: &Bound<'py, Now>,
         contents_needed: u32,
+        reserve: u32,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let _ = now;
         let contents = buffers_of(contents, "contents")?;
         let contents = contents.into_iter().map(octets).collect();
         let ids = self
             .0
-            .send(send_id, contents, contents_needed)
+            .send_on_demand(send_id, contents, contents_needed, reserve)
             .map_err(Error::from)?;
         names(py, ids.iter())
+    }
+
+    fn make_parity(
+        &mut self,
+        send_id: &str,
+        count: u32,
+        wire_format: &str,
+        erasure_code: &str,
+        now: &Bound<'_, Now>,
+    ) -> Result<usize, Error> {
+        let form = (parse_wire_format(wire_format)?, parse_code(erasure_code)?);
+        let now = now.get().into();
+        Ok(channel::make_parity(&mut self.0, send_id, count, form, now))
     }
 
     fn send_ephemeral(

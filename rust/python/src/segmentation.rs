@@ -14,7 +14,7 @@ use crate::fresh::new_bytes;
 use crate::record::{Field, Record, field};
 
 /// The wire that `name` names.
-fn parse_wire_format(name: &str) -> Result<WireFormat, Error> {
+pub fn parse_wire_format(name: &str) -> Result<WireFormat, Error> {
     name.parse().map_err(|()| Error::Choice {
         field: "wire_format",
         value: name.to_owned(),
@@ -104,6 +104,22 @@ pub fn segment_payload<'py>(
         segment::segment(bytes, &parameters.inner)
     })?;
     messages(py, &segments, &payload)
+}
+
+/// The transport messages of one payload whose parity is made on demand, and how much more there can be.
+#[pyfunction]
+pub fn segment_on_demand<'py>(
+    py: Python<'py>,
+    payload: Buffer<'py>,
+    parameters: &SegmentationParameters,
+    parity_count: usize,
+) -> Result<(Bound<'py, PyList>, usize), Error> {
+    let bytes = payload.as_bytes();
+    let segments = detached(py, bytes.len(), || {
+        segment::segment_on_demand(bytes, &parameters.inner, parity_count)
+    })?;
+    let reserve = segments.reserve();
+    Ok((messages(py, &segments, &payload)?, reserve))
 }
 
 /// Writes each segment straight into the `bytes` that is returned.

@@ -72,6 +72,14 @@ pub enum Event {
         /// Who can.
         by: Arc<str>,
     },
+    /// Receivers of a send of ours need so many contents more. The owner answers with
+    /// `handle_contents_made`, with none where it cannot make any.
+    ContentsWanted {
+        /// The send.
+        send_id: Name,
+        /// How many.
+        count: u32,
+    },
     /// `max_retransmissions` passed for some content and nobody is waited for any longer.
     SendGivenUp {
         /// The send.

@@ -28,6 +28,26 @@ pub fn content_id(send_id: &str, ordinal: u32) -> Name {
     Name::from(format!("{send_id}.{ordinal}"))
 }
 
+/// Requests of this ordinal and of those below it ask for no content: they say how many contents of a
+/// send are lacking. No send of segments has so many, and whoever does not know it holds none of that
+/// name.
+const LACKING_NONE: u32 = 9_999;
+/// The most that can be said.
+pub const LACKING_MAX: u32 = 999;
+
+/// The request by which a participant says how many contents it lacks of a send, none included; the
+/// send's own sender asks with it how many the others do.
+pub fn lacking_id(send_id: &str, lacking: u32) -> Name {
+    content_id(send_id, LACKING_NONE - lacking.min(LACKING_MAX))
+}
+
+/// The send and the number that such a request says.
+pub fn split_lacking_id(message_id: &str) -> Option<(&str, u32)> {
+    let (send_id, ordinal) = split_content_id(message_id)?;
+    let lacking = LACKING_NONE.checked_sub(ordinal)?;
+    (lacking <= LACKING_MAX && is_send_id(send_id)).then_some((send_id, lacking))
+}
+
 /// Whether `send_id` has the form that the rule "send" wants.
 pub fn is_send_id(send_id: &str) -> bool {
     let is_hex = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
@@ -156,6 +176,18 @@ mod tests {
             assert_eq!(split_content_id(other), None, "{other:?}");
         }
         assert_eq!(split_content_id(&"ä".repeat(17)), None);
+    }
+
+    #[test]
+    fn what_is_lacking_of_a_send_is_said_by_an_id() {
+        let send_id = "0123456789abcdef0123456789abcdef";
+        for lacking in [0, 1, 64, 256, LACKING_MAX] {
+            let id = lacking_id(send_id, lacking);
+            assert_eq!(split_lacking_id(&id), Some((send_id, lacking)));
+        }
+        assert_eq!(split_lacking_id(&content_id(send_id, 255)), None);
+        assert_eq!(split_lacking_id(&content_id(send_id, 8_999)), None);
+        assert_eq!(lacking_id(send_id, 5_000), lacking_id(send_id, LACKING_MAX));
     }
 
     #[test]

@@ -25,9 +25,10 @@ use super::sync::acknowledgements::Acknowledgements;
 use super::sync::anti_entropy::AntiEntropy;
 use super::sync::filter::FilterSchedule;
 use super::sync::filter_request::FilterRequest;
+use super::sync::lacking::Lacking;
 use super::sync::schedule::SyncSchedule;
 use super::transmission::{Transmission, header_bytes_min};
-use crate::wire::sds::{HistoryEntry, WireFormat};
+use crate::wire::sds::{HistoryEntry, MessageView, WireFormat};
 
 /// One participant's side of a channel.
 ///
@@ -51,6 +52,7 @@ pub struct Machine {
     pub(super) sync_schedule: SyncSchedule,
     pub(super) filter_request: FilterRequest,
     pub(super) repair: Repair,
+    pub(super) lacking: Lacking,
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming,
     pub(super) rivals: Rivals,
@@ -164,6 +166,7 @@ impl Machine {
             sync_schedule,
             filter_request: FilterRequest::new(&config),
             repair: Repair::new(&config, &sender_id),
+            lacking: Lacking::default(),
             outgoing: Outgoing::new(&config),
             incoming: Incoming::new(&config, &sender_id),
             rivals: Rivals::new(&config),
@@ -192,6 +195,22 @@ impl Machine {
         contents: Vec<Octets>,
         contents_needed: u32,
     ) -> Result<Vec<Name>, Refusal> {
+        self.send_on_demand(send_id, contents, contents_needed, 0)
+    }
+
+    /// As [`Machine::send`], of a send that can have `reserve` more contents: its receivers get as many
+    /// of them as they need ([`Event::ContentsWanted`]) in place of those that they lost. Under another
+    /// rule than "send" it has none.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing changed.
+    pub fn send_on_demand(
+        &mut self,
+        send_id: &str,
+        contents: Vec<Octets>,
+        contents_needed: u32,
+        reserve: u32,
+    ) -> Result<Vec<Name>, Refusal> {
         let count = contents.len();
         let counted = (1..=CONTENTS_PER_SEND_MAX as usize).contains(&count);
         if !counted || !(1..=count).contains(&(contents_needed as usize)) {
@@ -215,8 +234,42 @@ impl Machine {
             message_ids.clone(),
             contents,
             contents_needed,
+            if self.config.by_send() { reserve } else { 0 },
         );
         Ok(message_ids)
+    }
+
+    /// Contents of a send of ours by their order, as long as it keeps them; what cannot be read is
+    /// left out.
+    pub fn contents_of(&self, send_id: &str) -> impl Iterator<Item = &[u8]> {
+        let send = self
+            .outgoing
+            .find(send_id)
+            .and_then(|send| self.outgoing.get(send));
+        let contents = send.into_iter().flat_map(|send| &send.contents);
+        contents.filter_map(|content| match (&content.content, &content.wire) {
+            (Some(content), _) => Some(&**content),
+            (None, Some(wire)) => {
+                let message = MessageView::decode(wire, self.config.wire_format);
+                message.ok().and_then(|message| message.content)
+            }
+            (None, None) => None,
+        })
+    }
+
+    /// How many contents make a send of ours whole, and how many it has.
+    pub fn size_of(&self, send_id: &str) -> Option<(usize, usize)> {
+        let send = self.outgoing.get(self.outgoing.find(send_id)?)?;
+        Some((send.contents_needed as usize, send.contents.len()))
+    }
+
+    /// The owner made contents of a send that were wanted; none where it cannot, and then what is
+    /// missing is sent again.
+    pub fn handle_contents_made(&mut self, send_id: &str, contents: Vec<Octets>, now: Now) {
+        if let Some(send) = self.outgoing.find(send_id) {
+            self.outgoing
+                .extend(send, contents, &self.log, now.monotonic_ms);
+        }
     }
 
     /// Queues a message without order or acknowledgement (SDS, Ephemeral Messages); gives its
@@ -337,6 +390,10 @@ impl Machine {
         let at_ms = now.monotonic_ms;
         let (incoming, mut around) = self.around();
         incoming.place(entry, place, at_ms, &mut around);
+        let counts = place.ordinal.zip(place.contents_needed);
+        if self.config.by_send() && counts.is_some_and(|(ordinal, needed)| ordinal >= needed) {
+            self.spare(entry);
+        }
         if self.given_up.is_empty() {
             return;
         }
@@ -436,6 +493,10 @@ impl Machine {
         let Some(handle) = self.log.get(entry).and_then(|held| held.send) else {
             return;
         };
+        if self.config.by_send() {
+            // Those that make its send whole are known.
+            self.spare(entry);
+        }
         // With siblings it stays held.
         let alone = self
             .incoming
@@ -560,6 +621,7 @@ impl Machine {
             self.sync_schedule.due_ms,
             self.repair.next_request_ms(),
             self.repair.next_answer_ms(),
+            self.outgoing.inquiry_due_ms(),
         ];
         due.into_iter().flatten().min()
     }

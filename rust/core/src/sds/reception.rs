@@ -6,7 +6,7 @@ use super::config::Now;
 use super::events::{Dropped, Event};
 use super::ids::{
     CONTENTS_PER_SEND_MAX, MESSAGE_ID_BYTES_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_BYTES_MAX,
-    content_id,
+    content_id, split_lacking_id,
 };
 use super::incoming::{Naming, SendRef};
 use super::log::EntryRef;
@@ -27,6 +27,11 @@ const HISTORY_ENDS: usize = 256;
 /// after this.
 const CONCLUDED_AT_ONCE_MAX: usize = 2_000;
 const CONCLUDED_AGAIN_MS: i64 = 1_000;
+
+/// The send of which a request says how much is lacking, and how much.
+fn lacking_of<'a>(request: &EntryView<'a>) -> Option<(&'a str, u32)> {
+    split_lacking_id(std::str::from_utf8(request.message_id).ok()?)
+}
 
 /// What the ids of a history are here.
 #[derive(Default)]
@@ -93,7 +98,7 @@ impl Machine {
             if let Some(known) = self.log.find(message_id.as_bytes()) {
                 return self.take_duplicate(known, &sender_id, content, data, from_store, now);
             }
-            if self.outgoing.find_content(message_id.as_bytes()).is_some() {
+            if self.outgoing.is_own_id(message_id.as_bytes()) {
                 // The id of a content of ours that has yet to leave: forged, or the same content.
                 return Err(Dropped::Duplicate);
             }
@@ -110,6 +115,9 @@ impl Machine {
             self.participants.hear_live(&sender_id, at_ms);
         }
         let since_first_ms = if is_new { self.newness_ms(now) } else { None };
+        if !from_store {
+            self.take_statements(&message.repair_request, &sender_id, content.is_some(), now);
+        }
         // What a store repeats was asked long ago; whoever lacks it still asks again.
         if self.config.enable_repair
             && !from_store
@@ -117,6 +125,9 @@ impl Machine {
             && self.repair.heed(message_id.clone(), lamport)
         {
             for request in message.repair_request.iter().take(REQUESTS_HEARD_MAX) {
+                if lacking_of(request).is_some() {
+                    continue;
+                }
                 let is_own = || {
                     let own = self.outgoing.find_content(request.message_id);
                     own.and_then(|own| self.outgoing.content(own))
@@ -169,6 +180,78 @@ impl Machine {
             self.owe(entry, now);
         }
         Ok(())
+    }
+
+    /// What `said_by` says, or asks, of how much is lacking of a send.
+    fn take_statements(
+        &mut self,
+        requests: &[EntryView<'_>],
+        said_by: &Arc<str>,
+        with_content: bool,
+        now: Now,
+    ) {
+        let mut touched = 0;
+        for request in requests.iter().take(REQUESTS_HEARD_MAX) {
+            let Some((send_id, lacking)) = lacking_of(request) else {
+                continue;
+            };
+            if let Some(send) = self.outgoing.find(send_id) {
+                let (log, events) = (&mut self.log, &mut self.events);
+                self.outgoing
+                    .on_stated(send, said_by, lacking, now.monotonic_ms, log, events);
+            } else if request.sender_id == Some(said_by.as_bytes()) {
+                self.lacking.on_asked(said_by);
+                if !with_content && self.count_lacking(said_by, send_id).is_some() {
+                    self.lacking.owe(said_by, Name::new(send_id));
+                    let members = self.participants.len();
+                    self.acknowledgements.hurry(now, members, &mut *self.rng);
+                }
+            } else if lacking == 0
+                && self.config.any_is_enough()
+                && touched < UNKNOWN_PER_MESSAGE_MAX
+            {
+                let first = self.log.find(content_id(send_id, 0).as_bytes());
+                let siblings = first.map_or_else(Vec::new, |first| self.siblings_of(first));
+                touched += siblings.len();
+                for entry in siblings {
+                    self.acknowledgements
+                        .acknowledged_by_other(entry, &mut self.log);
+                }
+            }
+        }
+    }
+
+    /// The content is one that its send can do without: not everybody gets it, so no filter has it and
+    /// nobody misses it.
+    pub(super) fn spare(&mut self, entry: EntryRef) {
+        if let Some(held) = self.log.get_mut(entry).filter(|held| !held.spare) {
+            held.spare = true;
+            let message_id = held.message_id.clone();
+            self.log.touch(entry);
+            self.filter.refuse(&message_id);
+        }
+    }
+
+    /// How many contents of a send are lacking here; `None` where nothing of it came, or the ids of what
+    /// came say more.
+    pub(super) fn count_lacking(&self, sender_id: &str, send_id: &str) -> Option<u32> {
+        let Some(handle) = self.incoming.find(sender_id, send_id) else {
+            let first = self.log.find(content_id(send_id, 0).as_bytes())?;
+            let held = self.log.get(first)?;
+            // One of a single content is named.
+            let more = self.log.contains(content_id(send_id, 1).as_bytes());
+            return (*held.sender_id == *sender_id && held.send.is_none() && more).then_some(0);
+        };
+        let send = self.incoming.get(handle)?;
+        let is_plain = send.key == send.send_id && !send.is_repeated;
+        if !is_plain || send.contents.is_empty() || self.given_up.withholds(Some(send)) {
+            return None;
+        }
+        let needed = send.contents_needed.filter(|needed| *needed > 1)?;
+        if send.reconstructed {
+            return Some(0);
+        }
+        Some(needed.saturating_sub(send.contents.len() as u32).max(1))
     }
 
     /// Holds a new content; gives its send and its entry.
@@ -404,6 +487,9 @@ impl Machine {
         };
         let (key, sender_id) = (send.key.clone(), Arc::clone(&send.sender_id));
         let named = self.config.by_send() && send.key == send.send_id;
+        // As many as make it whole speak for it; of the others it is not even known that they left.
+        let needed = send.contents_needed.unwrap_or(content_count);
+        let content_count = needed.min(content_count);
         let count = if named {
             content_count.min(CONTENTS_PER_SEND_MAX)
         } else {
@@ -474,6 +560,9 @@ impl Machine {
             .given_up
             .withholds(send.and_then(|send| self.incoming.get(send)));
         let quiet = from_store || answer || said_lately || withheld;
+        if !quiet && let Some(send) = send {
+            self.incoming.on_repeated(send);
+        }
         if !quiet && !is_own {
             if !self.acknowledgements.owes(known) {
                 for entry in self.siblings_of(known) {

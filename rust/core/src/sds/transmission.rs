@@ -3,6 +3,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use hashlink::LinkedHashMap;
+
 use super::config::{Config, MessageIdRule, Now, Randomness};
 use super::events::{Kinds, Transmit, TransmitKind};
 use super::history::History;
@@ -12,6 +14,7 @@ use super::machine::Machine;
 use super::name::Name;
 use super::octets::Octets;
 use super::outgoing::{ContentRef, FixedHistory};
+use super::sync::lacking::statement;
 use crate::wire::sds::{HistoryEntry, Parts, WireFormat};
 
 /// Tags, lengths and scalars of one message, at most.
@@ -162,10 +165,7 @@ impl Machine {
         }
         if kinds.has(TransmitKind::Retransmission)
             && let Some(place) = self.outgoing.next_due(at_ms)
-            && let Some(wire) = self
-                .outgoing
-                .content(place)
-                .and_then(|content| content.wire.clone())
+            && let Some(wire) = self.wire_of(place, now)
         {
             self.outgoing.on_dispatched(place, at_ms);
             return Some(self.leave_content(TransmitKind::Retransmission, place, wire));
@@ -188,13 +188,17 @@ impl Machine {
         } else {
             TransmitKind::First
         };
-        let wire = self.outgoing.content(place)?.wire.clone();
-        let wire = match wire {
-            Some(wire) => wire,
-            None => self.encode_content(place, now)?,
-        };
+        let wire = self.wire_of(place, now)?;
         self.outgoing.on_dispatched(place, at_ms);
         Some(self.leave_content(kind, place, wire))
+    }
+
+    /// The message of a content that leaves now, encoded the first time.
+    fn wire_of(&mut self, place: ContentRef, now: Now) -> Option<Octets> {
+        match self.outgoing.content(place)?.wire.clone() {
+            Some(wire) => Some(wire),
+            None => self.encode_content(place, now),
+        }
     }
 
     fn leave_content(&mut self, kind: TransmitKind, place: ContentRef, wire: Octets) -> Transmit {
@@ -306,10 +310,16 @@ impl Machine {
     /// The causal history of a content: the configured part, the heads, which make it follow all that
     /// was delivered here before it, and what was received since we last spoke.
     fn history_of_content(&mut self) -> History {
+        let counted = |entry: &EntryRef| {
+            let held = self.log.get(*entry);
+            held.is_some_and(|held| self.lacking.counts(&held.sender_id))
+        };
+        // What a number will say need not be named.
+        let delivered = self.acknowledgements.delivered();
         let sources: Vec<EntryRef> = self
             .heads
             .entries()
-            .chain(self.acknowledgements.delivered())
+            .chain(delivered.filter(|entry| !counted(entry)))
             .collect();
         let budget = self.transmission.header_budget;
         let size = self.config.causal_history_size;
@@ -324,16 +334,13 @@ impl Machine {
 
     /// That of a sync: what was received since we last spoke, what may not have been heard, and what
     /// others lack, with hints, so that they can fetch it.
-    fn history_of_sync(&mut self, budget: usize, now: Now) -> History {
-        let mut sources: Vec<EntryRef> = self.acknowledgements.delivered().collect();
-        sources.extend(self.acknowledgements.incomplete());
-        sources.extend(self.acknowledgements.repeated(&self.log, now));
+    fn history_of_sync(&mut self, sources: &[EntryRef], budget: usize) -> History {
         let owed: Vec<EntryRef> = self.anti_entropy.owed().collect();
         let size = self.config.causal_history_size;
         History::compose(
             &mut self.log,
             size,
-            sources.into_iter(),
+            sources.iter().copied(),
             owed.into_iter(),
             budget,
         )
@@ -357,15 +364,25 @@ impl Machine {
         }
         let send = self.outgoing.get(handle)?;
         let mut fixed = send.history.clone()?;
-        let last = send.dispatched as usize + 1 == send.contents.len();
+        let last = send.dispatched as usize + 1 == send.scheduled();
+        let is_on_demand = send.demand.is_some();
+        let is_spare = self.config.by_send() && ordinal >= send.contents_needed;
+        // With the last one of a burst, receivers learn that they are to say how much they lack.
+        let asks =
+            is_on_demand && !send.waits() && (last || ordinal as usize + 1 == send.contents.len());
+        let send_id = send.send_id.clone();
         // The filter rides on the last content of a burst, or on every one.
         let rides = self.config.bloom_interval_ms == 0 || !send.waits();
         let message_id = send.contents[ordinal as usize].message_id.clone();
         let content = send.contents[ordinal as usize].content.clone()?;
         let lamport = self.lamport.tick(now);
-        let requests = self
-            .repair
-            .take_requests(now.monotonic_ms, fixed.header_left);
+        let inquiry = asks.then(|| statement(&send_id, 0, &self.sender_id));
+        let mut requests: Vec<HistoryEntry> = inquiry.into_iter().collect();
+        let asking_bytes: usize = requests.iter().map(entry_bytes_max).sum();
+        match fixed.header_left.checked_sub(asking_bytes) {
+            Some(left) => requests.extend(self.repair.take_requests(now.monotonic_ms, left)),
+            None => requests.clear(),
+        }
         self.settle_silence();
         let filter = fixed.bloom_filter.as_deref().filter(|_| rides);
         let wire = self.encode(
@@ -379,6 +396,9 @@ impl Machine {
         self.outgoing.on_encoded(place, lamport, wire.clone());
         let sender_id = std::sync::Arc::clone(&self.sender_id);
         let entry = self.add_to_log(&message_id, &sender_id, lamport, None, ordinal);
+        if is_spare {
+            self.spare(entry);
+        }
         let send = self.outgoing.get_mut(handle)?;
         send.dispatched += 1;
         if last {
@@ -386,7 +406,9 @@ impl Machine {
             // receiver.
             self.log.deliver(entry);
             self.heads.deliver(&self.log, entry, &fixed.ids);
-            fixed.fields = Vec::new();
+            if !is_on_demand {
+                fixed.fields = Vec::new();
+            }
             fixed.bloom_filter = None;
             send.history = Some(fixed);
         }
@@ -428,16 +450,26 @@ impl Machine {
             }
             asked = self.filter_request.take(missing, &self.filter, at_ms);
         }
-        let wanted = asked
-            || is_due(self.acknowledgements.due_ms)
-            || is_due(self.sync_schedule.due_ms)
-            || is_due(self.anti_entropy.due_ms);
+        let by_schedule =
+            asked || is_due(self.sync_schedule.due_ms) || is_due(self.anti_entropy.due_ms);
+        let inquires = is_due(self.outgoing.inquiry_due_ms());
+        let wanted = by_schedule || inquires || is_due(self.acknowledgements.due_ms);
         if !wanted && !is_due(self.repair.next_request_ms()) {
             return None;
         }
-        let requests = self
+        let budget = self.transmission.header_budget;
+        let (sources, mut requests, stated) = if wanted {
+            self.statements(budget, now)
+        } else {
+            (Vec::new(), Vec::new(), Vec::new())
+        };
+        let stating_bytes: usize = requests.iter().map(entry_bytes_max).sum();
+        let only_stated = !requests.is_empty() && sources.is_empty() && !by_schedule;
+        let asked_for = self
             .repair
-            .take_requests(at_ms, self.transmission.header_budget);
+            .take_requests(at_ms, budget.saturating_sub(stating_bytes));
+        let only_stated = only_stated && asked_for.is_empty();
+        requests.extend(asked_for);
         self.settle_silence();
         if !wanted {
             if requests.is_empty() {
@@ -446,8 +478,7 @@ impl Machine {
             self.repair.on_sync_for_requests(at_ms);
         }
         let taken: usize = requests.iter().map(entry_bytes_max).sum();
-        let history =
-            self.history_of_sync(self.transmission.header_budget.saturating_sub(taken), now);
+        let history = self.history_of_sync(&sources, budget.saturating_sub(taken));
         let members = self.participants.len();
         if history.is_empty() && requests.is_empty() {
             self.sync_schedule
@@ -457,7 +488,11 @@ impl Machine {
         self.filter.asked |= asked;
         let message_id = self.transmission.new_sync_id();
         let lamport = self.lamport.tick(now);
-        let bloom_filter = self.filter_within(history.left, now);
+        // What a number says takes no filter.
+        let bloom_filter = match only_stated {
+            true => None,
+            false => self.filter_within(history.left, now),
+        };
         let fields = history.encode(&self.log, self.config.wire_format);
         let content: Option<&[u8]> = (self.config.wire_format == WireFormat::Nim).then_some(&[]);
         let filter = bloom_filter.as_deref();
@@ -469,7 +504,8 @@ impl Machine {
             &requests,
             content,
         )?;
-        let newly = self.say(&history.said, true, now);
+        let said: Vec<EntryRef> = history.said.iter().copied().chain(stated).collect();
+        let newly = self.say(&said, true, now);
         self.anti_entropy
             .on_named(history.entries(), &self.log, at_ms);
         self.anti_entropy.put_off(at_ms);
@@ -479,6 +515,54 @@ impl Machine {
             self.transmission
                 .leave(TransmitKind::Sync, message_id, wire, Flight::Sync(newly)),
         )
+    }
+
+    /// What a sync says of what came: the entries that it names, and how much is lacking of sends whose
+    /// senders count that, with the entries which need not be named.
+    fn statements(
+        &mut self,
+        budget: usize,
+        now: Now,
+    ) -> (Vec<EntryRef>, Vec<HistoryEntry>, Vec<EntryRef>) {
+        let mut sources: Vec<EntryRef> = self.acknowledgements.delivered().collect();
+        sources.extend(self.acknowledgements.incomplete());
+        sources.extend(self.acknowledgements.repeated(&self.log, now));
+        let inquiries = self.outgoing.take_inquiries();
+        let mut requests: Vec<HistoryEntry> = inquiries
+            .iter()
+            .map(|send_id| statement(send_id, 0, &self.sender_id))
+            .collect();
+        let mut sends = LinkedHashMap::new();
+        sources.retain(|entry| {
+            let held = self.log.get(*entry);
+            let Some(held) = held.filter(|held| self.lacking.counts(&held.sender_id)) else {
+                return true;
+            };
+            let Some((send_id, _)) = self.incoming.place_of(&held.message_id) else {
+                return true;
+            };
+            if self.count_lacking(&held.sender_id, send_id).is_none() {
+                return true;
+            }
+            let key = (std::sync::Arc::clone(&held.sender_id), Name::new(send_id));
+            sends.entry(key).or_insert_with(Vec::new).push(*entry);
+            false
+        });
+        let mut lacking = std::mem::take(&mut self.lacking);
+        let statements = lacking.take(sends, |sender_id, send_id| {
+            self.count_lacking(sender_id, send_id)
+        });
+        self.lacking = lacking;
+        requests.extend(statements.requests);
+        let mut left = budget;
+        requests.retain(|request| match left.checked_sub(entry_bytes_max(request)) {
+            Some(after) => {
+                left = after;
+                true
+            }
+            None => false,
+        });
+        (sources, requests, statements.said)
     }
 
     /// What is asked for no more is missing no more.

@@ -5,9 +5,11 @@
 
 mod parameters;
 
+use std::ops::Range;
+
 use thiserror::Error;
 
-use crate::erasure::{self, ErasureError};
+use crate::erasure::{self, ErasureCode, ErasureError};
 use crate::keccak::{keccak256, keccak256_many};
 use crate::sink::Sink;
 use crate::wire::segment::{self, HASH_LENGTH, Header, Received, Slot, WireFormat};
@@ -41,6 +43,9 @@ pub enum SegmentationError {
     /// draft: an empty payload would be an empty transport message.
     #[error("an empty payload has no form under draft: use wire_format raw")]
     Empty,
+    /// Parity cannot be made of these.
+    #[error("these are not all data segments of one message that announced so much parity")]
+    NotItsData,
     /// The code refuses the shards: a broken invariant of the counts.
     #[error(transparent)]
     Erasure(#[from] ErasureError),
@@ -73,8 +78,13 @@ impl<'a> Segments<'a> {
         if self.counts.data == 0 {
             1
         } else {
-            self.counts.data + self.counts.parity
+            self.counts.data + self.parity.len()
         }
+    }
+
+    /// Parity that is announced and not made.
+    pub fn reserve(&self) -> usize {
+        self.counts.parity - self.parity.len()
     }
 
     /// Length of transport message `ordinal`; data segments come first.
@@ -181,6 +191,104 @@ pub fn segment_many<'a>(
             prepare(payload, hash.unwrap_or_default(), counts?, parameters)
         })
         .collect()
+}
+
+/// As [`segment`], of a payload whose parity is made on demand: it announces as much as there may be
+/// ([`Parameters::parity_bound`]), and the first `parity_count` of it are made.
+///
+/// # Errors
+/// As [`segment`].
+pub fn segment_on_demand<'a>(
+    payload: &'a [u8],
+    parameters: &Parameters,
+    parity_count: usize,
+) -> Result<Segments<'a>, SegmentationError> {
+    let mut counts = admit(payload, parameters)?;
+    if counts.data < 2 {
+        return segment(payload, parameters);
+    }
+    counts.parity = parameters.parity_bound(counts.data);
+    let chunk_size_bytes = parameters.chunk_size_bytes();
+    let shards: Vec<&[u8]> = payload.chunks(chunk_size_bytes).collect();
+    let settings = parameters.settings();
+    let wanted = 0..parity_count.min(counts.parity);
+    Ok(Segments {
+        wire_format: settings.wire_format,
+        chunk_size_bytes,
+        payload,
+        entire_message_hash: keccak256(payload),
+        counts,
+        parity: parity_shards(
+            settings.erasure_code,
+            &shards,
+            counts.parity,
+            wanted,
+            chunk_size_bytes,
+        )?,
+    })
+}
+
+/// Further parity of a message, out of all its data segments as they were made.
+///
+/// # Errors
+/// `NotItsData` where these are not all data segments of one message, or it announced less parity.
+pub fn further_parity(
+    data_segments: &[&[u8]],
+    wire_format: WireFormat,
+    code: ErasureCode,
+    wanted: Range<usize>,
+) -> Result<Vec<Vec<u8>>, SegmentationError> {
+    let mut shards = Vec::with_capacity(data_segments.len());
+    let mut first: Option<Header> = None;
+    for (index, bytes) in data_segments.iter().enumerate() {
+        let Ok(Received::Segment(read)) =
+            segment::decode(bytes, wire_format, segment::TOTAL_SEGMENTS_MAX)
+        else {
+            return Err(SegmentationError::NotItsData);
+        };
+        let header = first.get_or_insert(read.header);
+        let expected = Header {
+            slot: Slot::Data(index as u8),
+            ..*header
+        };
+        if read.header != expected {
+            return Err(SegmentationError::NotItsData);
+        }
+        shards.push(read.payload);
+    }
+    let header = first.ok_or(SegmentationError::NotItsData)?;
+    let announced = usize::from(header.parity_segment_count.unwrap_or(0));
+    let is_whole = header.data_segment_count == Some(shards.len() as u16);
+    if !is_whole || wanted.end > announced {
+        return Err(SegmentationError::NotItsData);
+    }
+    let made = parity_shards(code, &shards, announced, wanted.clone(), shards[0].len())?;
+    let mut parity = Vec::with_capacity(made.len());
+    for (index, shard) in wanted.zip(made) {
+        let mut own = header;
+        own.slot = Slot::Parity(index as u8);
+        let mut message = Vec::with_capacity(own.encoded_length(wire_format, shard.len()));
+        own.encode_into(wire_format, &shard, &mut message);
+        parity.push(message);
+    }
+    Ok(parity)
+}
+
+/// Some of the parity shards of a message, and no others.
+fn parity_shards(
+    code: ErasureCode,
+    shards: &[&[u8]],
+    announced: usize,
+    wanted: Range<usize>,
+    shard_len: usize,
+) -> Result<Vec<Vec<u8>>, ErasureError> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let data = shards.len();
+    let sources: Vec<_> = shards.iter().copied().enumerate().collect();
+    let targets: Vec<_> = wanted.map(|index| data + index).collect();
+    erasure::remake(code, (data, announced), &sources, &targets, shard_len)
 }
 
 fn admit(payload: &[u8], parameters: &Parameters) -> Result<Counts, SegmentationError> {

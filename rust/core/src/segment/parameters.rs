@@ -187,6 +187,30 @@ impl Parameters {
         })
     }
 
+    /// The most parity segments that `data` ones may have: what a message announces whose parity is made
+    /// on demand. As many as data (lip243: one fewer), within the limit of the code and of
+    /// `max_total_segments`; none of a single segment, nor of segments that the code does not take.
+    pub fn parity_bound(&self, data: usize) -> usize {
+        let leopard = self.settings.erasure_code == ErasureCode::Leopard;
+        if data < 2 || (leopard && !self.chunk_size_bytes.is_multiple_of(SHARD_ALIGNMENT)) {
+            return 0;
+        }
+        let total = self.settings.max_total_segments as usize;
+        let most = match self.settings.wire_format {
+            WireFormat::Lip243 => data - 1,
+            WireFormat::Raw | WireFormat::Draft => data,
+        };
+        let by_code = match self.settings.erasure_code {
+            ErasureCode::Vandermonde => (FIELD_SIZE as usize).saturating_sub(data),
+            // Leopard counts parity as the next power of two.
+            ErasureCode::Leopard => match (FIELD_SIZE as usize).saturating_sub(data) {
+                0 => 0,
+                room => 1 << room.ilog2(),
+            },
+        };
+        most.min(by_code).min((total - 1).saturating_sub(data))
+    }
+
     /// specification 002, parityRate: ceil of rate x data in millionths, capped at the number of
     /// data segments, which is Leopard's bound; draft: floor, as deployed; lip243: one fewer.
     fn parity_count(&self, data: u64) -> u64 {

@@ -150,3 +150,77 @@ fn draft_refuses_a_small_payload_that_reads_as_a_segment() {
         [b"hello"]
     );
 }
+
+#[test]
+fn parity_on_demand_announces_what_the_code_can_make() {
+    let bound = |settings, data| Parameters::new(settings).unwrap().parity_bound(data);
+    // Leopard's field has 256 points, and parity takes a power of two of them.
+    for (data, parity) in [
+        (1, 0),
+        (2, 2),
+        (64, 64),
+        (127, 127),
+        (128, 127),
+        (130, 64),
+        (160, 64),
+        (200, 32),
+        (224, 31),
+        (254, 1),
+        (255, 0),
+    ] {
+        assert_eq!(bound(settings(), data), parity, "{data}");
+        assert!(
+            parity == 0 || crate::erasure::check_encode(ErasureCode::Leopard, data, parity).is_ok()
+        );
+    }
+    let vandermonde = Settings {
+        erasure_code: ErasureCode::Vandermonde,
+        ..settings()
+    };
+    assert_eq!(bound(vandermonde, 130), 125);
+    let lip243 = Settings {
+        wire_format: WireFormat::Lip243,
+        ..settings()
+    };
+    assert_eq!(bound(lip243, 64), 63);
+    let odd = Settings {
+        enable_reed_solomon: false,
+        segment_size_bytes: 100,
+        ..settings()
+    };
+    assert_eq!(bound(odd, 64), 0);
+}
+
+#[test]
+fn parity_made_later_is_that_made_at_once() {
+    for code in [ErasureCode::Leopard, ErasureCode::Vandermonde] {
+        for wire_format in [WireFormat::Raw, WireFormat::Lip243] {
+            let on_demand = Parameters::new(Settings {
+                segment_size_bytes: 192,
+                erasure_code: code,
+                wire_format,
+                ..settings()
+            })
+            .unwrap();
+            let chunk = on_demand.chunk_size_bytes();
+            let payload: Vec<u8> = (0..9 * chunk + 5).map(|at| (at * 7 % 251) as u8).collect();
+            let at_once = Parameters::new(Settings {
+                parity_rate: 1.0,
+                ..*on_demand.settings()
+            })
+            .unwrap();
+            let all = segment(&payload, &at_once).unwrap().to_vecs();
+            let first = segment_on_demand(&payload, &on_demand, 2).unwrap();
+            assert_eq!(first.count(), 12);
+            assert_eq!(first.to_vecs(), all[..12]);
+            let data: Vec<&[u8]> = all[..10].iter().map(Vec::as_slice).collect();
+            let announced = all.len() - 10;
+            let later = further_parity(&data, wire_format, code, 2..announced).unwrap();
+            assert_eq!(later, all[12..]);
+            let refused = further_parity(&data, wire_format, code, 2..announced + 1);
+            assert_eq!(refused, Err(SegmentationError::NotItsData));
+            let refused = further_parity(&data[1..], wire_format, code, 2..3);
+            assert_eq!(refused, Err(SegmentationError::NotItsData));
+        }
+    }
+}

@@ -283,6 +283,13 @@ impl Incoming {
         }
     }
 
+    /// A content came again that its sender repeats.
+    pub fn on_repeated(&mut self, send: SendRef) {
+        if let Some(send) = self.sends.get_mut(send) {
+            send.is_repeated = true;
+        }
+    }
+
     /// Forgets a content that was received last, as if it had not come. The log still holds it.
     pub fn refuse(&mut self, entry: EntryRef, around: &mut Surroundings<'_>) {
         let Some(held) = around.log.get_mut(entry) else {

@@ -282,8 +282,10 @@ impl Incoming {
     /// `rounds` without progress; and whether that is all of it.
     fn siblings(&self, handle: SendRef, rounds: i64, log: &Log) -> (Vec<HistoryEntry>, bool) {
         let send = &self.sends[handle];
+        // Enough to make it whole: of the others it is not even known that they left.
         let Some(count) = send
-            .content_count
+            .contents_needed
+            .or(send.content_count)
             .filter(|_| self.by_send && send.key == send.send_id)
         else {
             return (Vec::new(), true);

@@ -49,6 +49,8 @@ pub struct IncomingSend {
     pub lost: bool,
     /// Whether it may be older than this participant's first receipt.
     pub may_predate_us: bool,
+    /// Whether its sender repeats contents: then it wants to know which came.
+    pub is_repeated: bool,
     /// Whether what it lacks was told.
     pub siblings_reported: bool,
     /// The sends that it follows and that are not delivered, and those that follow it.
@@ -75,6 +77,7 @@ impl IncomingSend {
             reconstructed: false,
             lost: false,
             may_predate_us: false,
+            is_repeated: false,
             siblings_reported: false,
             waits_for: LinkedHashSet::new(),
             dependents: LinkedHashSet::new(),

@@ -35,6 +35,8 @@ pub struct Entry {
     pub repeats: u8,
     /// Whether it stands for a delivered send in the causal order.
     pub ordered: bool,
+    /// Whether its send can do without it: not everybody gets it, and nobody misses it.
+    pub spare: bool,
     /// Whether its record is to be written.
     pub changed: bool,
     /// The number of the last history of ours that named it.
@@ -68,6 +70,7 @@ impl Entry {
             unacknowledged: 0,
             repeats: 0,
             ordered: false,
+            spare: false,
             changed: false,
             named_in: 0,
             original: None,

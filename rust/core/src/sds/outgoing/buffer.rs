@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
+use super::demand::{Answer, Demand, Need};
 use super::in_store::InStore;
 use super::inquiry::Due;
 use super::ordinals::Ordinals;
@@ -14,6 +15,7 @@ use super::resend::ResendTimers;
 use super::send::{ContentRef, OutgoingContent, OutgoingRef, OutgoingSend};
 use crate::sds::config::{Config, DeliveredWhen};
 use crate::sds::events::Event;
+use crate::sds::ids::{content_id, split_content_id};
 use crate::sds::log::Log;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
@@ -46,6 +48,8 @@ pub struct Outgoing {
     finished_contents: usize,
     timers: ResendTimers,
     due: VecDeque<ContentRef>,
+    /// Sends whose receivers are to be asked what they lack, and since when.
+    inquiries: LinkedHashMap<Name, i64>,
     sends_so_far: u64,
     changes: Changes,
 }
@@ -94,6 +98,7 @@ impl Outgoing {
             finished_contents: 0,
             timers: ResendTimers::default(),
             due: VecDeque::new(),
+            inquiries: LinkedHashMap::new(),
             sends_so_far: 0,
             changes: Changes::default(),
         }
@@ -201,16 +206,18 @@ impl Outgoing {
 
     // --- queue ----------------------------------------------------------------------------------
 
-    /// Queues a send; its id and its message ids are new.
+    /// Queues a send; its id and its message ids are new. `reserve` further contents of it can be made.
     pub fn add(
         &mut self,
         send_id: Name,
         message_ids: Vec<Name>,
         contents: Vec<Octets>,
         contents_needed: u32,
+        reserve: u32,
     ) {
         self.sends_so_far += 1;
         let mut send = OutgoingSend::new(send_id.clone(), self.sends_so_far, contents_needed);
+        send.demand = (reserve > 0).then(|| Demand::new(reserve, contents.len() as u32));
         for (message_id, content) in message_ids.into_iter().zip(contents) {
             self.changes.contents.replace(message_id.clone(), false);
             self.changes
@@ -306,6 +313,9 @@ impl Outgoing {
             return;
         };
         send.contents[place.1 as usize].left_ms = monotonic_ms;
+        if let Some(demand) = &mut send.demand {
+            demand.on_left(monotonic_ms);
+        }
         if !send.finished {
             self.unacknowledged.replace(place);
             self.set_timer(place, monotonic_ms);
@@ -316,7 +326,11 @@ impl Outgoing {
     /// A content is in the network since now: its acknowledgement is waited for from here on.
     pub fn on_propagated(&mut self, place: ContentRef, monotonic_ms: i64) {
         if self.awaits_acknowledgement(place) {
-            self.sends[place.0].contents[place.1 as usize].left_ms = monotonic_ms;
+            let send = &mut self.sends[place.0];
+            send.contents[place.1 as usize].left_ms = monotonic_ms;
+            if let Some(demand) = &mut send.demand {
+                demand.on_left(monotonic_ms);
+            }
             self.set_timer(place, monotonic_ms);
         }
     }
@@ -344,6 +358,10 @@ impl Outgoing {
     }
 
     fn set_timer(&mut self, place: ContentRef, monotonic_ms: i64) {
+        if self.is_on_demand(place.0) {
+            self.look_again(place.0, monotonic_ms + self.config.resend_period_ms(0));
+            return;
+        }
         let Some(content) = self.content(place) else {
             return;
         };
@@ -373,6 +391,12 @@ impl Outgoing {
             let Some(send) = self.sends.get(place.0) else {
                 continue;
             };
+            if send.demand.is_some() {
+                if !send.finished {
+                    self.review_demand(place.0, monotonic_ms, participants, log, events);
+                }
+                continue;
+            }
             let content = &send.contents[place.1 as usize];
             if content.in_flight != 0 || send.finished {
                 // What the node has yet to answer for is timed anew by the answer.
@@ -396,6 +420,284 @@ impl Outgoing {
             self.due.push_back(probe);
         }
     }
+
+    // --- on demand ------------------------------------------------------------------------------
+
+    fn is_on_demand(&self, handle: OutgoingRef) -> bool {
+        self.sends
+            .get(handle)
+            .is_some_and(|send| send.demand.is_some())
+    }
+
+    /// A send on demand has one timer, that of its first content.
+    fn look_again(&mut self, handle: OutgoingRef, at_ms: i64) {
+        let held = self.unacknowledged.len() + self.in_store.len();
+        self.timers.set((handle, 0), at_ms, held, &mut self.sends);
+    }
+
+    /// Nothing of a send left for a period, or all that its receivers lack is known.
+    fn review_demand(
+        &mut self,
+        handle: OutgoingRef,
+        monotonic_ms: i64,
+        participants: &Participants,
+        log: &mut Log,
+        events: &mut VecDeque<Event>,
+    ) {
+        let period_ms = self.config.resend_period_ms(0);
+        let send = &self.sends[handle];
+        let is_under_way =
+            |content: &OutgoingContent| content.in_flight != 0 || content.lamport == 0;
+        let leaves = send.waits() || send.contents.iter().any(is_under_way);
+        let need = self.need(handle);
+        if leaves || need == Need::default() {
+            self.look_again(handle, monotonic_ms + period_ms);
+            return;
+        }
+        if self.waits_in_store(handle, monotonic_ms, participants, log, events) {
+            return;
+        }
+        let rounds_max = self.retransmissions_max;
+        let Some(demand) = &mut self.sends[handle].demand else {
+            return;
+        };
+        match demand.answer(&need, rounds_max) {
+            Answer::GiveUp => self.give_up(handle, log, events),
+            Answer::Inquiry => {
+                let send_id = self.sends[handle].send_id.clone();
+                self.inquiries.entry(send_id).or_insert(monotonic_ms);
+                self.look_again(handle, monotonic_ms + period_ms / 2);
+            }
+            // The owner did not answer, or nothing more can be made.
+            Answer::Contents(_) if demand.wanted > 0 || demand.reserve == 0 => {
+                self.end_demand(handle, monotonic_ms);
+            }
+            Answer::Contents(count) => {
+                demand.wanted = count.min(demand.reserve);
+                events.push_back(Event::ContentsWanted {
+                    send_id: self.sends[handle].send_id.clone(),
+                    count: count.min(self.sends[handle].demand.as_ref().map_or(0, |d| d.reserve)),
+                });
+                self.look_again(handle, monotonic_ms + period_ms);
+            }
+        }
+    }
+
+    /// What those who are to have a send lack of it.
+    fn need(&self, handle: OutgoingRef) -> Need {
+        let send = &self.sends[handle];
+        let Some(demand) = &send.demand else {
+            return Need::default();
+        };
+        let held = |name: &Arc<str>| send.acknowledged.get(name).map_or(0, Ordinals::count);
+        let known = |name: &Arc<str>| match demand.stated_once(name) {
+            Some(_) => demand.stated(name),
+            // Whoever says only what came says it in full: a few names are no more than a mention.
+            None => (demand.is_named_by(name) && 2 * held(name) >= send.contents_needed)
+                .then(|| send.contents_needed.saturating_sub(held(name))),
+        };
+        let mut need = Need::default();
+        let mut add = |name: &Arc<str>| match known(name) {
+            Some(lacking) => need.most = need.most.max(lacking),
+            None => need.is_unknown = true,
+        };
+        let quorum = match &self.delivered_when {
+            DeliveredWhen::Named(names) => {
+                names
+                    .iter()
+                    .filter(|name| !send.complete.contains(*name))
+                    .for_each(add);
+                return need;
+            }
+            DeliveredWhen::Any => 1,
+            DeliveredWhen::Count(count) => *count,
+        };
+        let wanted = quorum.saturating_sub(send.complete.len());
+        let named = send.acknowledged.keys();
+        let stating = demand.stating();
+        let candidates: BTreeSet<&Arc<str>> = named
+            .chain(stating)
+            .filter(|name| !send.complete.contains(*name))
+            .collect();
+        let mut nearest: Vec<&Arc<str>> = candidates.into_iter().collect();
+        nearest.sort_by_key(|name| {
+            let by_names = send.contents_needed.saturating_sub(held(name));
+            demand.stated_once(name).unwrap_or(by_names)
+        });
+        nearest.iter().take(wanted).for_each(|name| add(name));
+        need.is_unknown |= nearest.len() < wanted;
+        need
+    }
+
+    /// Whether a store has all of a send that left, and comes first.
+    fn waits_in_store(
+        &mut self,
+        handle: OutgoingRef,
+        monotonic_ms: i64,
+        participants: &Participants,
+        log: &mut Log,
+        events: &mut VecDeque<Event>,
+    ) -> bool {
+        let count = self.sends[handle].contents.len() as u32;
+        let places = (0..count).map(|ordinal| (handle, ordinal));
+        let places: Vec<_> = places
+            .filter(|place| self.awaits_acknowledgement(*place))
+            .collect();
+        let stored = places
+            .iter()
+            .map(|place| self.content(*place).and_then(|content| content.stored_ms));
+        let Some(Some(stored_ms)) = stored.reduce(|one, other| Some(one?.max(other?))) else {
+            return false;
+        };
+        let send = &self.sends[handle];
+        let lacks = |name: &Arc<str>| !send.complete.contains(name);
+        let is_heard = match &self.delivered_when {
+            DeliveredWhen::Named(names) => names
+                .iter()
+                .any(|name| participants.live_ms(name) > Some(stored_ms) && lacks(name)),
+            DeliveredWhen::Any | DeliveredWhen::Count(_) => {
+                participants.live_since(stored_ms).any(lacks)
+            }
+        };
+        let period_ms = self.config.resend_period_ms(0);
+        let mut waits = false;
+        for place in &places {
+            waits |= self
+                .in_store
+                .holds_back(*place, is_heard, monotonic_ms, period_ms);
+        }
+        for place in places {
+            if !waits {
+                self.unacknowledged.replace(place);
+            } else if self.awaits_acknowledgement(place) {
+                self.wait_in_store(place, monotonic_ms, log, events);
+            }
+        }
+        waits
+    }
+
+    /// From now on what is missing of a send is sent again, content by content.
+    fn end_demand(&mut self, handle: OutgoingRef, monotonic_ms: i64) {
+        let send = &mut self.sends[handle];
+        send.demand = None;
+        self.changes.sends.replace(send.send_id.clone());
+        for ordinal in 0..self.sends[handle].contents.len() as u32 {
+            if self.awaits_acknowledgement((handle, ordinal)) {
+                let held = self.unacknowledged.len() + self.in_store.len();
+                self.timers
+                    .set((handle, ordinal), monotonic_ms, held, &mut self.sends);
+            }
+        }
+    }
+
+    /// The owner made contents that were wanted, or none: then there are no more.
+    pub fn extend(
+        &mut self,
+        handle: OutgoingRef,
+        contents: Vec<Octets>,
+        log: &Log,
+        monotonic_ms: i64,
+    ) {
+        let send = &mut self.sends[handle];
+        let Some(demand) = &mut send.demand else {
+            return;
+        };
+        demand.wanted = 0;
+        let first = send.contents.len() as u32;
+        let count = contents.len() as u32;
+        let ids = (first..first + count).map(|ordinal| content_id(&send.send_id, ordinal));
+        let ids: Vec<_> = ids.collect();
+        // An id that another participant's content has already cannot be ours any more.
+        let is_taken = |id: &Name| self.by_id.contains_key(id) || log.contains(id.as_bytes());
+        if count == 0 || count > demand.reserve || ids.iter().any(is_taken) {
+            self.end_demand(handle, monotonic_ms);
+            return;
+        }
+        demand.reserve -= count;
+        for ((ordinal, message_id), content) in (first..).zip(ids).zip(contents) {
+            self.changes.contents.replace(message_id.clone(), false);
+            self.changes
+                .new_contents
+                .replace(message_id.clone(), content.clone());
+            self.by_id.insert(message_id.clone(), (handle, ordinal));
+            let mut content = OutgoingContent::new(message_id, content);
+            content.queued = false;
+            send.contents.push(content);
+            self.unacknowledged.replace((handle, ordinal));
+            self.due.push_back((handle, ordinal));
+        }
+        let all = Ordinals::all(first + count);
+        for name in &send.complete {
+            send.acknowledged.replace(Arc::clone(name), all.clone());
+        }
+        self.changes.sends.replace(send.send_id.clone());
+    }
+
+    /// `by` says how many contents it lacks of a send.
+    pub fn on_stated(
+        &mut self,
+        handle: OutgoingRef,
+        by: &Arc<str>,
+        lacking: u32,
+        monotonic_ms: i64,
+        log: &mut Log,
+        events: &mut VecDeque<Event>,
+    ) {
+        let send = &mut self.sends[handle];
+        let lacking = lacking.min(send.contents_needed);
+        if let Some(demand) = &mut send.demand
+            && !send.finished
+            && demand.on_stated(by, lacking, monotonic_ms)
+        {
+            self.hasten(handle, monotonic_ms);
+        }
+        if lacking == 0 && self.may_acknowledge(handle, by) {
+            self.complete(handle, by, log, events);
+        }
+    }
+
+    /// Once all who are waited for have spoken, what they lack goes as soon as the last of them had
+    /// time to say it all.
+    fn hasten(&mut self, handle: OutgoingRef, monotonic_ms: i64) {
+        let at_ms = monotonic_ms + self.config.window_ms();
+        let due_ms = self.sends[handle].contents[0].resend_ms;
+        if due_ms.is_some_and(|due_ms| due_ms > at_ms) && !self.need(handle).is_unknown {
+            self.look_again(handle, at_ms);
+        }
+    }
+
+    /// Whether an id is one that a content of ours has, or will have.
+    pub fn is_own_id(&self, message_id: &[u8]) -> bool {
+        if self.by_id.contains_key(message_id) {
+            return true;
+        }
+        let place = std::str::from_utf8(message_id)
+            .ok()
+            .and_then(split_content_id);
+        let send =
+            place.and_then(|(send_id, ordinal)| Some((self.get(self.find(send_id)?)?, ordinal)));
+        send.is_some_and(|(send, ordinal)| {
+            let reserve = send.demand.as_ref().map_or(0, |demand| demand.reserve);
+            (ordinal as usize) < send.contents.len() + reserve as usize
+        })
+    }
+
+    /// Since when receivers are to be asked what they lack.
+    pub fn inquiry_due_ms(&self) -> Option<i64> {
+        self.inquiries.front().map(|(_, since_ms)| *since_ms)
+    }
+
+    /// Sends whose receivers are asked by the message that leaves now.
+    pub fn take_inquiries(&mut self) -> Vec<Name> {
+        let asked = std::mem::take(&mut self.inquiries).into_iter();
+        let is_open = |send_id: &Name| {
+            let send = self.find(send_id).and_then(|send| self.get(send));
+            send.is_some_and(|send| !send.finished)
+        };
+        asked.map(|(send_id, _)| send_id).filter(is_open).collect()
+    }
+
+    // --- again ----------------------------------------------------------------------------------
 
     /// A content goes again, unless a few of its send ask first what is missing; or its send ends.
     fn send_again_or_ask(
@@ -587,48 +889,88 @@ impl Outgoing {
         events: &mut VecDeque<Event>,
     ) {
         let send = &mut self.sends[handle];
-        if !send.finished && !send.complete.contains(by) && send.inquiry.on_named(monotonic_ms) {
-            self.on_answered(handle, monotonic_ms);
+        if !send.finished && !send.complete.contains(by) {
+            match &mut send.demand {
+                Some(demand) => {
+                    if demand.on_named(by, monotonic_ms) {
+                        self.hasten(handle, monotonic_ms);
+                    }
+                }
+                None => {
+                    if send.inquiry.on_named(monotonic_ms) {
+                        self.on_answered(handle, monotonic_ms);
+                    }
+                }
+            }
+        }
+        if !self.may_acknowledge(handle, by) {
+            return;
         }
         let send = &mut self.sends[handle];
         let mut held = send.acknowledged.get(by).cloned().unwrap_or(Ordinals::NONE);
-        let is_new = held == Ordinals::NONE;
-        // Those who must have it are few, and have their place among any number of others.
-        let is_named =
-            matches!(&self.delivered_when, DeliveredWhen::Named(names) if names.contains(by));
-        let is_full = send.acknowledged.len() >= PARTICIPANTS_PER_SEND_MAX;
-        if held.contains(ordinal) || (is_new && is_full && !is_named) {
+        if held.contains(ordinal) {
             return;
         }
+        if let Some(demand) = &mut send.demand {
+            demand.on_news();
+        }
         held.insert(ordinal);
-        let told = |ordinal: u32, content: &OutgoingContent| Event::ContentAcknowledged {
+        events.push_back(Event::ContentAcknowledged {
             send_id: send.send_id.clone(),
             ordinal,
-            message_id: content.message_id.clone(),
+            message_id: send.contents[ordinal as usize].message_id.clone(),
             by: Arc::clone(by),
-        };
-        events.push_back(told(ordinal, &send.contents[ordinal as usize]));
+        });
         let complete = held.count() >= send.contents_needed;
-        if complete {
-            // Enough to reconstruct: `by` holds the others too, without having received them.
-            for (other, content) in (0..).zip(&send.contents) {
-                if !held.contains(other) {
-                    events.push_back(told(other, content));
-                }
-            }
-            held = Ordinals::all(send.contents.len() as u32);
-        }
         send.acknowledged.replace(Arc::clone(by), held);
         self.changes.sends.replace(send.send_id.clone());
         if complete {
-            send.complete.insert(Arc::clone(by));
-            events.push_back(Event::SendAcknowledged {
-                send_id: send.send_id.clone(),
-                by: Arc::clone(by),
-            });
-            if !send.finished && is_delivered(&self.delivered_when, &send.complete) {
-                self.finish(handle, log);
+            self.complete(handle, by, log, events);
+        }
+    }
+
+    /// Whether there is room for what `by` holds of a send.
+    fn may_acknowledge(&self, handle: OutgoingRef, by: &Arc<str>) -> bool {
+        // Those who must have it are few, and have their place among any number of others.
+        let is_named =
+            matches!(&self.delivered_when, DeliveredWhen::Named(names) if names.contains(by));
+        let send = &self.sends[handle];
+        let is_full = send.acknowledged.len() >= PARTICIPANTS_PER_SEND_MAX;
+        !is_full || is_named || send.acknowledged.contains_key(by)
+    }
+
+    /// `by` can reconstruct a send: it holds all contents, without having received each.
+    fn complete(
+        &mut self,
+        handle: OutgoingRef,
+        by: &Arc<str>,
+        log: &mut Log,
+        events: &mut VecDeque<Event>,
+    ) {
+        let send = &mut self.sends[handle];
+        if !send.complete.insert(Arc::clone(by)) {
+            return;
+        }
+        let held = send.acknowledged.get(by).cloned().unwrap_or(Ordinals::NONE);
+        for (ordinal, content) in (0..).zip(&send.contents) {
+            if !held.contains(ordinal) {
+                events.push_back(Event::ContentAcknowledged {
+                    send_id: send.send_id.clone(),
+                    ordinal,
+                    message_id: content.message_id.clone(),
+                    by: Arc::clone(by),
+                });
             }
+        }
+        let all = Ordinals::all(send.contents.len() as u32);
+        send.acknowledged.replace(Arc::clone(by), all);
+        self.changes.sends.replace(send.send_id.clone());
+        events.push_back(Event::SendAcknowledged {
+            send_id: send.send_id.clone(),
+            by: Arc::clone(by),
+        });
+        if !send.finished && is_delivered(&self.delivered_when, &send.complete) {
+            self.finish(handle, log);
         }
     }
 
@@ -707,7 +1049,14 @@ impl Outgoing {
 
     /// Resending stops; acknowledgements are still collected, for a bounded number of sends.
     fn finish(&mut self, handle: OutgoingRef, log: &mut Log) {
-        self.sends[handle].finished = true;
+        let send = &mut self.sends[handle];
+        send.finished = true;
+        if send.demand.take().is_some()
+            && !send.waits()
+            && let Some(history) = &mut send.history
+        {
+            history.fields = Vec::new();
+        }
         for ordinal in 0..self.sends[handle].contents.len() as u32 {
             self.untrack((handle, ordinal));
             self.on_send_finished((handle, ordinal), log);
@@ -846,7 +1195,11 @@ impl Outgoing {
             self.by_id
                 .insert(content.message_id.clone(), (handle, ordinal));
             if !queued && !finished {
+                let never_left = content.lamport == 0;
                 self.on_dispatched((handle, ordinal), monotonic_ms);
+                if never_left {
+                    self.due.push_back((handle, ordinal));
+                }
             }
         }
         self.queue

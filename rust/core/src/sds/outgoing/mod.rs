@@ -2,6 +2,7 @@
 //! acknowledged what.
 
 mod buffer;
+mod demand;
 mod in_store;
 mod inquiry;
 mod ordinals;
@@ -10,5 +11,6 @@ mod resend;
 mod send;
 
 pub use buffer::{FINISHED_CONTENTS_MAX, Outgoing, PARTICIPANTS_PER_SEND_MAX, Stored};
+pub use demand::Demand;
 pub use ordinals::Ordinals;
 pub use send::{ContentRef, FixedHistory, OutgoingContent, OutgoingRef, OutgoingSend};

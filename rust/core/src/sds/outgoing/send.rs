@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hashlink::LinkedHashMap;
 
+use super::demand::Demand;
 use super::inquiry::Inquiry;
 use super::ordinals::Ordinals;
 use crate::sds::name::Name;
@@ -43,6 +44,8 @@ pub struct OutgoingSend {
     pub given_up: bool,
     /// What is known of what its receivers lack.
     pub(super) inquiry: Inquiry,
+    /// What its receivers need, while further contents of it can be made.
+    pub demand: Option<Demand>,
 }
 
 /// The part of a message that the contents of one send share.
@@ -143,6 +146,7 @@ impl OutgoingSend {
             finished: false,
             given_up: false,
             inquiry: Inquiry::default(),
+            demand: None,
         }
     }
 
@@ -154,6 +158,12 @@ impl OutgoingSend {
     /// Whether another participant can reconstruct it, as far as was heard.
     pub fn is_heard(&self) -> bool {
         !self.complete.is_empty()
+    }
+
+    /// Contents that left, or are to leave, without being asked for.
+    pub fn scheduled(&self) -> usize {
+        let on_demand = self.demand.as_ref();
+        on_demand.map_or(self.contents.len(), |demand| demand.scheduled as usize)
     }
 
     /// Whether its only content is named by it: then its record has that content's state.

@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use super::fields::Reader;
 use super::write::{
-    ALONE, FINISHED, FIXED, GIVEN_UP_SEND, LOST_SEND, MAY_PREDATE_US, ORDERED, RECONSTRUCTED,
-    SIBLINGS_REPORTED,
+    ALONE, FINISHED, FIXED, GIVEN_UP_SEND, LOST_SEND, MAY_PREDATE_US, ON_DEMAND, ORDERED,
+    RECONSTRUCTED, SIBLINGS_REPORTED, SPARE,
 };
 use super::{
     ANSWER, CONTENT, GIVEN_UP, INCOMING, LOG, LOST, MESSAGE, MISSING, OUTGOING, PARTICIPANT, RIVAL,
@@ -22,7 +22,7 @@ use crate::sds::log::{Entry, EntryRef};
 use crate::sds::machine::{Machine, Refusal};
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
-use crate::sds::outgoing::{FixedHistory, Ordinals, OutgoingContent, OutgoingSend};
+use crate::sds::outgoing::{Demand, FixedHistory, Ordinals, OutgoingContent, OutgoingSend};
 
 /// Why a stored state cannot be read at all.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -326,6 +326,7 @@ fn read_entry(message_id: Name, fields: &mut Reader<'_>) -> Option<(Entry, Name)
     entry.retrieval_hint = fields.optional()?.map(Box::from);
     entry.unacknowledged = unacknowledged;
     entry.ordered = flags & ORDERED != 0;
+    entry.spare = flags & SPARE != 0;
     Some((entry, fields.name()?))
 }
 
@@ -366,6 +367,9 @@ fn read_send(
             bloom_filter: fields.optional()?.map(<[u8]>::to_vec),
             ids: fields.names()?,
         });
+    }
+    if flags & ON_DEMAND != 0 {
+        send.demand = Some(Demand::new(fields.int()?, fields.int()?));
     }
     let alone = if flags & ALONE != 0 {
         Some(read_state(only, fields)?)

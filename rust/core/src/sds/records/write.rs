@@ -14,11 +14,13 @@ use crate::sds::outgoing::{OutgoingContent, OutgoingSend, Stored};
 
 /// Flags of `sds.log`.
 pub const ORDERED: u8 = 1;
+pub const SPARE: u8 = 2;
 /// Flags of `sds.send`.
 pub const FINISHED: u8 = 1;
 pub const GIVEN_UP_SEND: u8 = 2;
 pub const FIXED: u8 = 4;
 pub const ALONE: u8 = 8;
+pub const ON_DEMAND: u8 = 16;
 /// Flags of `sds.incoming`.
 pub const RECONSTRUCTED: u8 = 1;
 pub const LOST_SEND: u8 = 2;
@@ -145,7 +147,7 @@ fn log_entry(entry: &Entry, incoming: &Incoming) -> Vec<u8> {
         .and_then(|send| incoming.get(send))
         .map_or("", |send| &send.key);
     Writer::new()
-        .byte(if entry.ordered { ORDERED } else { 0 })
+        .byte(if entry.ordered { ORDERED } else { 0 } | if entry.spare { SPARE } else { 0 })
         .long(entry.lamport)
         .long(entry.sequence)
         .long(entry.unacknowledged)
@@ -163,6 +165,7 @@ fn outgoing_send(send: &OutgoingSend) -> Vec<u8> {
         (send.given_up, GIVEN_UP_SEND),
         (send.history.is_some(), FIXED),
         (alone, ALONE),
+        (send.demand.is_some(), ON_DEMAND),
     ];
     let mut writer = Writer::new();
     writer
@@ -184,6 +187,9 @@ fn outgoing_send(send: &OutgoingSend) -> Vec<u8> {
             .bytes(&history.fields)
             .optional(history.bloom_filter.as_deref())
             .names(history.ids.iter().filter(|_| wanted));
+    }
+    if let Some(demand) = &send.demand {
+        writer.int(demand.reserve).int(demand.scheduled);
     }
     if alone && let Some(content) = send.contents.first() {
         put_state(&mut writer, content);

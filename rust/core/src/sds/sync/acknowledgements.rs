@@ -124,6 +124,13 @@ impl Acknowledgements {
         }
     }
 
+    /// Something else is to be said in the time of an acknowledgement.
+    pub fn hurry(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
+        if self.due_ms.is_none() {
+            self.draw(now, members, rng);
+        }
+    }
+
     /// Draws the moment of the next acknowledgement sync.
     fn draw(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
         let members = if self.suppress { members } else { 1 };

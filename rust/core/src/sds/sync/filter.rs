@@ -202,7 +202,7 @@ impl FilterSchedule {
         self.waiting.clear();
         let mut oldest = None;
         for (_, entry) in log.newest_arrivals().take(count) {
-            if entry.sequence <= base_sequence {
+            if entry.sequence <= base_sequence || entry.spare {
                 continue;
             }
             oldest = Some(entry.sequence);
@@ -232,6 +232,7 @@ impl FilterSchedule {
         let asked: std::collections::HashSet<&str> = message_ids.iter().copied().collect();
         let others = log
             .newest_arrivals()
+            .filter(|(_, entry)| !entry.spare)
             .map(|(_, entry)| entry.message_id.as_str());
         self.filter
             .conclusive(message_ids, others.filter(|id| !asked.contains(id)))
@@ -251,7 +252,8 @@ impl FilterSchedule {
         let PeerFilter { bytes, sender_id } = theirs;
         let newest = log.newest_arrivals().take(count);
         let asked = newest.filter(|(_, entry)| {
-            entry.sequence <= settled && entry.send.is_none() && entry.sender_id != *sender_id
+            let is_old = entry.sequence <= settled && !entry.spare;
+            is_old && entry.send.is_none() && entry.sender_id != *sender_id
         });
         let asked: Vec<_> = asked.collect();
         let ids = asked.iter().map(|(_, entry)| entry.message_id.as_str());

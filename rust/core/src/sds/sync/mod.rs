@@ -6,4 +6,5 @@ pub mod anti_entropy;
 pub mod feedback;
 pub mod filter;
 pub mod filter_request;
+pub mod lacking;
 pub mod schedule;

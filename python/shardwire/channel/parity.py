@@ -1,0 +1,17 @@
+"""Parity that receivers of a message need, made of the segments that SDS keeps."""
+
+from __future__ import annotations
+
+from shardwire.channel.outgoing import OutgoingSends
+from shardwire.sds import ContentsWanted, MessageChannel, Now
+
+
+def make_parity(machine: MessageChannel, outgoing: OutgoingSends, wanted: ContentsWanted, now: Now) -> int:
+    """Answers SDS with as much parity as it wants; how much there is now.
+
+    It is made as the message was segmented, whatever is configured now; of a message that this is not known of, none.
+    """
+    record = outgoing.record(wanted.send_id)
+    wire_format, _, erasure_code = (record.form if record is not None else "").partition(" ")
+    count = wanted.count if erasure_code else 0
+    return machine.make_parity(wanted.send_id, count, wire_format or "raw", erasure_code or "leopard", now)

@@ -1,0 +1,206 @@
+//! Parity on demand: how many more contents of a send its receivers need, whichever those are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::buffer::PARTICIPANTS_PER_SEND_MAX;
+
+/// So many inquiries go out before one content does, where nobody says what is missing.
+const INQUIRIES_MAX: u32 = 2;
+
+/// What the sender of one send knows of how much its receivers lack, while further contents of it can
+/// be made.
+///
+/// Its contents stand for one another: any `contents_needed` of them are the message. So what counts
+/// is how many each receiver lacks; the largest need is sent once, in contents that nobody has, and
+/// serves all of them.
+#[derive(Debug)]
+pub struct Demand {
+    /// Contents that were announced and are not made.
+    pub reserve: u32,
+    /// Contents that left at first: parity beyond them comes on demand.
+    pub scheduled: u32,
+    /// When something of the send left last.
+    left_ms: i64,
+    /// Who said how many it lacks, and when.
+    lacking: HashMap<Arc<str>, (u32, i64)>,
+    /// Who named contents of it, and when last.
+    named_ms: HashMap<Arc<str>, i64>,
+    /// Rounds in a row in which nobody said anything new, and inquiries of this one.
+    silent_rounds: u32,
+    inquiries: u32,
+    has_news: bool,
+    /// How many contents the owner was asked for.
+    pub wanted: u32,
+}
+
+/// What is known of those who are to have the send.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// The most that any of them is known to lack.
+    pub most: u32,
+    /// Whether of some of them nothing is known since the last content left.
+    pub is_unknown: bool,
+}
+
+/// What is done about it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// So many further contents go.
+    Contents(u32),
+    /// Whoever is silent is asked.
+    Inquiry,
+    /// Nobody answers.
+    GiveUp,
+}
+
+impl Demand {
+    /// A send of which nothing left.
+    pub fn new(reserve: u32, scheduled: u32) -> Self {
+        Demand {
+            reserve,
+            scheduled,
+            left_ms: 0,
+            lacking: HashMap::new(),
+            named_ms: HashMap::new(),
+            silent_rounds: 0,
+            inquiries: 0,
+            has_news: false,
+            wanted: 0,
+        }
+    }
+
+    /// A content leaves.
+    pub fn on_left(&mut self, monotonic_ms: i64) {
+        self.left_ms = monotonic_ms;
+    }
+
+    /// Something about the send is known that was not.
+    pub fn on_news(&mut self) {
+        self.has_news = true;
+    }
+
+    /// `by` named a content of it; whether it is the first time since the last content left.
+    pub fn on_named(&mut self, by: &Arc<str>, monotonic_ms: i64) -> bool {
+        if let Some(at_ms) = self.named_ms.get_mut(by) {
+            return std::mem::replace(at_ms, monotonic_ms) <= self.left_ms;
+        }
+        if self.named_ms.len() < PARTICIPANTS_PER_SEND_MAX {
+            self.named_ms.insert(Arc::clone(by), monotonic_ms);
+        }
+        true
+    }
+
+    /// Whether `by` named contents of it since the last one left.
+    pub fn is_named_by(&self, by: &Arc<str>) -> bool {
+        self.named_ms
+            .get(by)
+            .is_some_and(|at_ms| *at_ms > self.left_ms)
+    }
+
+    /// `by` says that it lacks so many; whether it is the first time since the last content left.
+    pub fn on_stated(&mut self, by: &Arc<str>, lacking: u32, monotonic_ms: i64) -> bool {
+        let is_full = self.lacking.len() >= PARTICIPANTS_PER_SEND_MAX;
+        let Some((before, at_ms)) = self.lacking.get_mut(by) else {
+            if !is_full {
+                self.lacking.insert(Arc::clone(by), (lacking, monotonic_ms));
+                self.has_news = true;
+            }
+            return !is_full;
+        };
+        let is_first = *at_ms <= self.left_ms;
+        // What is repeated or overtaken says nothing new: nobody loses what it had.
+        self.has_news |= lacking < *before;
+        *before = lacking.min(*before);
+        *at_ms = monotonic_ms;
+        is_first
+    }
+
+    /// How many `by` lacks, as it said since the last content left; `None` for silence.
+    pub fn stated(&self, by: &Arc<str>) -> Option<u32> {
+        let (lacking, at_ms) = self.lacking.get(by)?;
+        (*at_ms > self.left_ms).then_some(*lacking)
+    }
+
+    /// How many `by` lacked when it said so last.
+    pub fn stated_once(&self, by: &Arc<str>) -> Option<u32> {
+        self.lacking.get(by).map(|(lacking, _)| *lacking)
+    }
+
+    /// Who ever said how many it lacks.
+    pub fn stating(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.lacking.keys()
+    }
+
+    /// What goes, by what is known. After `rounds_max` rounds without any news nothing does.
+    pub fn answer(&mut self, need: &Need, rounds_max: u32) -> Answer {
+        if std::mem::take(&mut self.has_news) {
+            self.silent_rounds = 0;
+        }
+        if self.silent_rounds >= rounds_max {
+            return Answer::GiveUp;
+        }
+        if need.most == 0 && self.inquiries < INQUIRIES_MAX {
+            self.inquiries += 1;
+            return Answer::Inquiry;
+        }
+        self.inquiries = 0;
+        self.silent_rounds += 1;
+        // More each time for those who never say how much they lack: peers that know nothing of it.
+        let guessed = 1 << (self.silent_rounds - 1).min(8);
+        Answer::Contents(if need.most == 0 { guessed } else { need.most })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needs(most: u32) -> Need {
+        Need {
+            most,
+            is_unknown: most == 0,
+        }
+    }
+
+    #[test]
+    fn the_largest_need_goes_and_silence_is_asked_about_first() {
+        let mut demand = Demand::new(64, 64);
+        assert_eq!(demand.answer(&needs(0), 5), Answer::Inquiry);
+        assert_eq!(demand.answer(&needs(0), 5), Answer::Inquiry);
+        assert_eq!(demand.answer(&needs(0), 5), Answer::Contents(1));
+        assert_eq!(demand.answer(&needs(7), 5), Answer::Contents(7));
+    }
+
+    #[test]
+    fn nobody_is_waited_for_that_says_nothing_new() {
+        let mut demand = Demand::new(64, 64);
+        let by: Arc<str> = "bob".into();
+        assert!(demand.on_stated(&by, 3, 10));
+        let mut goes = Vec::new();
+        for _ in 0..3 {
+            // Said again, and nothing new.
+            demand.on_stated(&by, 3, 20);
+            goes.push(demand.answer(&needs(3), 2));
+        }
+        let contents = Answer::Contents(3);
+        assert_eq!(goes[..2], [Answer::Contents(3), contents]);
+        assert_eq!(goes[2], Answer::GiveUp);
+        demand.on_stated(&by, 2, 30);
+        assert_eq!(demand.answer(&needs(2), 2), Answer::Contents(2));
+    }
+
+    #[test]
+    fn what_was_said_before_the_last_content_left_is_no_longer_known() {
+        let mut demand = Demand::new(64, 64);
+        let by: Arc<str> = "bob".into();
+        demand.on_stated(&by, 3, 10);
+        assert_eq!(demand.stated(&by), Some(3));
+        demand.on_left(10);
+        assert_eq!(demand.stated(&by), None);
+        // Overtaken: it lacked less since.
+        assert!(demand.on_stated(&by, 5, 11));
+        assert_eq!(demand.stated(&by), Some(3));
+        assert!(!demand.on_stated(&by, 1, 12));
+    }
+}

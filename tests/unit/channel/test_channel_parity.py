@@ -1,0 +1,241 @@
+"""Repair by parity on demand: one segment for losses that differ at every receiver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from channel_world import World, run_world
+
+from shardwire._native import SdsMessage
+from shardwire.config import ChannelConfig, ReliableChannelOptions, SdsConfig, SegmentationConfig
+from shardwire.errors import ConfigError
+from shardwire.events import MessageDeliveredEvent, MessageSendErrorEvent
+from shardwire.node import MemoryNetwork, MessageEnvelope, NetworkConditions
+from shardwire.segmentation import PayloadReconstructed, Reassembler
+
+SEGMENT = 512
+NAMES = ("bob", "carol", "dave")
+LOST = NetworkConditions(loss=1.0)
+
+
+def config(**changes: Any) -> ChannelConfig:
+    segmentation = SegmentationConfig(segment_size_bytes=SEGMENT, **changes.pop("segmentation", {}))
+    chosen: dict[str, Any] = {"repair": "parity", "delivered_when": frozenset(NAMES), **changes}
+    return ChannelConfig.logos(segmentation=segmentation, **chosen)
+
+
+def payload_of(count: int) -> bytes:
+    return bytes((at * 7 + at // 251) % 256 for at in range(count * SEGMENT))
+
+
+def traced(world: World) -> list[tuple[str, SdsMessage]]:
+    messages = []
+    for record in world.network.trace:
+        assert record.payload is not None
+        message = SdsMessage.decode(record.payload, "spec")
+        assert message is not None
+        messages.append((record.sender, message))
+    return messages
+
+
+def segments_of(world: World, sender: str = "alice") -> list[SdsMessage]:
+    return [message for name, message in traced(world) if name == sender and message.content]
+
+
+def lose(world: World, lost: Callable[[str, SdsMessage], bool], sender: str = "alice") -> None:
+    """Makes those receivers lose an envelope of `sender` for which `lost` says so."""
+
+    def choose(envelope: MessageEnvelope) -> None:
+        message = SdsMessage.decode(envelope.payload, "spec")
+        assert message is not None
+        for name, node in world.nodes.items():
+            if name != sender:
+                node.conditions = LOST if lost(name, message) else None
+
+    world.nodes[sender].send_fault = choose
+
+
+async def meet(world: World, names: tuple[str, ...] = NAMES, **changes: Any) -> None:
+    world.network.store_online = False
+    for name in (*names, "alice"):
+        await world.join(name, config(delivered_when=frozenset(names), **changes))
+
+
+def run(scenario: Callable[[World], Any]) -> World:
+    async def traced_scenario(world: World) -> None:
+        world.network = MemoryNetwork(NetworkConditions(delay_ms=(5, 20)), seed=7, trace_payloads=True)
+        await scenario(world)
+
+    return run_world(traced_scenario)
+
+
+def place(message: SdsMessage) -> int:
+    return int(message.message_id.rpartition(".")[2])
+
+
+def test_one_parity_segment_repairs_another_loss_at_each_receiver() -> None:
+    async def scenario(world: World) -> None:
+        await meet(world)
+        lose(world, lambda name, message: bool(message.content) and place(message) == NAMES.index(name))
+        await world.channels["alice"].send(payload_of(10))
+        await asyncio.sleep(20)
+
+    world = run(scenario)
+    assert all(world.messages(name) == [payload_of(10)] for name in NAMES)
+    assert [place(message) for message in segments_of(world)] == list(range(11))
+    assert len(world.of("alice", MessageDeliveredEvent)) == 1
+    assert world.channels["alice"].stats()["parity_on_demand"] == 1
+
+
+def test_the_largest_need_is_sent_and_no_more() -> None:
+    async def scenario(world: World) -> None:
+        await meet(world)
+        most = {"bob": 1, "carol": 4, "dave": 2}
+        lose(world, lambda name, message: bool(message.content) and place(message) < most[name])
+        await world.channels["alice"].send(payload_of(20))
+        await asyncio.sleep(20)
+
+    world = run(scenario)
+    assert len(segments_of(world)) == 24
+    assert len(world.of("alice", MessageDeliveredEvent)) == 1
+
+
+def test_silence_is_asked_about_and_costs_no_segment() -> None:
+    async def scenario(world: World) -> None:
+        await meet(world, ("bob",))
+        heard = 0
+
+        def first_two(name: str, message: SdsMessage) -> bool:
+            nonlocal heard
+            heard += message.kind == "sync"
+            return heard <= 2
+
+        lose(world, first_two, "bob")
+        await world.channels["alice"].send(payload_of(10))
+        await asyncio.sleep(30)
+
+    world = run(scenario)
+    assert len(segments_of(world)) == 10
+    assert len(world.of("alice", MessageDeliveredEvent)) == 1
+
+
+def test_what_is_lacking_is_said_by_a_number() -> None:
+    async def scenario(world: World) -> None:
+        await meet(world, ("bob",))
+        lose(world, lambda _, message: bool(message.content) and place(message) in (3, 5))
+        await world.channels["alice"].send(payload_of(30))
+        await asyncio.sleep(10)
+
+    world = run(scenario)
+    send_id = segments_of(world)[0].message_id.partition(".")[0]
+    said = [message for name, message in traced(world) if name == "bob"]
+    numbers = [entry.message_id for message in said for entry in message.repair_request]
+    assert numbers[0] == f"{send_id}.{9_999 - 2}"
+    assert numbers[-1] == f"{send_id}.9999"
+    # Neither all that came nor a filter.
+    assert max(len(message.causal_history) for message in said) <= 2
+    assert not any(message.bloom_filter for message in said)
+
+
+@pytest.mark.parametrize("wire_format", ["raw", "lip243"])
+@pytest.mark.parametrize("code", ["leopard", "vandermonde"])
+def test_a_receiver_of_segments_alone_reconstructs(wire_format: str, code: str) -> None:
+    """The header is that of any message with parity: nothing of it is new to a peer."""
+    segmentation = {"wire_format": wire_format, "erasure_code": code}
+
+    async def scenario(world: World) -> None:
+        await meet(world, ("bob",), segmentation=segmentation)
+        lose(world, lambda _, message: bool(message.content) and place(message) in (0, 4, 9))
+        await world.channels["alice"].send(payload_of(8))
+        await asyncio.sleep(20)
+
+    world = run(scenario)
+    kept = [message for message in segments_of(world) if place(message) not in (0, 4)]
+    reassembler = Reassembler(config(segmentation=segmentation).segmentation)
+    outcomes = [reassembler.receive(message.content or b"", now_ms=0) for message in kept]
+    whole = [outcome for outcome in outcomes if isinstance(outcome, PayloadReconstructed)]
+    assert [outcome.payload for outcome in whole] == [payload_of(8)]
+    assert world.messages("bob") == [payload_of(8)]
+
+
+def test_a_message_of_one_segment_is_sent_again() -> None:
+    async def scenario(world: World) -> None:
+        await meet(world, ("bob",))
+        world.lose("alice", "bob", {0})
+        await world.channels["alice"].send(b"small")
+        await asyncio.sleep(20)
+
+    world = run(scenario)
+    assert world.messages("bob") == [b"small"]
+    assert [place(message) for message in segments_of(world)] == [0, 0]
+
+
+def test_when_there_is_no_more_parity_what_is_missing_is_sent_again() -> None:
+    async def scenario(world: World) -> None:
+        await meet(world, ("bob",))
+        clock = world.network.clock
+        until_ms = clock.monotonic_ms() + 15_000
+        # Of two data segments one comes, and of two parity segments none.
+        lose(world, lambda _, message: clock.monotonic_ms() < until_ms and bool(message.content) and place(message) > 0)
+        await world.channels["alice"].send(payload_of(2))
+        await asyncio.sleep(90)
+
+    world = run(scenario)
+    assert world.messages("bob") == [payload_of(2)]
+    assert max(place(message) for message in segments_of(world)) == 3
+    assert len(world.of("alice", MessageDeliveredEvent)) == 1
+
+
+def test_a_receiver_that_never_answers_is_given_up() -> None:
+    async def scenario(world: World) -> None:
+        await meet(world, ("bob",), sds=SdsConfig(max_retransmissions=2))
+        lose(world, lambda *_: True)
+        await world.channels["alice"].send(payload_of(10))
+        await asyncio.sleep(60)
+
+    world = run(scenario)
+    assert len(world.of("alice", MessageSendErrorEvent)) == 1
+    # A segment after every two questions, one more each time.
+    assert len(segments_of(world)) == 10 + 1 + 2
+
+
+@pytest.mark.parametrize("later", [{}, {"erasure_code": "vandermonde"}])
+def test_parity_is_made_over_a_restart_as_the_message_was_segmented(later: dict[str, str]) -> None:
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        wanted = config(delivered_when=frozenset({"bob"}))
+        await world.join("bob", wanted)
+        await world.join("alice", wanted, on_disk=True)
+        lose(world, lambda _, message: bool(message.content) and place(message) in (1, 2))
+        await world.channels["alice"].send(payload_of(10))
+        await asyncio.sleep(1)
+        await world.crash("alice")
+        world.nodes["bob"].conditions = None
+        await world.join("alice", replace(wanted, segmentation=replace(wanted.segmentation, **later)), on_disk=True)
+        await asyncio.sleep(40)
+
+    world = run(scenario)
+    assert world.messages("bob") == [payload_of(10)]
+    assert sorted({place(message) for message in segments_of(world)})[-2:] == [10, 11]
+    assert len(world.of("alice", MessageDeliveredEvent)) == 1
+
+
+def test_parity_on_demand_takes_nothing_from_what_a_message_can_hold() -> None:
+    async def scenario(world: World) -> None:
+        await meet(world, ("bob",), segmentation={"enable_reed_solomon": True})
+        await world.channels["alice"].send(payload_of(255))
+        await asyncio.sleep(10)
+
+    assert run(scenario).messages("bob") == [payload_of(255)]
+
+
+def test_what_cannot_announce_parity_is_refused() -> None:
+    with pytest.raises(ConfigError, match="draft"):
+        config(segmentation={"wire_format": "draft"})
+    with pytest.raises(ConfigError, match="content-sha256"):
+        config(sds=SdsConfig(message_id="content-sha256"))
+    assert ReliableChannelOptions().to_config().repair == "arq"
