@@ -32,13 +32,7 @@ from shardwire.channel.timeline import Timeline
 from shardwire.channel.transmissions import Transmissions
 from shardwire.config import ChannelConfig
 from shardwire.errors import PersistenceError
-from shardwire.events import (
-    ChannelEvent,
-    ChunkErrorEvent,
-    ChunkInfo,
-    IrretrievableMessageEvent,
-    MessageSendErrorEvent,
-)
+from shardwire.events import ChannelEvent, ChunkErrorEvent, ChunkInfo, IrretrievableMessageEvent, MessageSendErrorEvent
 from shardwire.persistence.protocol import Changes
 from shardwire.sds import MessageChannel, Now
 from shardwire.sds.outputs import (
