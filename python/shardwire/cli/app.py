@@ -102,8 +102,13 @@ def demo(
     from shardwire.cli.demo import run_demo
 
     # It shows above its bars what is logged.
-    logging.getLogger("shardwire").setLevel(log_level(verbose=verbose, quiet=quiet))
-    code = run_demo(file, output, seed, as_file=as_file, aside=as_json or quiet)
+    logger = logging.getLogger("shardwire")
+    before = logger.level
+    logger.setLevel(log_level(verbose=verbose, quiet=quiet))
+    try:
+        code = run_demo(file, output, seed, as_file=as_file, aside=as_json or quiet)
+    finally:
+        logger.setLevel(before)
     told = Output(as_json=as_json, quiet=quiet)
     told.event("demo", proved=code == 0, output=str(output), seed=seed, file=None if file is None else str(file))
     raise typer.Exit(code)
