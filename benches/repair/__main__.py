@@ -25,7 +25,7 @@ from benches.repair.channels import Case, Cost, measure
 
 ROOT = Path(__file__).resolve().parents[2]
 BURST = 8
-MODES = ("arq", "arq-0")
+MODES = ("parity", "arq", "arq-0")
 SEEDS = 5
 MODEL_SEEDS = 20
 
