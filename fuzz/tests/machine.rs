@@ -3,11 +3,15 @@
 use proptest::prelude::*;
 use shardwire_fuzz::World;
 
+// Miri takes a thousand times as long for a step.
+const CASES: u32 = if cfg!(miri) { 4 } else { 400 };
+const STEPS_MAX: usize = if cfg!(miri) { 24 } else { 400 };
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_sequence_of_operations_is_survived(seed in any::<u64>(), steps in 1_usize..400) {
+    fn any_sequence_of_operations_is_survived(seed in any::<u64>(), steps in 1_usize..STEPS_MAX) {
         let mut world = World::from_seed(seed);
         for _ in 0..steps {
             world.step();
@@ -15,7 +19,7 @@ proptest! {
     }
 
     #[test]
-    fn a_restart_keeps_what_was_stored(seed in any::<u64>(), steps in 1_usize..300) {
+    fn a_restart_keeps_what_was_stored(seed in any::<u64>(), steps in 1_usize..STEPS_MAX) {
         let mut world = World::from_seed(seed);
         for _ in 0..steps {
             world.step();
