@@ -10,7 +10,7 @@ command -v qemu-aarch64-static >/dev/null || {
 }
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
-mkdir -p "$directory"/{lists,cache/archives}/partial "$directory"/{debs,root,packages}
+mkdir -p "$directory"/{lists,cache/archives}/partial "$directory"/{debs,system,packages}
 apt() {
     apt-get --quiet --quiet -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o APT::Sandbox::User= \
         -o Dir::State::lists="$directory/lists" -o Dir::Cache="$directory/cache" -o Dir::State::status=/dev/null "$@"
@@ -23,7 +23,7 @@ minor=$(apt-cache -o APT::Architecture=arm64 -o Dir::State::lists="$directory/li
     apt download python3."$minor"-minimal libpython3."$minor"-minimal libpython3."$minor"-stdlib libc6 libexpat1 zlib1g libssl3 \
         libffi8 libgcc-s1 libsqlite3-0 liblzma5 libbz2-1.0 libuuid1 libcrypt1
 )
-for package in "$directory"/debs/*.deb; do dpkg-deb --extract "$package" "$directory/root"; done
+for package in "$directory"/debs/*.deb; do dpkg-deb --extract "$package" "$directory/system"; done
 python3 -m zipfile --extract "$wheel" "$directory/packages"
 # The time of a kernel is measured by no clock here: emulation is a hundred times slower.
-PYTHONPATH=$directory/packages qemu-aarch64-static -L "$directory/root" "$directory/root/usr/bin/python3.$minor" "$@"
+PYTHONPATH=$directory/packages qemu-aarch64-static -L "$directory/system" "$directory/system/usr/bin/python3.$minor" "$@"
