@@ -105,7 +105,8 @@ def test_what_one_message_does_not_hold_goes_as_a_file(
         opened.truncate(100_000 if options else largest_file_bytes() + 1)
     taken: list[Path] = []
 
-    def run_file_demo(chosen: Path, output: Path, seed: int) -> int:
+    def run_file_demo(chosen: Path, output: Path, seed: int, *, aside: bool) -> int:
+        assert not aside
         taken.append(chosen)
         return 0
 

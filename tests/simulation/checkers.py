@@ -21,10 +21,10 @@ UNSENT_MAX = 3
 NAMED_MAX = 5
 # Two participants whose timers fire within one network delay both send.
 IDLE_SLACK = 2
-# Where several must acknowledge, these faults may keep one of them away until the last retransmission. The sender is
-# told that delivery failed; what reaches the others later, and their acknowledgement, nobody sends again.
 # The ordinal of a request which says that no segment of a message is lacking.
 NOTHING_LACKING = 9_999
+# Where several must acknowledge, these faults may keep one of them away until the last retransmission. The sender is
+# told that delivery failed; what reaches the others later, and their acknowledgement, nobody sends again.
 MAY_GIVE_UP = frozenset({"loss", "partition", "restart"})
 # By then the first acknowledgements are on their way, late callbacks and networks included.
 FIRST_ANSWERS_MS = 5_000
