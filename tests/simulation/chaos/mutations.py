@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from shardwire.channel.cancellation import Cancellation
 from shardwire.channel.collected import Collected
 from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.engine import Engine
@@ -103,11 +104,16 @@ def cancelled_and_told() -> Iterator[None]:
 def cancelled_and_sent() -> Iterator[None]:
     """A cancelled message is forgotten and leaves all the same."""
 
-    def may_drop(self: Submissions, send_id: str, request_id: str, now: Any) -> bool:
-        record = self._outgoing.record(send_id)
-        return record is not None and not record.sent and not record.error_stage
+    cancel = Submissions.cancel
 
-    with patch.object(Submissions, "_may_drop", may_drop):
+    def cancelled(self: Submissions, request_id: str, now: Any) -> Cancellation:
+        record = self._outgoing.of_request(request_id)
+        if record is None or record.sent or record.delivered or record.error_stage:
+            return cancel(self, request_id, now)
+        self._outgoing.withdraw(request_id)
+        return Cancellation(True, record.content_count)
+
+    with patch.object(Submissions, "cancel", cancelled):
         yield
 
 
