@@ -473,11 +473,10 @@ impl Outgoing {
                 self.end_demand(handle, monotonic_ms);
             }
             Answer::Contents(count) => {
-                demand.wanted = count.min(demand.reserve);
-                events.push_back(Event::ContentsWanted {
-                    send_id: self.sends[handle].send_id.clone(),
-                    count: count.min(self.sends[handle].demand.as_ref().map_or(0, |d| d.reserve)),
-                });
+                let count = count.min(demand.reserve);
+                demand.wanted = count;
+                let send_id = self.sends[handle].send_id.clone();
+                events.push_back(Event::ContentsWanted { send_id, count });
                 self.look_again(handle, monotonic_ms + period_ms);
             }
         }
