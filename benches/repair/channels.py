@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import statistics
 from dataclasses import dataclass, field
 
 from benches.repair.bound import Loss
@@ -12,7 +13,7 @@ from shardwire import ChannelConfig, close_channel, create_reliable_channel
 from shardwire._native import SdsMessage
 from shardwire.config import SegmentationConfig
 from shardwire.events import MessageDeliveredEvent, MessageSendErrorEvent
-from shardwire.node import MemoryNetwork, NetworkConditions, run_virtual
+from shardwire.node import MemoryNetwork, NetworkConditions, TraceRecord, run_virtual
 from shardwire.node.clock import running_clock
 
 TOPIC = "/shardwire/1/bench/proto"
@@ -20,6 +21,8 @@ LIMIT_MS = 3_600_000
 # Segments so far apart are of different rounds.
 ROUND_MS = 1_000
 LATENCY_MS = (20, 60)
+# Messages of a steady channel: first those that it learns of the loss from, then those that are measured.
+EARLIER, MEASURED = 24, 8
 # What is still said when everybody has everything, such as answers that are under way.
 AFTERMATH_MS = 10_000
 
@@ -29,7 +32,8 @@ class Case:
     """One message to everybody.
 
     Attributes:
-        repair: How losses are repaired; `arq-0` is `arq` without parity.
+        repair: How losses are repaired; `arq-0` is `arq` without parity, `parity-steady` stands for messages of a
+            channel that has carried others.
         data_count: Data segments of the message.
         receivers: All of whom are to have it.
         loss: Of each receiver, the sender of the message too.
@@ -45,20 +49,22 @@ class Case:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one message took.
+    """What one message took, or several on average.
 
     Attributes:
         segments: Sent by anyone, repeated ones and answers to requests included.
         rounds: In how many waves.
+        in_one_round: Share of the messages that took one wave.
         whole_ms: From `send` until the last receiver had the message.
         delivered: Whether the sender learnt that all have it.
         bytes: All that was sent.
         control_bytes: What of it carried no segment.
     """
 
-    segments: int
-    rounds: int
-    whole_ms: int
+    segments: float
+    rounds: float
+    in_one_round: float
+    whole_ms: float
     delivered: bool
     bytes: int
     control_bytes: int
@@ -83,7 +89,7 @@ def config_of(case: Case, names: frozenset[str]) -> ChannelConfig:
         segmentation=SegmentationConfig(
             segment_size_bytes=case.segment_bytes, enable_reed_solomon=parity_rate > 0, parity_rate=parity_rate
         ),
-        repair=case.repair.removesuffix("-0"),
+        repair=case.repair.partition("-")[0],
         delivered_when=names,
     )
 
@@ -121,35 +127,69 @@ async def _measure(case: Case, seed: int) -> Cost:
             channel.on_message_received(on_received)
         node.conditions = Bursts(delay_ms=LATENCY_MS, model=case.loss)
     sender = channels[0]
-    settled: list[object] = []
+    outcomes: list[object] = []
     end = asyncio.Event()
 
     def on_settled(event: object) -> None:
-        settled.append(event)
+        outcomes.append(event)
         end.set()
 
     sender.on(MessageDeliveredEvent, on_settled)
     sender.on(MessageSendErrorEvent, on_settled)
-    payload = random.Random(seed).randbytes(case.data_count * case.segment_bytes)
-    began_ms = running_clock().monotonic_ms()
-    await sender.send(payload)
-    await everybody.wait()
-    await end.wait()
-    await asyncio.sleep(AFTERMATH_MS / 1_000)
+    earlier, measured = (EARLIER, MEASURED) if case.repair == "parity-steady" else (0, 1)
+    took: list[Took] = []
+    for number in range(earlier + measured):
+        if number == earlier:
+            outcomes.clear()
+        before = len(network.trace)
+        whole.clear()
+        everybody.clear()
+        end.clear()
+        payload = random.Random(f"{seed}/{number}").randbytes(case.data_count * case.segment_bytes)
+        began_ms = running_clock().monotonic_ms()
+        await sender.send(payload)
+        await everybody.wait()
+        await end.wait()
+        await asyncio.sleep(AFTERMATH_MS / 1_000)
+        if number >= earlier:
+            took.append(took_of(network.trace[before:], max(whole.values()) - began_ms))
     for channel in channels:
         await close_channel(channel)
+    return Cost(
+        statistics.fmean(one.segments for one in took),
+        statistics.fmean(one.rounds for one in took),
+        statistics.fmean(one.rounds == 1 for one in took),
+        statistics.fmean(one.whole_ms for one in took),
+        all(isinstance(outcome, MessageDeliveredEvent) for outcome in outcomes),
+        sum(one.bytes for one in took),
+        sum(one.control_bytes for one in took),
+    )
+
+
+@dataclass(frozen=True)
+class Took:
+    """What one message took; as `Cost`."""
+
+    segments: int
+    rounds: int
+    whole_ms: int
+    bytes: int
+    control_bytes: int
+
+
+def took_of(trace: list[TraceRecord], whole_ms: int) -> Took:
+    """What one message took, of all that was sent. A filter that rides on a segment is control as well."""
     segments = rounds = total = control = 0
-    last_ns = -ROUND_MS * 1_000_000
-    for record in network.trace:
+    last_ns: int | None = None
+    for record in trace:
         assert record.payload is not None
         message = SdsMessage.decode(record.payload, "spec")
         total += len(record.payload)
         if message is None or message.content is None:
             control += len(record.payload)
             continue
+        control += len(message.bloom_filter or b"")
         segments += 1
-        rounds += record.time_ns - last_ns >= ROUND_MS * 1_000_000
+        rounds += last_ns is None or record.time_ns - last_ns >= ROUND_MS * 1_000_000
         last_ns = record.time_ns
-    return Cost(
-        segments, rounds, max(whole.values()) - began_ms, isinstance(settled[0], MessageDeliveredEvent), total, control
-    )
+    return Took(segments, rounds, whole_ms, total, control)

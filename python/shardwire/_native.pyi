@@ -191,10 +191,11 @@ class SegmentHeader:
 
 def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]: ...
 def segment_on_demand(
-    payload: Buffer, parameters: SegmentationParameters, parity_count: int
+    payload: Buffer, parameters: SegmentationParameters, parity_millionths: int
 ) -> tuple[list[bytes], int]:
-    """The transport messages of a payload whose parity is made on demand: its data segments and the first
-    `parity_count` of as much parity as there may be; and how much of that there is beyond them."""
+    """The transport messages of a payload whose parity is made on demand: its data segments and, for a
+    million of them, the first `parity_millionths` of as much parity as there may be; and how much of that there is
+    beyond them."""
 
 def segment_many(payloads: Any, parameters: SegmentationParameters) -> Any:
     """A list of lists of messages for an iterable of buffers; for an Arrow binary array, chunked or not, a list array
@@ -933,6 +934,9 @@ class MessageChannel:
         """When an acknowledgement sync is due, on the monotonic clock."""
     def waiting(self) -> dict[TransmitKind, int]:
         """How many messages of each kind could leave, leaving aside syncs."""
+    def first_parity_millionths(self) -> int:
+        """How much parity a message leaves with before anybody asks: contents for a million data contents, as earlier
+        ones needed, and at most 500,000."""
     def has_room(self) -> bool:
         """Whether the outgoing buffer is below `outgoing_buffer_messages_max`, so that sends may be registered."""
     def is_queued(self, send_id: str) -> bool:

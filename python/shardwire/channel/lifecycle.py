@@ -264,7 +264,9 @@ def _assemble(
             rng,
             engine,
             quota,
-            ChannelSegmenter(sizes.budget.segmentation, config.repair == "parity"),
+            ChannelSegmenter(
+                sizes.budget.segmentation, machine.first_parity_millionths if config.repair == "parity" else None
+            ),
             subscriptions,
             timeline,
             writer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from shardwire._native import keccak256, segment_on_demand
@@ -40,11 +41,12 @@ class ChannelSegmenter:
 
     Args:
         segmentation: With the segment size that the node's messages leave.
-        on_demand: Whether parity is made as receivers need it.
+        first_parity: How much parity a message leaves with, for a million data segments, where more is made as
+            receivers need it; None where all of it is made at once.
     """
 
-    def __init__(self, segmentation: SegmentationConfig, on_demand: bool = False) -> None:
-        self._on_demand = on_demand
+    def __init__(self, segmentation: SegmentationConfig, first_parity: Callable[[], int] | None = None) -> None:
+        self._first_parity = first_parity
         self.use(segmentation)
         self._carries_empty = segmentation.wire_format != "draft"
 
@@ -62,10 +64,10 @@ class ChannelSegmenter:
         if not payload and not self._carries_empty:
             return Prepared([], 1, keccak256(payload).hex())
         if len(payload) < THREAD_BYTES_MIN:
-            return self._segment(payload, self._segmentation)
+            return self._segment(payload, self._segmentation, self._first_parity_now())
         # As it is set now: the thread may begin later.
-        segmentation = self._segmentation
-        return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload, segmentation)
+        chosen = self._segmentation, self._first_parity_now()
+        return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload, *chosen)
 
     def prepare_ephemeral(self, payload: bytes) -> bytes | None:
         """The one content of an ephemeral message; None for an empty one that the wire cannot carry.
@@ -93,12 +95,15 @@ class ChannelSegmenter:
             return keccak256(payload).hex()
         return (await asyncio.get_running_loop().run_in_executor(None, keccak256, payload)).hex()
 
-    def _segment(self, payload: bytes, segmentation: SegmentationConfig) -> Prepared:
+    def _first_parity_now(self) -> int | None:
+        return None if self._first_parity is None else self._first_parity()
+
+    def _segment(self, payload: bytes, segmentation: SegmentationConfig, first_parity: int | None) -> Prepared:
         reserve, form = 0, ""
-        if self._on_demand:
+        if first_parity is not None:
             # How much parity there is at first takes nothing from what a message can hold.
             without = replace(segmentation, enable_reed_solomon=False)
-            contents, reserve = segment_on_demand(payload, native_parameters(without), 0)
+            contents, reserve = segment_on_demand(payload, native_parameters(without), first_parity)
             form = f"{segmentation.wire_format} {segmentation.erasure_code}" if reserve else ""
         else:
             contents = segment(payload, segmentation)

@@ -545,6 +545,10 @@ impl MessageChannel {
         Ok(waiting)
     }
 
+    fn first_parity_millionths(&self) -> u32 {
+        self.0.first_parity_millionths()
+    }
+
     fn has_room(&self) -> bool {
         self.0.has_room()
     }

@@ -112,11 +112,11 @@ pub fn segment_on_demand<'py>(
     py: Python<'py>,
     payload: Buffer<'py>,
     parameters: &SegmentationParameters,
-    parity_count: usize,
+    parity_millionths: u32,
 ) -> Result<(Bound<'py, PyList>, usize), Error> {
     let bytes = payload.as_bytes();
     let segments = detached(py, bytes.len(), || {
-        segment::segment_on_demand(bytes, &parameters.inner, parity_count)
+        segment::segment_on_demand(bytes, &parameters.inner, parity_millionths)
     })?;
     let reserve = segments.reserve();
     Ok((messages(py, &segments, &payload)?, reserve))

@@ -224,6 +224,69 @@ def test_parity_is_made_over_a_restart_as_the_message_was_segmented(later: dict[
     assert len(world.of("alice", MessageDeliveredEvent)) == 1
 
 
+def first_burst(world: World, after: int) -> int:
+    """How many segments of the message after so many envelopes left before anybody answered."""
+    count = 0
+    for record in world.network.trace[after:]:
+        assert record.payload is not None
+        message = SdsMessage.decode(record.payload, "spec")
+        if message is None or record.sender != "alice" or not message.content:
+            break
+        count += 1
+    return count
+
+
+def test_first_parity_follows_what_was_lost_over_a_restart() -> None:
+    bursts: list[int] = []
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        wanted = config(delivered_when=frozenset({"bob"}), sds=SdsConfig(bloom_interval_ms=3_600_000))
+        await world.join("bob", wanted)
+        await world.join("alice", wanted, on_disk=True)
+
+        async def send(count: int) -> None:
+            for _ in range(count):
+                before = len(world.network.trace)
+                await world.channels["alice"].send(payload_of(32) + bytes([len(bursts)]))
+                await asyncio.sleep(60)
+                bursts.append(first_burst(world, before))
+
+        # Of every message the same four segments are lost.
+        lose(world, lambda _, message: bool(message.content) and place(message) in (1, 5, 6, 30))
+        await send(12)
+        await world.crash("alice")
+        await world.join("alice", wanted, on_disk=True)
+        lose(world, lambda _, message: bool(message.content) and place(message) in (1, 5, 6, 30))
+        await send(2)
+        lose(world, lambda *_: False)
+        await send(40)
+
+    world = run(scenario)
+    assert len(world.messages("bob")) == 54
+    # Nothing is known at first, then what makes a second round needless, and none where nothing is lost.
+    assert bursts[0] == 33
+    assert all(36 <= burst <= 38 for burst in bursts[10:14])
+    assert bursts[-1] == 33
+
+
+def test_whoever_lacks_nearly_all_drives_first_parity_to_its_bound_alone() -> None:
+    bursts: list[int] = []
+
+    async def scenario(world: World) -> None:
+        await meet(world, ("bob",))
+        lose(world, lambda _, message: bool(message.content) and 1 < place(message) < 32)
+        for number in range(20):
+            before = len(world.network.trace)
+            await world.channels["alice"].send(payload_of(31) + bytes([number]))
+            await asyncio.sleep(60)
+            bursts.append(first_burst(world, before))
+
+    assert len(run(scenario).messages("bob")) == 20
+    assert bursts[0] == 32
+    assert bursts[-1] == 32 + 16
+
+
 def test_parity_on_demand_takes_nothing_from_what_a_message_can_hold() -> None:
     async def scenario(world: World) -> None:
         await meet(world, ("bob",), segmentation={"enable_reed_solomon": True})

@@ -263,6 +263,12 @@ impl Machine {
         Some((send.contents_needed as usize, send.contents.len()))
     }
 
+    /// How much parity a message leaves with before anybody asks: contents for a million data
+    /// contents, as earlier ones needed.
+    pub fn first_parity_millionths(&self) -> u32 {
+        self.outgoing.first_parity().millionths()
+    }
+
     /// The owner made contents of a send that were wanted; none where it cannot, and then what is
     /// missing is sent again.
     pub fn handle_contents_made(&mut self, send_id: &str, contents: Vec<Octets>, now: Now) {

@@ -15,6 +15,7 @@ use crate::sink::Sink;
 use crate::wire::segment::{self, HASH_LENGTH, Header, Received, Slot, WireFormat};
 
 pub use crate::wire::segment::OVERHEAD_BYTES_MAX;
+use parameters::RATE_SCALE;
 pub use parameters::{Counts, ParameterError, Parameters, Settings};
 
 /// A payload cannot be sent as it is.
@@ -194,14 +195,15 @@ pub fn segment_many<'a>(
 }
 
 /// As [`segment`], of a payload whose parity is made on demand: it announces as much as there may be
-/// ([`Parameters::parity_bound`]), and the first `parity_count` of it are made.
+/// ([`Parameters::parity_bound`]), and `parity_millionths` of it for
+/// a million data segments are made.
 ///
 /// # Errors
 /// As [`segment`].
 pub fn segment_on_demand<'a>(
     payload: &'a [u8],
     parameters: &Parameters,
-    parity_count: usize,
+    parity_millionths: u32,
 ) -> Result<Segments<'a>, SegmentationError> {
     let mut counts = admit(payload, parameters)?;
     if counts.data < 2 {
@@ -211,7 +213,8 @@ pub fn segment_on_demand<'a>(
     let chunk_size_bytes = parameters.chunk_size_bytes();
     let shards: Vec<&[u8]> = payload.chunks(chunk_size_bytes).collect();
     let settings = parameters.settings();
-    let wanted = 0..parity_count.min(counts.parity);
+    let first = (counts.data as u64 * u64::from(parity_millionths) + RATE_SCALE / 2) / RATE_SCALE;
+    let wanted = 0..counts.parity.min(first as usize);
     Ok(Segments {
         wire_format: settings.wire_format,
         chunk_size_bytes,

@@ -7,7 +7,7 @@ use crate::erasure::ErasureCode;
 use crate::wire::segment::{self, WireFormat};
 
 /// Parity rates are integers in millionths, so that every peer counts the same.
-const RATE_SCALE: u64 = 1_000_000;
+pub(super) const RATE_SCALE: u64 = 1_000_000;
 
 /// lip243: what is kept free in a serialized segment for its header.
 const LIP243_RESERVE: usize = 128;

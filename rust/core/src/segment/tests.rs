@@ -210,7 +210,7 @@ fn parity_made_later_is_that_made_at_once() {
             })
             .unwrap();
             let all = segment(&payload, &at_once).unwrap().to_vecs();
-            let first = segment_on_demand(&payload, &on_demand, 2).unwrap();
+            let first = segment_on_demand(&payload, &on_demand, 200_000).unwrap();
             assert_eq!(first.count(), 12);
             assert_eq!(first.to_vecs(), all[..12]);
             let data: Vec<&[u8]> = all[..10].iter().map(Vec::as_slice).collect();

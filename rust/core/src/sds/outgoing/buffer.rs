@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
 use super::demand::{Answer, Demand, Need};
+use super::first_parity::FirstParity;
 use super::in_store::InStore;
 use super::inquiry::Due;
 use super::ordinals::Ordinals;
@@ -50,6 +51,7 @@ pub struct Outgoing {
     due: VecDeque<ContentRef>,
     /// Sends whose receivers are to be asked what they lack, and since when.
     inquiries: LinkedHashMap<Name, i64>,
+    first_parity: FirstParity,
     sends_so_far: u64,
     changes: Changes,
 }
@@ -99,6 +101,7 @@ impl Outgoing {
             timers: ResendTimers::default(),
             due: VecDeque::new(),
             inquiries: LinkedHashMap::new(),
+            first_parity: FirstParity::default(),
             sends_so_far: 0,
             changes: Changes::default(),
         }
@@ -457,6 +460,9 @@ impl Outgoing {
         if self.waits_in_store(handle, monotonic_ms, participants, log, events) {
             return;
         }
+        if need.most > 0 {
+            self.count_lacked(handle, need.most);
+        }
         let rounds_max = self.retransmissions_max;
         let Some(demand) = &mut self.sends[handle].demand else {
             return;
@@ -480,6 +486,28 @@ impl Outgoing {
                 self.look_again(handle, monotonic_ms + period_ms);
             }
         }
+    }
+
+    /// What its receivers lacked of a send after all of it left is what later ones leave with.
+    fn count_lacked(&mut self, handle: OutgoingRef, lacked: u32) {
+        let send = &mut self.sends[handle];
+        let needed = send.contents_needed;
+        if let Some(demand) = &mut send.demand
+            && !std::mem::replace(&mut demand.is_counted, true)
+        {
+            let first = demand.scheduled.saturating_sub(needed);
+            self.first_parity.on_first_round(needed, first, lacked);
+        }
+    }
+
+    /// How much parity leaves with a message before anybody asks.
+    pub fn first_parity(&self) -> &FirstParity {
+        &self.first_parity
+    }
+
+    /// Goes on from a stored rate.
+    pub fn restore_first_parity(&mut self, millionths: u32) {
+        self.first_parity.restore(millionths);
     }
 
     /// What those who are to have a send lack of it.
@@ -1048,6 +1076,10 @@ impl Outgoing {
 
     /// Resending stops; acknowledgements are still collected, for a bounded number of sends.
     fn finish(&mut self, handle: OutgoingRef, log: &mut Log) {
+        let send = &self.sends[handle];
+        if !send.given_up && !send.waits() {
+            self.count_lacked(handle, 0);
+        }
         let send = &mut self.sends[handle];
         send.finished = true;
         if send.demand.take().is_some()

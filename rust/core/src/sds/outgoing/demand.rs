@@ -32,6 +32,8 @@ pub struct Demand {
     has_news: bool,
     /// How many contents the owner was asked for.
     pub wanted: u32,
+    /// Whether what was lacked of it at first counted for the messages after it.
+    pub is_counted: bool,
 }
 
 /// What is known of those who are to have the send.
@@ -67,6 +69,7 @@ impl Demand {
             inquiries: 0,
             has_news: false,
             wanted: 0,
+            is_counted: false,
         }
     }
 

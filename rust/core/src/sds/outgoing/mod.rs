@@ -3,6 +3,7 @@
 
 mod buffer;
 mod demand;
+mod first_parity;
 mod in_store;
 mod inquiry;
 mod ordinals;

@@ -159,16 +159,20 @@ impl Machine {
         for (_, record) in kinds.take(STATE) {
             let state = self.read(&record, |fields| {
                 let numbers: Option<Vec<u64>> = (0..7).map(|_| fields.long()).collect();
-                Some((<[u64; 7]>::try_from(numbers?).ok()?, fields.names()?))
+                let numbers = <[u64; 7]>::try_from(numbers?).ok()?;
+                // A record that was written before there was first parity ends here.
+                Some((numbers, fields.names()?, fields.int().unwrap_or(0)))
             });
-            let Some(([lamport, base, nonce, syncs, sends, first_ms, order], heads)) = state else {
+            let Some((numbers, heads, first_parity)) = state else {
                 continue;
             };
+            let [lamport, base, nonce, syncs, sends, first_ms, order] = numbers;
             (base_sequence, order_acknowledged) = (base, order);
             self.lamport.restore(lamport);
             self.transmission.nonce = nonce;
             self.transmission.sync_count = syncs;
             self.outgoing.restore_count(sends);
+            self.outgoing.restore_first_parity(first_parity);
             self.participants.set_first_epoch_ms(first_ms as i64);
             self.incoming.set_returned(first_ms as i64 > 0);
             for head in heads {

@@ -92,6 +92,7 @@ impl Machine {
             .long(self.participants.first_epoch_ms() as u64)
             .long(self.acknowledgements.order_acknowledged())
             .names(heads.map(|entry| &entry.message_id))
+            .int(self.outgoing.first_parity().millionths())
             .seal()
     }
 
