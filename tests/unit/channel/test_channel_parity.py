@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -221,6 +222,113 @@ def test_parity_is_made_over_a_restart_as_the_message_was_segmented(later: dict[
     world = run(scenario)
     assert world.messages("bob") == [payload_of(10)]
     assert sorted({place(message) for message in segments_of(world)})[-2:] == [10, 11]
+    assert len(world.of("alice", MessageDeliveredEvent)) == 1
+
+
+def numbers_of(world: World, sender: str) -> list[int]:
+    """How many segments it said that it lacks, each time."""
+    said = [entry for name, message in traced(world) if name == sender for entry in message.repair_request]
+    return [9_999 - int(entry.message_id.rpartition(".")[2]) for entry in said]
+
+
+def test_who_lacks_no_more_than_another_one_said_is_silent() -> None:
+    names = tuple(f"r{number}" for number in range(12))
+
+    async def scenario(world: World) -> None:
+        await meet(world, names)
+        # Each loses three others.
+        lost = {name: {(7 * number + at) % 40 for at in (0, 11, 23)} for number, name in enumerate(names)}
+        lose(world, lambda name, message: bool(message.content) and place(message) in lost[name])
+        await world.channels["alice"].send(payload_of(40))
+        await asyncio.sleep(20)
+
+    world = run(scenario)
+    assert all(world.messages(name) == [payload_of(40)] for name in names)
+    said = [number for name in names for number in numbers_of(world, name)]
+    assert 1 <= sum(number > 0 for number in said) <= 4
+    assert sum(number == 0 for number in said) == len(names)
+    assert len(segments_of(world)) == 43
+
+
+def test_who_has_everything_and_said_so_is_silent_about_what_others_lack() -> None:
+    async def scenario(world: World) -> None:
+        await meet(world)
+        lose(world, lambda name, message: name == "bob" and bool(message.content) and place(message) in (1, 2, 30, 31))
+        await world.channels["alice"].send(payload_of(30))
+        await asyncio.sleep(20)
+
+    world = run(scenario)
+    assert world.messages("bob") == [payload_of(30)]
+    assert [number for number in numbers_of(world, "bob") if number] == [2, 2]
+    # Once, and perhaps once more by the sync of the schedule.
+    assert all(numbers_of(world, name) in ([0], [0, 0]) for name in ("carol", "dave"))
+
+
+def test_an_inquiry_names_who_is_silent() -> None:
+    names = (*NAMES, "erin", "frank", "grace")
+
+    async def scenario(world: World) -> None:
+        await meet(world, names)
+        # All that bob says at first is lost, and what is said until somebody else speaks.
+        spoken: list[str] = []
+
+        def hear(name: str) -> None:
+            def choose(_: MessageEnvelope) -> None:
+                spoken.append(name)
+                world.nodes["alice"].conditions = LOST if name == "bob" and spoken.count(name) == 1 else None
+
+            world.nodes[name].send_fault = choose
+
+        for name in names:
+            hear(name)
+        await world.channels["alice"].send(payload_of(30))
+        await asyncio.sleep(20)
+
+    world = run(scenario)
+    assert len(segments_of(world)) == 30
+    assert len(world.of("alice", MessageDeliveredEvent)) == 1
+    asked = [message for name, message in traced(world) if name == "alice" and message.kind == "sync"]
+    hints = [entry.retrieval_hint for message in asked for entry in message.repair_request]
+    assert hints == [sha256(b"bob").digest()[:4]]
+    assert numbers_of(world, "bob") == [0, 0]
+    assert all(numbers_of(world, name) == [0] for name in names if name != "bob")
+
+
+def test_what_is_lacking_is_said_once_a_burst_has_ended() -> None:
+    """A number from the middle of a burst would make the sender send that much."""
+
+    async def scenario(world: World) -> None:
+        await meet(world)
+        for name in NAMES:
+            world.nodes[name].conditions = NetworkConditions(delay_ms=(5, 2_000), reorder=1.0)
+        await world.channels["alice"].send(payload_of(100))
+        await asyncio.sleep(30)
+
+    world = run(scenario)
+    assert {number for name in NAMES for number in numbers_of(world, name)} == {0}
+    assert len(segments_of(world)) == 100
+
+
+def test_once_all_parity_has_left_what_is_named_as_missing_goes_again() -> None:
+    async def scenario(world: World) -> None:
+        await meet(world, ("bob", "carol"))
+        clock = world.network.clock
+        until_ms = clock.monotonic_ms() + 9_000
+
+        def lost(name: str, message: SdsMessage) -> bool:
+            early = clock.monotonic_ms() < until_ms
+            return name == "bob" and early and bool(message.content) and place(message) not in (0, 1, 5, 9)
+
+        lose(world, lost)
+        await world.channels["alice"].send(payload_of(8))
+        await asyncio.sleep(60)
+
+    world = run(scenario)
+    assert world.messages("bob") == [payload_of(8)]
+    places = [place(message) for message in segments_of(world)]
+    assert sorted(places[:16]) == list(range(16))
+    # Four of those that came are lacking for the message: no more than twice that goes again.
+    assert len(places) <= 16 + 8
     assert len(world.of("alice", MessageDeliveredEvent)) == 1
 
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::config::Now;
+use super::config::{DeliveredWhen, Now};
 use super::events::{Dropped, Event};
 use super::ids::{
     CONTENTS_PER_SEND_MAX, MESSAGE_ID_BYTES_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_BYTES_MAX,
@@ -14,6 +14,7 @@ use super::machine::Machine;
 use super::name::Name;
 use super::octets::{Octets, Part};
 use super::sync::filter::PeerFilter;
+use super::sync::lacking::asks;
 use crate::wire::sds::{EntryView, MessageView};
 
 /// SDS-R: a message carries at most three requests. What a peer asks beyond this is not looked at.
@@ -27,6 +28,9 @@ const HISTORY_ENDS: usize = 256;
 /// after this.
 const CONCLUDED_AT_ONCE_MAX: usize = 2_000;
 const CONCLUDED_AGAIN_MS: i64 = 1_000;
+
+/// So many acknowledgement timeouts whoever said that it has all of a send is silent about more of it.
+const QUIET_TIMEOUTS: i64 = 4;
 
 /// The send of which a request says how much is lacking, and how much.
 fn lacking_of<'a>(request: &EntryView<'a>) -> Option<(&'a str, u32)> {
@@ -138,6 +142,7 @@ impl Machine {
             }
         }
         let reviewed = message.bloom_filter.map(|_| message_id.clone());
+        let has_said_all = content.is_some() && self.has_said_whole(&sender_id, &message_id, now);
         let held = content.map(|content| {
             let part = Part::of(data, content);
             self.take_content(message_id, &sender_id, lamport, part, retrieval_hint, now)
@@ -176,7 +181,7 @@ impl Machine {
                 since_first_ms,
             );
         }
-        if let Some((_, entry)) = held {
+        if let Some((_, entry)) = held.filter(|_| !has_said_all) {
             self.owe(entry, now);
         }
         Ok(())
@@ -201,15 +206,15 @@ impl Machine {
                     .on_stated(send, said_by, lacking, now.monotonic_ms, log, events);
             } else if request.sender_id == Some(said_by.as_bytes()) {
                 self.lacking.on_asked(said_by);
-                if !with_content && self.count_lacking(said_by, send_id).is_some() {
+                let is_asked = asks(request.retrieval_hint, &self.sender_id);
+                if !with_content && is_asked && self.count_lacking(said_by, send_id).is_some() {
                     self.lacking.owe(said_by, Name::new(send_id));
                     let members = self.participants.len();
                     self.acknowledgements.hurry(now, members, &mut *self.rng);
                 }
-            } else if lacking == 0
-                && self.config.any_is_enough()
-                && touched < UNKNOWN_PER_MESSAGE_MAX
-            {
+            } else if lacking > 0 {
+                self.on_lacked_by_other(request.sender_id, send_id, lacking, now);
+            } else if self.config.any_is_enough() && touched < UNKNOWN_PER_MESSAGE_MAX {
                 let first = self.log.find(content_id(send_id, 0).as_bytes());
                 let siblings = first.map_or_else(Vec::new, |first| self.siblings_of(first));
                 touched += siblings.len();
@@ -219,6 +224,53 @@ impl Machine {
                 }
             }
         }
+    }
+
+    /// Another participant says how many contents it lacks of a send that is not ours: where no fewer are
+    /// lacking here, what repairs it repairs this too, and nothing is said unless its sender asks.
+    fn on_lacked_by_other(
+        &mut self,
+        sender_id: Option<&[u8]>,
+        send_id: &str,
+        lacking: u32,
+        now: Now,
+    ) {
+        let is_shared = matches!(self.config.delivered_when, DeliveredWhen::Named(_));
+        let Some(sender_id) = sender_id.filter(|_| is_shared) else {
+            return;
+        };
+        let sender_id = self.sender_ids.text(sender_id);
+        let is_less = self
+            .count_lacking(&sender_id, send_id)
+            .is_some_and(|ours| (1..=lacking).contains(&ours));
+        let is_heeded = self.lacking.counts(&sender_id) && !self.lacking.is_asked();
+        if !is_less || !is_heeded || self.is_in_burst(now) {
+            return;
+        }
+        let send = self.incoming.find(&sender_id, send_id);
+        if let Some(send) = send.and_then(|send| self.incoming.get(send)) {
+            self.acknowledgements.lacked_by_other(&send.contents);
+        }
+    }
+
+    /// Whether all of a content's send is here and its sender, who counts, was told lately: more of it is
+    /// meant for others, and whom it did not hear it asks.
+    fn has_said_whole(&self, sender_id: &Arc<str>, message_id: &Name, now: Now) -> bool {
+        if !self.lacking.counts(sender_id) {
+            return false;
+        }
+        let Some((send_id, _)) = self.incoming.place_of(message_id) else {
+            return false;
+        };
+        let quiet_ms = QUIET_TIMEOUTS * self.config.acknowledgement_timeout_ms;
+        let first = self.log.find(content_id(send_id, 0).as_bytes());
+        let is_said = first
+            .and_then(|first| self.log.get(first))
+            .is_some_and(|first| {
+                let is_late = now.monotonic_ms - first.spoken_ms >= quiet_ms;
+                first.unacknowledged == 0 && first.spoken_ms != 0 && !is_late
+            });
+        is_said && self.count_lacking(sender_id, send_id) == Some(0)
     }
 
     /// The content is one that its send can do without: not everybody gets it, so no filter has it and
@@ -277,6 +329,9 @@ impl Machine {
             ordinal,
         });
         let hint = retrieval_hint.filter(|hint| hint.len() <= RETRIEVAL_HINT_BYTES_MAX);
+        if self.lacking.counts(sender_id) {
+            self.filter.on_counted(now.monotonic_ms);
+        }
         let lamport = self.lamport.capped(lamport, now);
         let entry = self.add_to_log(&message_id, sender_id, lamport, hint, ordinal.unwrap_or(0));
         if self.config.enable_repair {
@@ -555,7 +610,8 @@ impl Machine {
         // itself, or somebody was answered who lacks it: a large group that acknowledged every repair
         // again would talk of little else.
         let lately_ms = self.config.acknowledgement_timeout_ms / 2;
-        let said_lately = spoken_ms != 0 && now.monotonic_ms - spoken_ms < lately_ms;
+        let said_lately = spoken_ms != 0 && now.monotonic_ms - spoken_ms < lately_ms
+            || self.has_said_whole(sender_id, &message_id, now);
         let withheld = self
             .given_up
             .withholds(send.and_then(|send| self.incoming.get(send)));

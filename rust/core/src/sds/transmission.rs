@@ -14,11 +14,13 @@ use super::machine::Machine;
 use super::name::Name;
 use super::octets::Octets;
 use super::outgoing::{ContentRef, FixedHistory};
-use super::sync::lacking::statement;
+use super::sync::lacking::{inquiry, statement};
 use crate::wire::sds::{HistoryEntry, Parts, WireFormat};
 
 /// Tags, lengths and scalars of one message, at most.
 const MESSAGE_FRAME_BYTES: usize = 48;
+/// A burst has ended once nothing came for this part of the time in which receivers answer.
+const GAPS_PER_WINDOW: i64 = 8;
 /// A filter's tag and length, at most.
 const FILTER_FRAME_BYTES: usize = 8;
 
@@ -367,15 +369,20 @@ impl Machine {
         let last = send.dispatched as usize + 1 == send.scheduled();
         let is_on_demand = send.demand.is_some();
         let is_spare = self.config.by_send() && ordinal >= send.contents_needed;
-        // With the last one of a burst, receivers learn that they are to say how much they lack.
-        let asks =
-            is_on_demand && !send.waits() && (last || ordinal as usize + 1 == send.contents.len());
+        // Receivers learn that they are to say how much they lack: with the last one of a burst, and before
+        // that, since those who lose that one would name all that came.
+        let ends = !send.waits() && (last || ordinal as usize + 1 == send.contents.len());
+        let is_early = ordinal == 0 || ordinal as usize == send.scheduled() / 2;
+        let asks = is_on_demand && (ends || is_early);
         let send_id = send.send_id.clone();
         // The filter rides on the last content of a burst, or on every one.
         let rides = self.config.bloom_interval_ms == 0 || !send.waits();
         let message_id = send.contents[ordinal as usize].message_id.clone();
         let content = send.contents[ordinal as usize].content.clone()?;
         let lamport = self.lamport.tick(now);
+        if is_on_demand {
+            self.filter.on_counted(now.monotonic_ms);
+        }
         let inquiry = asks.then(|| statement(&send_id, 0, &self.sender_id));
         let mut requests: Vec<HistoryEntry> = inquiry.into_iter().collect();
         let asking_bytes: usize = requests.iter().map(entry_bytes_max).sum();
@@ -440,6 +447,7 @@ impl Machine {
 
     fn next_sync(&mut self, now: Now) -> Option<Transmit> {
         let at_ms = now.monotonic_ms;
+        self.put_off_numbers(now);
         self.anti_entropy.sample(&self.log, at_ms);
         let is_due = |due_ms: Option<i64>| due_ms.is_some_and(|due_ms| due_ms <= at_ms);
         let mut asked = false;
@@ -478,7 +486,11 @@ impl Machine {
             self.repair.on_sync_for_requests(at_ms);
         }
         let taken: usize = requests.iter().map(entry_bytes_max).sum();
-        let history = self.history_of_sync(&sources, budget.saturating_sub(taken));
+        let history = match only_stated {
+            // Who is to hear it knows the send.
+            true => History::default(),
+            false => self.history_of_sync(&sources, budget.saturating_sub(taken)),
+        };
         let members = self.participants.len();
         if history.is_empty() && requests.is_empty() {
             self.sync_schedule
@@ -517,6 +529,33 @@ impl Machine {
         )
     }
 
+    /// How much is lacking is said once a burst has ended: before that the number is too large, and
+    /// would make its sender send as much.
+    fn put_off_numbers(&mut self, now: Now) {
+        let is_due = |due_ms: &i64| *due_ms <= now.monotonic_ms;
+        if self.acknowledgements.due_ms.filter(is_due).is_none() || !self.is_in_burst(now) {
+            return;
+        }
+        let is_counted = |entry: EntryRef| {
+            let held = self.log.get(entry);
+            held.is_some_and(|held| self.lacking.counts(&held.sender_id))
+        };
+        let is_other = self.lacking.is_asked()
+            || self.acknowledgements.delivered().next().is_some()
+            || !self.acknowledgements.incomplete().all(is_counted);
+        if !is_other {
+            let members = self.participants.len();
+            self.acknowledgements.put_off(now, members, &mut *self.rng);
+        }
+    }
+
+    /// Whether contents of which numbers tell are coming just now.
+    pub(super) fn is_in_burst(&self, now: Now) -> bool {
+        let gap_ms = self.config.window_ms() / GAPS_PER_WINDOW;
+        let last_ms = self.filter.counted_last_ms();
+        last_ms.is_some_and(|last_ms| now.monotonic_ms - last_ms < gap_ms)
+    }
+
     /// What a sync says of what came: the entries that it names, and how much is lacking of sends whose
     /// senders count that, with the entries which need not be named.
     fn statements(
@@ -530,9 +569,10 @@ impl Machine {
         let inquiries = self.outgoing.take_inquiries();
         let mut requests: Vec<HistoryEntry> = inquiries
             .iter()
-            .map(|send_id| statement(send_id, 0, &self.sender_id))
+            .map(|(send_id, asked)| inquiry(send_id, asked, &self.sender_id))
             .collect();
         let mut sends = LinkedHashMap::new();
+        let is_in_burst = self.is_in_burst(now);
         sources.retain(|entry| {
             let held = self.log.get(*entry);
             let Some(held) = held.filter(|held| self.lacking.counts(&held.sender_id)) else {
@@ -541,8 +581,10 @@ impl Machine {
             let Some((send_id, _)) = self.incoming.place_of(&held.message_id) else {
                 return true;
             };
-            if self.count_lacking(&held.sender_id, send_id).is_none() {
-                return true;
+            match self.count_lacking(&held.sender_id, send_id) {
+                None => return true,
+                Some(lacking) if lacking > 0 && is_in_burst => return false,
+                Some(_) => {}
             }
             let key = (std::sync::Arc::clone(&held.sender_id), Name::new(send_id));
             sends.entry(key).or_insert_with(Vec::new).push(*entry);

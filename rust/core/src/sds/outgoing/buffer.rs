@@ -470,13 +470,16 @@ impl Outgoing {
         match demand.answer(&need, rounds_max) {
             Answer::GiveUp => self.give_up(handle, log, events),
             Answer::Inquiry => {
+                demand.on_inquiry(monotonic_ms);
                 let send_id = self.sends[handle].send_id.clone();
                 self.inquiries.entry(send_id).or_insert(monotonic_ms);
                 self.look_again(handle, monotonic_ms + period_ms / 2);
             }
-            // The owner did not answer, or nothing more can be made.
-            Answer::Contents(_) if demand.wanted > 0 || demand.reserve == 0 => {
-                self.end_demand(handle, monotonic_ms);
+            // The owner did not answer.
+            Answer::Contents(_) if demand.wanted > 0 => self.end_demand(handle, monotonic_ms),
+            Answer::Contents(count) if demand.reserve == 0 => {
+                self.repeat(handle, count as usize);
+                self.look_again(handle, monotonic_ms + period_ms);
             }
             Answer::Contents(count) => {
                 let count = count.min(demand.reserve);
@@ -516,15 +519,8 @@ impl Outgoing {
         let Some(demand) = &send.demand else {
             return Need::default();
         };
-        let held = |name: &Arc<str>| send.acknowledged.get(name).map_or(0, Ordinals::count);
-        let known = |name: &Arc<str>| match demand.stated_once(name) {
-            Some(_) => demand.stated(name),
-            // Whoever says only what came says it in full: a few names are no more than a mention.
-            None => (demand.is_named_by(name) && 2 * held(name) >= send.contents_needed)
-                .then(|| send.contents_needed.saturating_sub(held(name))),
-        };
         let mut need = Need::default();
-        let mut add = |name: &Arc<str>| match known(name) {
+        let mut add = |name: &Arc<str>| match self.known_to_lack(send, demand, name) {
             Some(lacking) => need.most = need.most.max(lacking),
             None => need.is_unknown = true,
         };
@@ -548,12 +544,49 @@ impl Outgoing {
             .collect();
         let mut nearest: Vec<&Arc<str>> = candidates.into_iter().collect();
         nearest.sort_by_key(|name| {
-            let by_names = send.contents_needed.saturating_sub(held(name));
+            let held = send.acknowledged.get(*name).map_or(0, Ordinals::count);
+            let by_names = send.contents_needed.saturating_sub(held);
             demand.stated_once(name).unwrap_or(by_names)
         });
         nearest.iter().take(wanted).for_each(|name| add(name));
         need.is_unknown |= nearest.len() < wanted;
         need
+    }
+
+    /// How many contents `name` lacks, as it said since the last one left.
+    fn known_to_lack(&self, send: &OutgoingSend, demand: &Demand, name: &Arc<str>) -> Option<u32> {
+        let held = send.acknowledged.get(name).map_or(0, Ordinals::count);
+        // Whoever says only what came says it in full: a few names are no more than a mention.
+        let in_full = demand.is_named_by(name) && 2 * held >= send.contents_needed;
+        let by_names = in_full.then(|| send.contents_needed.saturating_sub(held));
+        demand.stated(name).or(by_names)
+    }
+
+    /// All parity has left: contents go again, first those that most of the receivers which named some
+    /// lack, then those that left longest ago.
+    fn repeat(&mut self, handle: OutgoingRef, count: usize) {
+        let send = &self.sends[handle];
+        let open = |name: &Arc<str>| match &self.delivered_when {
+            DeliveredWhen::Named(names) => names.contains(name) && !send.complete.contains(name),
+            DeliveredWhen::Any | DeliveredWhen::Count(_) => !send.complete.contains(name),
+        };
+        let named: Vec<&Ordinals> = send
+            .acknowledged
+            .iter()
+            .filter(|(name, held)| open(name) && held.count() > 0)
+            .map(|(_, held)| held)
+            .collect();
+        let lacked_by = |ordinal: u32| named.iter().filter(|held| !held.contains(ordinal)).count();
+        let mut order: Vec<u32> = (0..send.contents.len() as u32).collect();
+        order.sort_by_cached_key(|ordinal| {
+            let left_ms = send.contents[*ordinal as usize].left_ms;
+            (std::cmp::Reverse(lacked_by(*ordinal)), left_ms, *ordinal)
+        });
+        order.truncate(count);
+        for ordinal in order {
+            self.unacknowledged.replace((handle, ordinal));
+            self.due.push_back((handle, ordinal));
+        }
     }
 
     /// Whether a store has all of a send that left, and comes first.
@@ -676,7 +709,7 @@ impl Outgoing {
             && !send.finished
             && demand.on_stated(by, lacking, monotonic_ms)
         {
-            self.hasten(handle, monotonic_ms);
+            self.hasten_by_number(handle, monotonic_ms);
         }
         if lacking == 0 && self.may_acknowledge(handle, by) {
             self.complete(handle, by, log, events);
@@ -689,6 +722,19 @@ impl Outgoing {
         let at_ms = monotonic_ms + self.config.window_ms();
         let due_ms = self.sends[handle].contents[0].resend_ms;
         if due_ms.is_some_and(|due_ms| due_ms > at_ms) && !self.need(handle).is_unknown {
+            self.look_again(handle, at_ms);
+        }
+    }
+
+    /// What is known to be lacking goes as soon as all who were asked had time to answer: who lacks no
+    /// more than another one said may be silent.
+    fn hasten_by_number(&mut self, handle: OutgoingRef, monotonic_ms: i64) {
+        let Some(demand) = &self.sends[handle].demand else {
+            return;
+        };
+        let at_ms = monotonic_ms.max(demand.asked_ms() + 2 * self.config.window_ms());
+        let due_ms = self.sends[handle].contents[0].resend_ms;
+        if due_ms.is_some_and(|due_ms| due_ms > at_ms) && self.need(handle).most > 0 {
             self.look_again(handle, at_ms);
         }
     }
@@ -714,14 +760,21 @@ impl Outgoing {
         self.inquiries.front().map(|(_, since_ms)| *since_ms)
     }
 
-    /// Sends whose receivers are asked by the message that leaves now.
-    pub fn take_inquiries(&mut self) -> Vec<Name> {
+    /// Sends whose receivers are asked by the message that leaves now, and who of them: nobody in
+    /// particular where it is not known who is to have it.
+    pub fn take_inquiries(&mut self) -> Vec<(Name, Vec<Arc<str>>)> {
         let asked = std::mem::take(&mut self.inquiries).into_iter();
-        let is_open = |send_id: &Name| {
-            let send = self.find(send_id).and_then(|send| self.get(send));
-            send.is_some_and(|send| !send.finished)
+        let silent = |(send_id, _): (Name, i64)| {
+            let send = self.get(self.find(&send_id)?)?;
+            let demand = send.demand.as_ref().filter(|_| !send.finished)?;
+            let DeliveredWhen::Named(names) = &self.delivered_when else {
+                return Some((send_id, Vec::new()));
+            };
+            let open = names.iter().filter(|name| !send.complete.contains(*name));
+            let silent = open.filter(|name| self.known_to_lack(send, demand, name).is_none());
+            Some((send_id, silent.cloned().collect()))
         };
-        asked.map(|(send_id, _)| send_id).filter(is_open).collect()
+        asked.filter_map(silent).collect()
     }
 
     // --- again ----------------------------------------------------------------------------------

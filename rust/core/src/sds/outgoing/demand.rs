@@ -7,6 +7,9 @@ use super::buffer::PARTICIPANTS_PER_SEND_MAX;
 
 /// So many inquiries go out before one content does, where nobody says what is missing.
 const INQUIRIES_MAX: u32 = 2;
+/// As many where anybody says numbers: an inquiry is what is answered, and a content only tells those
+/// who have everything what they know.
+const INQUIRIES_OF_SPEAKERS_MAX: u32 = 5;
 
 /// What the sender of one send knows of how much its receivers lack, while further contents of it can
 /// be made.
@@ -22,6 +25,8 @@ pub struct Demand {
     pub scheduled: u32,
     /// When something of the send left last.
     left_ms: i64,
+    /// When its receivers were asked last, by that or by an inquiry.
+    asked_ms: i64,
     /// Who said how many it lacks, and when.
     lacking: HashMap<Arc<str>, (u32, i64)>,
     /// Who named contents of it, and when last.
@@ -63,6 +68,7 @@ impl Demand {
             reserve,
             scheduled,
             left_ms: 0,
+            asked_ms: 0,
             lacking: HashMap::new(),
             named_ms: HashMap::new(),
             silent_rounds: 0,
@@ -76,6 +82,17 @@ impl Demand {
     /// A content leaves.
     pub fn on_left(&mut self, monotonic_ms: i64) {
         self.left_ms = monotonic_ms;
+        self.asked_ms = monotonic_ms;
+    }
+
+    /// An inquiry leaves.
+    pub fn on_inquiry(&mut self, monotonic_ms: i64) {
+        self.asked_ms = monotonic_ms;
+    }
+
+    /// When its receivers were asked last.
+    pub fn asked_ms(&self) -> i64 {
+        self.asked_ms
     }
 
     /// Something about the send is known that was not.
@@ -143,7 +160,11 @@ impl Demand {
         if self.silent_rounds >= rounds_max {
             return Answer::GiveUp;
         }
-        if need.most == 0 && self.inquiries < INQUIRIES_MAX {
+        let inquiries_max = match self.lacking.is_empty() {
+            true => INQUIRIES_MAX,
+            false => INQUIRIES_OF_SPEAKERS_MAX,
+        };
+        if need.most == 0 && self.inquiries < inquiries_max {
             self.inquiries += 1;
             return Answer::Inquiry;
         }
@@ -173,6 +194,16 @@ mod tests {
         assert_eq!(demand.answer(&needs(0), 5), Answer::Inquiry);
         assert_eq!(demand.answer(&needs(0), 5), Answer::Contents(1));
         assert_eq!(demand.answer(&needs(7), 5), Answer::Contents(7));
+    }
+
+    #[test]
+    fn whoever_has_spoken_is_asked_more_often() {
+        let mut demand = Demand::new(64, 64);
+        demand.on_stated(&"bob".into(), 3, 10);
+        for _ in 0..INQUIRIES_OF_SPEAKERS_MAX {
+            assert_eq!(demand.answer(&needs(0), 5), Answer::Inquiry);
+        }
+        assert_eq!(demand.answer(&needs(0), 5), Answer::Contents(1));
     }
 
     #[test]

@@ -131,6 +131,11 @@ impl Acknowledgements {
         }
     }
 
+    /// What is owed changes all the time just now: it is said later.
+    pub fn put_off(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
+        self.draw(now, members, rng);
+    }
+
     /// Draws the moment of the next acknowledgement sync.
     fn draw(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
         let members = if self.suppress { members } else { 1 };
@@ -186,6 +191,17 @@ impl Acknowledgements {
             self.by_others.replace(entry);
             self.rest_if_all_said();
         }
+    }
+
+    /// Another participant lacks as much as is lacking here of a send that has these, or more: that need
+    /// not be said.
+    pub fn lacked_by_other(&mut self, entries: &[EntryRef]) {
+        for entry in entries {
+            if self.owes(*entry) {
+                self.by_others.replace(*entry);
+            }
+        }
+        self.rest_if_all_said();
     }
 
     /// The content left the log, or must not be said.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use super::anti_entropy::SETTLE_MS_MAX;
 use crate::bloom::BloomFilter;
 use crate::sds::config::{Config, Now};
 use crate::sds::log::{Entry, EntryRef, Log};
 use crate::sds::name::Name;
 
-/// A filter that tells nothing new rides on one message in so many intervals.
+/// A filter that tells nothing new, or what numbers are telling just now, rides on one message in so
+/// many intervals.
 const UNCHANGED_INTERVALS: i64 = 4;
 
 /// A filter that rolls: it is rebuilt from the newest entries before its error rate degrades.
@@ -33,6 +35,9 @@ pub struct FilterSchedule {
     pub unchanged: u32,
     /// Whether the filter holds what must not be said.
     stale: bool,
+    settle_ms: i64,
+    /// Since when numbers tell what is lacking of what comes, and when something of it came last.
+    counted_ms: Option<(i64, i64)>,
 }
 
 /// A filter that came, and whose it is.
@@ -69,12 +74,36 @@ impl FilterSchedule {
             asked: false,
             unchanged: 0,
             stale: false,
+            settle_ms: (2 * config.acknowledgement_timeout_ms).min(SETTLE_MS_MAX),
+            counted_ms: None,
         }
     }
 
     /// Inserts the id of an entry that was just added to the log.
     pub fn insert(&mut self, message_id: Name) {
         self.waiting.push(message_id);
+    }
+
+    /// A content came or left of which receivers say by a number what they lack.
+    pub fn on_counted(&mut self, monotonic_ms: i64) {
+        let since_ms = match self.counted_ms {
+            Some((since_ms, last_ms)) if monotonic_ms - last_ms < self.settle_ms => since_ms,
+            _ => monotonic_ms,
+        };
+        self.counted_ms = Some((since_ms, monotonic_ms));
+    }
+
+    /// When a content came or left last of which receivers say by a number what they lack.
+    pub fn counted_last_ms(&self) -> Option<i64> {
+        self.counted_ms.map(|(_, last_ms)| last_ms)
+    }
+
+    /// Whether numbers are telling what is lacking just now, and have not done so for long.
+    fn is_counted(&self, monotonic_ms: i64) -> bool {
+        let long_ms = self.interval_ms.saturating_mul(UNCHANGED_INTERVALS);
+        self.counted_ms.is_some_and(|(since_ms, last_ms)| {
+            monotonic_ms - last_ms < self.settle_ms && monotonic_ms - since_ms < long_ms
+        })
     }
 
     /// Length of the serialized filter.
@@ -140,8 +169,9 @@ impl FilterSchedule {
         if self.interval_ms == 0 {
             return true;
         }
+        let is_counted = self.is_counted(now.monotonic_ms) && !self.asked;
         let Some(last_ms) = self.last_ms else {
-            return self.count() > 0;
+            return self.count() > 0 && !is_counted;
         };
         let since_ms = now.monotonic_ms - last_ms;
         if since_ms < self.interval_ms || self.count() == 0 {
@@ -149,7 +179,11 @@ impl FilterSchedule {
         }
         // One that tells nothing new still shows a peer that was away what we lack, at a slower pace.
         let told = self.sent_count == Some(self.count()) && !self.asked;
-        let intervals = if told { UNCHANGED_INTERVALS } else { 1 };
+        let intervals = if told || is_counted {
+            UNCHANGED_INTERVALS
+        } else {
+            1
+        };
         since_ms >= self.interval_ms.saturating_mul(intervals)
     }
 

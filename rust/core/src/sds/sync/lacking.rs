@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
+use sha2::{Digest, Sha256};
 
 use crate::sds::ids::lacking_id;
 use crate::sds::log::EntryRef;
@@ -14,6 +15,9 @@ use crate::wire::sds::HistoryEntry;
 pub const ASKERS_MAX: usize = 1_000;
 /// Sends of which one message says what is lacking: no more of its requests are looked at.
 pub const STATEMENTS_MAX: usize = 100;
+/// An inquiry that only so few are to answer names them, by the first bytes of the SHA-256 of each.
+const ASKED_BY_NAME_MAX: usize = 16;
+const MARK_BYTES: usize = 4;
 
 /// Who counts, and of which sends it wants to know.
 ///
@@ -56,6 +60,11 @@ impl Lacking {
         }
     }
 
+    /// Whether the next message answers an inquiry.
+    pub fn is_asked(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
     /// What is to be said of these sends and of those that were asked about; `lacking_of` counts.
     pub fn take(
         &mut self,
@@ -88,5 +97,49 @@ pub fn statement(send_id: &str, lacking: u32, sender_id: &str) -> HistoryEntry {
         message_id: lacking_id(send_id, lacking).to_string(),
         retrieval_hint: None,
         sender_id: Some(sender_id.to_owned()),
+    }
+}
+
+/// Asks what is lacking of a send: these, or with none of them whoever has some of it.
+pub fn inquiry(send_id: &str, asked: &[Arc<str>], sender_id: &str) -> HistoryEntry {
+    let marks = asked.iter().flat_map(|name| mark_of(name));
+    let is_short = (1..=ASKED_BY_NAME_MAX).contains(&asked.len());
+    HistoryEntry {
+        retrieval_hint: is_short.then(|| marks.collect()),
+        ..statement(send_id, 0, sender_id)
+    }
+}
+
+/// Whether an inquiry with this hint asks `name`.
+pub fn asks(retrieval_hint: Option<&[u8]>, name: &str) -> bool {
+    let mark = mark_of(name);
+    retrieval_hint.is_none_or(|hint| hint.chunks(MARK_BYTES).any(|asked| *asked == mark))
+}
+
+fn mark_of(name: &str) -> [u8; MARK_BYTES] {
+    *Sha256::digest(name)
+        .first_chunk()
+        .expect("a digest has 32 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inquiry_asks_those_whom_it_names_or_everybody() {
+        let send_id = "0123456789abcdef0123456789abcdef";
+        let names: Vec<Arc<str>> = (0..=ASKED_BY_NAME_MAX)
+            .map(|number| Arc::from(format!("member-{number}")))
+            .collect();
+        let asks = |asked: &[Arc<str>], name: &str| {
+            let entry = inquiry(send_id, asked, "alice");
+            asks(entry.retrieval_hint.as_deref(), name)
+        };
+        assert!(asks(&names[..2], "member-1"));
+        assert!(!asks(&names[..2], "member-2"));
+        assert!(asks(&[], "member-2"));
+        assert!(asks(&names, "anybody"));
+        assert!(!super::asks(Some(&[1, 2, 3]), "member-1"));
     }
 }
