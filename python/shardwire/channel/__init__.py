@@ -11,7 +11,7 @@ from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.subscriptions import EventIterator
-from shardwire.channel.timeline import SegmentObservation
+from shardwire.channel.timeline import SdsObservation, SegmentObservation
 
 __all__ = [
     "GAUGES",
@@ -24,6 +24,7 @@ __all__ = [
     "PendingSend",
     "RateLimitStatus",
     "ReliableChannel",
+    "SdsObservation",
     "SegmentObservation",
     "close_channel",
     "create_reliable_channel",

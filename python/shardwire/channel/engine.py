@@ -64,7 +64,7 @@ class Engine:
         deliveries: Messages for the application.
         quota: The rate limits.
         flights: What is handed to the node.
-        timeline: Told about single segments.
+        timeline: Told about single segments and messages.
         shared: Gives what is stored its form.
         sender_id: Ours.
         now: The moment of creation.
@@ -181,6 +181,8 @@ class Engine:
     def _take_in(self, arrival: Arrival, now: Now) -> bool:
         self._arrival = arrival
         self.incoming.refused = False
+        if self._timeline:
+            self._timeline.note_arrival(arrival.data, now.epoch_ms)
         self.machine.handle_message(arrival.data, now, arrival.message_hash, from_store=arrival.from_store)
         self._settle(now)
         self._arrival = None

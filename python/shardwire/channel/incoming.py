@@ -118,7 +118,7 @@ class Incoming:
     def _on_whole(self, event: ContentReceived, wire: bytes, now: Now) -> None:
         """`draft` sends small payloads as they are."""
         send_id = event.message_id if is_rival(event.message_id) else event.send_id or event.message_id
-        self._note("received", event.sender_id, send_id, 0, 1, 1, now)
+        self._note("received", event, send_id, 0, 1, 1, now)
         self._machine.handle_content_placed(event.message_id, event.sender_id, send_id, 0, 1, 1, now)
         last = (event.message_id, 0, wire)
         told = self.whole.keep(event.sender_id, send_id, event.content, keccak256(event.content), 1, last)
@@ -169,7 +169,7 @@ class Incoming:
             self._machine.handle_content_surplus(event.message_id)
             return
         ordinal = event.ordinal if ordinal is None else ordinal
-        self._note("received", event.sender_id, send_id, ordinal or 0, data_count, content_count, now)
+        self._note("received", event, send_id, ordinal or 0, data_count, content_count, now)
         self.counts["segments_received"] += 1
         self._machine.handle_content_placed(
             event.message_id, event.sender_id, send_id, ordinal, content_count, data_count, now
@@ -202,7 +202,7 @@ class Incoming:
         recovered = outcome.data_segments_recovered
         self.counts["segments_recovered"] += len(recovered)
         for ordinal in recovered:
-            self._note("recovered", event.sender_id, send_id, ordinal, data_count, content_count, now)
+            self._note("recovered", event, send_id, ordinal, data_count, content_count, now)
         if outcome.bad_segments:
             name, sender, false = (
                 _prefix(outcome.entire_message_hash),
@@ -300,7 +300,7 @@ class Incoming:
     def _note(
         self,
         stage: SegmentStage,
-        sender_id: str,
+        event: ContentReceived,
         send_id: str,
         ordinal: int,
         data_count: int | None,
@@ -313,10 +313,11 @@ class Incoming:
                     stage,
                     send_id,
                     ordinal,
-                    sender_id,
+                    event.sender_id,
                     now.epoch_ms,
                     data_count=data_count,
                     content_count=content_count,
+                    message_id=event.message_id if stage == "received" else None,
                 )
             )
 

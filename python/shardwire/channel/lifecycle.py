@@ -218,7 +218,7 @@ def _assemble(
 ) -> Session:
     now = Now(clock.monotonic_ms(), clock.epoch_ms())
     machine = _make_machine(channel_id, sender_id, config, now, rng, sizes.budget, records)
-    timeline = Timeline()
+    timeline = Timeline(channel_id, sender_id, config.sds.wire_format)
     subscriptions = Subscriptions(quoted(channel_id))
     # Segments of a peer whose node carries larger messages are read at their full size.
     peer_log = PeerLog(peer_logger, clock.monotonic_ms, f"channel {quoted(channel_id)}: ")

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Self, overload
 
 from shardwire.channel.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.file_transfers import FileTransfers
-from shardwire.channel.metrics import MeasurementObserver
+from shardwire.channel.observed import Observed
 from shardwire.channel.outgoing import PendingSend
 from shardwire.channel.rate_limit import RateLimitStatus
 from shardwire.channel.segmenter import EMPTY_REFUSED
 from shardwire.channel.submissions import Submission
-from shardwire.channel.subscriptions import Callback, E, EventIterator, Unsubscribe, check_callable
-from shardwire.channel.timeline import Observer
+from shardwire.channel.subscriptions import Callback, E, EventIterator, Unsubscribe
 from shardwire.channel.undelivered import why_undelivered
 from shardwire.channel.waiters import settler
 from shardwire.config import ChannelConfig
@@ -44,7 +43,7 @@ LEAVING_DRAIN_TIMEOUT_MS = 30_000
 DELIVERED_TIMEOUT_MS = 30_000
 
 
-class ReliableChannel(FileTransfers):
+class ReliableChannel(FileTransfers, Observed):
     """A handle on one open channel; `create_reliable_channel` makes it.
 
     Used on the event loop it was made on: elsewhere its coroutines raise `ConfigError`. As an async context manager it
@@ -294,33 +293,6 @@ class ReliableChannel(FileTransfers):
         One is done when the next is asked for: when the body of `async for event in channel.messages(): ...` has run.
         """
         return self._session.subscriptions.iterate(MessageReceivedEvent)
-
-    def observe(self, observer: Observer) -> Unsubscribe:
-        """Tells `observer` what happens to single segments, at once and in the channel's own task: it must be quick.
-
-        Returns:
-            A function that ends it.
-
-        Raises:
-            ConfigError: `observer` cannot be called.
-        """
-        check_callable("observer", observer)
-        return self._session.timeline.observe(observer)
-
-    def measure(self, observer: MeasurementObserver) -> Unsubscribe:
-        """Tells `observer` how long things take and how large they are (`METRICS` names what), for histograms.
-
-        Called at once and in the channel's own task: it must be quick. Sends made before are not followed. Counters
-        come from `stats()`.
-
-        Returns:
-            A function that ends it.
-
-        Raises:
-            ConfigError: `observer` cannot be called.
-        """
-        check_callable("observer", observer)
-        return self._session.engine.meter.observe(observer)
 
     # --- life ---
 

@@ -1,14 +1,16 @@
-"""What happens to single segments, for progress bars and pictures: observers are told at once, in the driver."""
+"""What happens to single segments and SDS messages, for pictures: observers are told at once, in the driver."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
+from shardwire._native import SdsMessage
 from shardwire.channel.hooks import ends_process
 from shardwire.channel.records import SendRecord
+from shardwire.config import SdsWireFormat
 from shardwire.sds.outputs import ContentAcknowledged, Transmit
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ class SegmentObservation:
         at_ms: Unix time in ms.
         data_count: Data segments of the send; None where the wire does not say.
         content_count: Data and parity segments; None where the wire does not say.
+        message_id: Of the SDS message that carries it; None where parity brought it back.
     """
 
     stage: SegmentStage
@@ -42,49 +45,149 @@ class SegmentObservation:
     attempt: int = 0
     data_count: int | None = None
     content_count: int | None = None
+    message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SdsObservation:
+    """One SDS message that left or arrived, as it says itself: of a peer's nothing is verified.
+
+    Attributes:
+        direction: "sent": handed to the node. "received": from the network or a store, once for each transmission.
+        kind: "content", "sync" or "ephemeral".
+        message_id: Its id; empty where a message has none.
+        sender_id: Who made it.
+        lamport_timestamp: Its place in the order of all; None where it takes none.
+        causal_history: Ids of the messages that it follows.
+        repair_request: Ids of the messages that its sender asks others for.
+        size_bytes: The SDS message, before encryption.
+        at_ms: Unix time in ms.
+    """
+
+    direction: Literal["sent", "received"]
+    kind: Literal["content", "sync", "ephemeral"]
+    message_id: str
+    sender_id: str
+    lamport_timestamp: int | None
+    causal_history: tuple[str, ...]
+    repair_request: tuple[str, ...]
+    size_bytes: int
+    at_ms: int
 
 
 Observer = Callable[[SegmentObservation], None]
+SdsObserver = Callable[[SdsObservation], None]
+T = TypeVar("T")
 
 
 class Timeline:
-    """The observers of one channel."""
+    """The observers of one channel.
 
-    def __init__(self) -> None:
+    Args:
+        channel_id: Of the channel; messages of others are not told.
+        sender_id: Ours.
+        wire_format: Of its SDS messages.
+    """
+
+    def __init__(self, channel_id: str, sender_id: str, wire_format: SdsWireFormat) -> None:
+        self._channel_id, self._sender_id, self._wire_format = channel_id, sender_id, wire_format
         self._observers: list[Observer] = []
+        self._sds_observers: list[SdsObserver] = []
 
     def __bool__(self) -> bool:
-        return bool(self._observers)
+        return bool(self._observers or self._sds_observers)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Adds an observer; the returned function removes it."""
-        self._observers.append(observer)
+        """Adds an observer of segments; the returned function removes it."""
+        return _add(observer, self._observers)
 
-        def remove() -> None:
-            if observer in self._observers:
-                self._observers.remove(observer)
-
-        return remove
+    def observe_sds(self, observer: SdsObserver) -> Callable[[], None]:
+        """Adds an observer of SDS messages; the returned function removes it."""
+        return _add(observer, self._sds_observers)
 
     def note_acknowledged(self, event: ContentAcknowledged, record: SendRecord | None, at_ms: int) -> None:
         """A participant acknowledged a segment of ours."""
-        counts = (record.data_count, record.content_count) if record else (None, None)
-        self.note(SegmentObservation("acknowledged", event.send_id, event.ordinal, event.by, at_ms, 0, *counts))
+        data_count, content_count = (record.data_count, record.content_count) if record else (None, None)
+        self.note(
+            SegmentObservation(
+                "acknowledged",
+                event.send_id,
+                event.ordinal,
+                event.by,
+                at_ms,
+                0,
+                data_count,
+                content_count,
+                event.message_id,
+            )
+        )
 
     def note_transmit(
         self, stage: SegmentStage, transmit: Transmit, record: SendRecord | None, sender_id: str, at_ms: int
     ) -> None:
-        """A segment of ours leaves, or has left."""
+        """A message of ours leaves, or has left."""
+        if stage == "dispatched":
+            self._note_sds("sent", transmit.payload, at_ms)
         send_id, ordinal = transmit.send_id, transmit.ordinal
         if send_id is not None and ordinal is not None:
-            counts = (record.data_count, record.content_count) if record else (None, None)
-            self.note(SegmentObservation(stage, send_id, ordinal, sender_id, at_ms, transmit.attempt, *counts))
+            data_count, content_count = (record.data_count, record.content_count) if record else (None, None)
+            self.note(
+                SegmentObservation(
+                    stage,
+                    send_id,
+                    ordinal,
+                    sender_id,
+                    at_ms,
+                    transmit.attempt,
+                    data_count,
+                    content_count,
+                    transmit.message_id,
+                )
+            )
 
     def note(self, observation: SegmentObservation) -> None:
-        for observer in list(self._observers):
-            try:
-                observer(observation)
-            except BaseException as error:
-                if ends_process(error):
-                    raise
-                logger.error("a segment observer raised %s", type(error).__name__)
+        _tell(self._observers, observation, "a segment observer raised %s")
+
+    def note_arrival(self, data: bytes, at_ms: int) -> None:
+        """A message arrives; told before any segment that it brings."""
+        self._note_sds("received", data, at_ms)
+
+    def _note_sds(self, direction: Literal["sent", "received"], data: bytes, at_ms: int) -> None:
+        message = SdsMessage.decode(data, self._wire_format) if self._sds_observers else None
+        if message is None or message.kind is None or message.channel_id != self._channel_id:
+            return
+        # Echoes of ours, and what others send in our name.
+        if direction == "received" and message.sender_id == self._sender_id:
+            return
+        observation = SdsObservation(
+            direction,
+            message.kind,
+            message.message_id,
+            message.sender_id,
+            message.lamport_timestamp,
+            tuple(entry.message_id for entry in message.causal_history),
+            tuple(entry.message_id for entry in message.repair_request),
+            len(data),
+            at_ms,
+        )
+        _tell(self._sds_observers, observation, "an observer of SDS messages raised %s")
+
+
+def _add(observer: T, observers: list[T]) -> Callable[[], None]:
+    observers.append(observer)
+
+    def remove() -> None:
+        if observer in observers:
+            observers.remove(observer)
+
+    return remove
+
+
+def _tell(observers: Sequence[Callable[[T], None]], observation: T, raised: str) -> None:
+    for observer in list(observers):
+        try:
+            observer(observation)
+        except BaseException as error:
+            if ends_process(error):
+                raise
+            logger.error(raised, type(error).__name__)

@@ -385,9 +385,9 @@ class Transmissions:
         return self._notices.poll()
 
     def note(self, stage: SegmentStage, transmit: Transmit, now: Now) -> None:
-        """Tells observers about one of our segments."""
-        if self._timeline and transmit.send_id is not None:
-            record = self._outgoing.record(transmit.send_id)
+        """Tells observers about one of our messages."""
+        if self._timeline:
+            record = None if transmit.send_id is None else self._outgoing.record(transmit.send_id)
             self._timeline.note_transmit(stage, transmit, record, self._sender_id, now.epoch_ms)
 
     def _count(self, name: str) -> None:
