@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from benches.repair.bound import Loss, bound, ideal_selective_repeat, selective_repeat
-from benches.repair.channels import Case, Cost, measure
+from benches.repair.channels import EARLIER, MEASURED, Case, Cost, measure
 
 ROOT = Path(__file__).resolve().parents[2]
 BURST = 8
-MODES = ("parity", "arq", "arq-0")
+MODES = ("parity", "parity-steady", "arq", "arq-0")
 SEEDS = 5
 MODEL_SEEDS = 20
 
@@ -44,6 +44,7 @@ class Row:
     over_ideal: float
     peers_over_bound: float
     rounds: float
+    in_one_round: float
     peers_rounds: float
     whole_ms: float
     control_share: float
@@ -60,6 +61,11 @@ def grid(full: bool) -> list[tuple[int, int, Loss]]:
         (16, 5, Loss(0.20)),
         (64, 5, Loss(0.20, BURST)),
     ]
+
+
+def is_steady(_: int, receivers: int, loss: Loss) -> bool:
+    """Whether messages of a steady channel are measured, each of which takes as long as many others."""
+    return receivers <= 20 and loss.burst is None
 
 
 def rounded(row: Row) -> dict[str, Any]:
@@ -93,6 +99,7 @@ def row_of(case: Case, costs: list[Cost]) -> Row:
         segments / ideal,
         mean([out.segments for out in peers]) / least,
         mean([cost.rounds for cost in costs]),
+        mean([cost.in_one_round for cost in costs]),
         mean([out.rounds for out in peers]),
         mean([cost.whole_ms for cost in costs]),
         sum(cost.control_bytes for cost in costs) / sum(cost.bytes for cost in costs),
@@ -110,6 +117,7 @@ def markdown(rows: list[Row], segment_bytes: int, seeds: int) -> str:
         "sent / ideal",
         "peers' rule / B",
         "rounds",
+        "in one",
         "peers' rounds",
         "seconds",
         "control",
@@ -119,10 +127,12 @@ def markdown(rows: list[Row], segment_bytes: int, seeds: int) -> str:
         "",
         f"`python -m benches.repair`: one message of k segments of {segment_bytes} B to n receivers, no store, means",
         f"over {seeds} seeds. B is what any code must send on average until each receiver has k of them; *ideal* is a",
-        "selective repeat whose sender always knows what each lacks. `arq-0` is `arq` without parity. The peers' rule",
-        "is modelled: each round repeats what somebody did not acknowledge, and acknowledgements are lost as segments",
-        "are. The seconds are those until the last receiver has the message. Control is what carries no segment, as a",
-        "part of all bytes.",
+        "selective repeat whose sender always knows what each lacks. `parity` is the first message of a channel;",
+        f"`parity-steady` one of {MEASURED} after {EARLIER} others that it learnt its first parity from.",
+        "`arq-0` is `arq` without parity. The peers' rule is modelled: each round repeats what somebody did not",
+        "acknowledge, and acknowledgements are lost as segments are. *In one* is the part of the messages that took",
+        "one round; the seconds are those until the last receiver has the message. Control is what carries no segment,",
+        "and filters that ride on segments, as a part of all bytes.",
         "",
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),
@@ -131,7 +141,12 @@ def markdown(rows: list[Row], segment_bytes: int, seeds: int) -> str:
         note = f" ({row.undelivered} of {seeds} not acknowledged)" if row.undelivered else ""
         cells = [row.data_count, row.receivers, row.loss, row.repair + note]
         figures = [f"{row.over_bound:.2f}", f"{row.over_ideal:.2f}", f"{row.peers_over_bound:.2f}"]
-        figures += [f"{row.rounds:.1f}", f"{row.peers_rounds:.1f}", f"{row.whole_ms / 1_000:.1f}"]
+        figures += [
+            f"{row.rounds:.1f}",
+            f"{row.in_one_round:.0%}",
+            f"{row.peers_rounds:.1f}",
+            f"{row.whole_ms / 1_000:.1f}",
+        ]
         lines.append("| " + " | ".join([*map(str, cells), *figures, f"{row.control_share:.0%}"]) + " |")
     return "\n".join([*lines, ""])
 
@@ -168,9 +183,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--segment-bytes", type=int, default=1_024)
     parser.add_argument("--output", help="name of the results to write")
+    parser.add_argument("--beside", help="name of results that the plot shows as well")
     options = parser.parse_args()
+    places = list(product(grid(options.full), options.modes.split(",")))
     cases = [
-        Case(mode, *place, options.segment_bytes) for place in grid(options.full) for mode in options.modes.split(",")
+        Case(mode, *place, options.segment_bytes)
+        for place, mode in places
+        if mode != "parity-steady" or is_steady(*place)
     ]
     jobs = [case for case in cases for _ in range(options.seeds)]
     seeded = [seed for _ in cases for seed in range(options.seeds)]
@@ -185,7 +204,10 @@ def main() -> None:
         run = {"segment_bytes": options.segment_bytes, "seeds": seeds, "rows": [rounded(row) for row in rows]}
         (results / f"{options.output}.json").write_text(json.dumps(run) + "\n")
         (results / f"{options.output}.md").write_text(text)
-        plot(rows, ROOT / "docs" / "images" / "repair.png")
+        beside = json.loads((results / f"{options.beside}.json").read_text())["rows"] if options.beside else []
+        # Results of earlier runs may lack what is measured since; the plot takes none of it.
+        earlier = [Row(**{"in_one_round": 0.0, **row}) for row in beside]
+        plot([*rows, *earlier], ROOT / "docs" / "images" / "repair.png")
 
 
 if __name__ == "__main__":

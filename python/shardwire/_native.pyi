@@ -909,7 +909,7 @@ class MessageChannel:
     def poll_transmit(self, now: Now, kinds: Container[TransmitKind] | None = None) -> Transmit | None:
         """The next message of an allowed kind (None for any), encoded now; None when nothing is due.
 
-        Order: sync, repair, ephemeral, retransmission, then first and further contents in turn. A content is sent
+        Order: sync, repair, ephemeral, then contents that are due again and new ones in turn. A content is sent
         again only after `handle_transmitted` or `handle_transmit_failed`.
         """
     def poll_persist(self) -> dict[tuple[str, bytes], bytes | None]:

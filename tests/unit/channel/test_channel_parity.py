@@ -12,10 +12,10 @@ import pytest
 from channel_world import World, run_world
 
 from shardwire._native import SdsMessage
-from shardwire.config import ChannelConfig, ReliableChannelOptions, SdsConfig, SegmentationConfig
+from shardwire.config import ChannelConfig, RateLimitConfig, ReliableChannelOptions, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError
-from shardwire.events import MessageDeliveredEvent, MessageSendErrorEvent
-from shardwire.node import MemoryNetwork, MessageEnvelope, NetworkConditions
+from shardwire.events import MessageDeliveredEvent, MessageSendErrorEvent, MessageSentEvent
+from shardwire.node import MemoryNetwork, MessageEnvelope, NetworkConditions, NodeConfig
 from shardwire.segmentation import PayloadReconstructed, Reassembler
 
 SEGMENT = 512
@@ -393,6 +393,96 @@ def test_whoever_lacks_nearly_all_drives_first_parity_to_its_bound_alone() -> No
     assert len(run(scenario).messages("bob")) == 20
     assert bursts[0] == 32
     assert bursts[-1] == 32 + 16
+
+
+def test_repair_never_starves_new_messages() -> None:
+    """Of a node's quota that is smaller than what is lacking, new messages take every other place."""
+    epoch_ms = 60_000
+    limit = RateLimitConfig(enabled=True, epoch_size_ms=epoch_ms, messages_per_epoch=10, counts="segment")
+    took_ms: list[int] = []
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        wanted = config(delivered_when=frozenset({"bob"}))
+        await world.join("bob", wanted)
+        await world.join("alice", wanted, node_config=NodeConfig(rate_limit_config=limit))
+        repairs, sent = asyncio.Event(), asyncio.Event()
+
+        def lost(_: str, message: SdsMessage) -> bool:
+            if message.content and place(message) >= 60:
+                repairs.set()
+            return bool(message.content) and 1 < place(message) < 60
+
+        lose(world, lost)
+        alice = world.channels["alice"]
+        alice.on(MessageSentEvent, lambda _: sent.set())
+        await alice.send(payload_of(60))
+        # All data has left, and bob lacks 58 segments: more than six epochs' worth.
+        await repairs.wait()
+        assert world.messages("bob") == []
+        for number in range(4):
+            began_ms = world.network.clock.monotonic_ms()
+            sent.clear()
+            await alice.send(b"small %d" % number)
+            await sent.wait()
+            took_ms.append(world.network.clock.monotonic_ms() - began_ms)
+        assert payload_of(60) not in world.messages("bob")
+        await asyncio.sleep(30 * epoch_ms / 1_000)
+
+    world = run(scenario)
+    assert max(took_ms) <= epoch_ms + 2_000
+    assert set(world.messages("bob")) == {payload_of(60), *(b"small %d" % number for number in range(4))}
+
+
+def test_what_a_store_has_waits_there_for_whoever_is_away() -> None:
+    async def scenario(world: World) -> None:
+        wanted = config(delivered_when=frozenset({"bob"}))
+        await world.node("relay")
+        await world.join("bob", wanted)
+        alice = await world.join("alice", wanted)
+        await world.channels["bob"].send(b"good bye")
+        await asyncio.sleep(2)
+        world.nodes["bob"].go_offline()
+        await asyncio.sleep(1)
+        request_id = await alice.send(payload_of(30))
+        await asyncio.sleep(600)
+        # A few go again, so that whoever is back says so; no parity.
+        assert max(place(message) for message in segments_of(world)) == 29
+        assert len(segments_of(world)) <= 30 + SdsConfig().max_retransmissions
+        assert world.of("alice", MessageSendErrorEvent) == []
+        world.nodes["bob"].go_online()
+        assert await alice.delivered(request_id, timeout_ms=600_000) == {"bob"}
+
+    assert payload_of(30) in run(scenario).messages("bob")
+
+
+def test_channels_of_specification_004_say_nothing_new() -> None:
+    """What is lost there is asked for and acknowledged by the ids of messages, with a filter on every message."""
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        wanted = replace(ReliableChannelOptions().to_config(), segmentation=SegmentationConfig(wire_format="draft"))
+        for name in ("bob", "carol", "alice"):
+            await world.join(name, wanted)
+        sent = 0
+
+        def lost(name: str, message: SdsMessage) -> bool:
+            nonlocal sent
+            sent += bool(message.content) and name == "bob"
+            return bool(message.content) and sent in ((2, 3) if name == "bob" else (3, 5))
+
+        lose(world, lost)
+        await world.channels["alice"].send(bytes(700_000))
+        await asyncio.sleep(200)
+
+    world = run(scenario)
+    assert world.messages("bob") == world.messages("carol") == [bytes(700_000)]
+    messages = [message for _, message in traced(world)]
+    known = {message.message_id for message in messages if message.content}
+    named = [entry for message in messages for entry in (*message.repair_request, *message.causal_history)]
+    assert named
+    assert {entry.message_id for entry in named} <= known
+    assert all(message.bloom_filter for message in messages)
 
 
 def test_parity_on_demand_takes_nothing_from_what_a_message_can_hold() -> None:

@@ -646,8 +646,8 @@ impl Machine {
 
     /// The next message of an allowed kind, encoded now; `None` when nothing is due.
     ///
-    /// Order: sync, repair, ephemeral, retransmission, then first and further contents in turn. A
-    /// content is sent again only after [`Machine::handle_transmitted`] or
+    /// Order: sync, repair, ephemeral, then contents that are due again and new ones in turn, of these
+    /// first and further ones in turn. A content is sent again only after [`Machine::handle_transmitted`] or
     /// [`Machine::handle_transmit_failed`].
     pub fn poll_transmit(&mut self, now: Now, kinds: Kinds) -> Option<Transmit> {
         self.next_transmit(now, kinds)

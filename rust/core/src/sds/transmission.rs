@@ -44,6 +44,8 @@ pub struct Transmission {
     pub ephemerals: VecDeque<(Name, Name, Octets)>,
     in_flight: HashMap<u64, Flight>,
     transmit_count: u64,
+    /// Whether the last content to leave had left before.
+    again_left: bool,
     /// Ids of our syncs begin with it, so that an echo is known as ours.
     pub nonce: u64,
     /// Counted on over a restart.
@@ -80,6 +82,7 @@ impl Transmission {
             ephemerals: VecDeque::new(),
             in_flight: HashMap::new(),
             transmit_count: 0,
+            again_left: false,
             nonce: rng.bits(),
             sync_count: 0,
         }
@@ -165,13 +168,32 @@ impl Machine {
                 ..transmit
             });
         }
-        if kinds.has(TransmitKind::Retransmission)
-            && let Some(place) = self.outgoing.next_due(at_ms)
-            && let Some(wire) = self.wire_of(place, now)
-        {
-            self.outgoing.on_dispatched(place, at_ms);
-            return Some(self.leave_content(TransmitKind::Retransmission, place, wire));
+        // In turn, so that under a tight limit neither waits for all of the other.
+        match self.transmission.again_left {
+            true => self
+                .next_new(now, kinds)
+                .or_else(|| self.next_again(now, kinds)),
+            false => self
+                .next_again(now, kinds)
+                .or_else(|| self.next_new(now, kinds)),
         }
+    }
+
+    /// A content that is due again.
+    fn next_again(&mut self, now: Now, kinds: Kinds) -> Option<Transmit> {
+        if !kinds.has(TransmitKind::Retransmission) {
+            return None;
+        }
+        let place = self.outgoing.next_due(now.monotonic_ms)?;
+        let wire = self.wire_of(place, now)?;
+        self.outgoing.on_dispatched(place, now.monotonic_ms);
+        self.transmission.again_left = true;
+        Some(self.leave_content(TransmitKind::Retransmission, place, wire))
+    }
+
+    /// A content that leaves for the first time.
+    fn next_new(&mut self, now: Now, kinds: Kinds) -> Option<Transmit> {
+        let at_ms = now.monotonic_ms;
         let (first, further) = (
             kinds.has(TransmitKind::First),
             kinds.has(TransmitKind::Further),
@@ -192,6 +214,7 @@ impl Machine {
         };
         let wire = self.wire_of(place, now)?;
         self.outgoing.on_dispatched(place, at_ms);
+        self.transmission.again_left = false;
         Some(self.leave_content(kind, place, wire))
     }
 
