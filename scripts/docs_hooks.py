@@ -46,6 +46,7 @@ MODULES = (
     "shardwire.erasure",
     "shardwire.sds",
     "shardwire.archive",
+    "shardwire.monitor",
     "shardwire.spark",
 )
 # The figures that pages quote, with how they were measured.

@@ -49,19 +49,20 @@ has_java() {
     return 1
 }
 
-# Tests run against a real MQTT broker, which no Python package brings.
-install_mosquitto() {
-    PATH="$PATH:/usr/sbin" command -v mosquitto >/dev/null && return
+# Tests run against a real MQTT broker and a real browser, which no Python package brings.
+install_package() {
+    local package=$1 tests=$2
+    PATH="$PATH:/usr/sbin" command -v "$package" >/dev/null && return
     if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-        echo "Installing the package mosquitto: tests run against it."
-        local install=(apt-get install -qq --yes --no-install-recommends mosquitto)
+        echo "Installing the package $package: tests run against it."
+        local install=(apt-get install -qq --yes --no-install-recommends "$package")
         # The run level keeps its service from being started.
         export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
         if "${install[@]}" >/dev/null 2>&1 || { apt-get update -qq && "${install[@]}"; } >/dev/null 2>&1; then
             return
         fi
     fi
-    echo "shardwire: mosquitto is not installed; the tests of MqttNode fail until your system's package of that name is" >&2
+    echo "shardwire: $package is not installed; the tests of $tests fail until your system's package of that name is" >&2
 }
 
 # Says what goes on; times are those of two cores and a usual connection, and all but the first run take seconds.
@@ -114,7 +115,8 @@ fill_for_demo() {
 fill_for_development() {
     say "installing Python packages for tests and lints: half a minute"
     install -r requirements-dev.txt
-    install_mosquitto
+    install_package mosquitto MqttNode
+    install_package chromium "the monitor"
 }
 
 build_module() {

@@ -64,6 +64,8 @@ def test_importing_needs_no_optional_dependency() -> None:
         "rich",
         "typer",
         "matplotlib",
+        "starlette",
+        "uvicorn",
     ]
     code = (
         "import sys, shardwire, shardwire.node, shardwire.node.transport\n"

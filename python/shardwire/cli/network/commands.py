@@ -237,6 +237,38 @@ def serve(
     )
 
 
+def monitor(
+    participation: Participation,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Where the page is served; this machine alone by default.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Of the page; 0 for a free one.")] = 8086,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A name under which browsers reach it; repeatable."),
+    ] = None,
+) -> int:
+    """Serve a live page about a channel: who takes part, messages, quota, what follows what.
+
+    It takes part as a listener, shows no contents, and changes nothing: the
+    page is read only. There is no password: with another --host whoever
+    reaches the port sees it. Ctrl-C ends it.
+
+    \b
+    shardwire monitor -n nats://host -c notes -t /app/1/notes/proto -s watcher
+    """
+    # Before anything of the network is used: it says what to install.
+    from shardwire.cli.network import monitor as monitoring
+
+    return _run(
+        participation,
+        lambda interruption: monitoring.monitor(
+            participation, interruption, host=host, port=port, allow_hosts=allow_host or ()
+        ),
+        interrupted=0,
+    )
+
+
 def doctor(
     url: Annotated[
         str,
@@ -310,7 +342,7 @@ def state(
 def add_commands(app: typer.Typer) -> None:
     """Adds the commands to those of `shardwire`."""
     panel = "Channels over a network"
-    for command in (send, listen, chat, serve):
+    for command in (send, listen, chat, serve, monitor):
         app.command(rich_help_panel=panel)(of_a_participant(command))
     for look in (doctor, state):
         app.command(rich_help_panel=panel)(look)
