@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from shardwire._native import HistoryEntry, SdsMessage
+from shardwire._native import HistoryEntry, SdsMessage, is_rival
 from shardwire.config import ChannelConfig, DeliveredWhen, SdsConfig, SyncConfig
 from shardwire.sds import (
     ContentReceived,
@@ -142,6 +142,16 @@ class Party:
         other.held = {key: set(held) for key, held in self.held.items()}
         other.sends = self.sends
         return other
+
+
+class Reader(Party):
+    """Puts together as a channel does: each single content under an id that has another is a message of its own."""
+
+    def _on_content(self, event: ContentReceived, now: Now) -> None:
+        single = event.content.startswith(b"0/1/1|")
+        if single and is_rival(event.message_id):
+            event = ContentReceived(event.message_id, event.sender_id, event.content, event.message_id, 0)
+        super()._on_content(event, now)
 
 
 @dataclass(slots=True)

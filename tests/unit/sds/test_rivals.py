@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 
 import pytest
-from sds_exchange import LOGOS, Party, at, quiet_sync
+from sds_exchange import LOGOS, Party, Reader, at, quiet_sync
 
 from shardwire._native import HistoryEntry, SdsMessage, is_rival, rival_name
 from shardwire.sds import ContentReceived, MessageDropped, SendReleased
@@ -33,16 +33,6 @@ def message(
 ) -> bytes:
     content = f"{ordinal}/{needed}/{count}|{text}".encode()
     return sds_message(sender, f"{SEND}.{ordinal}", content, lamport=lamport)
-
-
-class Reader(Party):
-    """Puts together as a channel does: each single content under an id that has another is a message of its own."""
-
-    def _on_content(self, event: ContentReceived, now: object) -> None:
-        single = event.content.startswith(b"0/1/1|")
-        if single and is_rival(event.message_id):
-            event = ContentReceived(event.message_id, event.sender_id, event.content, event.message_id, 0)
-        super()._on_content(event, at(0))
 
 
 def hear(party: Party, *messages: bytes) -> None:

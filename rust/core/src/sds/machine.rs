@@ -447,7 +447,7 @@ impl Machine {
                 });
                 if let Some(named) = named {
                     let (incoming, mut around) = self.around();
-                    incoming.drop(named, true, &mut around);
+                    incoming.on_rival_whole(named, send_id, sender_id, &mut around);
                 }
             }
         }

@@ -15,7 +15,7 @@ use super::name::Name;
 use super::octets::{Octets, Part};
 use super::sync::filter::PeerFilter;
 use super::sync::lacking::asks;
-use crate::wire::sds::{EntryView, MessageView};
+use crate::wire::sds::{EntryView, HistoryEntry, MessageView};
 
 /// SDS-R: a message carries at most three requests. What a peer asks beyond this is not looked at.
 pub const REQUESTS_HEARD_MAX: usize = 100;
@@ -84,8 +84,12 @@ impl Machine {
         let message_id = Name::from_wire(message.message_id);
         let content = message.content.filter(|content| !content.is_empty());
         if *message.sender_id == *self.sender_id.as_bytes() {
-            if !from_store && self.answers(&message_id, content, data) {
-                self.repair.on_message(&message_id);
+            if !from_store {
+                if self.answers(&message_id, content, data) {
+                    self.repair.on_answer(&message_id, now.monotonic_ms);
+                } else if content.is_some() {
+                    self.stand_by(&message_id, now.monotonic_ms);
+                }
             }
             return self.take_own(
                 &message_id,
@@ -354,7 +358,15 @@ impl Machine {
         let mut followed = Followed::default();
         for entry in history {
             match self.log.find(entry.message_id) {
-                Some(known) => followed.known.push(known),
+                Some(known) => {
+                    let held = self.log.get(known);
+                    if held.is_some_and(|held| self.incoming.is_contested(*entry, &held.sender_id))
+                    {
+                        followed.unknown.push(*entry);
+                    } else {
+                        followed.known.push(known);
+                    }
+                }
                 None => followed.unknown.push(*entry),
             }
         }
@@ -580,6 +592,7 @@ impl Machine {
             return Err(Dropped::Duplicate);
         };
         let (message_id, spoken_ms) = (held.message_id.clone(), held.spoken_ms);
+        let held_sender = Arc::clone(&held.sender_id);
         let (is_own, send) = (held.sender_id == self.sender_id, held.send);
         // Another participant answered a request first. What a store answers nobody else heard.
         let answer = !from_store
@@ -588,10 +601,21 @@ impl Machine {
         let is_open = send
             .and_then(|send| self.incoming.get(send))
             .is_some_and(|send| !send.reconstructed);
+        if held_sender != *sender_id || self.incoming.missing().contains(message_id.as_bytes()) {
+            let (incoming, mut around) = self.around();
+            incoming.on_rival(&message_id, sender_id, &mut around);
+        }
         if let Some(rival) = self
             .rivals
             .take(known, is_open, sender_id, content, data, &self.log)
         {
+            if !rival.unseen {
+                let (incoming, mut around) = self.around();
+                incoming.on_rival(&message_id, sender_id, &mut around);
+            }
+            if !rival.unseen && !from_store {
+                self.stand_by(&message_id, now.monotonic_ms);
+            }
             let place = self.incoming.place_of(&message_id);
             let place = place.map(|(send_id, ordinal)| (Name::new(send_id), ordinal));
             let (send_id, ordinal) = place.unzip();
@@ -688,6 +712,22 @@ impl Machine {
         let id = message_id.as_bytes();
         let kept = self.outgoing.wire(id).or_else(|| self.log.original(id));
         kept.is_none_or(|kept| !self.rivals.differs(kept, content, message))
+    }
+
+    /// Another content was heard under the id of one that is held: who took it for that one asks for
+    /// nothing, so what is held is sent again, within the bounds of answers.
+    fn stand_by(&mut self, message_id: &Name, monotonic_ms: i64) {
+        let wanted = HistoryEntry {
+            message_id: message_id.to_string(),
+            ..HistoryEntry::default()
+        };
+        let is_own = || {
+            let own = self.outgoing.find_content(message_id.as_bytes());
+            own.and_then(|own| self.outgoing.content(own))
+                .is_some_and(|own| own.wire.is_some())
+        };
+        self.repair
+            .stand_by(&wanted, &self.log, is_own, monotonic_ms);
     }
 
     /// SDS: own messages are ignored, except that one we never sent shows a second user of our id.

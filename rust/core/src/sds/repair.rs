@@ -32,6 +32,8 @@ const STEADY_ROUNDS: u32 = 4;
 const ANSWERED_FREELY: u32 = 3;
 const PAUSE_DOUBLINGS_MAX: u32 = 11;
 const ANSWERS_REMEMBERED_MS: i64 = 3_600_000;
+/// A content under whose id another one was heard is sent again so many times more, after T_max each.
+const STOOD_BY: u32 = 3;
 /// Messages whose requests were heeded: a recorded one that is replayed asks for nothing.
 const HEEDED_MAX: usize = 10_000;
 /// Beyond this distance it is not asked for again.
@@ -219,6 +221,9 @@ pub struct Repair {
     /// When what is held here was last heard again, and how often lately.
     heard_again: LinkedHashMap<Name, HeardAgain>,
     heeded: LinkedHashSet<(Name, u64)>,
+    /// What was answered for unasked: how many more times that is done, and how long after the others
+    /// each time.
+    standing: LinkedHashMap<Name, (u32, i64)>,
     /// Messages that are asked for no more.
     silent: Vec<Name>,
     /// For `poll_persist`: ids of answers.
@@ -245,6 +250,7 @@ impl Repair {
             requested_ms: LinkedHashMap::new(),
             heard_again: LinkedHashMap::new(),
             heeded: LinkedHashSet::new(),
+            standing: LinkedHashMap::new(),
             silent: Vec::new(),
             changed: LinkedHashSet::new(),
         }
@@ -323,8 +329,12 @@ impl Repair {
                 return;
             }
             if let Some((_, (_, entry))) = self.upcoming.pop_front() {
-                let at_ms = since_ms + self.offset_ms(&entry.message_id);
-                self.ask_at(entry, at_ms);
+                // In an earlier life it may have been asked for in vain.
+                let wait_ms = match self.asked_for(&entry.message_id).0 {
+                    0 => self.offset_ms(&entry.message_id),
+                    _ => self.wait_ms(&entry.message_id).min(SILENCE_MS_MAX),
+                };
+                self.ask_at(entry, since_ms + wait_ms);
             }
         }
     }
@@ -378,15 +388,19 @@ impl Repair {
         let (ours, all) = self.asked.entry(name.clone()).or_default();
         *ours += 1;
         *all += 1;
-        let doublings = (ours.saturating_sub(STEADY_ROUNDS) / 2).min(32);
-        let wait_ms = self
-            .period_ms(&entry.message_id)
-            .saturating_mul(1 << doublings);
+        let wait_ms = self.wait_ms(&entry.message_id);
         if wait_ms <= SILENCE_MS_MAX {
             self.ask_at(entry.clone(), monotonic_ms + wait_ms);
         } else {
             self.silent.push(name);
         }
+    }
+
+    /// How long after a request the next one follows.
+    fn wait_ms(&self, message_id: &str) -> i64 {
+        let (ours, _) = self.asked_for(message_id);
+        let doublings = (ours.saturating_sub(STEADY_ROUNDS) / 2).min(32);
+        self.period_ms(message_id).saturating_mul(1 << doublings)
     }
 
     fn ask_at(&mut self, entry: HistoryEntry, at_ms: i64) {
@@ -395,7 +409,8 @@ impl Repair {
         self.requests.put(entry, at_ms, urgent);
     }
 
-    fn asked_for(&self, message_id: &str) -> (u32, u32) {
+    /// How often a message was asked for without an answer: by us, and by anyone.
+    pub fn asked_for(&self, message_id: &str) -> (u32, u32) {
         self.asked
             .get(message_id.as_bytes())
             .copied()
@@ -428,7 +443,47 @@ impl Repair {
         self.answers.next_ms().filter(|_| self.enabled)
     }
 
-    /// The message was heard, from whomever: it need not be answered any more.
+    /// Another content is heard under the id of one that is held: who took that one for it asks for
+    /// nothing, so it is answered unasked, and some times more.
+    pub fn stand_by(
+        &mut self,
+        entry: &HistoryEntry,
+        log: &Log,
+        is_own: impl FnOnce() -> bool,
+        monotonic_ms: i64,
+    ) {
+        self.on_request(entry, log, is_own, monotonic_ms);
+        let name = Name::new(&entry.message_id);
+        if let Some((at_ms, _)) = self.answers.by_id.get(&name) {
+            self.standing.insert(name, (STOOD_BY, at_ms - monotonic_ms));
+        }
+        if self.standing.len() > REPAIR_BUFFER_MAX {
+            self.standing.pop_front();
+        }
+    }
+
+    /// Somebody answered for what is held, us included: it need not be done now.
+    pub fn on_answer(&mut self, message_id: &Name, monotonic_ms: i64) {
+        self.on_message(message_id);
+        let Some((left, offset_ms)) = self.standing.remove(message_id) else {
+            return;
+        };
+        if left > 1 {
+            self.standing
+                .insert(message_id.clone(), (left - 1, offset_ms));
+        }
+        let entry = HistoryEntry {
+            message_id: message_id.to_string(),
+            ..HistoryEntry::default()
+        };
+        let gone = self
+            .answers
+            .put(entry, monotonic_ms + self.t_max_ms + offset_ms, true);
+        self.changed.replace(message_id.clone());
+        self.changed.extend(gone);
+    }
+
+    /// The message need not be answered any more.
     pub fn on_message(&mut self, message_id: &Name) {
         if self.answers.remove(message_id) {
             self.changed.replace(message_id.clone());
@@ -456,14 +511,14 @@ impl Repair {
         monotonic_ms: i64,
     ) {
         let message_id = entry.message_id.as_str();
-        if !self.enabled || self.upcoming.contains_key(message_id.as_bytes()) {
+        if !self.enabled {
             return;
         }
         if let Some((at_ms, wanted)) = self.requests.by_id.get(message_id.as_bytes()) {
             let (at_ms, wanted) = (*at_ms, wanted.clone());
             self.asked.entry(Name::new(message_id)).or_default().1 += 1;
             self.ask_at(wanted, at_ms.max(monotonic_ms + self.period_ms(message_id)));
-            return;
+            // Another content may be held under the id.
         }
         let held = log
             .find(message_id.as_bytes())
@@ -509,7 +564,7 @@ impl Repair {
     /// request.
     pub fn heard_again(&mut self, message_id: &Name, monotonic_ms: i64) -> bool {
         self.note_heard_again(message_id, false, monotonic_ms);
-        self.on_message(message_id);
+        self.on_answer(message_id, monotonic_ms);
         let requested_ms = self.requested_ms.remove(message_id);
         requested_ms.is_some_and(|requested_ms| monotonic_ms - requested_ms <= self.t_max_ms)
     }
@@ -518,7 +573,7 @@ impl Repair {
     pub fn take_answer(&mut self, monotonic_ms: i64) -> Option<Name> {
         let due = self.answers.due(monotonic_ms, 1);
         let name = Name::new(&due.first()?.message_id);
-        self.on_message(&name);
+        self.on_answer(&name, monotonic_ms);
         self.note_heard_again(&name, true, monotonic_ms);
         Some(name)
     }
@@ -538,6 +593,13 @@ impl Repair {
     }
 
     // --- stored form ----------------------------------------------------------------------------
+
+    /// A restart is no reason to ask as at first.
+    pub fn restore_asked(&mut self, message_id: &str, asked: (u32, u32)) {
+        if self.enabled && asked != (0, 0) {
+            self.asked.insert(Name::new(message_id), asked);
+        }
+    }
 
     /// Ids of answers whose record changed since the last call, with what was asked for where the
     /// answer is still owed.

@@ -413,7 +413,7 @@ impl Machine {
             Some(left) => requests.extend(self.repair.take_requests(now.monotonic_ms, left)),
             None => requests.clear(),
         }
-        self.settle_silence();
+        self.settle_requests(&requests);
         let filter = fixed.bloom_filter.as_deref().filter(|_| rides);
         let wire = self.encode(
             &message_id,
@@ -501,7 +501,7 @@ impl Machine {
             .take_requests(at_ms, budget.saturating_sub(stating_bytes));
         let only_stated = only_stated && asked_for.is_empty();
         requests.extend(asked_for);
-        self.settle_silence();
+        self.settle_requests(&requests);
         if !wanted {
             if requests.is_empty() {
                 return None;
@@ -630,8 +630,11 @@ impl Machine {
         (sources, requests, statements.said)
     }
 
-    /// What is asked for no more is missing no more.
-    pub(super) fn settle_silence(&mut self) {
+    /// These are asked for now. What is asked for no more is missing no more.
+    pub(super) fn settle_requests(&mut self, requests: &[HistoryEntry]) {
+        for request in requests {
+            self.incoming.on_asked(&request.message_id);
+        }
         for message_id in self.repair.poll_silent() {
             let (incoming, mut around) = self.around();
             incoming.forget_silent(&message_id, &mut around);

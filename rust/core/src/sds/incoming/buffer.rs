@@ -180,10 +180,11 @@ impl Incoming {
         let by_send_id = self.by_send_id.get(send_id.as_bytes());
         let found = *by_send_id.or_else(|| self.by_key.get(send_id.as_bytes()))?;
         let send = &self.sends[found];
-        if !send.contents.is_empty() && &*send.sender_id != sender_id {
-            return self.by_key.get(&claimed_key(send_id, sender_id)).copied();
+        if *send.sender_id == *sender_id {
+            return Some(found);
         }
-        Some(found)
+        let claimed = self.by_key.get(&claimed_key(send_id, sender_id)).copied();
+        claimed.or_else(|| send.contents.is_empty().then_some(found))
     }
 
     /// The send that a message id names, and its place there, under the rule "send".
@@ -239,9 +240,11 @@ impl Incoming {
         let (sender_id, message_id) = (Arc::clone(&held.sender_id), held.message_id.clone());
         let mut key = send_id.clone();
         let mut known = self.by_key.get(&key).copied();
-        if let Some(send) = known.map(|known| &self.sends[known])
-            && !send.contents.is_empty()
-            && send.sender_id != sender_id
+        let named = self.named_as_anothers(&message_id, &sender_id);
+        if let Some(handle) = known
+            && (named == known
+                || !self.sends[handle].contents.is_empty()
+                    && self.sends[handle].sender_id != sender_id)
         {
             // Two senders claim one send id: they are two sends, and the first keeps the plain key.
             key = claimed_key(&key, &sender_id);
@@ -259,6 +262,7 @@ impl Incoming {
                 let send = &mut self.sends[handle];
                 if !send.missing.is_empty() || send.contents.is_empty() {
                     send.sender_id = sender_id;
+                    send.send_id = send_id;
                     self.on_received(handle, &message_id, monotonic_ms, around);
                 }
                 self.sends[handle].last_progress_ms = monotonic_ms;
@@ -271,7 +275,61 @@ impl Incoming {
         }
         self.contents_held += 1;
         self.changed.replace(key);
+        if let Some(named) = named {
+            self.stand_in(handle, named, around);
+        }
         handle
+    }
+
+    /// The send that histories say is another participant's, and of which nothing came but a content
+    /// of `sender_id`.
+    fn named_as_anothers(&self, message_id: &str, sender_id: &str) -> Option<SendRef> {
+        let missing = self.missing.get(message_id.as_bytes());
+        let missing = missing.filter(|missing| self.by_send && missing.is_anothers(sender_id))?;
+        let named = self.sends.get(missing.send)?;
+        named.contents.is_empty().then_some(missing.send)
+    }
+
+    /// What came under an id is what others wait for; the one that histories speak of is asked for
+    /// still.
+    fn stand_in(&mut self, handle: SendRef, named: SendRef, around: &mut Surroundings<'_>) {
+        let Some(send) = self.sends.get_mut(named).filter(|_| named != handle) else {
+            return;
+        };
+        send.lost = true;
+        send.deadline_ms = None;
+        let (key, dependents) = (send.key.clone(), std::mem::take(&mut send.dependents));
+        self.named.discard(named);
+        self.changed.replace(key.clone());
+        self.lost.remember(key, true);
+        let free = self.wait_instead(named, handle, dependents);
+        self.go(free, around);
+    }
+
+    /// `dependents` wait for `target` and not for `cause`; gives those that wait for nothing then.
+    fn wait_instead(
+        &mut self,
+        cause: SendRef,
+        target: SendRef,
+        dependents: LinkedHashSet<SendRef>,
+    ) -> Vec<SendRef> {
+        let mut free = Vec::new();
+        for dependent in dependents {
+            let waiting = self.sends.get_mut(dependent);
+            if !waiting.is_some_and(|send| send.waits_for.remove(&cause)) {
+                continue;
+            }
+            self.pairs -= 1;
+            if dependent != target && !self.sends[target].lost {
+                self.tie(dependent, target);
+            }
+            let dependent_send = &self.sends[dependent];
+            if dependent_send.reconstructed && dependent_send.waits_for.is_empty() {
+                // Nobody waits for a target that was given up.
+                free.push(dependent);
+            }
+        }
+        free
     }
 
     /// A longer history of the send replaces a shorter one.
@@ -677,22 +735,7 @@ impl Incoming {
         for cause in causes {
             self.wait(target, cause);
         }
-        let mut free = Vec::new();
-        for dependent in send.dependents {
-            let waiting = self.sends.get_mut(dependent);
-            if !waiting.is_some_and(|send| send.waits_for.remove(&handle)) {
-                continue;
-            }
-            self.pairs -= 1;
-            if dependent != target && !self.sends[target].lost {
-                self.tie(dependent, target);
-            }
-            let dependent_send = &self.sends[dependent];
-            if dependent_send.reconstructed && dependent_send.waits_for.is_empty() {
-                // Nobody waits for a target that was given up.
-                free.push(dependent);
-            }
-        }
+        let free = self.wait_instead(handle, target, send.dependents);
         self.go(free, around);
     }
 

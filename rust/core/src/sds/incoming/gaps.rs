@@ -13,11 +13,11 @@ use super::missing::MissingMessage;
 use super::send::{IncomingSend, SendRef};
 use crate::sds::events::Event;
 use crate::sds::ids::{
-    MESSAGE_ID_BYTES_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_BYTES_MAX, content_id,
+    MESSAGE_ID_BYTES_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_BYTES_MAX, claimed_key, content_id,
 };
-use crate::sds::log::Log;
+use crate::sds::log::{Entry, Log};
 use crate::sds::name::Name;
-use crate::wire::sds::HistoryEntry;
+use crate::wire::sds::{EntryView, HistoryEntry};
 
 /// Deadlines that are out of date may take this much room beyond four times what is held.
 const STALE_MIN: usize = 64;
@@ -88,19 +88,39 @@ impl Incoming {
             return None;
         }
         let place = self.place_of(message_id);
-        let key = Name::new(place.map_or(message_id, |(send_id, _)| send_id));
+        let send_id = Name::new(place.map_or(message_id, |(send_id, _)| send_id));
+        let sender_id = entry.sender_id.as_deref().unwrap_or_default();
+        let is_contested = around.log.contains(message_id.as_bytes());
+        let key = self.key_of(&send_id, sender_id);
         let of_itself = by
             .send
             .is_some_and(|send| self.sends.get(send).is_some_and(|send| send.key == key));
-        if of_itself || self.lost.is_settled(key.as_bytes()) {
+        let is_settled = self.lost.is_settled(key.as_bytes())
+            || self
+                .lost
+                .is_settled(claimed_key(&send_id, sender_id).as_bytes());
+        if of_itself || is_settled {
             return None;
         }
         let cause = match self.by_key.get(&key).copied() {
             None => {
-                if place.is_some() && around.log.contains(content_id(&key, 0).as_bytes()) {
+                let first = place.and_then(|_| {
+                    let first = around.log.find(content_id(&send_id, 0).as_bytes())?;
+                    around.log.get(first)
+                });
+                let is_of_it = |first: &Entry| {
+                    let came = came_key(first.message_id.as_bytes(), first.sender_id.as_bytes());
+                    (sender_id.is_empty() || *first.sender_id == *sender_id)
+                        && !self.lost.is_settled(came.as_bytes())
+                };
+                if first.is_some_and(is_of_it) {
                     // Any content of a delivered send stands for it, also one that was never received
                     // here.
                     return None;
+                }
+                // What came under the id is enough for what follows it.
+                if is_contested {
+                    self.lost.remember(key.clone(), true);
                 }
                 let lost = self.lost.contains(key.as_bytes());
                 let cause = self.new_named(key, by.monotonic_ms);
@@ -133,6 +153,79 @@ impl Incoming {
         self.track(cause, entry.clone(), by.named_by, by.monotonic_ms, around);
         detected.push(entry);
         self.sends.get(cause).map(|_| cause)
+    }
+
+    /// What the send of a participant is called that histories name.
+    fn key_of(&self, send_id: &Name, sender_id: &str) -> Name {
+        let known = self.by_key.get(send_id).map(|known| &self.sends[*known]);
+        let is_anothers = known.is_some_and(|known| {
+            !known.contents.is_empty() && !sender_id.is_empty() && *known.sender_id != *sender_id
+        });
+        if is_anothers {
+            return claimed_key(send_id, sender_id);
+        }
+        send_id.clone()
+    }
+
+    /// Whether a history speaks of another message than the one of `held_sender` that has its id here,
+    /// and that one never came. Ids of ours we know.
+    pub fn is_contested(&self, entry: EntryView<'_>, held_sender: &str) -> bool {
+        let named = entry.sender_id.unwrap_or_default();
+        self.by_send
+            && self.others_answer
+            && !named.is_empty()
+            && *named != *held_sender.as_bytes()
+            && *named != *self.me.as_bytes()
+            && *held_sender != *self.me
+            && !self
+                .lost
+                .is_settled(came_key(entry.message_id, named).as_bytes())
+    }
+
+    /// A content of `sender_id` came under an id that another one has: it is not asked for, unless
+    /// histories say that it is a third participant's.
+    pub fn on_rival(&mut self, message_id: &str, sender_id: &str, around: &mut Surroundings<'_>) {
+        if !self.by_send {
+            return;
+        }
+        let came = came_key(message_id.as_bytes(), sender_id.as_bytes());
+        if !self.lost.is_settled(came.as_bytes()) {
+            self.lost.remember(came, false);
+        }
+        let missing = self.missing.get(message_id.as_bytes());
+        let Some(send) = missing
+            .filter(|missing| !missing.is_anothers(sender_id))
+            .map(|missing| missing.send)
+        else {
+            return;
+        };
+        self.untrack(message_id.as_bytes(), around);
+        let is_done = |send: &IncomingSend| send.missing.is_empty() && send.contents.is_empty();
+        if self.sends.get(send).is_some_and(is_done) {
+            self.drop(send, false, around);
+        }
+    }
+
+    /// A message that came under a send id that another participant's has is whole. What histories say
+    /// is a third one's is asked for still.
+    pub fn on_rival_whole(
+        &mut self,
+        named: SendRef,
+        send_id: &str,
+        sender_id: &str,
+        around: &mut Surroundings<'_>,
+    ) {
+        self.lost.remember(claimed_key(send_id, sender_id), false);
+        let Some(send) = self.sends.get(named) else {
+            return;
+        };
+        let mut missing = send
+            .missing
+            .iter()
+            .filter_map(|id| self.missing.get(id.as_bytes()));
+        if !missing.any(|missing| missing.is_anothers(sender_id)) {
+            self.drop(named, false, around);
+        }
     }
 
     /// A content came of a send that has missing messages.
@@ -171,13 +264,22 @@ impl Incoming {
             Some(send) if self.sends[send].contents.is_empty() => {
                 let missing = self.missing.get(message_id.as_bytes());
                 if missing.is_some_and(|message| message.entry.sender_id.is_some()) {
-                    self.declare_lost(send, around);
+                    self.go_on_quietly(send, around);
                 } else {
                     self.drop(send, true, around);
                 }
             }
             Some(_) => {}
         }
+    }
+
+    /// What follows a send that is only named goes on; it is asked for all the same, and no loss is
+    /// told.
+    fn go_on_quietly(&mut self, send: SendRef, around: &mut Surroundings<'_>) {
+        self.named.discard(send);
+        self.sends[send].deadline_ms = None;
+        self.lost.remember(self.sends[send].key.clone(), true);
+        self.go_on_without(send, around);
     }
 
     /// Looks at a partial send again once it has been quiet for long.
@@ -286,7 +388,7 @@ impl Incoming {
         let Some(count) = send
             .contents_needed
             .or(send.content_count)
-            .filter(|_| self.by_send && send.key == send.send_id)
+            .filter(|_| self.by_send)
         else {
             return (Vec::new(), true);
         };
@@ -299,7 +401,7 @@ impl Incoming {
             .filter(|ordinal| !held.contains(ordinal))
             .skip(some * round);
         let named = lacking.by_ref().take(some).map(|ordinal| HistoryEntry {
-            message_id: content_id(&send.key, ordinal).to_string(),
+            message_id: content_id(&send.send_id, ordinal).to_string(),
             retrieval_hint: None,
             sender_id: Some(send.sender_id.to_string()),
         });
@@ -466,6 +568,11 @@ impl Incoming {
         }
     }
 
+    /// How often it was asked for is stored with it.
+    pub fn on_asked(&mut self, message_id: &str) {
+        self.missing.note_changed(message_id);
+    }
+
     // --- the table ------------------------------------------------------------------------------
 
     fn track(
@@ -587,6 +694,12 @@ impl Incoming {
     pub fn restore_lost(&mut self, key: Name, askable: bool) {
         self.lost.remember(key, askable);
     }
+}
+
+/// Remembers that a content of `sender_id` came under an id that another one has.
+fn came_key(message_id: &[u8], sender_id: &[u8]) -> Name {
+    let text = |bytes| String::from_utf8_lossy(bytes);
+    claimed_key(&text(message_id), &text(sender_id))
 }
 
 fn is_current(send: Option<&IncomingSend>, at_ms: i64) -> bool {

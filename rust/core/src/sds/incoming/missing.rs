@@ -25,6 +25,14 @@ pub struct MissingMessage {
     pub named_by: Arc<str>,
 }
 
+impl MissingMessage {
+    /// Whether histories say that it is another participant's than `sender_id`.
+    pub fn is_anothers(&self, sender_id: &str) -> bool {
+        let named = self.entry.sender_id.as_deref().unwrap_or_default();
+        !named.is_empty() && *named != *sender_id
+    }
+}
+
 /// A bounded table. When it is full, the participant that named most of it loses its oldest entry,
 /// so that nobody's inventions displace what the others name. Among the oldest, one of a send that
 /// nothing waits for goes first, then one of a send of which something is held: what waits for a
@@ -135,6 +143,13 @@ impl MissingMessages {
             known.retrieval_hint = hint.cloned().or_else(|| known.retrieval_hint.take());
             known.sender_id = sender;
             self.changed.replace(Name::from_wire(message_id));
+        }
+    }
+
+    /// The stored form of one that is missing changed.
+    pub fn note_changed(&mut self, message_id: &str) {
+        if self.by_id.contains_key(message_id.as_bytes()) {
+            self.changed.replace(Name::new(message_id));
         }
     }
 

@@ -221,9 +221,13 @@ impl Machine {
         }
         for (_, record) in kinds.take_sorted(MISSING) {
             let missing = self.read(&record, |fields| {
-                Some((fields.entry()?, fields.name()?, fields.text()?))
+                let missing = (fields.entry()?, fields.name()?, fields.text()?);
+                // Earlier releases did not store how often it was asked for.
+                let asked = fields.int().zip(fields.int()).unwrap_or_default();
+                Some((missing, asked))
             });
-            if let Some((entry, key, named_by)) = missing {
+            if let Some(((entry, key, named_by), asked)) = missing {
+                self.repair.restore_asked(&entry.message_id, asked);
                 let send = self.incoming.restored(&key, now.monotonic_ms);
                 let (incoming, mut around) = self.around();
                 incoming.restore_missing(entry, send, &named_by, now.monotonic_ms, &mut around);

@@ -109,7 +109,9 @@ impl Machine {
                 let key = self.incoming.get(message.send).map_or("", |send| &send.key);
                 let mut writer = Writer::new();
                 writer.entry(&message.entry).bytes(key.as_bytes());
-                writer.bytes(message.named_by.as_bytes()).seal()
+                let (ours, all) = self.repair.asked_for(&message_id);
+                writer.bytes(message.named_by.as_bytes());
+                writer.int(ours).int(all).seal()
             });
             records.put(out, MISSING, message_id, fields);
         }
