@@ -892,6 +892,9 @@ class MessageChannel:
     def handle_whole_content(self, message_id: str, sender_id: str, content: Buffer, data: Buffer) -> None:
         """A message in one content came whole, by `data`: where the message kept under its id is another, it is a
         rival."""
+    def handle_content_apart(self, message_id: str, sender_id: str, content: Buffer, data: Buffer) -> str:
+        """A message in one content came, by `data`, under the id of a content of a larger message: it is a rival of
+        that content, which is missing still. Gives what the rival is called."""
     def handle_rival_refused(self, name: str) -> None:
         """There was no room for a rival, or it was of no use: it may come again."""
     def was_rival(self, message_id: str, sender_id: str, content: Buffer) -> bool:

@@ -43,7 +43,7 @@ LATE_MS = 600_000
 # the last ten minutes.
 BYTES_OUT_PER_BYTE_MAX = 250.0
 BYTES_OUT_FREE = 400_000
-CYCLES_PER_MESSAGE_MAX = 150.0
+CYCLES_PER_MESSAGE_MAX = 250.0
 CYCLES_FREE = 1_500
 LATE_ENVELOPES_MAX = 20
 
@@ -156,6 +156,8 @@ class Mallory:
             "name": self._naming,
             "web": self._web,
             "suppress": self._suppressing,
+            "erase": self._erasing,
+            "block": self._blocking,
             "acknowledge": self._acknowledging,
             "request": self._requesting,
             "garbage": self._garbage,
@@ -235,6 +237,21 @@ class Mallory:
         heard = self._heard()
         return None if heard is None else self._sealed(None, message_id=heard.message_id)
 
+    def _erasing(self) -> bytes | None:
+        """Another message under the id of one that some have lost: invalid, or valid, in anybody's name."""
+        heard = self._heard()
+        if heard is None or not heard.content:
+            return None
+        content = self._rng.choice((b"\x00", self._tiny()))
+        sender_id = self._rng.choice((None, heard.sender_id, self._member()))
+        return self._sealed(content, message_id=heard.message_id, sender_id=sender_id)
+
+    def _blocking(self) -> bytes | None:
+        heard = self._heard()
+        if heard is None or not heard.content:
+            return None
+        return self._sealed(self._tiny(), message_id=heard.message_id, history=self._invented(1))
+
     def _acknowledging(self) -> bytes | None:
         heard = self._heard()
         if heard is None:
@@ -256,7 +273,7 @@ class Mallory:
         return self._rng.choice(self._recorded) if self._recorded else None
 
 
-INSIDER = ("announce", "name", "web", "suppress", "acknowledge", "request", "garbage", "replay")
+INSIDER = ("announce", "name", "web", "suppress", "erase", "block", "acknowledge", "request", "garbage", "replay")
 KEYLESS = ("garbage", "replay")
 COUNTS = {"announce": 60, "name": 20, "web": 60}
 

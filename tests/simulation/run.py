@@ -34,6 +34,8 @@ KEY = bytes(range(32))
 # Small filters: at the default they are most of what a world sends.
 BLOOM_CAPACITY = 500
 LOST_TIMEOUT_MS = 300_000
+# So often a message is sent again that shares its id with another one, after the first answer.
+STOOD_BY = 3
 # What only one participant received of a hostile one, and kept waiting for what was made up, comes late to the others.
 # So often at most it is not quiet yet after the aftermath.
 ECHOES_MAX = 2
@@ -182,9 +184,11 @@ def aftermath_ms(world: World) -> int:
     """How long after that it may take until all is quiet.
 
     What is asked for may come late, and with it a history that names what a hostile participant made up: that is asked
-    for then.
+    for then. What shares its id with another message is sent again a few times, up to two T_max apart.
     """
-    return AFTERMATH_MS + (LOST_TIMEOUT_MS if world.hostile_at_ms else 0)
+    if not world.hostile_at_ms:
+        return AFTERMATH_MS
+    return AFTERMATH_MS + max(LOST_TIMEOUT_MS, 2 * (1 + STOOD_BY) * REPAIR_T_MAX_MS)
 
 
 def _contents_taken(participants: list[Participant]) -> int:

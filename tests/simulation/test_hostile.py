@@ -1,15 +1,12 @@
 """An attacker's bytes bring about bounded work and traffic, and nothing that arrives is kept from the application.
 
-Of the worlds a test run takes those whose network loses nothing: where it does, an insider can put off the repair of
-what was lost (SECURITY.md), and `python -m tests.simulation.hostile --from 0 --to 1000` tells in which worlds. The
-environment variable SHARDWIRE_HOSTILE_WORLDS sets how many it takes.
+The environment variable SHARDWIRE_HOSTILE_WORLDS sets how many worlds a test run takes.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
-from itertools import count, islice
 
 import pytest
 
@@ -24,8 +21,8 @@ from tests.simulation.hostile import (
     run_many,
 )
 
-WORLDS = int(os.environ.get("SHARDWIRE_HOSTILE_WORLDS", "80"))
-SEEDS = list(islice((seed for seed in count() if not make_hostile_world(seed).loss), WORLDS))
+WORLDS = int(os.environ.get("SHARDWIRE_HOSTILE_WORLDS", "300"))
+SEEDS = range(WORLDS)
 
 
 @pytest.mark.slow

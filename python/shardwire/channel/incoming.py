@@ -110,10 +110,20 @@ class Incoming:
         alone = header is None or header.data_segment_count == 1
         if alone and self._machine.was_rival(event.message_id, event.sender_id, event.content):
             self._machine.handle_content_surplus(event.message_id)
-        elif header is None:
+            return
+        if (header is None or (alone and not header.is_parity)) and self._is_of_larger(event):
+            name = self._machine.handle_content_apart(event.message_id, event.sender_id, event.content, wire)
+            event = ContentReceived(name, event.sender_id, event.content, event.send_id, event.ordinal)
+        if header is None:
             self._on_whole(event, wire, now)
         else:
             self._on_segment(event, wire, header, authenticated, now)
+
+    def _is_of_larger(self, event: ContentReceived) -> bool:
+        """Whether the id is that of a content of a message that has several."""
+        if event.send_id is None or is_rival(event.message_id):
+            return False
+        return bool(event.ordinal) or payload_key(event.sender_id, event.send_id) in self._partial
 
     def _on_whole(self, event: ContentReceived, wire: bytes, now: Now) -> None:
         """`draft` sends small payloads as they are."""
@@ -204,11 +214,8 @@ class Incoming:
         for ordinal in recovered:
             self._note("recovered", event, send_id, ordinal, data_count, content_count, now)
         if outcome.bad_segments:
-            name, sender, false = (
-                _prefix(outcome.entire_message_hash),
-                quoted(event.sender_id),
-                len(outcome.bad_segments),
-            )
+            name, sender = _prefix(outcome.entire_message_hash), quoted(event.sender_id)
+            false = len(outcome.bad_segments)
             self.peer_log.tell("message %s of sender %s: %d false segments were set aside", name, sender, false)
         as_sent = data_count if not recovered and not outcome.bad_segments else None
         last = (event.message_id, None if header.is_parity else header.data_segment_index, wire)

@@ -420,6 +420,19 @@ impl MessageChannel {
             .handle_whole_content(message_id, sender_id, content.as_bytes(), data.as_bytes());
     }
 
+    fn handle_content_apart(
+        &mut self,
+        message_id: &str,
+        sender_id: &str,
+        content: Buffer<'_>,
+        data: Buffer<'_>,
+    ) -> String {
+        let name =
+            self.0
+                .handle_content_apart(message_id, sender_id, content.as_bytes(), data.as_bytes());
+        name.to_string()
+    }
+
     fn handle_rival_refused(&mut self, name: &str) {
         self.0.handle_rival_refused(name);
     }

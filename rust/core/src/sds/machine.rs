@@ -577,6 +577,19 @@ impl Machine {
             .on_whole(message_id, sender_id, content, message, &self.log);
     }
 
+    /// A message in one content came, by `message`, under the id of a content of a larger message: it
+    /// is a rival of that content, which is missing still. Gives what the rival is called.
+    pub fn handle_content_apart(
+        &mut self,
+        message_id: &str,
+        sender_id: &str,
+        content: &[u8],
+        message: &[u8],
+    ) -> Name {
+        self.handle_content_refused(message_id, message, true);
+        self.rivals.set_apart(message_id, sender_id, content)
+    }
+
     /// There was no room for a rival, or it was of no use: it may come again.
     pub fn handle_rival_refused(&mut self, name: &str) {
         self.rivals.refuse(&Name::new(name));

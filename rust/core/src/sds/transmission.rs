@@ -523,8 +523,8 @@ impl Machine {
         self.filter.asked |= asked;
         let message_id = self.transmission.new_sync_id();
         let lamport = self.lamport.tick(now);
-        // What a number says takes no filter.
-        let bloom_filter = match only_stated {
+        // What a number says takes no filter, and neither does a request.
+        let bloom_filter = match only_stated || !wanted {
             true => None,
             false => self.filter_within(history.left, now),
         };

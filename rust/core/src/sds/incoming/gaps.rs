@@ -73,8 +73,12 @@ impl Incoming {
         let message_id = entry.message_id.as_str();
         if let Some(known) = self.missing.get(message_id.as_bytes()) {
             let send = known.send;
-            self.missing.learn(message_id.as_bytes(), &entry);
-            around.repair.on_named_again(message_id, by.monotonic_ms);
+            let named_by = self
+                .missing
+                .learn(message_id.as_bytes(), &entry, by.named_by);
+            around
+                .repair
+                .on_named_again(&entry, &named_by, by.monotonic_ms);
             return Some(send);
         }
         let is_ours = match &entry.sender_id {
@@ -236,6 +240,7 @@ impl Incoming {
         monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) {
+        around.repair.on_came(message_id);
         let found = self.untrack(message_id.as_bytes(), around);
         self.found = found.map(|entry| (entry, monotonic_ms));
         if self.sends[send].contents.is_empty() {
@@ -589,7 +594,7 @@ impl Incoming {
         self.sends[handle]
             .missing
             .replace(Name::new(&entry.message_id));
-        if around.repair.on_missing(entry, monotonic_ms) {
+        if around.repair.on_missing(entry, named_by, monotonic_ms) {
             around
                 .filter_request
                 .on_missing(monotonic_ms, around.members, around.rng);
@@ -606,7 +611,7 @@ impl Incoming {
         monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) {
-        around.repair.on_found(message_id);
+        around.repair.on_done(message_id);
         let handle = message.send;
         let Some(send) = self.sends.get_mut(handle) else {
             return;
@@ -637,7 +642,7 @@ impl Incoming {
         around: &mut Surroundings<'_>,
     ) -> Option<HistoryEntry> {
         let (message_id, message) = self.missing.remove(message_id)?;
-        around.repair.on_found(&message_id);
+        around.repair.on_done(&message_id);
         if let Some(send) = self.sends.get_mut(message.send) {
             send.missing.remove(&message_id);
         }
@@ -655,7 +660,7 @@ impl Incoming {
         };
         for message_id in std::mem::take(&mut send.missing) {
             if self.missing.remove(message_id.as_bytes()).is_some() {
-                around.repair.on_found(&message_id);
+                around.repair.on_done(&message_id);
             }
         }
     }

@@ -21,7 +21,7 @@ pub struct MissingMessage {
     pub entry: HistoryEntry,
     /// The send that it belongs to.
     pub send: SendRef,
-    /// Who named it first.
+    /// In whose share it is: who named it first, or later and less in all.
     pub named_by: Arc<str>,
 }
 
@@ -120,11 +120,35 @@ impl MissingMessages {
         evicted
     }
 
-    /// Another history names it too: the newest hint stands, and a sender once known.
-    pub fn learn(&mut self, message_id: &[u8], entry: &HistoryEntry) {
+    /// Another history names it too: the newest hint stands, and a sender once known. It is in the
+    /// share of whoever named less; gives who that is.
+    pub fn learn(
+        &mut self,
+        message_id: &[u8],
+        entry: &HistoryEntry,
+        named_by: &Arc<str>,
+    ) -> Arc<str> {
+        let size = |by: &Arc<str>| self.by_participant.get(by).map_or(0, LinkedHashSet::len);
         let Some(message) = self.by_id.get_mut(message_id) else {
-            return;
+            return Arc::clone(named_by);
         };
+        if size(named_by) < size(&message.named_by) {
+            let name = Name::from_wire(message_id);
+            if let Some(share) = self.by_participant.get_mut(&message.named_by) {
+                share.remove(&name);
+                if share.is_empty() {
+                    self.by_participant.remove(&message.named_by);
+                }
+            }
+            message.named_by = Arc::clone(named_by);
+            let share = self
+                .by_participant
+                .entry(Arc::clone(named_by))
+                .or_insert_with(LinkedHashSet::new);
+            share.replace(name.clone());
+            self.changed.replace(name);
+        }
+        let named_by = Arc::clone(&message.named_by);
         let known = &mut message.entry;
         let is_set = |text: &&String| !text.is_empty();
         let hint = entry
@@ -144,6 +168,7 @@ impl MissingMessages {
             known.sender_id = sender;
             self.changed.replace(Name::from_wire(message_id));
         }
+        named_by
     }
 
     /// The stored form of one that is missing changed.

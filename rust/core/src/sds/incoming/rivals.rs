@@ -119,6 +119,13 @@ impl Rivals {
         }
     }
 
+    /// A message that is no part of the send whose id it came under: what it is called.
+    pub fn set_apart(&mut self, message_id: &str, sender_id: &str, content: &[u8]) -> Name {
+        let name = rival_name(message_id, sender_id, content);
+        self.remember(name.clone());
+        name
+    }
+
     /// There was no room for a rival, or it was of no use: it may come again.
     pub fn refuse(&mut self, name: &Name) {
         if !self.taken.remove(name) {

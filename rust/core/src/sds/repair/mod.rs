@@ -1,6 +1,9 @@
 //! SDS-R: asking the channel for missing messages, and answering for others (SDS, SDS-Repair).
 
-use std::collections::{BTreeSet, HashMap};
+mod answers;
+mod requests;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
@@ -12,6 +15,8 @@ use super::log::Log;
 use super::name::Name;
 use crate::bloom::farmhash64;
 use crate::wire::sds::{HistoryEntry, WireFormat};
+use answers::AnswerBuffer;
+use requests::RequestBuffer;
 
 /// SDS-R: a message carries at most three requests.
 const REQUESTS_PER_MESSAGE_MAX: usize = 3;
@@ -115,70 +120,12 @@ pub fn in_response_group(
     group(participant) == group(sender_id)
 }
 
-/// Entries by id, each with a moment; when full, the one with the latest moment goes.
-#[derive(Debug, Default)]
-struct RepairBuffer {
-    by_id: HashMap<Name, (i64, HistoryEntry)>,
-    order: BTreeSet<(i64, Name)>,
-    /// Those for which a message may leave of its own.
-    urgent: BTreeSet<(i64, Name)>,
-}
-
-impl RepairBuffer {
-    /// Adds `entry`, or moves it to another moment; one that is not urgent waits for what leaves
-    /// anyway. Gives what had to go.
-    fn put(&mut self, entry: HistoryEntry, at_ms: i64, urgent: bool) -> Option<Name> {
-        let name = Name::new(&entry.message_id);
-        self.remove(&name);
-        self.order.insert((at_ms, name.clone()));
-        if urgent {
-            self.urgent.insert((at_ms, name.clone()));
-        }
-        self.by_id.insert(name, (at_ms, entry));
-        if self.order.len() <= REPAIR_BUFFER_MAX {
-            return None;
-        }
-        let (_, latest) = self.order.last()?.clone();
-        self.remove(&latest);
-        Some(latest)
-    }
-
-    fn remove(&mut self, message_id: &Name) -> bool {
-        let Some((at_ms, _)) = self.by_id.remove(message_id) else {
-            return false;
-        };
-        let place = (at_ms, message_id.clone());
-        self.order.remove(&place);
-        self.urgent.remove(&place);
-        true
-    }
-
-    fn contains(&self, message_id: &[u8]) -> bool {
-        self.by_id.contains_key(message_id)
-    }
-
-    /// The moment of the first urgent entry.
-    fn next_ms(&self) -> Option<i64> {
-        self.urgent.first().map(|(at_ms, _)| *at_ms)
-    }
-
-    /// Up to `count` entries whose moment has come, urgent ones before the others, the earliest
-    /// first.
-    fn due(&self, monotonic_ms: i64, count: usize) -> Vec<HistoryEntry> {
-        let is_due = |place: &&(i64, Name)| place.0 <= monotonic_ms;
-        let mut due: Vec<_> = self.urgent.iter().take(count).filter(is_due).collect();
-        for place in self.order.iter().take(2 * count).filter(is_due) {
-            if due.len() == count {
-                break;
-            }
-            if !due.contains(&place) {
-                due.push(place);
-            }
-        }
-        due.into_iter()
-            .map(|(_, name)| self.by_id[name].1.clone())
-            .collect()
-    }
+/// A message that is missing for less than T_min.
+#[derive(Debug)]
+struct Upcoming {
+    since_ms: i64,
+    named_by: Arc<str>,
+    entry: HistoryEntry,
 }
 
 /// A message that was sent again lately, by whomever.
@@ -209,9 +156,9 @@ pub struct Repair {
     me: Arc<str>,
     /// Missing for less than T_min: most of them come before anything need be computed. In order of
     /// time.
-    upcoming: LinkedHashMap<Name, (i64, HistoryEntry)>,
-    requests: RepairBuffer,
-    answers: RepairBuffer,
+    upcoming: LinkedHashMap<Name, Upcoming>,
+    requests: RequestBuffer,
+    answers: AnswerBuffer,
     sync_not_before_ms: i64,
     /// How often each message was asked for, by us and by anyone: a stranger's requests silence ours
     /// no sooner.
@@ -243,8 +190,8 @@ impl Repair {
             syncs: config.sync_min_interval_ms > 0,
             me: Arc::clone(me),
             upcoming: LinkedHashMap::new(),
-            requests: RepairBuffer::default(),
-            answers: RepairBuffer::default(),
+            requests: RequestBuffer::default(),
+            answers: AnswerBuffer::default(),
             sync_not_before_ms: 0,
             asked: HashMap::new(),
             requested_ms: LinkedHashMap::new(),
@@ -259,12 +206,21 @@ impl Repair {
     // --- what we ask for ------------------------------------------------------------------------
 
     /// Asks for `entry` at T_req unless it comes before; whether that is news.
-    pub fn on_missing(&mut self, entry: HistoryEntry, monotonic_ms: i64) -> bool {
+    pub fn on_missing(
+        &mut self,
+        entry: HistoryEntry,
+        named_by: &Arc<str>,
+        monotonic_ms: i64,
+    ) -> bool {
         if !self.enabled || self.requests.contains(entry.message_id.as_bytes()) {
             return false;
         }
         let name = Name::new(&entry.message_id);
-        self.upcoming.entry(name).or_insert((monotonic_ms, entry));
+        self.upcoming.entry(name).or_insert_with(|| Upcoming {
+            since_ms: monotonic_ms,
+            named_by: Arc::clone(named_by),
+            entry,
+        });
         true
     }
 
@@ -272,29 +228,33 @@ impl Repair {
     pub fn requests(&self) -> impl Iterator<Item = (&Name, i64)> {
         let upcoming = self.upcoming.iter();
         let upcoming =
-            upcoming.map(|(name, (since_ms, _))| (name, since_ms + self.offset_ms(name)));
-        self.requests
-            .order
-            .iter()
-            .map(|(at_ms, name)| (name, *at_ms))
-            .chain(upcoming)
+            upcoming.map(|(name, missing)| (name, missing.since_ms + self.offset_ms(name)));
+        self.requests.iter().chain(upcoming)
     }
 
     /// What is answered, and when.
     pub fn answers(&self) -> impl Iterator<Item = (&Name, i64)> {
-        self.answers
-            .order
-            .iter()
-            .map(|(at_ms, name)| (name, *at_ms))
+        self.answers.iter()
     }
 
     /// Missing messages that are or will be asked for.
     pub fn requests_held(&self) -> usize {
-        self.requests.by_id.len() + self.upcoming.len()
+        self.requests.len() + self.upcoming.len()
     }
 
-    /// It came, or is no longer waited for.
-    pub fn on_found(&mut self, message_id: &Name) {
+    /// It came.
+    pub fn on_came(&mut self, message_id: &Name) {
+        self.asked.remove(message_id);
+        let missing = self.upcoming.remove(message_id);
+        let named_by = missing.map(|missing| missing.named_by);
+        let asked_for = || Some(self.requests.remove(message_id)?.named_by);
+        if let Some(named_by) = named_by.or_else(asked_for) {
+            self.requests.on_proven(named_by);
+        }
+    }
+
+    /// It is no longer asked for.
+    pub fn on_done(&mut self, message_id: &Name) {
         self.asked.remove(message_id);
         if self.upcoming.remove(message_id).is_none() {
             self.requests.remove(message_id);
@@ -307,34 +267,43 @@ impl Repair {
         *all = (*all).max(URGENT_ROUNDS);
     }
 
-    /// Somebody names what is asked for: whoever does may hold it, so it is asked for as soon as at
-    /// first.
-    pub fn on_named_again(&mut self, message_id: &str, monotonic_ms: i64) {
+    /// Somebody names what is missing: whoever does may hold it, so it is asked for as soon as at
+    /// first. It is in the share of `named_by`.
+    pub fn on_named_again(&mut self, entry: &HistoryEntry, named_by: &Arc<str>, monotonic_ms: i64) {
+        let message_id = entry.message_id.as_str();
+        self.requests.set_named_by(message_id.as_bytes(), named_by);
+        if let Some(missing) = self.upcoming.get_mut(message_id.as_bytes()) {
+            missing.named_by = Arc::clone(named_by);
+            return;
+        }
+        let Some(request) = self.requests.get(message_id.as_bytes()) else {
+            // There may have been no room for it.
+            self.on_missing(entry.clone(), named_by, monotonic_ms);
+            return;
+        };
         if self.asked_for(message_id).0 <= STEADY_ROUNDS {
             return;
         }
         let soon_ms = monotonic_ms + self.offset_ms(message_id);
-        if let Some((at_ms, entry)) = self.requests.by_id.get(message_id.as_bytes())
-            && soon_ms < *at_ms
-        {
-            self.ask_at(entry.clone(), soon_ms);
+        if soon_ms < request.at_ms {
+            let (entry, named_by) = (request.entry.clone(), Arc::clone(&request.named_by));
+            self.ask_at(entry, named_by, soon_ms);
         }
     }
 
     /// Gives those that have been missing for T_min their T_req.
     pub fn settle(&mut self, monotonic_ms: i64) {
-        while let Some((_, (since_ms, _))) = self.upcoming.front() {
-            let since_ms = *since_ms;
-            if since_ms + self.t_min_ms > monotonic_ms {
+        while let Some((_, missing)) = self.upcoming.front() {
+            if missing.since_ms + self.t_min_ms > monotonic_ms {
                 return;
             }
-            if let Some((_, (_, entry))) = self.upcoming.pop_front() {
+            if let Some((message_id, missing)) = self.upcoming.pop_front() {
                 // In an earlier life it may have been asked for in vain.
-                let wait_ms = match self.asked_for(&entry.message_id).0 {
-                    0 => self.offset_ms(&entry.message_id),
-                    _ => self.wait_ms(&entry.message_id).min(SILENCE_MS_MAX),
+                let wait_ms = match self.asked_for(&message_id).0 {
+                    0 => self.offset_ms(&message_id),
+                    _ => self.wait_ms(&message_id).min(SILENCE_MS_MAX),
                 };
-                self.ask_at(entry, since_ms + wait_ms);
+                self.ask_at(missing.entry, missing.named_by, missing.since_ms + wait_ms);
             }
         }
     }
@@ -344,7 +313,7 @@ impl Repair {
         let upcoming_ms = self
             .upcoming
             .front()
-            .map(|(_, (since_ms, _))| since_ms + self.t_min_ms);
+            .map(|(_, missing)| missing.since_ms + self.t_min_ms);
         let at_ms = upcoming_ms.into_iter().chain(self.requests.next_ms()).min();
         at_ms
             .filter(|_| self.enabled)
@@ -367,12 +336,16 @@ impl Repair {
         }
         self.settle(monotonic_ms);
         let mut left = budget_bytes;
-        for entry in self.requests.due(monotonic_ms, REQUESTS_PER_MESSAGE_MAX) {
-            let Some(after) = left.checked_sub(entry_bytes_max(&entry)) else {
+        while taken.len() < REQUESTS_PER_MESSAGE_MAX {
+            let Some((_, request)) = self.requests.take_turn(monotonic_ms) else {
                 break;
             };
+            let Some(after) = left.checked_sub(entry_bytes_max(&request.entry)) else {
+                break;
+            };
+            let (entry, named_by) = (request.entry.clone(), Arc::clone(&request.named_by));
             left = after;
-            self.ask_again_later(&entry, monotonic_ms);
+            self.ask_again_later(&entry, named_by, monotonic_ms);
             taken.push(entry);
         }
         taken
@@ -383,15 +356,16 @@ impl Repair {
         std::mem::take(&mut self.silent)
     }
 
-    fn ask_again_later(&mut self, entry: &HistoryEntry, monotonic_ms: i64) {
+    fn ask_again_later(&mut self, entry: &HistoryEntry, named_by: Arc<str>, monotonic_ms: i64) {
         let name = Name::new(&entry.message_id);
         let (ours, all) = self.asked.entry(name.clone()).or_default();
         *ours += 1;
         *all += 1;
         let wait_ms = self.wait_ms(&entry.message_id);
         if wait_ms <= SILENCE_MS_MAX {
-            self.ask_at(entry.clone(), monotonic_ms + wait_ms);
+            self.ask_at(entry.clone(), named_by, monotonic_ms + wait_ms);
         } else {
+            self.requests.remove(&name);
             self.silent.push(name);
         }
     }
@@ -403,10 +377,10 @@ impl Repair {
         self.period_ms(message_id).saturating_mul(1 << doublings)
     }
 
-    fn ask_at(&mut self, entry: HistoryEntry, at_ms: i64) {
+    fn ask_at(&mut self, entry: HistoryEntry, named_by: Arc<str>, at_ms: i64) {
         // Where nothing leaves by itself, there is nothing to ride on.
         let urgent = !self.syncs || self.asked_for(&entry.message_id).1 < URGENT_ROUNDS;
-        self.requests.put(entry, at_ms, urgent);
+        self.requests.put(entry, named_by, at_ms, urgent);
     }
 
     /// How often a message was asked for without an answer: by us, and by anyone.
@@ -435,7 +409,7 @@ impl Repair {
 
     /// Answers that are due now or later.
     pub fn answers_held(&self) -> usize {
-        self.answers.by_id.len()
+        self.answers.len()
     }
 
     /// When the next answer is due.
@@ -454,7 +428,7 @@ impl Repair {
     ) {
         self.on_request(entry, log, is_own, monotonic_ms);
         let name = Name::new(&entry.message_id);
-        if let Some((at_ms, _)) = self.answers.by_id.get(&name) {
+        if let Some((at_ms, _)) = self.answers.get(name.as_bytes()) {
             self.standing.insert(name, (STOOD_BY, at_ms - monotonic_ms));
         }
         if self.standing.len() > REPAIR_BUFFER_MAX {
@@ -478,7 +452,7 @@ impl Repair {
         };
         let gone = self
             .answers
-            .put(entry, monotonic_ms + self.t_max_ms + offset_ms, true);
+            .put(entry, monotonic_ms + self.t_max_ms + offset_ms);
         self.changed.replace(message_id.clone());
         self.changed.extend(gone);
     }
@@ -514,10 +488,11 @@ impl Repair {
         if !self.enabled {
             return;
         }
-        if let Some((at_ms, wanted)) = self.requests.by_id.get(message_id.as_bytes()) {
-            let (at_ms, wanted) = (*at_ms, wanted.clone());
+        if let Some(request) = self.requests.get(message_id.as_bytes()) {
+            let (wanted, named_by) = (request.entry.clone(), Arc::clone(&request.named_by));
+            let at_ms = request.at_ms.max(monotonic_ms + self.period_ms(message_id));
             self.asked.entry(Name::new(message_id)).or_default().1 += 1;
-            self.ask_at(wanted, at_ms.max(monotonic_ms + self.period_ms(message_id)));
+            self.ask_at(wanted, named_by, at_ms);
             // Another content may be held under the id.
         }
         let held = log
@@ -542,9 +517,7 @@ impl Repair {
             let offset_ms =
                 response_offset_ms(me, sender_id, message_id, self.t_max_ms, wire_format);
             let name = held.message_id.clone();
-            let gone = self
-                .answers
-                .put(entry.clone(), monotonic_ms + offset_ms, true);
+            let gone = self.answers.put(entry.clone(), monotonic_ms + offset_ms);
             self.changed.replace(name);
             self.changed.extend(gone);
         }
@@ -571,8 +544,7 @@ impl Repair {
 
     /// The id of the next answer that is due: it leaves now.
     pub fn take_answer(&mut self, monotonic_ms: i64) -> Option<Name> {
-        let due = self.answers.due(monotonic_ms, 1);
-        let name = Name::new(&due.first()?.message_id);
+        let name = self.answers.due(monotonic_ms)?.clone();
         self.on_answer(&name, monotonic_ms);
         self.note_heard_again(&name, true, monotonic_ms);
         Some(name)
@@ -607,7 +579,7 @@ impl Repair {
         let changed = std::mem::take(&mut self.changed).into_iter();
         changed
             .map(|name| {
-                let owed = self.answers.by_id.get(&name).map(|(_, entry)| entry);
+                let owed = self.answers.get(name.as_bytes()).map(|(_, entry)| entry);
                 (name, owed)
             })
             .collect()

@@ -1,0 +1,70 @@
+//! What is answered for others, and when.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::REPAIR_BUFFER_MAX;
+use crate::sds::name::Name;
+use crate::wire::sds::HistoryEntry;
+
+/// Entries by id, each with a moment; when full, the one with the latest moment goes.
+#[derive(Debug, Default)]
+pub struct AnswerBuffer {
+    by_id: HashMap<Name, (i64, HistoryEntry)>,
+    order: BTreeSet<(i64, Name)>,
+}
+
+impl AnswerBuffer {
+    /// Answers held.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether an answer is owed.
+    pub fn contains(&self, message_id: &[u8]) -> bool {
+        self.by_id.contains_key(message_id)
+    }
+
+    /// When an answer is due, and what was asked for.
+    pub fn get(&self, message_id: &[u8]) -> Option<(i64, &HistoryEntry)> {
+        let (at_ms, entry) = self.by_id.get(message_id)?;
+        Some((*at_ms, entry))
+    }
+
+    /// What is answered, and when, the earliest first.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, i64)> {
+        self.order.iter().map(|(at_ms, name)| (name, *at_ms))
+    }
+
+    /// Adds `entry`, or moves it to another moment. Gives what had to go.
+    pub fn put(&mut self, entry: HistoryEntry, at_ms: i64) -> Option<Name> {
+        let name = Name::new(&entry.message_id);
+        self.remove(&name);
+        self.order.insert((at_ms, name.clone()));
+        self.by_id.insert(name, (at_ms, entry));
+        if self.order.len() <= REPAIR_BUFFER_MAX {
+            return None;
+        }
+        let (_, latest) = self.order.pop_last()?;
+        self.by_id.remove(&latest);
+        Some(latest)
+    }
+
+    /// Whether it was there.
+    pub fn remove(&mut self, message_id: &Name) -> bool {
+        let Some((at_ms, _)) = self.by_id.remove(message_id) else {
+            return false;
+        };
+        self.order.remove(&(at_ms, message_id.clone()))
+    }
+
+    /// The moment of the first answer.
+    pub fn next_ms(&self) -> Option<i64> {
+        self.order.first().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// The first answer, if its moment has come.
+    pub fn due(&self, monotonic_ms: i64) -> Option<&Name> {
+        let (at_ms, name) = self.order.first()?;
+        (*at_ms <= monotonic_ms).then_some(name)
+    }
+}
