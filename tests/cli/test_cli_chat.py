@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
-from cli_terminals import Terminal
+from cli_terminals import ROOT, Terminal
 from live_servers import NatsServer, free_port
 
 CHANNEL = ("--channel", "lobby", "--topic", "/app/1/lobby/proto")
@@ -51,3 +53,29 @@ def test_lines_that_nobody_gets(tmp_path: Path) -> None:
         alice.end_input()
         assert alice.wait() == 1, str(alice)
         assert any("1 lines were not delivered; it went with this process" in line for line in alice.err)
+
+
+def test_the_tutorial_in_two_terminals(tmp_path: Path) -> None:
+    """The commands of the page, what is typed, and what the page says that either shows; over a group of its own."""
+    page = (ROOT / "docs" / "tutorials" / "chat.md").read_text()
+    shown = re.findall(r"^    (.+)$", page.split("The same in Python")[0], re.MULTILINE)
+    commands = [shlex.split(line) for line in shown if line.startswith("shardwire chat ")]
+    received, receipt = (line.removeprefix("... ") for line in shown if line.startswith("... "))
+    [typed] = re.findall(r"Type a line into the first terminal,\n`(.+)`;", page)
+    group = f"udp://239.255.70.1:{free_port()}"
+    first, second = (
+        [group + "?interface=127.0.0.1" if word == "udp://239.255.70.1" else word for word in command[1:]]
+        for command in commands
+    )
+    assert first != commands[0][1:]
+    with Terminal(tmp_path, *first) as alice, Terminal(tmp_path, *second) as bob:
+        for terminal, name in ((alice, "alice"), (bob, "bob")):
+            says = f"{name} takes part in lobby over {group}, without a store"
+            terminal.until(lambda terminal=terminal, says=says: says in terminal.err, "it takes part")  # type: ignore[misc]
+        assert "alice takes part in lobby over udp://239.255.70.1:9700, without a store" in page
+        alice.type(f"{typed}\n")
+        bob.until(lambda: any(line.endswith(f" {received}") for line in bob.out), "bob reads it")
+        alice.until(lambda: any(line.endswith(receipt) for line in (*alice.out, *alice.err)), "alice has the receipt")
+        for terminal in (alice, bob):
+            terminal.end_input()
+            assert terminal.wait() == 0, str(terminal)
