@@ -4,7 +4,7 @@ One message of k segments to n receivers, each of which loses its own share of t
 time: everything follows from the seeds, and another machine has the same figures. Segments sent are divided by B, what
 any code must send (`bound.py`); beside them stand an ideal selective repeat and the rule of the peers, to repeat what
 is unacknowledged. A small grid runs by default, `--full` takes the whole one (some minutes). `--output NAME` also
-writes benches/results/NAME.json, NAME.md and docs/images/repair.png.
+writes benches/results/NAME.json and NAME.md, and docs/images/repair.png of the whole grid.
 """
 
 from __future__ import annotations
@@ -168,7 +168,9 @@ def plot(rows: list[Row], path: Path) -> None:
         points = [row for row in shown if row.receivers == count and row.repair == shown[0].repair]
         axis.plot([row.loss for row in points], [row.peers_over_bound for row in points], "x--", label="peers' rule")
         axis.axhline(1, color="black", linewidth=0.8)
-        axis.set(title=f"{count} receiver{'s' * (count > 1)}", xlabel="loss", ylim=(0.9, None))
+        axis.set(title=f"{count} receiver{'s' * (count > 1)}", xlabel="loss")
+    # The axes share it, so it is set once all is drawn.
+    axes[0][0].set_ylim(bottom=0.9)
     axes[0][0].set_ylabel("segments sent over B")
     axes[0][-1].legend()
     figure.suptitle("Segments that one message of 64 takes")
@@ -204,10 +206,11 @@ def main() -> None:
         run = {"segment_bytes": options.segment_bytes, "seeds": seeds, "rows": [rounded(row) for row in rows]}
         (results / f"{options.output}.json").write_text(json.dumps(run) + "\n")
         (results / f"{options.output}.md").write_text(text)
-        beside = json.loads((results / f"{options.beside}.json").read_text())["rows"] if options.beside else []
-        # Results of earlier runs may lack what is measured since; the plot takes none of it.
-        earlier = [Row(**{"in_one_round": 0.0, **row}) for row in beside]
-        plot([*rows, *earlier], ROOT / "docs" / "images" / "repair.png")
+        if options.full:
+            beside = json.loads((results / f"{options.beside}.json").read_text())["rows"] if options.beside else []
+            # Results of earlier runs may lack what is measured since; the plot takes none of it.
+            earlier = [Row(**{"in_one_round": 0.0, **row}) for row in beside]
+            plot([*rows, *earlier], ROOT / "docs" / "images" / "repair.png")
 
 
 if __name__ == "__main__":

@@ -84,7 +84,8 @@ class Bursts(NetworkConditions):
 
 
 def config_of(case: Case, names: frozenset[str]) -> ChannelConfig:
-    parity_rate = 0.0 if case.repair == "arq-0" else 0.125
+    # On demand there is none at first that the channel did not learn of.
+    parity_rate = 0.125 if case.repair == "arq" else 0.0
     return ChannelConfig.logos(
         segmentation=SegmentationConfig(
             segment_size_bytes=case.segment_bytes, enable_reed_solomon=parity_rate > 0, parity_rate=parity_rate

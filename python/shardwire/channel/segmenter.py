@@ -103,6 +103,8 @@ class ChannelSegmenter:
         if first_parity is not None:
             # How much parity there is at first takes nothing from what a message can hold.
             without = replace(segmentation, enable_reed_solomon=False)
+            if segmentation.enable_reed_solomon:
+                first_parity = max(first_parity, round(segmentation.parity_rate * 1_000_000))
             contents, reserve = segment_on_demand(payload, native_parameters(without), first_parity)
             form = f"{segmentation.wire_format} {segmentation.erasure_code}" if reserve else ""
         else:

@@ -49,7 +49,8 @@ class ChannelConfig:
         redelivery: After a crash "at-least-once" hands the event in progress over again, flagged;
             "at-most-once" does not.
         repair: "arq" sends again what is shown missing; "parity" sends as many segments of parity as the receiver lacks
-            that lacks most, which repair a different loss at each.
+            that lacks most, which repair a different loss at each; at first as much leaves as earlier messages needed,
+            and no less than `segmentation` asks for.
         envelope_meta: Marker stamped on every envelope and required of received ones; None for no marker.
     """
 

@@ -378,6 +378,19 @@ def test_first_parity_follows_what_was_lost_over_a_restart() -> None:
     assert bursts[-1] == 33
 
 
+def test_parity_that_is_configured_leaves_at_first() -> None:
+    bursts: list[int] = []
+
+    async def scenario(world: World) -> None:
+        await meet(world, ("bob",), segmentation={"enable_reed_solomon": True, "parity_rate": 0.25})
+        await world.channels["alice"].send(payload_of(32))
+        await asyncio.sleep(20)
+        bursts.append(first_burst(world, 0))
+
+    assert run(scenario).messages("bob") == [payload_of(32)]
+    assert bursts == [40]
+
+
 def test_whoever_lacks_nearly_all_drives_first_parity_to_its_bound_alone() -> None:
     bursts: list[int] = []
 
