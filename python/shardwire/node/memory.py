@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from shardwire._native import message_hash
 from shardwire.errors import NodeError
@@ -15,6 +14,7 @@ from shardwire.node.conditions import NetworkConditions
 from shardwire.node.event_stream import EventStream
 from shardwire.node.event_streams import EventStreams
 from shardwire.node.inbox import Inbox
+from shardwire.node.lifetime import Lifetime
 from shardwire.node.protocol import (
     ConnectionState,
     ConnectionStatus,
@@ -52,7 +52,7 @@ class Outgoing:
     size_bytes: int
 
 
-class MemoryNode:
+class MemoryNode(Lifetime):
     """A `Node` in this process; made by `MemoryNetwork.create_node`, used on one event loop.
 
     `send` reports `MessagePropagated` once a connected node or the store is in reach, whether or not the network then
@@ -120,15 +120,6 @@ class MemoryNode:
         self._network.connections_changed()
         # After the events that are already on their way to the readers.
         asyncio.get_running_loop().call_soon(self._streams.end)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def subscribe(self, content_topics: Sequence[str]) -> None:
         """Raises:

@@ -7,13 +7,14 @@ import logging
 import random
 from collections.abc import Coroutine, Sequence
 from itertools import count
-from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError, ShardwireError
 from shardwire.node.clock import Clock, running_clock
 from shardwire.node.event_stream import EventStream
 from shardwire.node.event_streams import EventStreams
+from shardwire.node.lifetime import Lifetime
 from shardwire.node.protocol import (
     ConnectionState,
     ConnectionStatus,
@@ -45,7 +46,7 @@ DRAIN_TIMEOUT_MS = 5_000
 ENDING_CALL_S = 5.0
 
 
-class TransportNode:
+class TransportNode(Lifetime):
     """A `Node` over a `Transport`, used on one event loop.
 
     It accepts envelopes, stamps and hashes them, publishes them in order with retries, and tells each outcome once:
@@ -131,15 +132,6 @@ class TransportNode:
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(drain_timeout_ms), name=f"{self._transport.name} stop")
         await asyncio.shield(self._stopping)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def subscribe(self, content_topics: Sequence[str]) -> None:
         """Raises:

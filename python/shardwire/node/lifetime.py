@@ -1,0 +1,30 @@
+"""What `async with` does with a node."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+
+class Lifetime(ABC):
+    """A node that starts when `async with` is entered, and stops when it is left."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Raises:
+        NodeError: The node cannot be started.
+        """
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Ends what was started; again it does nothing."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
