@@ -185,9 +185,13 @@ def test_an_encrypted_state_goes_on_and_shows_nothing_of_a_payload(
             assert marker not in told
             assert key not in told
     for name, rest, complaint in (
-        ("state", [], "is encrypted, and no key was given"),
+        ("state", [], "no key was given: give the key it began with by --state-key-file or --state-key-env"),
         ("state", ["--state-key-file", str(tmp_path / "other.key")], "is encrypted under another key"),
-        ("plain", ["--state-key-env", "STATE_KEY"], "is not encrypted, and a key was given"),
+        (
+            "plain",
+            ["--state-key-env", "STATE_KEY"],
+            "and a key was given: leave out --state-key-file and --state-key-env, or give another",
+        ),
     ):
         assert run(["state", str(tmp_path / name), *rest]) == 1
         error = capsys.readouterr().err
@@ -195,10 +199,10 @@ def test_an_encrypted_state_goes_on_and_shows_nothing_of_a_payload(
         assert key not in error
     refused = command(tmp_path, *send, given=b"late")
     assert refused.returncode == 1
-    assert b"is encrypted, and no key was given: give the key it began with" in refused.stderr
+    assert b"is encrypted, and no key was given: give the key it began with by --state-key-file" in refused.stderr
     refused = command(tmp_path, *send, "--state", "plain", "--state-key-file", "state.key", given=b"late")
     assert refused.returncode == 1
-    assert b"open it without one, or give another --state" in refused.stderr
+    assert b"leave out --state-key-file and --state-key-env, or give another --state" in refused.stderr
 
 
 def test_a_state_key_is_one_key_of_a_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from shardwire.persistence.commit_count import told_commits
 from shardwire.persistence.database import cipher_of, opened
 from shardwire.persistence.journal import journaled_commits, latest_records, latest_sizes
 from shardwire.persistence.protocol import ChannelState, RecordName
-from shardwire.persistence.record_cipher import RecordCipher, check_key
+from shardwire.persistence.record_cipher import SEAL_BYTES, RecordCipher, check_key
 
 _SIZES = "SELECT kind, key, length(value) FROM record WHERE channel = ?"
 _READ = "SELECT kind, key, checksum, value FROM record WHERE channel = ? AND kind = ?"
@@ -89,6 +89,8 @@ def read_channels(
             version = schema.require_readable(connection, str(place))
             cipher = cipher_of(connection, key, place) if kinds or key is not None else None
             counts = "commits, lost_commits" if schema.counts_commits(version) else "0, 0"
+            # The journal tells the sizes of values, the rows those of what is sealed.
+            seal_bytes = 0 if schema.protection_of(connection) is None else SEAL_BYTES
             has_journal = schema.has_journal(version)
             found = connection.execute(f"SELECT id, channel_id, {counts} FROM channel ORDER BY channel_id").fetchall()
             return tuple(
@@ -101,6 +103,7 @@ def read_channels(
                     kinds,
                     lost + max(0, told.get(str(channel_id), 0) - _commits(connection, number, commits, has_journal)),
                     has_journal=has_journal,
+                    seal_bytes=seal_bytes,
                 )
                 for number, channel_id, commits, lost in found
             )
@@ -120,9 +123,11 @@ def _read(
     lost_commits: int,
     *,
     has_journal: bool,
+    seal_bytes: int,
 ) -> StoredChannel:
     sizes: dict[RecordName, int | None] = {
-        (str(kind), key): int(size_bytes or 0) for kind, key, size_bytes in connection.execute(_SIZES, (number,))
+        (str(kind), key): max(0, int(size_bytes or 0) - seal_bytes)
+        for kind, key, size_bytes in connection.execute(_SIZES, (number,))
     }
     rows = [row for kind in kinds for row in connection.execute(_READ, (number, kind))]
     # The process that uses the database says what is wrong with it.

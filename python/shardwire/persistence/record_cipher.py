@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 KEY_BYTES = 32
 SALT_BYTES = 16
 NONCE_BYTES = 12
+TAG_BYTES = 16
+# What a sealed value has beside the value.
+SEAL_BYTES = NONCE_BYTES + TAG_BYTES
 
 # Separates our keys and associated data from any other use of the same key.
 _DOMAIN = b"shardwire/state/1\x00"

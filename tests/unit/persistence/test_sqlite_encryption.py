@@ -17,7 +17,7 @@ from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import ConfigError, MissingLibraryError, PersistenceError
 from shardwire.node import MemoryNetwork, run_virtual
-from shardwire.persistence import Changes, SqlitePersistence, read_channels, reassembly_changes
+from shardwire.persistence import Changes, SqlitePersistence, StoredKind, read_channels, reassembly_changes
 from shardwire.persistence.checksums import checksum_of
 from shardwire.segmentation import Reassembler, SegmentationConfig, segment
 
@@ -201,3 +201,26 @@ def test_the_library_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(MissingLibraryError, match=r"pip install 'shardwire\[crypto\]'"):
         SqlitePersistence(tmp_path / "state.db", key=KEY)
     made(tmp_path / "state.db", None).close()
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+def test_sizes_are_those_of_the_values_wherever_they_lie(tmp_path: Path, key: bytes | None) -> None:
+    """In the journal, and folded into rows of their own, where a sealed value is 28 bytes longer."""
+    path = tmp_path / "state.db"
+    persistence = SqlitePersistence(path, key=key)
+    persistence.commit("room", Changes({("kind", b"one"): bytes(100), ("kind", b"two"): b""}))
+    for number in range(200):
+        persistence.commit("room", Changes({("other", b"often"): bytes(number)}))
+    places = set()
+    for _ in range(3):
+        [stored] = read_channels(path, key=key)
+        assert stored.kinds["kind"] == StoredKind(2, 100)
+        assert stored.kinds["other"] == StoredKind(1, 199)
+        with sqlite3.connect(path) as connection:
+            places.add(connection.execute("SELECT count(*) FROM record WHERE kind = 'kind'").fetchone())
+        persistence.close()
+        persistence = SqlitePersistence(path, key=key)
+        persistence.load("room")
+        persistence.commit("room", Changes({("more", b""): bytes(3_000_000)}))
+    persistence.close()
+    assert places >= {(2,)}

@@ -34,6 +34,13 @@ CLOSING_MS = 5_000
 # What errors of the library call the options.
 _OPTION_OF_ARGUMENT = {"channel_id": "--channel", "content_topic": "--topic", "sender_id": "--sender"}
 
+_OPTIONS_OF_STATE = {
+    "use another database": "give another --state",
+    "give the path of a new database": "give another --state",
+    "give the key it began with": "give the key it began with by --state-key-file or --state-key-env",
+    "open it without one": "leave out --state-key-file and --state-key-env",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Participation:
@@ -131,9 +138,16 @@ def open_state(state: Path | None, channel: str, key: bytes | None) -> Persisten
         persistence.acquire(channel)
     except PersistenceError as error:
         persistence.close()
-        text = str(error).replace("use another database", "give another --state")
-        raise PersistenceError(text.replace("give the path of a new database", "give another --state")) from None
+        raise in_words_of_options(error) from None
     return persistence
+
+
+def in_words_of_options(error: PersistenceError) -> PersistenceError:
+    """What is wrong with a state, and what to do about it on the command line."""
+    text = str(error)
+    for words, options in _OPTIONS_OF_STATE.items():
+        text = text.replace(words, options)
+    return PersistenceError(text)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from shardwire.channel.records import (
     SendRecord,
 )
 from shardwire.cli.network.output import Output, printable
-from shardwire.cli.network.participation import DATABASE
+from shardwire.cli.network.participation import DATABASE, in_words_of_options
 from shardwire.cli.network.spool import MESSAGE_SUFFIX
 from shardwire.errors import PersistenceError
 from shardwire.node.clock import NANOSECONDS_PER_MS
@@ -66,7 +66,10 @@ def describe_state(place: Path, failed: str, output: Output, key: bytes | None =
     if not database.is_file() and place.is_dir():
         what = f"only the corrupt {corrupt[-1]}" if corrupt else f"no {DATABASE}"
         raise PersistenceError(f"{place} holds {what}: give the directory that a command had as --state")
-    stored = read_channels(database, (IDENTITY, SEND, LAST_SEEN, NODE_RATE), key=key)
+    try:
+        stored = read_channels(database, (IDENTITY, SEND, LAST_SEEN, NODE_RATE), key=key)
+    except PersistenceError as error:
+        raise in_words_of_options(error) from None
     channels = [_read(channel) for channel in stored if not channel.channel_id.startswith(COUNT_NAME_PREFIX)]
     quotas = [_quota(count) for count in stored if count.channel_id.startswith(COUNT_NAME_PREFIX)]
     set_aside = len(list((database.parent / failed).glob(f"*{MESSAGE_SUFFIX}")))
