@@ -104,6 +104,7 @@ fn config(draws: &mut Draws) -> Config {
         missing_messages_max: MISSING_MAX,
         log_messages_max: LOG_MAX,
         max_lamport_skew_ms: 300_000,
+        replay_window_ms: if draws.chance(70) { 0 } else { 60_000 },
         sync_min_interval_ms: if draws.chance(20) { 0 } else { 3_000 },
         sweep_in_buf_interval_ms: if draws.chance(70) { 0 } else { 1_000 },
         acknowledgement_sync: draws.chance(80),

@@ -721,7 +721,8 @@ class SenderIdConflict(SdsEvent):
 
 @final
 class MessageDropped(SdsEvent):
-    """A received message that is not processed: "undecodable", "other-channel", "own", "duplicate", "over-limit"."""
+    """A received message that is not processed: "undecodable", "other-channel", "own", "duplicate", "over-limit",
+    "replayed"."""
 
     __match_args__: Final = ("reason",)
 

@@ -46,6 +46,7 @@ DEFAULTS = [
     ("sds", "missing_messages_max", 10_000, 10_000),
     ("sds", "log_messages_max", 100_000, 100_000),
     ("sds", "max_lamport_skew_ms", 300_000, 300_000),
+    ("sds", "replay_window_ms", 0, 0),
     ("sds", "message_id", "send", "send"),
     ("sds", "wire_format", "spec", "spec"),
     ("sds", "repair_t_min_ms", 30_000, 30_000),

@@ -109,6 +109,7 @@ METRICS: Mapping[str, str] = MappingProxyType(
         "dropped_undecodable": "Messages that are no SDS message",
         "dropped_other_channel": "SDS messages of another channel",
         "dropped_own": "SDS messages in our own name",
+        "dropped_replayed": "SDS messages as old as what was delivered of their sender and forgotten since",
         "dropped_over_limit": "SDS messages with an id that is too long, or for which there was no room",
         "released_without_payload": "Messages that were due and not held, which is a bug",
         "sender_of_failed": "Messages of which the encryption failed to tell the sender",

@@ -37,6 +37,8 @@ class SdsConfig:
         missing_messages_max: Missing dependencies tracked.
         log_messages_max: Messages kept in the local log.
         max_lamport_skew_ms: How far ahead of our clock a received Lamport timestamp may move ours.
+        replay_window_ms: A message whose Lamport timestamp is older by our clock is dropped as replayed, unless it is
+            asked for or comes from a store; 0 takes any age. For channels whose members all keep time.
         message_id: "send" names the send and the place in it; "content-sha256" is the rule of @waku/sds, under which
             equal payloads are one message: what is sent again is not sent, and what another one sent is refused.
         wire_format: "spec" (also @waku/sds) or "nim" (nim-sds).
@@ -65,6 +67,7 @@ class SdsConfig:
     missing_messages_max: int = 10_000
     log_messages_max: int = 100_000
     max_lamport_skew_ms: int = 300_000
+    replay_window_ms: int = 0
     message_id: MessageIdRule = "send"
     wire_format: SdsWireFormat = "spec"
     repair_t_min_ms: int = 30_000
@@ -78,7 +81,7 @@ class SdsConfig:
         check_integers(self, 1, ("missing_messages_max", "log_messages_max", "repair_groups"))
         check_integers(self, 0, ("max_retransmissions", "causal_history_size", "bloom_interval_ms"))
         check_integers(self, 0, ("timeout_for_lost_messages_ms", "max_lamport_skew_ms", "repair_t_min_ms"))
-        check_integers(self, 0, ("repair_t_max_ms",))
+        check_integers(self, 0, ("repair_t_max_ms", "replay_window_ms"))
         check_integers(self, 0, ("back_off_percent",), 900)
         check_integers(self, 1, ("bloom_filter_capacity",), 10_000_000)
         check_share(self, "bloom_filter_error_rate", zero=False, one=False)

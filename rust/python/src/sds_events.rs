@@ -270,7 +270,7 @@ output! {
 
 output! {
     /// A received message that is not processed: "undecodable", "other-channel", "own",
-    /// "duplicate", "over-limit".
+    /// "duplicate", "over-limit", "replayed".
     MessageDropped {
         reason: Py<PyString>,
     } (reason)

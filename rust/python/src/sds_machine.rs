@@ -102,6 +102,7 @@ pub fn config_of(
         missing_messages_max: get("missing_messages_max")?.extract()?,
         log_messages_max: get("log_messages_max")?.extract()?,
         max_lamport_skew_ms: get("max_lamport_skew_ms")?.extract()?,
+        replay_window_ms: get("replay_window_ms")?.extract()?,
         sync_min_interval_ms: sync.getattr("sync_min_interval_ms")?.extract()?,
         sweep_in_buf_interval_ms: sync.getattr("sweep_in_buf_interval_ms")?.extract()?,
         acknowledgement_sync: sync.getattr("acknowledgement_sync")?.extract()?,

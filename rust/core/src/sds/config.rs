@@ -68,6 +68,8 @@ pub struct Config {
     pub missing_messages_max: usize,
     pub log_messages_max: usize,
     pub max_lamport_skew_ms: i64,
+    /// 0 for any age.
+    pub replay_window_ms: i64,
     /// 0 for no periodic syncs.
     pub sync_min_interval_ms: i64,
     /// 0 for at once.

@@ -119,6 +119,9 @@ pub enum Dropped {
     Duplicate,
     /// An id is too long, or there is no room.
     OverLimit,
+    /// It is older than what was delivered and forgotten of its sender, or than the replay window, and
+    /// nobody asked for it.
+    Replayed,
 }
 
 impl Dropped {
@@ -130,6 +133,7 @@ impl Dropped {
             Dropped::Own => "own",
             Dropped::Duplicate => "duplicate",
             Dropped::OverLimit => "over-limit",
+            Dropped::Replayed => "replayed",
         }
     }
 }

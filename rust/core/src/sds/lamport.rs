@@ -22,17 +22,18 @@ impl LamportClock {
     /// A clock that begins now.
     pub fn new(config: &Config, now: Now) -> Self {
         let in_seconds = config.wire_format == WireFormat::Nim;
-        let skew_max = config.max_lamport_skew_ms / if in_seconds { 1_000 } else { 1 };
-        LamportClock {
+        let mut clock = LamportClock {
             in_seconds,
-            skew_max: skew_max.max(0) as u64,
+            skew_max: 0,
             // nim-sds starts at 0 and takes the epoch time at its first send.
             timestamp: if in_seconds {
                 0
             } else {
                 now.epoch_ms.max(0) as u64
             },
-        }
+        };
+        clock.skew_max = clock.span(config.max_lamport_skew_ms);
+        clock
     }
 
     /// The newest timestamp.
@@ -53,6 +54,16 @@ impl LamportClock {
         timestamp
             .min(self.epoch(now).saturating_add(self.skew_max))
             .min(LAMPORT_MAX)
+    }
+
+    /// How many timestamps a duration has.
+    pub fn span(&self, duration_ms: i64) -> u64 {
+        (duration_ms / if self.in_seconds { 1_000 } else { 1 }).max(0) as u64
+    }
+
+    /// Whether a timestamp is older by our clock than a duration.
+    pub fn is_older(&self, timestamp: u64, duration_ms: i64, now: Now) -> bool {
+        timestamp < self.epoch(now).saturating_sub(self.span(duration_ms))
     }
 
     /// A content message was delivered; `timestamp` is already capped.

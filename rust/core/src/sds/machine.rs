@@ -30,6 +30,9 @@ use super::sync::schedule::SyncSchedule;
 use super::transmission::{Transmission, header_bytes_min};
 use crate::wire::sds::{HistoryEntry, MessageView, WireFormat};
 
+/// What left the log of a sender is stored this exactly.
+const HORIZON_EXACTLY_MS: i64 = 60_000;
+
 /// One participant's side of a channel.
 ///
 /// Its methods are of four kinds: views; `handle_…` for what arrived or happened; commands of the
@@ -905,7 +908,10 @@ impl Machine {
             hint,
             ordinal,
         );
-        for (_, gone) in forgotten.into_iter().flatten() {
+        let exactly = self.lamport.span(HORIZON_EXACTLY_MS);
+        for (entry, gone) in forgotten.into_iter().flatten() {
+            self.participants
+                .on_forgotten(&entry.sender_id, entry.lamport, exactly);
             self.acknowledgements.forget(gone, &mut self.log);
             self.anti_entropy.forget(gone);
         }

@@ -9,10 +9,19 @@ pub const PARTICIPANTS_MAX: usize = 10_000;
 /// Times are kept this exactly: who speaks all the time is not moved all the time.
 const HEARD_EXACTLY_MS: i64 = 1_000;
 
+/// One sender.
+#[derive(Debug)]
+struct Heard {
+    heard_ms: i64,
+    /// The latest Lamport timestamp of its contents that left the log, and what is stored of that.
+    horizon: u64,
+    stored_horizon: u64,
+}
+
 /// Senders by the time they were last heard.
 #[derive(Debug, Default)]
 pub struct Participants {
-    heard_ms: LinkedHashMap<Arc<str>, i64>,
+    heard: LinkedHashMap<Arc<str>, Heard>,
     /// When each spoke last, other than out of a store.
     live_ms: LinkedHashMap<Arc<str>, i64>,
     /// When anybody was heard first, in epoch milliseconds.
@@ -24,21 +33,43 @@ pub struct Participants {
 impl Participants {
     /// Notes that `sender_id` spoke; true the first time.
     pub fn hear(&mut self, sender_id: &Arc<str>, monotonic_ms: i64) -> bool {
-        if let Some(heard_ms) = self.heard_ms.get_mut(sender_id) {
-            if monotonic_ms - *heard_ms >= HEARD_EXACTLY_MS {
-                *heard_ms = monotonic_ms;
-                self.heard_ms.to_back(sender_id);
+        if let Some(known) = self.heard.get_mut(sender_id) {
+            if monotonic_ms - known.heard_ms >= HEARD_EXACTLY_MS {
+                known.heard_ms = monotonic_ms;
+                self.heard.to_back(sender_id);
             }
             return false;
         }
-        self.heard_ms.insert(Arc::clone(sender_id), monotonic_ms);
+        let heard = Heard {
+            heard_ms: monotonic_ms,
+            horizon: 0,
+            stored_horizon: 0,
+        };
+        self.heard.insert(Arc::clone(sender_id), heard);
         self.changed.replace(Arc::clone(sender_id));
-        if self.heard_ms.len() > PARTICIPANTS_MAX
-            && let Some((forgotten, _)) = self.heard_ms.pop_front()
+        if self.heard.len() > PARTICIPANTS_MAX
+            && let Some((forgotten, _)) = self.heard.pop_front()
         {
             self.changed.replace(forgotten);
         }
         true
+    }
+
+    /// A content of `sender_id` left the log. What is stored of that may be older by `exactly`.
+    pub fn on_forgotten(&mut self, sender_id: &Arc<str>, lamport: u64, exactly: u64) {
+        let Some(known) = self.heard.get_mut(sender_id) else {
+            return;
+        };
+        known.horizon = known.horizon.max(lamport);
+        if known.horizon - known.stored_horizon >= exactly {
+            known.stored_horizon = known.horizon;
+            self.changed.replace(Arc::clone(sender_id));
+        }
+    }
+
+    /// The latest Lamport timestamp of contents of a sender that left the log; 0 where none did.
+    pub fn horizon(&self, sender_id: &Arc<str>) -> u64 {
+        self.heard.get(sender_id).map_or(0, |known| known.horizon)
     }
 
     /// Notes that `sender_id` spoke just now, other than out of a store.
@@ -71,15 +102,15 @@ impl Participants {
 
     /// How many are known, besides this participant.
     pub fn len(&self) -> usize {
-        self.heard_ms.len()
+        self.heard.len()
     }
 
     /// Senders heard in the last `ttl_ms`, in the order of their names.
     pub fn within(&self, monotonic_ms: i64, ttl_ms: i64) -> Vec<Arc<str>> {
         let recent = self
-            .heard_ms
+            .heard
             .iter()
-            .filter(|(_, heard_ms)| monotonic_ms - **heard_ms <= ttl_ms);
+            .filter(|(_, known)| monotonic_ms - known.heard_ms <= ttl_ms);
         let mut names: Vec<_> = recent.map(|(name, _)| Arc::clone(name)).collect();
         names.sort();
         names
@@ -100,17 +131,23 @@ impl Participants {
         self.first_epoch_ms = Some(epoch_ms).filter(|at_ms| *at_ms != 0);
     }
 
-    /// Names whose record changed, and whether each is still known.
-    pub fn poll_changed(&mut self) -> Vec<(Arc<str>, bool)> {
+    /// Names whose record changed, and the horizon of each that is still known.
+    pub fn poll_changed(&mut self) -> Vec<(Arc<str>, Option<u64>)> {
         let changed = std::mem::take(&mut self.changed).into_iter();
         changed
-            .map(|name| (Arc::clone(&name), self.heard_ms.contains_key(&name)))
+            .map(|name| {
+                let horizon = self.heard.get(&name).map(|known| known.stored_horizon);
+                (name, horizon)
+            })
             .collect()
     }
 
     /// Restores a stored name.
-    pub fn restore(&mut self, sender_id: &Arc<str>, monotonic_ms: i64) {
+    pub fn restore(&mut self, sender_id: &Arc<str>, horizon: u64, monotonic_ms: i64) {
         self.hear(sender_id, monotonic_ms);
+        if let Some(known) = self.heard.get_mut(sender_id) {
+            (known.horizon, known.stored_horizon) = (horizon, horizon);
+        }
         self.changed.clear();
     }
 }

@@ -110,6 +110,9 @@ impl Machine {
                 // The id of a content of ours that has yet to leave: forged, or the same content.
                 return Err(Dropped::Duplicate);
             }
+            if !from_store && self.is_replayed(&message_id, &sender_id, lamport, now) {
+                return Err(Dropped::Replayed);
+            }
             if self.incoming.is_full() {
                 let (incoming, mut around) = self.around();
                 if !incoming.make_room(&message_id, &mut around) {
@@ -308,6 +311,26 @@ impl Machine {
             return Some(0);
         }
         Some(needed.saturating_sub(send.contents.len() as u32).max(1))
+    }
+
+    /// Whether a content is as old as what was delivered of its sender and forgotten since, or older
+    /// than the replay window. What histories name is wanted, and so is what belongs to a send that is
+    /// here in part, however old it is.
+    fn is_replayed(&self, message_id: &Name, sender_id: &Arc<str>, lamport: u64, now: Now) -> bool {
+        let window_ms = self.config.replay_window_ms;
+        let is_old = window_ms > 0 && self.lamport.is_older(lamport, window_ms, now);
+        let horizon = self.participants.horizon(sender_id);
+        if !is_old && (horizon == 0 || lamport > horizon) {
+            return false;
+        }
+        let is_partial = |send_id| {
+            let send = self.incoming.find(sender_id, send_id);
+            send.and_then(|send| self.incoming.get(send))
+                .is_some_and(|send| !send.contents.is_empty())
+        };
+        let place = self.incoming.place_of(message_id);
+        !self.incoming.missing().contains(message_id.as_bytes())
+            && !place.is_some_and(|(send_id, _)| is_partial(send_id))
     }
 
     /// Holds a new content; gives its send and its entry.

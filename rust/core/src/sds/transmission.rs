@@ -523,8 +523,10 @@ impl Machine {
         self.filter.asked |= asked;
         let message_id = self.transmission.new_sync_id();
         let lamport = self.lamport.tick(now);
-        // What a number says takes no filter, and neither does a request.
-        let bloom_filter = match only_stated || !wanted {
+        // What a number says takes no filter, and neither does a request, unless every message is to
+        // have one.
+        let for_requests = !wanted && self.config.bloom_interval_ms > 0;
+        let bloom_filter = match only_stated || for_requests {
             true => None,
             false => self.filter_within(history.left, now),
         };

@@ -44,8 +44,8 @@ pub struct Log {
     forgotten: Vec<(Name, bool)>,
 }
 
-/// An id that the log just forgot, and the handle that it had.
-pub type Forgotten = [Option<(Name, EntryRef)>; FORGOTTEN_AT_ONCE];
+/// What the log just forgot, and the handles that it had.
+pub type Forgotten = [Option<(Entry, EntryRef)>; FORGOTTEN_AT_ONCE];
 
 impl Log {
     /// An empty log that keeps `entries_max` entries.
@@ -125,7 +125,7 @@ impl Log {
     }
 
     /// Forgets the entry that came first, unless its send still waits.
-    fn forget_oldest(&mut self) -> Option<(Name, EntryRef)> {
+    fn forget_oldest(&mut self) -> Option<(Entry, EntryRef)> {
         for _ in 0..self.arrival.len() {
             let oldest = self.arrival.pop_front()?;
             if self.entries[oldest].send.is_some() {
@@ -143,7 +143,7 @@ impl Log {
             {
                 self.ordered.pop_front();
             }
-            return Some((entry.message_id, oldest));
+            return Some((entry, oldest));
         }
         None
     }

@@ -18,7 +18,7 @@
 //! | `sds.given_up` | send and sender | what is withheld |
 //! | `sds.rival` | name of the rival | what was handed up beside another content of its id |
 //! | `sds.answer` | message id | what is to be answered |
-//! | `sds.participant` | sender id | who was heard |
+//! | `sds.participant` | sender id | who was heard, and what of it left the log |
 //!
 //! A message that is received, or sent and acknowledged, takes as few records as that allows:
 //! `sds.log` and `sds.message` for either, and `sds.send` for ours.

@@ -101,10 +101,17 @@ impl Machine {
             .acknowledgements
             .restore(log, order_acknowledged, now, members, rng);
         machine.restore_outgoing(&mut kinds, &messages, now);
-        for (name, _) in kinds.take_sorted(PARTICIPANT) {
-            machine
-                .participants
-                .restore(&Arc::from(name.as_str()), now.monotonic_ms);
+        for (name, record) in kinds.take_sorted(PARTICIPANT) {
+            // Of whom nothing left the log there is no more than the name.
+            let horizon = match record.len() {
+                1 => Some(0),
+                _ => machine.read(&record, |fields| fields.long()),
+            };
+            machine.participants.restore(
+                &Arc::from(name.as_str()),
+                horizon.unwrap_or(0),
+                now.monotonic_ms,
+            );
         }
         machine.restore_answers(&mut kinds, now);
         machine.records.state = machine.encode_state();

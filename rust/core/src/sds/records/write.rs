@@ -66,8 +66,11 @@ impl Machine {
             let fields = owed.map(|entry| Writer::new().entry(entry).seal());
             records.put(&mut out, ANSWER, message_id, fields);
         }
-        for (sender_id, heard) in self.participants.poll_changed() {
-            let fields = heard.then(|| vec![VERSION]);
+        for (sender_id, horizon) in self.participants.poll_changed() {
+            let fields = horizon.map(|horizon| match horizon {
+                0 => vec![VERSION],
+                _ => Writer::new().long(horizon).seal(),
+            });
             out.push(record(PARTICIPANT, &Name::new(&sender_id), fields));
         }
         out
