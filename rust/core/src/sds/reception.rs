@@ -657,8 +657,7 @@ impl Machine {
         // itself, or somebody was answered who lacks it: a large group that acknowledged every repair
         // again would talk of little else.
         let lately_ms = self.config.acknowledgement_timeout_ms / 2;
-        let said_lately = spoken_ms != 0 && now.monotonic_ms - spoken_ms < lately_ms
-            || self.has_said_whole(sender_id, &message_id, now);
+        let said_lately = spoken_ms != 0 && now.monotonic_ms - spoken_ms < lately_ms;
         let withheld = self
             .given_up
             .withholds(send.and_then(|send| self.incoming.get(send)));
