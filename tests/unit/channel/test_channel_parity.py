@@ -495,8 +495,7 @@ def test_channels_of_specification_004_say_nothing_new() -> None:
     named = [entry for message in messages for entry in (*message.repair_request, *message.causal_history)]
     assert named
     assert {entry.message_id for entry in named} <= known
-    # But for a sync that only asks.
-    assert all(message.bloom_filter for message in messages if message.content or message.causal_history)
+    assert all(message.bloom_filter for message in messages)
 
 
 def test_parity_on_demand_takes_nothing_from_what_a_message_can_hold() -> None:
