@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from sds_exchange import LOGOS, Exchange, Party, Reader, at, hear, message
+from sds_exchange import LOGOS, Exchange, Party, Reader, at, hear, message, quiet_sync
 
 from shardwire._native import HistoryEntry
 from shardwire.config import ChannelConfig
-from shardwire.sds import DependencyLost, TransmitKind
+from shardwire.sds import ContentReceived, DependencyLost, Now, TransmitKind
 
 REAL = f"{1:032x}.0"
 ALICES = HistoryEntry(REAL, None, "alice")
@@ -174,3 +176,68 @@ def test_a_restart_does_not_begin_to_ask_anew() -> None:
     more = asked(again, hours + 600_000, hours) - asked(peaceful, hours + 600_000, hours)
     assert len(missing(again)) == 30
     assert more <= 5
+
+
+def repairs(exchange: Exchange) -> int:
+    return sum(party.count(TransmitKind.REPAIR) for party in exchange.parties)
+
+
+def test_the_same_content_in_anothers_name_answers_nobody() -> None:
+    alice, bob, carol = (Reader(name) for name in ("alice", "bob", "carol"))
+    exchange = Exchange([alice, bob, carol])
+    exchange.run(1_000)
+    exchange.lose = lambda name, transmit: name == "bob"
+    send_id = alice.send("real", at(exchange.now_ms))
+    exchange.run(2_000)
+    exchange.lose = None
+    copy = message(0, content=b"0/1/1|real", message_id=f"{send_id}.0")
+    for _ in range(100):
+        for party in exchange.parties:
+            party.machine.handle_message(copy, at(exchange.now_ms))
+            exchange.flush(party)
+        exchange.run(exchange.now_ms + 5_000)
+    assert bob.delivered == ["real", "real"]
+    assert {sender for sender, _ in bob.texts} == {"alice", "mallory"}
+
+
+def test_members_that_hold_different_contents_do_not_answer_each_other_for_ever() -> None:
+    """Under more ids than rivals are remembered."""
+    sds = replace(LOGOS.sds, missing_messages_max=5)
+    alice, bob = (Reader(name, sds=sds, sync=quiet_sync()) for name in ("alice", "bob"))
+    exchange = Exchange([alice, bob])
+    for number in range(1, 21):
+        for party, content in ((alice, b"0/1/1|one"), (bob, b"0/1/1|other")):
+            hear(party, message(number, sender="dave", content=content))
+    for number in range(1, 21):
+        hear(bob, message(number, sender="dave", content=b"0/1/1|one"))
+    exchange.run(6 * 3_600_000)
+    before = repairs(exchange)
+    exchange.run(12 * 3_600_000)
+    assert before > 0
+    assert repairs(exchange) - before <= 40
+
+
+@pytest.mark.parametrize("invalid", [False, True], ids=["no room", "invalid"])
+def test_a_rival_that_was_refused_is_asked_for_when_it_is_named_again(invalid: bool) -> None:
+    class Refusing(Reader):
+        data: bytes | None = None
+
+        def _on_content(self, event: ContentReceived, now: Now) -> None:
+            if self.data is None:
+                super()._on_content(event, now)
+            else:
+                self.machine.handle_content_refused(event.message_id, self.data, invalid=invalid)
+
+    bob = Refusing("bob")
+    hear(bob, forged())
+    hear(bob, named(ALICES))
+    bob.data = real()
+    hear(bob, bob.data)
+    bob.data = None
+    again = bob.restarted(at(1_000))
+    for party in (bob, again):
+        hear(party, named(ALICES, number=101), 1_000)
+        assert missing(party) == [REAL]
+        hear(party, real(), 2_000)
+        assert party.delivered == ["forged", "real"]
+        assert missing(party) == []

@@ -10,7 +10,7 @@ use super::config::{Config, MessageIdRule, Now, Randomness};
 use super::events::{Event, Kinds, Transmit, TransmitKind};
 use super::ids::{
     CONTENTS_PER_SEND_MAX, SEND_ID_BYTES, SENDER_ID_BYTES_MAX, SenderIds, is_send_id,
-    message_ids_of,
+    message_ids_of, rival_of,
 };
 use super::incoming::{GivenUp, Incoming, Place, Reopened, Rivals, SendRef, Surroundings, Voice};
 use super::lamport::LamportClock;
@@ -460,6 +460,11 @@ impl Machine {
     /// for what is `invalid`.
     pub fn handle_content_refused(&mut self, message_id: &str, message: &[u8], invalid: bool) {
         self.rivals.refuse(&Name::new(message_id));
+        if let Some(rival_of) = rival_of(message_id)
+            && let Ok(message) = MessageView::decode(message, self.config.wire_format)
+        {
+            self.incoming.on_rival_refused(rival_of, message.sender_id);
+        }
         let Some(entry) = self.log.find(message_id.as_bytes()) else {
             return;
         };

@@ -617,8 +617,11 @@ impl Machine {
         let (message_id, spoken_ms) = (held.message_id.clone(), held.spoken_ms);
         let held_sender = Arc::clone(&held.sender_id);
         let (is_own, send) = (held.sender_id == self.sender_id, held.send);
-        // Another participant answered a request first. What a store answers nobody else heard.
+        // Another participant answered a request first. What a store answers nobody else heard, and under
+        // the rule "send" the same content in another's name is another message.
+        let is_anothers = self.config.by_send() && held_sender != *sender_id;
         let answer = !from_store
+            && !is_anothers
             && self.answers(&message_id, Some(content), data)
             && self.repair.heard_again(&message_id, now.monotonic_ms);
         let is_open = send

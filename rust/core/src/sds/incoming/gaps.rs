@@ -210,6 +210,13 @@ impl Incoming {
         }
     }
 
+    /// There was no room for a rival, or it was of no use: its sender's content is asked for when it is
+    /// named again.
+    pub fn on_rival_refused(&mut self, message_id: &str, sender_id: &[u8]) {
+        self.lost
+            .forget(&came_key(message_id.as_bytes(), sender_id));
+    }
+
     /// A message that came under a send id that another participant's has is whole. What histories say
     /// is a third one's is asked for still.
     pub fn on_rival_whole(

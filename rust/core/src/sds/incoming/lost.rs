@@ -55,6 +55,13 @@ impl LostKeys {
         }
     }
 
+    /// `key` is as if it had never been settled.
+    pub fn forget(&mut self, key: &Name) {
+        if self.keys.remove(key).is_some() {
+            self.changed.replace(key.clone());
+        }
+    }
+
     /// Keys whose record changed since the last call, with whether each is askable where it is still
     /// remembered.
     pub fn poll_changed(&mut self) -> Vec<(Name, Option<bool>)> {

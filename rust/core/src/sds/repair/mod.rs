@@ -426,10 +426,16 @@ impl Repair {
         is_own: impl FnOnce() -> bool,
         monotonic_ms: i64,
     ) {
-        self.on_request(entry, log, is_own, monotonic_ms);
         let name = Name::new(&entry.message_id);
+        // What is to be sent again anyway is put off by nobody, and begins anew by no further content.
+        let was_owed = self.answers.contains(name.as_bytes());
+        if was_owed && self.standing.contains_key(&name) {
+            return;
+        }
+        self.on_request(entry, log, is_own, monotonic_ms);
         if let Some((at_ms, _)) = self.answers.get(name.as_bytes()) {
-            self.standing.insert(name, (STOOD_BY, at_ms - monotonic_ms));
+            let offset_ms = if was_owed { 0 } else { at_ms - monotonic_ms };
+            self.standing.insert(name, (STOOD_BY, offset_ms));
         }
         if self.standing.len() > REPAIR_BUFFER_MAX {
             self.standing.pop_front();
@@ -442,10 +448,11 @@ impl Repair {
         let Some((left, offset_ms)) = self.standing.remove(message_id) else {
             return;
         };
-        if left > 1 {
-            self.standing
-                .insert(message_id.clone(), (left - 1, offset_ms));
+        if left == 0 {
+            return;
         }
+        self.standing
+            .insert(message_id.clone(), (left - 1, offset_ms));
         let entry = HistoryEntry {
             message_id: message_id.to_string(),
             ..HistoryEntry::default()
