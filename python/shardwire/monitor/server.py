@@ -84,7 +84,7 @@ class Monitor:
         self._names = frozenset(name.lower() for name in allow_hosts) | {"localhost"}
         self.url = ""
         self._view: ChannelView | None = None
-        self._frame: tuple[int, bytes] = (-1, b"")
+        self._frame: tuple[tuple[int, int], bytes] = ((-1, 0), b"")
         self._viewers = 0
         self._stopping = asyncio.Event()
         self._server: _Server | None = None
@@ -166,9 +166,8 @@ class Monitor:
         """The snapshot as it stands, made once for all who look within the same moment."""
         assert self._view is not None
         now = self._view.version, int(asyncio.get_running_loop().time() / INTERVAL_S)
-        version = hash(now)
-        if self._frame[0] != version:
-            self._frame = version, json.dumps(self._view.snapshot(), ensure_ascii=True).encode()
+        if self._frame[0] != now:
+            self._frame = now, json.dumps(self._view.snapshot(), ensure_ascii=True).encode()
         return self._frame[1]
 
 
