@@ -957,6 +957,8 @@ class MessageChannel:
         """What histories name and is not here, the longest known first."""
     def missing_by_id(self) -> dict[str, HistoryEntry]:
         """The same by message id."""
+    def missing_version(self) -> int:
+        """A number that differs once another message is missing, or more is known of one."""
     def is_missing(self, message_id: str) -> bool:
         """Whether the message is a dependency that is not here."""
 

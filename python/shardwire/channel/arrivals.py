@@ -41,12 +41,18 @@ class Arrivals:
         self._stored_ns = last_seen_ns
         self._seen_until_ns = seen_until_ns
         self._forget = forget
+        # Who names thousands of messages that never were does not have them listed anew at every turn.
+        self._missing: Mapping[str, HistoryEntry] = {}
+        self._missing_version = -1
 
     # --- what a store is asked for ---
 
     def missing(self) -> Mapping[str, HistoryEntry]:
         """What histories name and is not here, by message id."""
-        return self._engine.machine.missing_by_id()
+        machine = self._engine.machine
+        if (version := machine.missing_version()) != self._missing_version:
+            self._missing_version, self._missing = version, machine.missing_by_id()
+        return self._missing
 
     def is_known(self, message_id: str) -> bool:
         """Whether a message is in the local log."""

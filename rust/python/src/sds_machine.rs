@@ -604,6 +604,10 @@ impl MessageChannel {
         Ok(missing)
     }
 
+    fn missing_version(&self) -> u64 {
+        self.0.missing_version()
+    }
+
     fn is_missing(&self, message_id: &str) -> bool {
         self.0.missing_entry(message_id).is_some()
     }

@@ -763,6 +763,11 @@ impl Machine {
             .map(|(_, message)| &message.entry)
     }
 
+    /// A number that differs once another message is missing, or more is known of one.
+    pub fn missing_version(&self) -> u64 {
+        self.incoming.missing().version()
+    }
+
     /// Whether an id is missing, and its send lost.
     pub fn missing_entry(&self, message_id: &str) -> Option<(&HistoryEntry, bool)> {
         let message = self.incoming.missing().get(message_id.as_bytes())?;

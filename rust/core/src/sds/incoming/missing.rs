@@ -42,6 +42,8 @@ pub struct MissingMessages {
     messages_max: usize,
     by_id: LinkedHashMap<Name, MissingMessage>,
     by_participant: LinkedHashMap<Arc<str>, LinkedHashSet<Name>>,
+    /// Counts changes of which messages are missing, and of what is known of them.
+    version: u64,
     /// For `poll_persist`: ids whose stored form changed.
     changed: LinkedHashSet<Name>,
 }
@@ -53,6 +55,7 @@ impl MissingMessages {
             messages_max,
             by_id: LinkedHashMap::new(),
             by_participant: LinkedHashMap::new(),
+            version: 0,
             changed: LinkedHashSet::new(),
         }
     }
@@ -60,6 +63,11 @@ impl MissingMessages {
     /// Entries held.
     pub fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// A number that differs once another message is missing, or more is known of one.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Whether an id is missing.
@@ -108,6 +116,7 @@ impl MissingMessages {
             .or_insert_with(LinkedHashSet::new);
         share.replace(message_id.clone());
         let named_by = Arc::clone(named_by);
+        self.version += 1;
         self.changed.replace(message_id.clone());
         self.by_id.insert(
             message_id,
@@ -166,6 +175,7 @@ impl MissingMessages {
             let sender = sender.cloned();
             known.retrieval_hint = hint.cloned().or_else(|| known.retrieval_hint.take());
             known.sender_id = sender;
+            self.version += 1;
             self.changed.replace(Name::from_wire(message_id));
         }
         named_by
@@ -187,6 +197,7 @@ impl MissingMessages {
                 self.by_participant.remove(&message.named_by);
             }
         }
+        self.version += 1;
         self.changed.replace(name.clone());
         Some((name, message))
     }
