@@ -41,9 +41,9 @@ LATE_MS = 600_000
 # What attacks may cost, beside the same world without them. Bytes that leave in answer, for each byte that came and
 # each member that hears it; cycles of the members' drivers, for each message that came and each member; envelopes in
 # the last ten minutes.
-BYTES_OUT_PER_BYTE_MAX = 400.0
+BYTES_OUT_PER_BYTE_MAX = 300.0
 BYTES_OUT_FREE = 400_000
-CYCLES_PER_MESSAGE_MAX = 250.0
+CYCLES_PER_MESSAGE_MAX = 200.0
 CYCLES_FREE = 1_500
 LATE_ENVELOPES_MAX = 20
 
