@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from sds_exchange import Exchange, Party, at
 
 from shardwire._native import HistoryEntry, SdsMessage
@@ -82,7 +83,9 @@ def test_a_request_out_of_a_store_is_not_answered() -> None:
     assert sum(party.count(TransmitKind.REPAIR) for party in exchange.parties[1:]) == 0
 
 
-def test_only_what_brings_the_content_silences_those_who_would_answer() -> None:
+@pytest.mark.parametrize("sender_hears_all", [False, True])
+def test_only_what_brings_the_content_silences_those_who_would_answer(sender_hears_all: bool) -> None:
+    """A sender that hears another content under its id answers unasked, and the others need not then."""
     exchange, message_id, data = settled_group()
     held = SdsMessage.decode(data)
     lies = [
@@ -93,8 +96,8 @@ def test_only_what_brings_the_content_silences_those_who_would_answer() -> None:
     hear(exchange, request_of("newcomer", 1, message_id))
     for lie in lies:
         hear(exchange, lie.encode())
-        if lie.content is None:
-            # Another content would have its sender answer unasked.
+        if sender_hears_all or lie.content is None:
             exchange.parties[0].machine.handle_message(lie.encode(), at(exchange.now_ms))
     exchange.run(exchange.now_ms + T_MAX_MS)
-    assert sum(party.count(TransmitKind.REPAIR) for party in exchange.parties[1:]) >= 1
+    answering = exchange.parties if sender_hears_all else exchange.parties[1:]
+    assert sum(party.count(TransmitKind.REPAIR) for party in answering) >= 1
