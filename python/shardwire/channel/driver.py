@@ -28,8 +28,8 @@ Input = Callable[[Now], None]
 
 # What one commit covers at most, so that the first of many inputs does not wait for the last.
 INPUTS_PER_CYCLE_MAX = 256
-# No cycle goes on with further inputs after this long: others have the loop between two cycles.
-INPUTS_MS_MAX = 5
+# After this long others have the loop: no cycle goes on with further inputs, or with its next step.
+STEP_MS_MAX = 5
 # Received bytes that wait for the driver before readers of the network wait themselves.
 QUEUED_INPUT_BYTES_MAX = 16 << 20
 # After a failed commit it is tried again after this long, doubled with each failure in a row.
@@ -149,8 +149,11 @@ class Driver:
                 flushes = 0
             closing = self._closed.is_set()
             failed_before = self._commit_failures > 0
+            await self._let_others_run(now.monotonic_ms)
+            collecting_ms = self._clock.monotonic_ms()
             self._collect(now)
             if self._uncommitted.records:
+                await self._let_others_run(collecting_ms)
                 await self._commit()
                 now = self.now()
             if not self._commit_failures:
@@ -190,12 +193,17 @@ class Driver:
                 future.set_result(None)
         del self._flushes[:count]
 
+    async def _let_others_run(self, since_ms: int) -> None:
+        """Between two steps of a cycle, where those since `since_ms` took long: a peer chooses how much they are."""
+        if self._clock.monotonic_ms() - since_ms >= STEP_MS_MAX:
+            await asyncio.sleep(0)
+
     # --- one cycle ---
 
     def _apply_inputs(self) -> Now:
         now = self.now()
         monotonic_ms = self._clock.monotonic_ms
-        until_ms = now.monotonic_ms + INPUTS_MS_MAX
+        until_ms = now.monotonic_ms + STEP_MS_MAX
         inputs, received = self._inputs, self._received
         for _ in range(min(len(inputs), INPUTS_PER_CYCLE_MAX)):
             inputs.popleft()(now)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shardwire.channel.collected import Collected
-from shardwire.channel.driver import INPUTS_MS_MAX, Driver
+from shardwire.channel.driver import STEP_MS_MAX, Driver
 from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 
@@ -80,4 +80,38 @@ def test_others_have_the_loop_between_slow_inputs(received: bool, process_task_m
     # A batch of received messages that was begun goes on without another wait.
     assert len(applied) == 100
     steps = [later - earlier for earlier, later in pairwise(turns)]
-    assert max(steps) == -(-INPUTS_MS_MAX // INPUT_MS)
+    assert max(steps) == -(-STEP_MS_MAX // INPUT_MS)
+
+
+def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
+    clock = SlowClock()
+    # The time on the clock when others had the loop.
+    turns_ms: list[int] = []
+
+    def collect(now: Now, may_transmit: bool) -> Collected:
+        clock.ms += STEP_MS_MAX
+        return Collected(Changes({("message", "1"): b"x"}))
+
+    async def commit(changes: Changes) -> None:
+        clock.ms += STEP_MS_MAX
+
+    engine: Any = SimpleNamespace(
+        meter=None, handle_time=lambda now: None, next_wake_ms=lambda now: None, collect=collect
+    )
+    writer: Any = SimpleNamespace(commit=commit)
+
+    def apply(now: Now) -> None:
+        clock.ms += STEP_MS_MAX
+
+    async def main() -> None:
+        driver = Driver(engine, writer, clock, lambda collected: None, lambda: True)
+        driver.post(apply)
+        task = asyncio.create_task(driver.run())
+        while clock.ms < 3 * STEP_MS_MAX:
+            await asyncio.sleep(0)
+            turns_ms.append(clock.ms)
+        driver.close()
+        await task
+
+    asyncio.run(main())
+    assert turns_ms[:3] == [STEP_MS_MAX, 2 * STEP_MS_MAX, 3 * STEP_MS_MAX]
