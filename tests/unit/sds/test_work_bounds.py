@@ -182,6 +182,29 @@ def test_whoever_missed_an_answer_has_another_one_soon() -> None:
     assert answers_to(asked, 4 * t_max_ms) == 3
 
 
+def test_answers_leave_at_a_pace_and_none_is_forgotten() -> None:
+    """Somebody asks for all that is held: 200 requests of 80 bytes, for 20 MB."""
+    mib, count, size_bytes = 1 << 20, 200, 100_000
+    alice, bob = Party("alice"), Party("bob")
+    exchange = Exchange([alice, bob])
+    for number in range(count):
+        alice.send(str(number % 10) * size_bytes, at(0))
+    exchange.run(60_000)
+    wanted = [transmit.message_id for transmit in alice.transmitted if transmit.kind is TransmitKind.FIRST]
+    assert len(wanted) == count
+    for number, message_id in enumerate(wanted):
+        alice.machine.handle_message(request(number, message_id), at(exchange.now_ms))
+    answered = 0
+    for second in range(1, 20):
+        exchange.run(60_000 + 1_000 * second)
+        answered = alice.count(TransmitKind.REPAIR)
+        assert answered * size_bytes <= (8 + second) * mib + size_bytes
+        if second == 1:
+            # What a member asks for who lost a burst is not held back.
+            assert answered * size_bytes >= 8 * mib
+    assert answered == count
+
+
 def test_what_follows_a_message_that_nobody_has_is_handed_over_in_bounded_time() -> None:
     """`waku()` counts nothing as lost: one forged message would close the channel for good."""
     waku = ChannelConfig.waku()

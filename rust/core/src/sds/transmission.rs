@@ -146,6 +146,7 @@ impl Machine {
                 let own = self.outgoing.wire(message_id.as_bytes());
                 if let Some(message) = own.or_else(|| self.log.original(message_id.as_bytes())) {
                     let message = message.clone();
+                    self.repair.on_answer_left(message.len(), at_ms);
                     return Some(self.transmission.leave(
                         TransmitKind::Repair,
                         message_id,

@@ -6,11 +6,18 @@ use super::REPAIR_BUFFER_MAX;
 use crate::sds::name::Name;
 use crate::wire::sds::HistoryEntry;
 
+/// Requests cost little, and answers much: so many bytes leave in a millisecond on average, for
+/// whomever, and as many as of this time at once.
+const ANSWER_BYTES_PER_MS: usize = 1_024;
+const ANSWER_BURST_MS: i64 = 8_192;
+
 /// Entries by id, each with a moment; when full, the one with the latest moment goes.
 #[derive(Debug, Default)]
 pub struct AnswerBuffer {
     by_id: HashMap<Name, (i64, HistoryEntry)>,
     order: BTreeSet<(i64, Name)>,
+    /// Until when the bytes that left take the pace; nothing leaves before.
+    paced_until_ms: Option<i64>,
 }
 
 impl AnswerBuffer {
@@ -59,12 +66,25 @@ impl AnswerBuffer {
 
     /// The moment of the first answer.
     pub fn next_ms(&self) -> Option<i64> {
-        self.order.first().map(|(at_ms, _)| *at_ms)
+        let (at_ms, _) = self.order.first()?;
+        Some(
+            self.paced_until_ms
+                .map_or(*at_ms, |until_ms| until_ms.max(*at_ms)),
+        )
     }
 
     /// The first answer, if its moment has come.
     pub fn due(&self, monotonic_ms: i64) -> Option<&Name> {
-        let (at_ms, name) = self.order.first()?;
-        (*at_ms <= monotonic_ms).then_some(name)
+        let (_, name) = self.order.first()?;
+        (self.next_ms()? <= monotonic_ms).then_some(name)
+    }
+
+    /// An answer of so many bytes leaves.
+    pub fn on_left(&mut self, size_bytes: usize, monotonic_ms: i64) {
+        let idle_ms = monotonic_ms - ANSWER_BURST_MS;
+        let from_ms = self
+            .paced_until_ms
+            .map_or(idle_ms, |until_ms| until_ms.max(idle_ms));
+        self.paced_until_ms = Some(from_ms + size_bytes.div_ceil(ANSWER_BYTES_PER_MS) as i64);
     }
 }

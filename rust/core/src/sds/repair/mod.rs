@@ -557,6 +557,11 @@ impl Repair {
         Some(name)
     }
 
+    /// The answer that was taken leaves, with so many bytes.
+    pub fn on_answer_left(&mut self, size_bytes: usize, monotonic_ms: i64) {
+        self.answers.on_left(size_bytes, monotonic_ms);
+    }
+
     fn note_heard_again(&mut self, message_id: &Name, by_us: bool, monotonic_ms: i64) {
         let before = self.heard_again.remove(message_id);
         let lately = before.filter(|heard| monotonic_ms - heard.last_ms < ANSWERS_REMEMBERED_MS);
