@@ -66,7 +66,7 @@ def report_page(summary: ArchiveSummary, title: str) -> str:
             [name, one.messages, one.repeats, one.size_bytes, one.content_bytes, (f"{one.overhead:.2%}", one.overhead)]
             for name, one in sorted(summary.kinds.items())
         ]
-        names = sorted(summary.latencies_ms.keys() | summary.unacknowledged.keys())
+        names = sorted(summary.latencies.keys() | summary.unacknowledged.keys())
         parts += [
             "<h2>Overhead by kind</h2>",
             _table(["kind", "messages", "again", "bytes", "content bytes", "overhead"], kinds),
@@ -117,10 +117,11 @@ def _tally(tally: Tally) -> list[_Cell]:
 
 
 def _latencies(name: str, summary: ArchiveSummary) -> list[_Cell]:
-    values = sorted(summary.latencies_ms.get(name, ()))
-    last = len(values) - 1
-    shares: list[_Cell] = [round(values[last * part // 100], 1) if values else "" for part in (50, 90, 99)]
-    return [name, len(values), summary.unacknowledged[name], *shares]
+    found = summary.latencies.get(name)
+    counts: list[_Cell] = [name, found.acknowledged if found else 0, summary.unacknowledged[name]]
+    if found is None:
+        return [*counts, "", "", ""]
+    return [*counts, round(found.p50_ms, 1), round(found.p90_ms, 1), round(found.p99_ms, 1)]
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[_Cell]]) -> str:

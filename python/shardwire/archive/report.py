@@ -31,6 +31,8 @@ MESSAGES_LISTED_MAX = 1_000
 # Messages whose acknowledgement is looked for.
 MESSAGES_TIMED_MAX = 5_000_000
 INTERVALS_MAX = 60
+# Shares of the latencies that are told, in percent.
+PERCENTILES = (50, 90, 99)
 OTHERS = "(all others)"
 SEVERAL = "(several)"
 UNKNOWN = "(unknown)"
@@ -94,6 +96,23 @@ class KindTally:
         return 1 - self.content_bytes / self.size_bytes if self.size_bytes else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """How long messages waited until another participant's history named them: of so many messages, in ms.
+
+    Attributes:
+        acknowledged: How many were named.
+        p50_ms: The latency that half of them did not exceed.
+        p90_ms: That nine of ten did not.
+        p99_ms: That 99 of 100 did not.
+    """
+
+    acknowledged: int
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+
+
 @dataclass(slots=True)
 class ArchiveSummary:
     """What was found; times are in ns, latencies in ms.
@@ -106,7 +125,7 @@ class ArchiveSummary:
         interval_ns: Its length.
         unfinished: Messages that are incomplete or invalid, each with its hash, status, sender, segments and error.
         kinds: By kind; empty where the archive holds no SDS messages.
-        latencies_ms: By sender: how long each message of it waited until another participant's history named it.
+        latencies: By sender: how long its messages waited until another participant's history named them.
         unacknowledged: By sender: messages that no other participant's history names.
         seconds: How long the reconstruction took.
     """
@@ -118,7 +137,7 @@ class ArchiveSummary:
     interval_ns: int = 0
     unfinished: list[dict[str, Any]] = field(default_factory=list)
     kinds: dict[str, KindTally] = field(default_factory=dict)
-    latencies_ms: dict[str, list[float]] = field(default_factory=dict)
+    latencies: dict[str, Latencies] = field(default_factory=dict)
     unacknowledged: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
@@ -175,6 +194,7 @@ def summarize(
         for row in _rows(files):
             if row["status"] in STATUSES and row["entire_message_hash"] is not None:
                 _count(found, row, begin_ns)
+    found.unfinished.sort(key=lambda one: one["hash"])
     steps = check_steps(unwrap)
     layer = next((at for at, step in enumerate(steps) if step in ("sds", "sds-nim")), None)
     if layer is not None:
@@ -247,11 +267,16 @@ def _read_sds(
             for row, size, time in zip(decoded.to_pylist(), sizes, state.column("timestamp").to_pylist(), strict=True):
                 if row is not None and row["error"] is None and row["kind"] is not None:
                     _count_sds(found, row, size or 0, time, sent, named)
+    waited: dict[str, list[float]] = {}
     for message_id, (sender, _) in sent.items():
         if message_id in named:
-            found.latencies_ms.setdefault(sender, []).append(named[message_id])
+            waited.setdefault(sender, []).append(named[message_id])
         else:
             found.unacknowledged[sender] += 1
+    for sender, latencies in waited.items():
+        latencies.sort()
+        last = len(latencies) - 1
+        found.latencies[sender] = Latencies(len(latencies), *(latencies[last * share // 100] for share in PERCENTILES))
 
 
 def _count_sds(

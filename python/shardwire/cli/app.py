@@ -249,6 +249,10 @@ def report(
     timestamp: Annotated[str | None, typer.Option("--timestamp", help="Column with the times.")] = None,
     sender: Annotated[str | None, typer.Option("--sender", help="Column with who sent a message.")] = None,
     threads: Annotated[int | None, typer.Option("--threads", min=1, show_default="one a core")] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option("--spark", metavar="MASTER", help="Count on Spark: local[*], spark://HOST:PORT, yarn, k8s://URL."),
+    ] = None,
     wire_format: WireOption = Wire.raw,
     erasure_code: CodeOption = Code.leopard,
     segment_size: Annotated[int, typer.Option("--segment-size", "-s", min=1, help="As it was segmented.")] = 102_400,
@@ -259,7 +263,8 @@ def report(
     """Write a page about an ARCHIVE: what is complete, recovered, incomplete; loss by sender and over time.
 
     With sds or sds-nim in --unwrap it tells acknowledgement latency and the overhead of each kind of message, too. The
-    page needs nothing else: no network, no server; its tables sort, and it prints.
+    page needs nothing else: no network, no server; its tables sort, and it prints. An archive that does not fit this
+    machine is counted by --spark, with the same page.
     """
     from shardwire.cli import archives
 
@@ -275,6 +280,7 @@ def report(
         timestamp=timestamp,
         sender=sender,
         threads=threads,
+        spark=spark,
     )
     with told_warnings(log_level(verbose=verbose, quiet=quiet)):
         done = archives.write_report(archive, output, asked)

@@ -42,6 +42,7 @@ class Question:
     include_payload: bool = True
     threads: int | None = None
     replace: bool = False
+    spark: str | None = None
 
 
 def reconstruct_archive(
@@ -104,16 +105,21 @@ def write_report(sources: Sequence[Path], output: Path, asked: Question) -> Outc
     from shardwire.archive import report_page, summarize
     from shardwire.archive.arrow import STATUSES
 
-    summary = summarize(
-        list(sources),
-        asked.config,
-        payload=asked.payload,
-        by=list(asked.by),
-        unwrap=[_step_of(name, asked.secret) for name in asked.unwrap],
-        timestamp=asked.timestamp,
-        sender=asked.sender,
-        threads=asked.threads,
-    )
+    columns: dict[str, Any] = {
+        "payload": asked.payload,
+        "by": list(asked.by),
+        "unwrap": [_step_of(name, asked.secret) for name in asked.unwrap],
+        "timestamp": asked.timestamp,
+        "sender": asked.sender,
+    }
+    if asked.spark is None:
+        summary = summarize(list(sources), asked.config, threads=asked.threads, **columns)
+    else:
+        from shardwire.spark import summarize_archive
+        from shardwire.spark.summary import session_of
+
+        with session_of(asked.spark) as spark:
+            summary = summarize_archive(spark.read.parquet(*map(str, sources)), asked.config, **columns)
     page = report_page(summary, f"Traffic of {', '.join(path.name or str(path) for path in sources)}")
     write_output(output, page.encode("utf-8", "backslashreplace"))
     counts = {status: summary.total.statuses[status] for status in STATUSES}

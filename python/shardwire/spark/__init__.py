@@ -23,6 +23,7 @@ from shardwire.spark.segments import segment_messages, with_keccak256
 from shardwire.spark.session import job_session, local_cluster_session
 from shardwire.spark.sql import register
 from shardwire.spark.stream import reconstruct_stream
+from shardwire.spark.summary import summarize_archive
 from shardwire.spark.unfinished import unfinished_messages
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "reconstruct_stream",
     "register",
     "segment_messages",
+    "summarize_archive",
     "unfinished_messages",
     "with_keccak256",
 ]

@@ -1,0 +1,225 @@
+"""The summary of an archive that no one machine holds: what `shardwire.archive.summarize` gives, counted by Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyspark import StorageLevel
+from pyspark.sql import SparkSession, Window
+from pyspark.sql import functions as F
+
+from shardwire.archive.arrow import STATUSES
+from shardwire.archive.report import (
+    INTERVALS_MAX,
+    MESSAGES_LISTED_MAX,
+    OTHERS,
+    PERCENTILES,
+    SENDERS_MAX,
+    SEVERAL,
+    UNKNOWN,
+    ArchiveSummary,
+    KindTally,
+    Latencies,
+    Tally,
+)
+from shardwire.archive.unwrap import UnwrapStep, check_steps
+from shardwire.config import SdsWireFormat, SegmentationConfig
+from shardwire.errors import ConfigError
+from shardwire.spark.reconstruct import reconstruct
+from shardwire.spark.report import NANOSECONDS_PER_MILLISECOND, channel_report
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def summarize_archive(
+    df: DataFrame,
+    config: SegmentationConfig | None = None,
+    *,
+    payload: str = "payload",
+    by: Sequence[str] = (),
+    unwrap: Sequence[UnwrapStep] = (),
+    timestamp: str | None = None,
+    sender: str | None = None,
+) -> ArchiveSummary:
+    """Says what became of the messages of an archive, as `shardwire.archive.summarize` does, for `report_page`.
+
+    What comes to the driver is as bounded as the page: sums by sender, by interval and by kind, and the messages that
+    are listed. On an archive in the order of arrival both say the same, but for repeated segments of messages that
+    stay incomplete, which only this counts, and for which senders share a row where there are more than 1,000: here
+    those with the fewest messages.
+
+    Args:
+        df: One wire message a row; the other arguments are those of `reconstruct`.
+        config: How the payloads were segmented.
+        payload: The column with the message's bytes.
+        by: Columns that keep messages apart.
+        unwrap: What is around the segments; with "sds" or "sds-nim" in it acknowledgements and overhead are told too.
+        timestamp: A column of times.
+        sender: A column with who sent the row.
+
+    Raises:
+        ConfigError: As `reconstruct` raises it.
+    """
+    started_s = time.monotonic()
+    found = ArchiveSummary()
+    rows = reconstruct(
+        df, config, payload=payload, by=by, include_payload=False, unwrap=unwrap, timestamp=timestamp, sender=sender
+    )
+    # Asked several times; without payloads it is small.
+    rows = rows.persist(StorageLevel.DISK_ONLY)
+    try:
+        _read_messages(found, rows)
+    finally:
+        rows.unpersist()
+    steps = check_steps(unwrap)
+    layer = next((at for at, step in enumerate(steps) if step in ("sds", "sds-nim")), None)
+    if layer is not None:
+        wire: SdsWireFormat = "spec" if steps[layer] == "sds" else "nim"
+        report = channel_report(df, payload=payload, unwrap=steps[:layer], sds=wire, timestamp=timestamp)
+        _read_sds(found, report.messages)
+    found.seconds = time.monotonic() - started_s
+    return found
+
+
+def _read_messages(found: ArchiveSummary, rows: DataFrame) -> None:
+    unread = rows.where("entire_message_hash is null").groupBy("error")
+    found.unreadable = {
+        row["error"]: row["rows"] for row in unread.agg(F.sum("segments_received").alias("rows")).collect()
+    }
+    names = F.col("senders")
+    label = F.when(F.size(names) == 1, names[0]).when(F.size(names) > 1, SEVERAL).otherwise(UNKNOWN)
+    messages = rows.where(F.col("entire_message_hash").isNotNull() & F.col("status").isin(*STATUSES)).withColumn(
+        "label", label
+    )
+    [[begin_ns, end_ns]] = messages.agg(F.min("first_timestamp"), F.max("first_timestamp")).collect()
+    begin_ns, end_ns = begin_ns or 0, end_ns or 0
+    found.interval_ns = max(1, -(-(end_ns - begin_ns + 1) // INTERVALS_MAX))
+    for row in _sums(messages):
+        _add(found.total, row)
+    largest = messages.groupBy("label").count().orderBy(F.desc("count"), "label").limit(SENDERS_MAX + 1).collect()
+    kept = [row["label"] for row in largest]
+    shared = F.col("label")
+    if len(kept) > SENDERS_MAX:
+        shared = F.when(F.col("label").isin(*kept[:SENDERS_MAX]), F.col("label")).otherwise(OTHERS)
+    for row in _sums(messages, shared.alias("place")):
+        _add(found.senders.setdefault(row["place"], Tally()), row)
+    since = F.col("first_timestamp") - F.lit(begin_ns)
+    at = F.col("first_timestamp") - F.pmod(since, F.lit(found.interval_ns))
+    for row in _sums(messages.where("first_timestamp is not null"), at.alias("place")):
+        _add(found.times.setdefault(row["place"], Tally()), row)
+    unfinished = messages.where("status in ('incomplete', 'invalid')").orderBy("entire_message_hash")
+    for row in unfinished.limit(MESSAGES_LISTED_MAX).collect():
+        found.unfinished.append(
+            {
+                "hash": row["entire_message_hash"].hex(),
+                "status": row["status"],
+                "sender": row["label"],
+                "received": row["segments_received"],
+                "needed": row["data_segment_count"],
+                "error": row["error"] or "",
+            }
+        )
+
+
+def _sums(messages: DataFrame, *place: Column) -> Any:
+    """Rows with the sums of a place and a status."""
+
+    def of(name: str) -> Column:
+        return F.coalesce(F.col(name), F.lit(0))
+
+    expected = of("data_segment_count") + of("parity_segment_count")
+    return (
+        messages.groupBy(*place, "status")
+        .agg(
+            F.count("*").alias("messages"),
+            F.sum(expected).alias("segments"),
+            F.sum(F.greatest(F.lit(0), expected - of("segments_received"))).alias("missing"),
+            F.sum(of("duplicates")).alias("duplicates"),
+            F.sum(of("data_segments_recovered")).alias("recovered"),
+        )
+        .collect()
+    )
+
+
+def _add(tally: Tally, row: Any) -> None:
+    tally.statuses[row["status"]] += row["messages"]
+    tally.segments += row["segments"]
+    tally.missing += row["missing"]
+    tally.duplicates += row["duplicates"]
+    tally.recovered += row["recovered"]
+
+
+def _read_sds(found: ArchiveSummary, messages: DataFrame) -> None:
+    messages = messages.persist(StorageLevel.DISK_ONLY)
+    try:
+        sizes = messages.groupBy("kind").agg(
+            F.count("*").alias("messages"),
+            F.count(F.when(F.col("is_repeat") & (F.col("kind") == "content"), 1)).alias("repeats"),
+            F.sum("size_bytes").alias("size_bytes"),
+            F.sum("content_bytes").alias("content_bytes"),
+        )
+        for row in sizes.collect():
+            found.kinds[row["kind"]] = KindTally(
+                row["messages"], row["repeats"], row["size_bytes"], row["content_bytes"]
+            )
+        _read_latencies(found, messages)
+    finally:
+        messages.unpersist()
+
+
+def _read_latencies(found: ArchiveSummary, messages: DataFrame) -> None:
+    name = F.coalesce(F.when(F.col("sender_id") != "", F.col("sender_id")), F.lit(UNKNOWN))
+    first = messages.where("not is_repeat").withColumn("name", name)
+    sent = first.where("kind = 'content'").select(
+        "message_id", F.col("name").alias("sender"), F.col("timestamp").alias("sent")
+    )
+    named = first.select(
+        F.explode("history").alias("message_id"), F.col("timestamp").alias("named"), F.col("name").alias("namer")
+    )
+    # One's own history acknowledges nothing.
+    heard = (
+        sent.join(named, "message_id")
+        .where("namer != sender and named >= sent")
+        .groupBy("message_id", "sender")
+        .agg(F.min("named").alias("named"))
+    )
+    waited = (F.col("named") - F.col("sent")) / NANOSECONDS_PER_MILLISECOND
+    timed = sent.join(heard, ["message_id", "sender"], "left").select("sender", waited.alias("ms"))
+    counts = timed.groupBy("sender").agg(F.count("*").alias("messages"), F.count("ms").alias("heard"))
+    for row in counts.collect():
+        if missing := row["messages"] - row["heard"]:
+            found.unacknowledged[row["sender"]] = missing
+    by_sender = Window.partitionBy("sender")
+    ranked = timed.where("ms is not null").select(
+        "sender",
+        "ms",
+        (F.row_number().over(by_sender.orderBy("ms")) - 1).alias("rank"),
+        F.count("*").over(by_sender).alias("count"),
+    )
+    shares = [
+        F.max(F.when(F.col("rank") == F.floor((F.col("count") - 1) * share / 100), F.col("ms"))).alias(f"p{share}")
+        for share in PERCENTILES
+    ]
+    for row in ranked.groupBy("sender").agg(F.max("count").alias("count"), *shares).collect():
+        found.latencies[row["sender"]] = Latencies(row["count"], *(row[f"p{share}"] for share in PERCENTILES))
+
+
+@contextmanager
+def session_of(master: str) -> Iterator[SparkSession]:
+    """A session on a cluster, or on cores of this machine; one that is active is used and left as it is.
+
+    Raises:
+        ConfigError: `master` is none.
+    """
+    from shardwire.spark.session import job_session
+
+    if SparkSession.getActiveSession() is None:
+        if not master.startswith(("local", "spark://", "yarn", "k8s://")):
+            raise ConfigError(f"master is {master!r}: it must be local[*], spark://HOST:PORT, yarn or k8s://URL")
+        SparkSession.builder.master(master)
+    with job_session("shardwire report") as spark:
+        yield spark

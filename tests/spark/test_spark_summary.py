@@ -1,0 +1,111 @@
+"""The summary that Spark counts is the one of a single machine, and makes the same page."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from channel_world import run_world
+from spark.rows import CONFIG, payload_of
+
+from shardwire.archive import report_page, summarize
+from shardwire.cli.app import run
+from shardwire.config import ChannelConfig
+from shardwire.node import NetworkConditions
+from shardwire.segmentation import segment
+from shardwire.spark import summarize_archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+SECOND_NS = 1_000_000_000
+BEGIN_NS = 1_700_000_000 * SECOND_NS
+
+
+def archive_of(path: Path, rows: list[tuple[bytes, int, str | None]]) -> str:
+    columns: dict[str, Any] = {
+        "payload": pa.array([row[0] for row in rows], pa.binary()),
+        "timestamp": pa.array([row[1] for row in rows], pa.int64()),
+        "who": pa.array([row[2] for row in rows], pa.string()),
+    }
+    pq.write_table(pa.table(columns), path)
+    return str(path)
+
+
+def segments_with_losses(path: Path) -> str:
+    """Forty messages of four senders, one of them without a name: of some segments are lost or come twice."""
+    rows: list[tuple[bytes, int, str | None]] = []
+    for number in range(40):
+        parts = segment(payload_of(number, 5_000 + 100 * number), CONFIG)
+        who = ("alice", "bob", "<b>mallory</b>", None)[number % 4]
+        at = BEGIN_NS + number * 17 * SECOND_NS
+        came = parts[number % 8 :]
+        # Repeats of what stays incomplete are counted by Spark alone.
+        rows += [(came[0], at, who)] * (number % 3 if number % 8 < 4 else 0)
+        rows += [(part, at + place, who) for place, part in enumerate(came)]
+    # One message of which two senders sent parts, and what is no segment.
+    parts = segment(payload_of(99, 4_000), CONFIG)
+    rows += [(part, BEGIN_NS + 900 * SECOND_NS, ("alice", "bob")[place % 2]) for place, part in enumerate(parts)]
+    rows += [(b"noise", BEGIN_NS, "alice"), (b"\x0a\x20short", BEGIN_NS, "alice")]
+    return archive_of(path, rows)
+
+
+def traffic_of_a_channel(path: Path) -> str:
+    async def scenario(world: Any) -> None:
+        config = ChannelConfig.logos(segmentation=CONFIG)
+        channels = [await world.join(name, config) for name in ("alice", "bob", "carol")]
+        for turn in range(4):
+            for channel in channels:
+                await channel.send(payload_of(turn, 1_500))
+                await asyncio.sleep(0.7)
+        await asyncio.sleep(30)
+
+    world = run_world(scenario, NetworkConditions(delay_ms=(20, 90), loss=0.1))
+    rows = {record.message_hash: record for record in world.network.trace}
+    ordered = sorted(rows.values(), key=lambda record: record.time_ns)
+    return archive_of(path, [(record.envelope.payload, record.time_ns, None) for record in ordered])
+
+
+def same(one: Any, other: Any) -> None:
+    told, expected = asdict(other), asdict(one)
+    for summary in (told, expected):
+        summary.pop("seconds")
+        summary["unfinished"].sort(key=lambda row: row["hash"])
+    assert told == expected
+    assert report_page(one, "A") == report_page(other, "A")
+
+
+def test_figures_of_segments_agree(tmp_path: Path, spark_session: SparkSession) -> None:
+    archive = segments_with_losses(tmp_path / "archive.parquet")
+    here = summarize(archive, CONFIG, timestamp="timestamp", sender="who")
+    assert {"complete", "recovered", "incomplete"} <= set(here.total.statuses)
+    assert {"(several)", "(unknown)", "alice"} <= set(here.senders)
+    assert here.total.duplicates
+    assert len(here.times) > 20
+    df = spark_session.read.parquet(archive)
+    same(here, summarize_archive(df, CONFIG, timestamp="timestamp", sender="who"))
+
+
+def test_figures_of_a_channel_agree(tmp_path: Path, spark_session: SparkSession) -> None:
+    archive = traffic_of_a_channel(tmp_path / "archive.parquet")
+    here = summarize(archive, CONFIG, unwrap=["sds"], timestamp="timestamp")
+    assert here.latencies["alice"].acknowledged
+    assert here.kinds["sync"].messages
+    df = spark_session.read.parquet(archive)
+    same(here, summarize_archive(df, CONFIG, unwrap=["sds"], timestamp="timestamp"))
+
+
+def test_the_command_writes_the_same_page(
+    tmp_path: Path, spark_session: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = segments_with_losses(tmp_path / "archive.parquet")
+    line = ["report", archive, "-s", str(CONFIG.segment_size_bytes), "--timestamp", "timestamp", "--sender", "who"]
+    assert run([*line, "-o", str(tmp_path / "here.html")]) == 0
+    assert run([*line, "-o", str(tmp_path / "spark.html"), "--spark", "local[2]"]) == 0
+    assert (tmp_path / "here.html").read_bytes() == (tmp_path / "spark.html").read_bytes()
