@@ -155,7 +155,7 @@ def _chart(summary: ArchiveSummary) -> str:
     slots = (max(summary.times) - begin) // summary.interval_ns + 1
     width = _WIDTH / slots
     bars = []
-    for at, tally in summary.times.items():
+    for at, tally in sorted(summary.times.items()):
         x, y = (at - begin) // summary.interval_ns * width, float(_HEIGHT)
         for status in STATUSES:
             height = tally.statuses[status] / highest * _HEIGHT
