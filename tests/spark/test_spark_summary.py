@@ -13,10 +13,12 @@ import pytest
 from channel_world import run_world
 from spark.rows import CONFIG, payload_of
 
-from shardwire.archive import report_page, summarize
+from shardwire.archive import decrypt, report_page, summarize
+from shardwire.archive.unwrap import UnwrapStep
 from shardwire.cli.app import run
 from shardwire.config import ChannelConfig
-from shardwire.node import NetworkConditions
+from shardwire.encryption import ChaCha20Poly1305Encryption
+from shardwire.node import MemoryNetwork, NetworkConditions
 from shardwire.segmentation import segment
 from shardwire.spark import summarize_archive
 
@@ -46,8 +48,7 @@ def segments_with_losses(path: Path) -> str:
         who = ("alice", "bob", "<b>mallory</b>", None)[number % 4]
         at = BEGIN_NS + number * 17 * SECOND_NS
         came = parts[number % 8 :]
-        # Repeats of what stays incomplete are counted by Spark alone.
-        rows += [(came[0], at, who)] * (number % 3 if number % 8 < 4 else 0)
+        rows += [(came[0], at, who)] * (number % 3)
         rows += [(part, at + place, who) for place, part in enumerate(came)]
     # One message of which two senders sent parts, and what is no segment.
     parts = segment(payload_of(99, 4_000), CONFIG)
@@ -56,20 +57,22 @@ def segments_with_losses(path: Path) -> str:
     return archive_of(path, rows)
 
 
-def traffic_of_a_channel(path: Path) -> str:
+def traffic_of_a_channel(path: Path, encryption: ChaCha20Poly1305Encryption | None = None) -> str:
     async def scenario(world: Any) -> None:
+        conditions = NetworkConditions(delay_ms=(20, 90), loss=0.1)
+        world.network = MemoryNetwork(conditions, seed=7, trace_payloads=True)
         config = ChannelConfig.logos(segmentation=CONFIG)
-        channels = [await world.join(name, config) for name in ("alice", "bob", "carol")]
+        channels = [await world.join(name, config, encryption=encryption) for name in ("alice", "bob", "carol")]
         for turn in range(4):
             for channel in channels:
                 await channel.send(payload_of(turn, 1_500))
                 await asyncio.sleep(0.7)
         await asyncio.sleep(30)
 
-    world = run_world(scenario, NetworkConditions(delay_ms=(20, 90), loss=0.1))
+    world = run_world(scenario)
     rows = {record.message_hash: record for record in world.network.trace}
     ordered = sorted(rows.values(), key=lambda record: record.time_ns)
-    return archive_of(path, [(record.envelope.payload, record.time_ns, None) for record in ordered])
+    return archive_of(path, [(record.payload or b"", record.time_ns, None) for record in ordered])
 
 
 def same(one: Any, other: Any) -> None:
@@ -92,13 +95,19 @@ def test_figures_of_segments_agree(tmp_path: Path, spark_session: SparkSession) 
     same(here, summarize_archive(df, CONFIG, timestamp="timestamp", sender="who"))
 
 
-def test_figures_of_a_channel_agree(tmp_path: Path, spark_session: SparkSession) -> None:
-    archive = traffic_of_a_channel(tmp_path / "archive.parquet")
-    here = summarize(archive, CONFIG, unwrap=["sds"], timestamp="timestamp")
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_figures_of_a_channel_agree(tmp_path: Path, spark_session: SparkSession, encrypted: bool) -> None:
+    encryption = ChaCha20Poly1305Encryption([bytes(range(32))]) if encrypted else None
+    archive = traffic_of_a_channel(tmp_path / "archive.parquet", encryption)
+    unwrap: list[UnwrapStep] = ["sds"]
+    if encryption is not None:
+        encryption.write_key_file(tmp_path / "channel.key")
+        unwrap.insert(0, decrypt(key_file=tmp_path / "channel.key", channel_id="channel"))
+    here = summarize(archive, CONFIG, unwrap=unwrap, timestamp="timestamp")
     assert here.latencies["alice"].acknowledged
     assert here.kinds["sync"].messages
     df = spark_session.read.parquet(archive)
-    same(here, summarize_archive(df, CONFIG, unwrap=["sds"], timestamp="timestamp"))
+    same(here, summarize_archive(df, CONFIG, unwrap=unwrap, timestamp="timestamp"))
 
 
 def test_the_command_writes_the_same_page(
@@ -109,3 +118,9 @@ def test_the_command_writes_the_same_page(
     assert run([*line, "-o", str(tmp_path / "here.html")]) == 0
     assert run([*line, "-o", str(tmp_path / "spark.html"), "--spark", "local[2]"]) == 0
     assert (tmp_path / "here.html").read_bytes() == (tmp_path / "spark.html").read_bytes()
+    capsys.readouterr()
+    assert run([*line, "-o", str(tmp_path / "no.html"), "--spark", "locl[2]"]) == 2
+    assert "--spark is 'locl[2]': it must be local[*]" in capsys.readouterr().err
+    line[1] = str(tmp_path / "absent.parquet")
+    assert run([*line, "-o", str(tmp_path / "no.html"), "--spark", "local[2]"]) == 1
+    assert "there is no file or directory" in capsys.readouterr().err

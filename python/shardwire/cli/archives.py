@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from shardwire.archive.unwrap import CipherName, UnwrapStep
 
 LAYERS = ("waku", "decrypt", "sds", "sds-nim")
+# How the masters begin that Spark knows.
+MASTERS = ("local", "spark://", "yarn", "k8s://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +117,16 @@ def write_report(sources: Sequence[Path], output: Path, asked: Question) -> Outc
     if asked.spark is None:
         summary = summarize(list(sources), asked.config, threads=asked.threads, **columns)
     else:
+        if not asked.spark.startswith(MASTERS):
+            raise ConfigError(f"--spark is {asked.spark!r}: it must be local[*], spark://HOST:PORT, yarn or k8s://URL")
+        from shardwire.archive.source import files_of
         from shardwire.spark import summarize_archive
-        from shardwire.spark.summary import session_of
+        from shardwire.spark.session import job_session
 
-        with session_of(asked.spark) as spark:
-            summary = summarize_archive(spark.read.parquet(*map(str, sources)), asked.config, **columns)
+        # What is not there is told at once, and not by Spark.
+        files = files_of(list(sources))
+        with job_session("shardwire report", asked.spark) as spark:
+            summary = summarize_archive(spark.read.parquet(*files), asked.config, **columns)
     page = report_page(summary, f"Traffic of {', '.join(path.name or str(path) for path in sources)}")
     write_output(output, page.encode("utf-8", "backslashreplace"))
     counts = {status: summary.total.statuses[status] for status in STATUSES}

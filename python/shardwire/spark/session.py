@@ -57,8 +57,8 @@ def configure(spark: SparkSession) -> SparkSession:
 
 
 @contextmanager
-def job_session(app_name: str) -> Iterator[SparkSession]:
-    """The session of a `spark-submit` job: master and resources are the submitter's.
+def job_session(app_name: str, master: str | None = None) -> Iterator[SparkSession]:
+    """The session of a `spark-submit` job: resources are the submitter's, and so is the master unless one is named.
 
     Spark's own logs are off unless `spark.log.level` is set. It is stopped at the end, so that a cluster takes its
     executors back whatever else keeps the driver alive. A session that is active already is used and left as it is.
@@ -73,6 +73,8 @@ def job_session(app_name: str) -> Iterator[SparkSession]:
     builder = SparkSession.builder.appName(app_name)
     if is_ours:
         builder = _quiet(builder)
+        if master is not None:
+            builder = builder.master(master)
     spark = builder.getOrCreate()
     try:
         if spark.conf.get("spark.log.level", None) is None:

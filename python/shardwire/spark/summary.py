@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
-from pyspark.sql import SparkSession, Window
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from shardwire.archive.arrow import STATUSES
@@ -27,7 +26,6 @@ from shardwire.archive.report import (
 )
 from shardwire.archive.unwrap import UnwrapStep, check_steps
 from shardwire.config import SdsWireFormat, SegmentationConfig
-from shardwire.errors import ConfigError
 from shardwire.spark.reconstruct import reconstruct
 from shardwire.spark.report import NANOSECONDS_PER_MILLISECOND, channel_report
 
@@ -48,9 +46,8 @@ def summarize_archive(
     """Says what became of the messages of an archive, as `shardwire.archive.summarize` does, for `report_page`.
 
     What comes to the driver is as bounded as the page: sums by sender, by interval and by kind, and the messages that
-    are listed. On an archive in the order of arrival both say the same, but for repeated segments of messages that
-    stay incomplete, which only this counts, and for which senders share a row where there are more than 1,000: here
-    those with the fewest messages.
+    are listed. On an archive in the order of arrival both say the same, but for which senders share a row where there
+    are more than 1,000: here those with the fewest messages.
 
     Args:
         df: One wire message a row; the other arguments are those of `reconstruct`.
@@ -206,20 +203,3 @@ def _read_latencies(found: ArchiveSummary, messages: DataFrame) -> None:
     ]
     for row in ranked.groupBy("sender").agg(F.max("count").alias("count"), *shares).collect():
         found.latencies[row["sender"]] = Latencies(row["count"], *(row[f"p{share}"] for share in PERCENTILES))
-
-
-@contextmanager
-def session_of(master: str) -> Iterator[SparkSession]:
-    """A session on a cluster, or on cores of this machine; one that is active is used and left as it is.
-
-    Raises:
-        ConfigError: `master` is none.
-    """
-    from shardwire.spark.session import job_session
-
-    if SparkSession.getActiveSession() is None:
-        if not master.startswith(("local", "spark://", "yarn", "k8s://")):
-            raise ConfigError(f"master is {master!r}: it must be local[*], spark://HOST:PORT, yarn or k8s://URL")
-        SparkSession.builder.master(master)
-    with job_session("shardwire report") as spark:
-        yield spark

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_row::OwnedRow;
 use shardwire_core::wire::segment::{self, Header, Received, Slot, WireFormat};
 
-use super::candidate::{CANDIDATE_BYTES, Candidate, Held, range_within};
+use super::candidate::{CANDIDATE_BYTES, Candidate, Held, range_within, times_of};
 use super::input::BinaryColumn;
 use super::whole::{Missing, WHOLE, WholeCopy};
 
@@ -283,6 +283,7 @@ impl Group {
         limits: GroupLimits,
     ) {
         let bytes = arrival.column.get(arrival.row).unwrap_or_default();
+        let times = times_of(arrival.error);
         // Nearly every place has one segment: room for more would be most of what a group takes.
         let candidates = self
             .places
@@ -292,8 +293,8 @@ impl Group {
             .iter_mut()
             .find(|one| one.header == header && one.payload() == &bytes[payload.clone()]);
         if let Some(known) = known {
-            known.times += 1;
-            self.duplicates += 1;
+            known.times = known.times.saturating_add(times);
+            self.duplicates += u64::from(times);
             return;
         }
         if !candidates.is_empty() {
@@ -310,12 +311,13 @@ impl Group {
         }
         self.held_bytes += bytes.len();
         self.weight += bytes.len() + CANDIDATE_BYTES;
+        self.duplicates += u64::from(times - 1);
         candidates.push(Candidate {
             header,
             sender,
             held: Held::Row(Arc::clone(arrival.column), arrival.row),
             payload,
-            times: 1,
+            times,
             timestamp: arrival.timestamp,
         });
     }
@@ -327,16 +329,18 @@ impl Group {
         sender: Option<Arc<str>>,
         limits: GroupLimits,
     ) {
+        let times = times_of(arrival.error);
         match &mut self.whole {
             Some(whole) if whole.segment() == bytes => {
-                whole.times += 1;
-                self.duplicates += 1;
+                whole.times = whole.times.saturating_add(times);
+                self.duplicates += u64::from(times);
             }
             Some(_) => self.conflicts += 1,
             None if self.held_bytes + bytes.len() > limits.held_bytes_max => self.over_limit = true,
             None => {
                 self.held_bytes += bytes.len();
                 self.weight += bytes.len() + CANDIDATE_BYTES;
+                self.duplicates += u64::from(times - 1);
                 self.whole = Some(Candidate {
                     header: Header {
                         entire_message_hash: self.key.hash.unwrap_or_default(),
@@ -348,7 +352,7 @@ impl Group {
                     sender,
                     held: Held::Row(Arc::clone(arrival.column), arrival.row),
                     payload: 0..bytes.len(),
-                    times: 1,
+                    times,
                     timestamp: arrival.timestamp,
                 });
             }

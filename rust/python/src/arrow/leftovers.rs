@@ -29,14 +29,15 @@ impl LeftoverColumns {
         self.rows == 0
     }
 
-    /// Adds every segment that `group` holds; repeats of one were counted and are not held.
+    /// Adds every segment that `group` holds, with how often it came.
     pub fn append(&mut self, group: &Group) {
         for candidate in group.candidates() {
-            self.append_segment(
+            self.append_row(
                 &group.key,
-                candidate.segment(),
+                Some(candidate.segment()),
                 candidate.timestamp,
                 candidate.sender.as_deref(),
+                candidate.times_said().as_deref(),
             );
         }
     }
