@@ -46,8 +46,9 @@ def summarize_archive(
     """Says what became of the messages of an archive, as `shardwire.archive.summarize` does, for `report_page`.
 
     What comes to the driver is as bounded as the page: sums by sender, by interval and by kind, and the messages that
-    are listed. On an archive in the order of arrival both say the same, but for which senders share a row where there
-    are more than 1,000: here those with the fewest messages.
+    are listed. Every status is the same. Segments that came again or did not come are counted over the whole archive
+    here, and there within a window of 64 MB and a thread's part of it. Where there are more than 1,000 senders, those
+    with the fewest messages share a row here. Without times no message counts as acknowledged here.
 
     Args:
         df: One wire message a row; the other arguments are those of `reconstruct`.
