@@ -1202,7 +1202,8 @@ class ArrowReconstructor:
     def push(self, batch: Any) -> list[Any]:
         """Takes in the `by` columns, hash, send_id, payload, timestamp, sender, error; returns finished messages.
 
-        A leftover with `error` "whole" says that a partition holds a message whole: it has no row here.
+        A leftover with `error` "whole" says that a partition holds a message whole: it has no row here. "times N" says
+        that the segment came N times.
         """
     def finish(self) -> list[Any]: ...
     def poll_corrections(self) -> Any:

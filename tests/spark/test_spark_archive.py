@@ -71,7 +71,11 @@ def test_an_archive_gives_what_reconstruct_gives(spark: SparkSession, tmp_path: 
 
 def test_repeats_noise_and_losses_in_other_partitions(spark: SparkSession, tmp_path: Path) -> None:
     whole, torn, lost = (segment(payload_of(number, 5_000), CONFIG) for number in (1, 2, 3))
-    files = [[*whole, *torn[:5], b"noise", *lost[:2]], [*whole, *torn[5:8], b"more noise"], [whole[3], *lost[2:4]]]
+    files = [
+        [*whole, *torn[:5], b"noise", *lost[:2], lost[0], lost[0]],
+        [*whole, *torn[5:8], b"more noise"],
+        [whole[3], *lost[2:4]],
+    ]
     (tmp_path / "in").mkdir()
     for number, rows in enumerate(files):
         pq.write_table(pa.table({"payload": pa.array(rows, pa.binary())}), tmp_path / "in" / f"{number}.parquet")
@@ -89,7 +93,9 @@ def test_repeats_noise_and_losses_in_other_partitions(spark: SparkSession, tmp_p
     assert by_payload[payload_of(2, 5_000)]["found"] == "across"
     [unread] = [row for row in found if row["status"] == "invalid"]
     assert unread["segments_received"] == 2
-    # What came again of the whole one crosses too, and is known there.
+    [incomplete] = [row for row in found if row["status"] == "incomplete"]
+    assert (incomplete["segments_received"], incomplete["duplicates"]) == (4, 2)
+    # What came again of the whole one crosses too, and is known there; what came thrice of the other crosses once.
     assert report.bytes_shuffled == sum(map(len, [*torn[:8], *lost[:4], whole[3]]))
     assert report.messages_local == 1
     assert report.payload_bytes == 10_000

@@ -74,6 +74,8 @@ _CARRIERS = {
     SENDER: "status",
     ERROR: "error",
 }
+# What a leftover says in `ERROR` of a message that is whole in its partition.
+_WHOLE = "whole"
 _MESSAGE, _SEGMENT, _UNREAD, _CORRECTION = "message", "segment", "unread", "correction"
 # Below the staging directory: what each job wrote, and what becomes the sink.
 _LOCAL, _ACROSS, _RESULT = "raw", "across", "result"
@@ -367,7 +369,9 @@ class _Meeting:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         machine = self.reconstruction.machine()
         for batch in batches:
-            is_segment = cast("Any", batch.column(ERROR).is_null())
+            # Of a segment it may say how often it came.
+            is_whole: Any = pa.compute.equal(cast("Any", batch.column(ERROR)), cast("Any", _WHOLE))
+            is_segment = pa.compute.invert(is_whole.fill_null(False))
             self.tally.count_arrived(batch.column(PAYLOAD).filter(is_segment))
             yield from self._made(machine.push(self.reconstruction.completed(batch)), machine)
         yield from self._made(machine.finish(), machine)

@@ -26,7 +26,7 @@ use crate::segmentation::SegmentationParameters;
 ///
 /// Takes in what `ArrowReconstructor` does. `push` and `finish` return the messages that are whole,
 /// each once, and rows (per `by` and reason) for what cannot be read; `poll_leftovers` the segments of
-/// the others, and a row for each that is whole.
+/// the others, with how often each came, and a row for each that is whole.
 #[pyclass(module = "shardwire._native")]
 pub struct ArrowLocalReconstructor {
     settlement: Settlement,
