@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Fuzzes every decoder, the reassembler and the SDS machine with libFuzzer, guided by coverage.
+# Fuzzes every decoder, the reassembler and the machines of SDS and of a channel with libFuzzer, guided by coverage.
 # usage: scripts/fuzz.sh SECONDS [TARGET]   all targets share the time; exit status 1 means a finding
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 SECONDS_TOTAL=${1:-60}
-# Shares of the time: the reassembler and the machine have by far the most states.
-declare -A SHARES=([reassembler]=10 [machine]=10 [segment]=2 [restore]=2 [sds]=2 [waku]=1 [waku_json]=1 [file]=1 [bloom]=1)
-ORDER=(reassembler machine segment restore sds waku waku_json file bloom)
+# Shares of the time: the reassembler and the machines have by far the most states.
+declare -A SHARES=([reassembler]=10 [machine]=10 [channel]=10 [segment]=2 [restore]=2 [sds]=2 [waku]=1 [waku_json]=1 [file]=1 [bloom]=1)
+ORDER=(reassembler machine channel segment restore sds waku waku_json file bloom)
 KEPT=tests/corpus
 WORK=target/fuzz/corpus
 INPUT_BYTES_MAX=512

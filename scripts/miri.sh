@@ -25,6 +25,6 @@ run() {
 run x86_64-unknown-linux-gnu +ssse3,+avx2,+bmi1,+bmi2,+gfni,+avx512f,+avx512bw,+avx512vl
 run aarch64-unknown-linux-gnu ""
 cargo "+$TOOLCHAIN" miri test --quiet --package shardwire-python --lib -- capsule
-# Whole SDS machines, whose tables lie in slabs and linked maps: a few sequences of operations, with restarts.
-MIRIFLAGS="-Zmiri-disable-isolation" cargo "+$TOOLCHAIN" miri test --quiet --package shardwire-fuzz --test machine
+# Whole machines of SDS and of channels, whose tables lie in slabs and linked maps: a few sequences of operations, with restarts.
+MIRIFLAGS="-Zmiri-disable-isolation" cargo "+$TOOLCHAIN" miri test --quiet --package shardwire-fuzz --test machine --test channel
 echo "make miri: the kernels for x86-64 and aarch64 agree with the definitions; Arrow arrays are taken over soundly"

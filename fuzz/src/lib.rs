@@ -4,6 +4,7 @@
 //! where a promise is broken. `make fuzz` searches for such inputs under the guidance of coverage;
 //! the tests replay those kept in `tests/corpus/` and draw others at random.
 
+mod channel;
 mod machine;
 pub mod memory;
 mod message;
@@ -15,6 +16,7 @@ mod receiver;
 mod scenario;
 mod wires;
 
+pub use channel::Chat;
 pub use machine::World;
 pub use message::Message;
 pub use play::{Counts, play};
@@ -26,7 +28,7 @@ pub use scenario::{Arrival, Forgery, Scenario, Step};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("segment", wires::segment),
     ("sds", wires::sds),
     ("waku", wires::waku),
@@ -36,6 +38,7 @@ pub const TARGETS: [Target; 9] = [
     ("restore", wires::restore),
     ("reassembler", reassembler),
     ("machine", machine),
+    ("channel", channel),
 ];
 
 /// Plays the scenario that the bytes describe.
@@ -53,4 +56,13 @@ fn machine(bytes: &[u8]) {
         world.step();
     }
     world.restart_all();
+}
+
+/// Lets channels live as the bytes describe.
+fn channel(bytes: &[u8]) {
+    let mut chat = Chat::from_bytes(bytes);
+    while chat.goes_on() {
+        chat.step();
+    }
+    chat.end();
 }

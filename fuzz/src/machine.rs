@@ -12,7 +12,7 @@ use shardwire_core::sds::{
 use shardwire_core::wire::sds::{HistoryEntry, Message, WireFormat};
 
 const EPOCH_MS: i64 = 1_760_000_000_000;
-const NAMES: [&str; 3] = ["alice", "bob", "carol"];
+pub(super) const NAMES: [&str; 3] = ["alice", "bob", "carol"];
 const MISSING_MAX: usize = 24;
 const LOG_MAX: usize = 40;
 const CONTENTS_MAX: usize = 16;
@@ -23,20 +23,32 @@ const CONTENTS_PER_SEND: u32 = 4;
 /// Draws from bytes, so that a fuzzer sees what each of them changes, or from a seed where there are
 /// none.
 #[derive(Debug, Clone)]
-struct Draws {
+pub(super) struct Draws {
     bytes: std::vec::IntoIter<u8>,
     state: u64,
 }
 
 impl Draws {
-    fn from_seed(state: u64) -> Self {
+    pub fn from_seed(state: u64) -> Self {
         Draws {
             bytes: Vec::new().into_iter(),
             state,
         }
     }
 
-    fn next(&mut self) -> u64 {
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Draws {
+            bytes: Vec::from(bytes).into_iter(),
+            state: 0,
+        }
+    }
+
+    /// Whether bytes are left.
+    pub fn goes_on(&self) -> bool {
+        self.bytes.len() > 0
+    }
+
+    pub fn next(&mut self) -> u64 {
         // SplitMix64.
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -45,7 +57,7 @@ impl Draws {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         let drawn = match self.bytes.next() {
             Some(byte) => u64::from(byte),
             None => self.next(),
@@ -53,7 +65,7 @@ impl Draws {
         (drawn % limit.max(1) as u64) as usize
     }
 
-    fn chance(&mut self, percent: usize) -> bool {
+    pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 }
@@ -68,7 +80,7 @@ impl Randomness for Draws {
     }
 }
 
-fn config(draws: &mut Draws) -> Config {
+pub(super) fn config(draws: &mut Draws) -> Config {
     let delivered_when = match draws.below(3) {
         0 => DeliveredWhen::Any,
         1 => DeliveredWhen::Count(2),
@@ -226,15 +238,12 @@ impl World {
 
     /// The world that bytes describe.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        World::new(Draws {
-            bytes: Vec::from(bytes).into_iter(),
-            state: 0,
-        })
+        World::new(Draws::from_bytes(bytes))
     }
 
     /// Whether bytes are left to describe what happens next.
     pub fn goes_on(&self) -> bool {
-        self.draws.bytes.len() > 0
+        self.draws.goes_on()
     }
 
     fn new(mut draws: Draws) -> Self {
@@ -539,7 +548,7 @@ fn some_id(draws: &mut Draws, seen: &[String]) -> String {
     }
 }
 
-fn at(monotonic_ms: i64) -> Now {
+pub(super) fn at(monotonic_ms: i64) -> Now {
     Now {
         monotonic_ms,
         epoch_ms: EPOCH_MS + monotonic_ms,

@@ -8,15 +8,16 @@ import random
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Self, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
-from shardwire.config import DeliveredWhen, SdsConfig, SyncConfig
+from shardwire.config import DeliveredWhen, ReassemblyLimits, SdsConfig, SyncConfig
 from shardwire.sds.outputs import SdsInspection, TransmitKind
 
 __all__ = [
     "ArrowLocalReconstructor",
     "ArrowReconstructor",
     "BloomFilter",
+    "ChannelMachine",
     "ContentAcknowledged",
     "ContentPossiblyAcknowledged",
     "ContentReceived",
@@ -30,14 +31,19 @@ __all__ = [
     "Keccak256",
     "MessageChannel",
     "MessageDropped",
+    "MessageFault",
+    "MessageGivenUp",
+    "MessageReleased",
     "MissingDetected",
     "Now",
+    "Participant",
     "PayloadReconstructed",
     "ReassemblerCore",
     "SdsEvent",
     "SdsMessage",
     "SegmentDiscarded",
     "SegmentHeader",
+    "SegmentSeen",
     "SegmentStored",
     "SegmentationParameters",
     "SendAcknowledged",
@@ -49,6 +55,7 @@ __all__ = [
     "Transmit",
     "WakuJsonReader",
     "WakuMessage",
+    "WholeEphemeralReceived",
     "__version__",
     "arrow_decode_sds",
     "arrow_decode_segment",
@@ -77,6 +84,7 @@ __all__ = [
     "keccak256",
     "keccak256_many",
     "message_hash",
+    "payload_key",
     "reassemble_many",
     "request_offset_ms",
     "response_offset_ms",
@@ -735,61 +743,12 @@ class MessageDropped(SdsEvent):
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
 
-@final
-class MessageChannel:
-    """The Scalable Data Sync state machine of one channel: inputs and time in, messages and events out.
+@disjoint_base
+class Participant:
+    """What both machines of a channel have: sends of ours, what became of them, and views.
 
-    It owns no clock, socket, file or thread. Its one owner serialises the calls: one input, then everything that the
-    `poll_` methods give, then the next input. What `poll_persist` gives is made durable before what `poll_transmit`
-    gave is handed to the network, so that whatever a message acknowledges survives a crash.
-
-    Args:
-        channel_id: The channel; messages of others are ignored.
-        sender_id: This participant, unique in the channel.
-        config: Scalable Data Sync.
-        sync: Synchronisation schedule.
-        now: The moment of creation.
-        rng: The only source of randomness.
-        header_bytes_max: A message is at most this much longer than its content.
-        delivered_when: Who must hold a send before its resending stops; None for any one participant.
-
-    Raises:
-        ConfigError: An id is empty or too long, or the header limit leaves no room for one history entry.
+    Threads that share one take turns. It is made as a `MessageChannel` or as a `ChannelMachine`.
     """
-
-    def __new__(
-        cls,
-        channel_id: str,
-        sender_id: str,
-        config: SdsConfig,
-        sync: SyncConfig,
-        *,
-        now: Now,
-        rng: random.Random,
-        header_bytes_max: int = 24_000,
-        delivered_when: DeliveredWhen | None = None,
-    ) -> Self: ...
-    @staticmethod
-    def restore(
-        records: Mapping[tuple[str, bytes], bytes],
-        channel_id: str,
-        sender_id: str,
-        config: SdsConfig,
-        sync: SyncConfig,
-        *,
-        now: Now,
-        rng: random.Random,
-        header_bytes_max: int = 24_000,
-        delivered_when: DeliveredWhen | None = None,
-    ) -> MessageChannel:
-        """The machine that `records` (all that `poll_persist` ever gave, later over earlier) describe.
-
-        Lamport goes on above everything sent; timers restart from `now`. A record that cannot be read is passed over.
-
-        Raises:
-            ConfigError: As the constructor does.
-            PersistenceError: Another release wrote the records.
-        """
 
     def send(
         self, send_id: str, contents: Sequence[Buffer], now: Now, *, contents_needed: int, reserve: int = 0
@@ -845,6 +804,130 @@ class MessageChannel:
         """The node propagated a transmission; `retrieval_hint` is the transport hash of what it propagated."""
     def handle_transmit_failed(self, transmit_id: int, now: Now) -> None:
         """The node could not send: a first transmission goes back to the queue, a later one is due; none counts."""
+    def handle_irretrievable(self, message_ids: Sequence[str], now: Now) -> None:
+        """The store does not have these. Only what is older than this participant's first receipt is lost by it."""
+    def handle_caught_up(self, now: Now) -> None:
+        """A store was asked for the past and everything it had was taken in: what is unknown now is not older."""
+    def handle_stored(self, send_id: str, ordinal: int, now: Now) -> None:
+        """A store has this content of ours: it is not sent again before somebody who lacks it is heard."""
+    def handle_timeout(self, now: Now) -> None:
+        """Does what is due; early and late calls are harmless."""
+    def poll_transmit(self, now: Now, kinds: Container[TransmitKind] | None = None) -> Transmit | None:
+        """The next message of an allowed kind (None for any), encoded now; None when nothing is due.
+
+        Order: sync, repair, ephemeral, then contents that are due again and new ones in turn. A content is sent
+        again only after `handle_transmitted` or `handle_transmit_failed`.
+        """
+    def poll_timeout(self) -> int | None:
+        """Monotonic ms of the next moment at which `handle_timeout` or `poll_transmit` has work; None for never."""
+    @property
+    def channel_id(self) -> str: ...
+    @property
+    def sender_id(self) -> str: ...
+    @property
+    def lamport_timestamp(self) -> int:
+        """The Lamport timestamp of the newest message sent or received."""
+    @property
+    def queued_bytes(self) -> int:
+        """Content bytes that wait for their first dispatch."""
+    @property
+    def acknowledgement_due_ms(self) -> int | None:
+        """When an acknowledgement sync is due, on the monotonic clock."""
+    def waiting(self) -> dict[TransmitKind, int]:
+        """How many messages of each kind could leave, leaving aside syncs."""
+    def first_parity_millionths(self) -> int:
+        """How much parity a message leaves with before anybody asks: contents for a million data contents, as earlier
+        ones needed, and at most 500,000."""
+    def has_room(self) -> bool:
+        """Whether the outgoing buffer is below `outgoing_buffer_messages_max`, so that sends may be registered."""
+    def is_queued(self, send_id: str) -> bool:
+        """Whether contents of a send of ours wait for their first dispatch."""
+    def oversized(self, content_bytes_max: int) -> list[tuple[str, int, int]]:
+        """Contents of ours that were not encoded yet and are larger than this: send id, ordinal, bytes."""
+    def knows_send(self, send_id: str) -> bool:
+        """Whether a send of ours is remembered."""
+    def needs_message(self, message_id: str) -> bool:
+        """Whether the stored message of an id is needed still: to send it again, or to repair others with."""
+    def holds(self, message_id: str) -> bool:
+        """Whether a content is held, or can be reconstructed."""
+    def missing(self) -> tuple[HistoryEntry, ...]:
+        """What histories name and is not here, the longest known first."""
+    def missing_by_id(self) -> dict[str, HistoryEntry]:
+        """The same by message id."""
+    def missing_version(self) -> int:
+        """A number that differs once another message is missing, or more is known of one."""
+    def is_missing(self, message_id: str) -> bool:
+        """Whether the message is a dependency that is not here."""
+    def participants_heard(self, now: Now) -> tuple[str, ...]:
+        """Members: senders heard within `participant_ttl_ms`, in the order of their names."""
+    def sends_in_store(self) -> int:
+        """Sends that wait in a store, where nobody who lacks them is heard or answers."""
+    def pending_sends(self) -> tuple[str, ...]:
+        """Sends of ours that are neither delivered nor given up."""
+    def sends(self) -> tuple[str, ...]:
+        """Sends of ours that are remembered, the oldest first."""
+    def ordered_ids(self) -> tuple[str, ...]:
+        """Ids that stand for the delivered sends, in the order of the log."""
+    def stats(self) -> dict[str, int]:
+        """Sizes of what is held."""
+    def inspect(self) -> SdsInspection:
+        """What is held, piece by piece: for tests, and for who looks for the cause of something."""
+
+@final
+class MessageChannel(Participant):
+    """The Scalable Data Sync state machine of one channel: inputs and time in, messages and events out.
+
+    It owns no clock, socket, file or thread. Its one owner serialises the calls: one input, then everything that the
+    `poll_` methods give, then the next input. What `poll_persist` gives is made durable before what `poll_transmit`
+    gave is handed to the network, so that whatever a message acknowledges survives a crash.
+
+    Args:
+        channel_id: The channel; messages of others are ignored.
+        sender_id: This participant, unique in the channel.
+        config: Scalable Data Sync.
+        sync: Synchronisation schedule.
+        now: The moment of creation.
+        rng: The only source of randomness.
+        header_bytes_max: A message is at most this much longer than its content.
+        delivered_when: Who must hold a send before its resending stops; None for any one participant.
+
+    Raises:
+        ConfigError: An id is empty or too long, or the header limit leaves no room for one history entry.
+    """
+
+    def __new__(
+        cls,
+        channel_id: str,
+        sender_id: str,
+        config: SdsConfig,
+        sync: SyncConfig,
+        *,
+        now: Now,
+        rng: random.Random,
+        header_bytes_max: int = 24_000,
+        delivered_when: DeliveredWhen | None = None,
+    ) -> Self: ...
+    @staticmethod
+    def restore(
+        records: Mapping[tuple[str, bytes], bytes],
+        channel_id: str,
+        sender_id: str,
+        config: SdsConfig,
+        sync: SyncConfig,
+        *,
+        now: Now,
+        rng: random.Random,
+        header_bytes_max: int = 24_000,
+        delivered_when: DeliveredWhen | None = None,
+    ) -> MessageChannel:
+        """The machine that `records` (all that `poll_persist` ever gave, later over earlier) describe.
+
+        Lamport goes on above everything sent; timers restart from `now`. A record that cannot be read is passed over.
+
+        Raises:
+            ConfigError: As the constructor does.
+            PersistenceError: Another release wrote the records.
+        """
     def handle_message(
         self, data: Buffer, now: Now, retrieval_hint: Buffer | None = None, *, from_store: bool = False
     ) -> None:
@@ -900,82 +983,12 @@ class MessageChannel:
         """There was no room for a rival, or it was of no use: it may come again."""
     def was_rival(self, message_id: str, sender_id: str, content: Buffer) -> bool:
         """Whether a content that comes first under its id now was a rival of another one that was given up since."""
-    def handle_irretrievable(self, message_ids: Sequence[str], now: Now) -> None:
-        """The store does not have these. Only what is older than this participant's first receipt is lost by it."""
-    def handle_caught_up(self, now: Now) -> None:
-        """A store was asked for the past and everything it had was taken in: what is unknown now is not older."""
-    def handle_stored(self, send_id: str, ordinal: int, now: Now) -> None:
-        """A store has this content of ours: it is not sent again before somebody who lacks it is heard."""
-    def handle_timeout(self, now: Now) -> None:
-        """Does what is due; early and late calls are harmless."""
     def poll_event(self) -> SdsEvent | None:
         """The oldest event that was not polled yet, None where there is none."""
-    def poll_transmit(self, now: Now, kinds: Container[TransmitKind] | None = None) -> Transmit | None:
-        """The next message of an allowed kind (None for any), encoded now; None when nothing is due.
-
-        Order: sync, repair, ephemeral, then contents that are due again and new ones in turn. A content is sent
-        again only after `handle_transmitted` or `handle_transmit_failed`.
-        """
     def poll_persist(self) -> dict[tuple[str, bytes], bytes | None]:
         """Records that changed since the last call; None deletes."""
     def poll_reopened(self) -> list[tuple[bytes, bytes | None]]:
         """Messages to be taken in again, with their hints, since the last call: a send goes on that was given up."""
-    def poll_timeout(self) -> int | None:
-        """Monotonic ms of the next moment at which `handle_timeout` or `poll_transmit` has work; None for never."""
-    @property
-    def channel_id(self) -> str: ...
-    @property
-    def sender_id(self) -> str: ...
-    @property
-    def lamport_timestamp(self) -> int:
-        """The Lamport timestamp of the newest message sent or received."""
-
-    @property
-    def queued_bytes(self) -> int:
-        """Content bytes that wait for their first dispatch."""
-    @property
-    def acknowledgement_due_ms(self) -> int | None:
-        """When an acknowledgement sync is due, on the monotonic clock."""
-    def waiting(self) -> dict[TransmitKind, int]:
-        """How many messages of each kind could leave, leaving aside syncs."""
-    def first_parity_millionths(self) -> int:
-        """How much parity a message leaves with before anybody asks: contents for a million data contents, as earlier
-        ones needed, and at most 500,000."""
-    def has_room(self) -> bool:
-        """Whether the outgoing buffer is below `outgoing_buffer_messages_max`, so that sends may be registered."""
-    def is_queued(self, send_id: str) -> bool:
-        """Whether contents of a send of ours wait for their first dispatch."""
-    def oversized(self, content_bytes_max: int) -> list[tuple[str, int, int]]:
-        """Contents of ours that were not encoded yet and are larger than this: send id, ordinal, bytes."""
-    def knows_send(self, send_id: str) -> bool:
-        """Whether a send of ours is remembered."""
-    def needs_message(self, message_id: str) -> bool:
-        """Whether the stored message of an id is needed still: to send it again, or to repair others with."""
-    def holds(self, message_id: str) -> bool:
-        """Whether a content is held, or can be reconstructed."""
-    def missing(self) -> tuple[HistoryEntry, ...]:
-        """What histories name and is not here, the longest known first."""
-    def missing_by_id(self) -> dict[str, HistoryEntry]:
-        """The same by message id."""
-    def missing_version(self) -> int:
-        """A number that differs once another message is missing, or more is known of one."""
-    def is_missing(self, message_id: str) -> bool:
-        """Whether the message is a dependency that is not here."""
-
-    def participants_heard(self, now: Now) -> tuple[str, ...]:
-        """Members: senders heard within `participant_ttl_ms`, in the order of their names."""
-    def sends_in_store(self) -> int:
-        """Sends that wait in a store, where nobody who lacks them is heard or answers."""
-    def pending_sends(self) -> tuple[str, ...]:
-        """Sends of ours that are neither delivered nor given up."""
-    def sends(self) -> tuple[str, ...]:
-        """Sends of ours that are remembered, the oldest first."""
-    def ordered_ids(self) -> tuple[str, ...]:
-        """Ids that stand for the delivered sends, in the order of the log."""
-    def stats(self) -> dict[str, int]:
-        """Sizes of what is held."""
-    def inspect(self) -> SdsInspection:
-        """What is held, piece by piece: for tests, and for who looks for the cause of something."""
 
 def request_offset_ms(
     participant: str, message_id: str, t_min_ms: int, t_max_ms: int, wire_format: _SdsWireFormat = "spec"
@@ -1003,6 +1016,258 @@ def sds_limits() -> dict[str, int]:
 
 def farmhash64(text: str, /) -> int:
     """Nim's `hash(string)`: FarmHash64 of the UTF-8 bytes, as the signed integer that Nim has."""
+
+# --- Channel ------------------------------------------------------------------------------------
+
+@final
+class MessageReleased(SdsEvent):
+    """A whole message, after everything that it follows."""
+
+    __match_args__: Final = ("sender_id", "send_id", "message_id", "content")
+
+    def __new__(cls, sender_id: str, send_id: str, message_id: str, content: bytes) -> Self: ...
+    @property
+    def sender_id(self) -> str: ...
+    @property
+    def send_id(self) -> str:
+        """What it is stored under: with the sender it makes its `payload_key`."""
+
+    @property
+    def message_id(self) -> str:
+        """Hex Keccak-256 of the payload."""
+
+    @property
+    def content(self) -> bytes:
+        """The payload."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class WholeEphemeralReceived(SdsEvent):
+    """A whole message without order or acknowledgement."""
+
+    __match_args__: Final = ("sender_id", "message_id", "content")
+
+    def __new__(cls, sender_id: str, message_id: str, content: bytes) -> Self: ...
+    @property
+    def sender_id(self) -> str: ...
+    @property
+    def message_id(self) -> str:
+        """Hex Keccak-256 of the payload."""
+
+    @property
+    def content(self) -> bytes:
+        """The payload."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class MessageGivenUp(SdsEvent):
+    """A partial message was given up; it is named by its hash (004, irretrievable-message)."""
+
+    __match_args__: Final = ("entry",)
+
+    def __new__(cls, entry: HistoryEntry) -> Self: ...
+    @property
+    def entry(self) -> HistoryEntry: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class SegmentSeen(SdsEvent):
+    """A segment arrived, or parity brought it back; told where `handle_message` was asked to."""
+
+    __match_args__: Final = (
+        "stage",
+        "send_id",
+        "ordinal",
+        "sender_id",
+        "data_count",
+        "content_count",
+        "message_id",
+    )
+
+    def __new__(
+        cls,
+        stage: str,
+        send_id: str,
+        ordinal: int,
+        sender_id: str,
+        data_count: int | None = None,
+        content_count: int | None = None,
+        message_id: str | None = None,
+    ) -> Self: ...
+    @property
+    def stage(self) -> Literal["received", "recovered"]: ...
+    @property
+    def send_id(self) -> str: ...
+    @property
+    def ordinal(self) -> int:
+        """Index of a data segment, or the number of data segments plus the index of a parity segment."""
+
+    @property
+    def sender_id(self) -> str: ...
+    @property
+    def data_count(self) -> int | None:
+        """Data segments of its message; None where the wire does not say."""
+
+    @property
+    def content_count(self) -> int | None:
+        """All segments of it; None where the wire does not say."""
+
+    @property
+    def message_id(self) -> str | None:
+        """Of the SDS message that brought it."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class MessageFault(SdsEvent):
+    """Something is wrong with what a peer sent. Names and texts may be a peer's: quote them."""
+
+    __match_args__: Final = ("kind", "sender_id", "name", "detail")
+
+    def __new__(cls, kind: str, sender_id: str, name: str, detail: str) -> Self: ...
+    @property
+    def kind(
+        self,
+    ) -> Literal[
+        "segment-invalid",
+        "segment-discarded",
+        "hash-mismatch",
+        "false-segments",
+        "message-dropped",
+        "message-not-held",
+    ]: ...
+    @property
+    def sender_id(self) -> str: ...
+    @property
+    def name(self) -> str:
+        """Which segment or send, or the first digits of a message's hash."""
+
+    @property
+    def detail(self) -> str:
+        """Why, or how many."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class ChannelMachine(Participant):
+    """The machine of a reliable channel: SDS joined with reassembly; SDS messages in, whole messages out.
+
+    As with `MessageChannel` its one owner serialises the calls, and what `poll_persist` gives is made durable before
+    anything that was polled is handed to the network or to the application.
+
+    Args:
+        channel_id: The channel; messages of others are ignored.
+        sender_id: This participant, unique in the channel.
+        config: Scalable Data Sync.
+        sync: Synchronisation schedule.
+        segmentation: How segments are read, and the code tried first.
+        limits: What may be held of partial messages.
+        now: The moment of creation.
+        rng: The only source of randomness.
+        header_bytes_max: A message is at most this much longer than its content.
+        delivered_when: Who must hold a send before its resending stops; None for any one participant.
+
+    Raises:
+        ConfigError: An id is empty or too long, or the header limit leaves no room for one history entry.
+    """
+
+    def __new__(
+        cls,
+        channel_id: str,
+        sender_id: str,
+        config: SdsConfig,
+        sync: SyncConfig,
+        segmentation: SegmentationParameters,
+        limits: ReassemblyLimits,
+        *,
+        now: Now,
+        rng: random.Random,
+        header_bytes_max: int = 24_000,
+        delivered_when: DeliveredWhen | None = None,
+    ) -> Self: ...
+    @staticmethod
+    def restore(
+        records: Mapping[tuple[str, bytes], bytes],
+        queued: Iterable[bytes],
+        channel_id: str,
+        sender_id: str,
+        config: SdsConfig,
+        sync: SyncConfig,
+        segmentation: SegmentationParameters,
+        limits: ReassemblyLimits,
+        *,
+        now: Now,
+        rng: random.Random,
+        header_bytes_max: int = 24_000,
+        delivered_when: DeliveredWhen | None = None,
+    ) -> tuple[ChannelMachine, dict[bytes, bytes]]:
+        """The machine that `records` (all that `poll_persist` ever gave, later over earlier) describe.
+
+        Records of other kinds are passed over.
+
+        Returns:
+            The machine, and the payloads of the messages whose keys `queued` names, as far as they are stored: these
+            were released before, and the machine keeps their records until `poll_persist` is told of their delivery.
+
+        Raises:
+            ConfigError: As the constructor does.
+            PersistenceError: A newer release wrote the records, or a message is stored without its bytes.
+        """
+
+    def handle_message(
+        self,
+        data: Buffer,
+        now: Now,
+        retrieval_hint: Buffer | None = None,
+        *,
+        authenticated_sender: str | None = None,
+        from_store: bool = False,
+        observed: bool = False,
+    ) -> bool:
+        """Takes any bytes from the network. Never raises for what a peer sent: it becomes an event.
+
+        Args:
+            data: A decrypted SDS message.
+            now: The moment.
+            retrieval_hint: How a store finds it.
+            authenticated_sender: Who encrypted it, where the cipher proves that.
+            from_store: Whether a store answered with it: that says nothing about what its sender heard.
+            observed: Whether `SegmentSeen` is wanted.
+
+        Returns:
+            False where there was no room for its segment: it is not acknowledged and may come again.
+        """
+    def expire(self, now: Now) -> None:
+        """Drops partial messages that nothing new came for (segmentation 001, 002, timeouts)."""
+    def poll_events(self, now: Now) -> list[SdsEvent]:
+        """What happened since the last call, in its order: the events of this section, and those of SDS about sends of
+        ours and what is missing."""
+    def poll_persist(self, delivered: Iterable[Buffer] | None = None) -> dict[tuple[str, bytes], bytes | None]:
+        """Records that changed since the last call; None deletes. The messages under the keys `delivered` are done."""
+    def next_expiry_ms(self) -> int | None:
+        """Monotonic ms at which the next partial message expires; None for never."""
+    def has_partial(self) -> bool:
+        """Whether some of a message is here that is not whole."""
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of whole messages that wait for what they follow."""
+    def receiving_stats(self) -> dict[str, int]:
+        """Counts of what was received since the start, and sizes of what is held of it."""
+
+def payload_key(sender_id: str, send_id: str) -> bytes:
+    """The key of a whole message among the records of its channel."""
 
 @final
 class BloomFilter:

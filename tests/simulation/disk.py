@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from shardwire import keccak256
-from shardwire.channel.records import PAYLOAD, PartsRecord
-from shardwire.channel.restored_bytes import expand
-from shardwire.channel.shared_bytes import PARTS, SharedBytes
+import json
+import random
+
+from shardwire import ChannelConfig, keccak256
+from shardwire._native import ChannelMachine
 from shardwire.persistence import Changes, ChannelState, MemoryPersistence
+from shardwire.sds import Now
+from shardwire.segmentation.parameters import native_parameters
+
+# Whole messages: their bytes, or what names them.
+PAYLOAD = "channel.payload"
+PARTS = "channel.parts"
 
 
 class Disk:
@@ -32,7 +39,7 @@ class Disk:
         """Hex hashes of messages that were once written whole."""
         whole, self._whole = self._whole, []
         for kind, value in whole:
-            self._written.add(keccak256(value).hex() if kind == PAYLOAD else PartsRecord.decode(value).payload_hash)
+            self._written.add(keccak256(value).hex() if kind == PAYLOAD else json.loads(value)["payload_hash"])
         return self._written
 
     def payloads(self, channel_id: str) -> set[bytes]:
@@ -40,8 +47,22 @@ class Disk:
         state = self.content.load(channel_id)
         if state is None:
             return set()
-        expanded, _ = expand(state.records, SharedBytes("spec", "raw"))
-        return {value for (kind, _), value in expanded.items() if kind == PAYLOAD}
+        whole = [key for kind, key in state.records if kind in (PAYLOAD, PARTS)]
+        # Whatever it is configured with, it reads them.
+        config = ChannelConfig.logos()
+        _, payloads = ChannelMachine.restore(
+            state.records,
+            whole,
+            channel_id,
+            "reader",
+            config.sds,
+            config.sync,
+            native_parameters(config.segmentation),
+            config.segmentation.limits,
+            now=Now(0, 0),
+            rng=random.Random(0),
+        )
+        return set(payloads.values())
 
 
 class MountedDisk:

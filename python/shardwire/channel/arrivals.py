@@ -60,7 +60,7 @@ class Arrivals:
 
     def has_partial(self) -> bool:
         """Whether messages are partly here."""
-        return self._engine.incoming.has_partial()
+        return self._engine.machine.has_partial()
 
     def has_room(self) -> bool:
         """Whether what comes would be kept."""

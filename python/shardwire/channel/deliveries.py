@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from shardwire._native import payload_key
 from shardwire.channel.records import (
     DELIVERY,
     HANDOVER,
-    PAYLOAD,
     DeliveryRecord,
     Records,
-    payload_key,
     sequence_key,
 )
 from shardwire.config import Redelivery
@@ -67,6 +66,7 @@ class Deliveries:
         self._bytes = 0
         self._next_sequence = 0
         self._changes: Records = {}
+        self._delivered: list[bytes] = []
 
     def is_full(self, held_bytes: int = 0) -> bool:
         """Whether the channel should take in no more until the application has caught up.
@@ -90,7 +90,7 @@ class Deliveries:
     def append(
         self, sender_id: str, send_id: str | None, message_id: str, payload: bytes, released_ms: int | None = None
     ) -> None:
-        """Queues a released message; its `PAYLOAD` record is there already."""
+        """Queues a released message; its bytes are stored already, or with the same commit."""
         delivery = Delivery(self._next_sequence, sender_id, send_id, message_id, payload, released_ms=released_ms)
         self._next_sequence += 1
         self._queue.append(delivery)
@@ -130,8 +130,13 @@ class Deliveries:
         changes, self._changes = self._changes, {}
         return changes
 
+    def poll_delivered(self) -> list[bytes]:
+        """Keys of the messages whose bytes are needed no more, once what `poll_persist` gives is durable."""
+        delivered, self._delivered = self._delivered, []
+        return delivered
+
     def restore(self, deliveries: dict[bytes, bytes], payloads: dict[bytes, bytes], handover: bytes | None) -> None:
-        """Takes back the records of kind `DELIVERY` and `PAYLOAD` and the `HANDOVER` one.
+        """Takes back the records of kind `DELIVERY` and the `HANDOVER` one; `payloads` are the bytes by key.
 
         Raises:
             PersistenceError: A delivery has no payload.
@@ -155,4 +160,4 @@ class Deliveries:
     def _delete(self, delivery: Delivery) -> None:
         assert delivery.send_id is not None
         self._changes[DELIVERY, sequence_key(delivery.sequence)] = None
-        self._changes[PAYLOAD, payload_key(delivery.sender_id, delivery.send_id)] = None
+        self._delivered.append(payload_key(delivery.sender_id, delivery.send_id))

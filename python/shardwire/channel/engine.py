@@ -8,48 +8,52 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shardwire._native import HistoryEntry
+from shardwire._native import (
+    ChannelMachine,
+    HistoryEntry,
+    MessageFault,
+    MessageGivenUp,
+    MessageReleased,
+    SegmentSeen,
+    WholeEphemeralReceived,
+)
 from shardwire.channel.cancellation import Cancellation
 from shardwire.channel.collected import Collected
 from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.flights import Flights
 from shardwire.channel.in_store import InStore
-from shardwire.channel.incoming import Incoming
 from shardwire.channel.metrics import Meter
 from shardwire.channel.notices import Notices
 from shardwire.channel.outcomes import DispatchOutcome
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.parity import make_parity
+from shardwire.channel.peer_faults import tell_fault
 from shardwire.channel.quota import Quota
 from shardwire.channel.reception import Arrival
 from shardwire.channel.records import Records
 from shardwire.channel.segment_size import MessageBudget
 from shardwire.channel.send_events import Outcome
-from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.submissions import Settled, Submission, Submissions
-from shardwire.channel.timeline import Timeline
+from shardwire.channel.timeline import SegmentObservation, Timeline
 from shardwire.channel.transmissions import Transmissions
 from shardwire.config import ChannelConfig
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent, ChunkErrorEvent, ChunkInfo, IrretrievableMessageEvent, MessageSendErrorEvent
+from shardwire.peer_log import PeerLog
 from shardwire.persistence.protocol import Changes
-from shardwire.sds import MessageChannel, Now
+from shardwire.sds import Now
 from shardwire.sds.outputs import (
     ContentAcknowledged,
     ContentPossiblyAcknowledged,
-    ContentReceived,
     ContentsWanted,
     DependencyLost,
-    EphemeralReceived,
     MessageDropped,
     MissingDetected,
     SdsEvent,
     SendAcknowledged,
     SenderIdConflict,
     SendGivenUp,
-    SendReleased,
-    SyncReceived,
 )
 
 
@@ -58,19 +62,17 @@ class Engine:
 
     Args:
         config: The channel's configuration.
-        machine: Scalable Data Sync.
-        incoming: Reassembly.
+        machine: Scalable Data Sync joined with reassembly.
         outgoing: Our sends.
         deliveries: Messages for the application.
         quota: The rate limits.
         flights: What is handed to the node.
         timeline: Told about single segments and messages.
-        shared: Gives what is stored its form.
+        peer_log: Told what is wrong with what peers send.
         sender_id: Ours.
         now: The moment of creation.
 
     Attributes:
-        peer_log: Told what is wrong with what peers send.
         active: Whether the channel is started; nothing is dispatched and no time runs while it is not.
         may_hand_over: Whether the application takes the next message now.
         meter: Told how long things take and how large they are.
@@ -79,22 +81,19 @@ class Engine:
     def __init__(
         self,
         config: ChannelConfig,
-        machine: MessageChannel,
-        incoming: Incoming,
+        machine: ChannelMachine,
         outgoing: OutgoingSends,
         deliveries: Deliveries,
         quota: Quota,
         flights: Flights,
         timeline: Timeline,
-        shared: SharedBytes,
+        peer_log: PeerLog,
         sender_id: str,
         now: Now,
     ) -> None:
         self._config = config
         self.machine = machine
-        self._poll_event: Callable[[], SdsEvent | None] = machine.poll_event
-        self.incoming = incoming
-        self.peer_log = incoming.peer_log
+        self.peer_log = peer_log
         self.outgoing = outgoing
         self.deliveries = deliveries
         self.quota = quota
@@ -107,13 +106,11 @@ class Engine:
             outgoing,
             self.ephemerals,
             timeline,
-            incoming.peer_log,
+            peer_log,
             sender_id,
             config.sds,
         )
         self._timeline = timeline
-        self._shared = shared
-        shared.is_kept = self._is_kept
         self.notices = Notices(sender_id, now)
         self.active = False
         self.meter = Meter()
@@ -121,8 +118,6 @@ class Engine:
         self.submissions = Submissions(
             machine, outgoing, config.rate_limit.queue_bytes_max, config.sds.message_id == "content-sha256"
         )
-        # What is being taken in.
-        self._arrival: Arrival | None = None
         # When SDS has work next; None while what happened since it was asked may have moved that.
         self._machine_due: tuple[int | None] | None = None
         # When what is due was last looked at.
@@ -133,10 +128,6 @@ class Engine:
         self._irretrievable: list[HistoryEntry] = []
         self._changes: Records = {}
         self.counts: dict[str, int] = {}
-
-    def _is_kept(self, message_id: str) -> bool:
-        """Whether SDS itself still needs a stored message: to send it again, or to repair others with."""
-        return self.machine.needs_message(message_id)
 
     # --- inputs ---
 
@@ -172,21 +163,19 @@ class Engine:
             # As if lost on the way: not acknowledged, so it comes again when the application has caught up.
             self.count("dropped_by_backpressure")
             return False
-        kept = self._take_in(arrival, now)
-        # A send goes on that was given up once: what is kept of it is taken in as if it came again.
-        for data, hint in self.machine.poll_reopened():
-            self._take_in(Arrival(data, hint or b"", None, True), now)
-        return kept
-
-    def _take_in(self, arrival: Arrival, now: Now) -> bool:
-        self._arrival = arrival
-        self.incoming.refused = False
         if self._timeline:
             self._timeline.note_arrival(arrival.data, now.epoch_ms)
-        self.machine.handle_message(arrival.data, now, arrival.message_hash, from_store=arrival.from_store)
+        kept = self.machine.handle_message(
+            arrival.data,
+            now,
+            arrival.message_hash,
+            authenticated_sender=arrival.authenticated_sender,
+            from_store=arrival.from_store,
+            observed=bool(self._timeline),
+        )
+        self._machine_due = None
         self._settle(now)
-        self._arrival = None
-        return not self.incoming.refused
+        return kept
 
     def on_sizes_changed(self, budget: MessageBudget, now: Now) -> None:
         """The node's messages have another size: what is encoded from now on is divided so."""
@@ -227,9 +216,9 @@ class Engine:
             self._machine_due = (due_ms,)
         else:
             self.machine.handle_timeout(now)
-        expiry_ms = self.incoming.next_expiry_ms()
+        expiry_ms = self.machine.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= now.monotonic_ms:
-            self.incoming.expire(now)
+            self.machine.expire(now)
             self._machine_due = None
         self._settle(now)
 
@@ -259,7 +248,6 @@ class Engine:
         self._events += self.outgoing.poll_events()
         for part in (self.ephemerals, self.transmissions, self.notices):
             self._events += [(event, None) for event in part.poll_events()]
-        self._irretrievable += self.incoming.poll_given_up()
         if self._irretrievable:
             first, *others = self._irretrievable
             self._irretrievable.clear()
@@ -273,14 +261,13 @@ class Engine:
 
     def collect_changes(self) -> Changes:
         """Everything that must become durable, and nothing else."""
-        records = self.machine.poll_persist()
-        for part in (self.incoming, self.outgoing, self.deliveries, self.quota):
+        records = self.machine.poll_persist(self.deliveries.poll_delivered())
+        for part in (self.outgoing, self.deliveries, self.quota):
             if changed := part.poll_persist():
                 records.update(changed)
         if self._changes:
             records.update(self._changes)
             self._changes = {}
-        self._shared.apply(records)
         return Changes(records)
 
     def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:
@@ -306,34 +293,37 @@ class Engine:
             return None
         machine_ms = self.machine.poll_timeout() if self._machine_due is None else self._machine_due[0]
         wake_ms = self.transmissions.next_wake_ms(now, machine_ms, self._looked_ms)
-        expiry_ms = self.incoming.next_expiry_ms()
+        expiry_ms = self.machine.next_expiry_ms()
         if expiry_ms is not None and (wake_ms is None or expiry_ms < wake_ms):
             return expiry_ms
         return wake_ms
 
-    # --- what SDS says ---
+    # --- what the machine says ---
 
     def _settle(self, now: Now) -> None:
-        poll_event = self._poll_event
-        while (event := poll_event()) is not None:
-            # What the answer to it changes is not looked at again before all are dealt with.
+        poll_events = self.machine.poll_events
+        # What the answer to one changes is told by further ones.
+        while events := poll_events(now):
             self._machine_due = None
-            # By far the most are syncs, and nothing for the channel.
-            if type(event) is not SyncReceived:
-                self._on_sds_event(event, now)
+            for event in events:
+                self._on_event(event, now)
 
-    def _on_sds_event(self, event: SdsEvent, now: Now) -> None:
+    def _on_event(self, event: SdsEvent, now: Now) -> None:
         match event:
             case MessageDropped():
                 self.count(f"dropped_{event.reason.replace('-', '_')}")
-            case ContentReceived():
-                assert self._arrival is not None
-                authenticated = self._arrival.authenticated_sender == event.sender_id
-                self.incoming.on_content(event, self._arrival.data, authenticated, now)
-            case EphemeralReceived():
-                self._on_ephemeral_received(event)
-            case SendReleased():
-                self._on_released(event, now)
+            case MessageReleased():
+                self.deliveries.append(
+                    event.sender_id, event.send_id, event.message_id, event.content, now.monotonic_ms
+                )
+            case WholeEphemeralReceived():
+                self.deliveries.append(event.sender_id, None, event.message_id, event.content)
+            case SegmentSeen():
+                self._timeline.note(_observation(event, now))
+            case MessageGivenUp():
+                self._irretrievable.append(event.entry)
+            case MessageFault():
+                tell_fault(event, self.peer_log)
             case ContentAcknowledged():
                 self.outgoing.on_acknowledged(event.send_id, event.ordinal, event.by)
                 self.meter.on_acknowledged(event.send_id, now)
@@ -354,22 +344,11 @@ class Engine:
             case SenderIdConflict():
                 self.notices.on_conflict(now)
 
-    def _on_released(self, event: SendReleased, now: Now) -> None:
-        released = self.incoming.whole.release(event.sender_id, event.send_id)
-        if released is not None:
-            payload, message_id, send_id = released
-            self.deliveries.append(event.sender_id, send_id, message_id, payload, now.monotonic_ms)
-
-    def _on_ephemeral_received(self, event: EphemeralReceived) -> None:
-        whole = self.incoming.read_ephemeral(event.content)
-        if whole is not None:
-            self.deliveries.append(event.sender_id, None, *whole)
-
     # --- views ---
 
     def has_room(self) -> bool:
         """Whether received messages are kept: not while the application has to catch up first."""
-        return not self.deliveries.is_full(self.incoming.whole.size_bytes)
+        return not self.deliveries.is_full(self.machine.waiting_bytes)
 
     def is_busy(self) -> bool:
         """Whether anything of ours is unfinished, or anything received is not acknowledged."""
@@ -386,7 +365,7 @@ class Engine:
             **self.counts,
             **self.peer_log.counts,
             **self.submissions.counts,
-            **self.incoming.stats(),
+            **self.machine.receiving_stats(),
             **self.machine.stats(),
             **self.transmissions.counts,
             "dispatches_in_flight": len(self.transmissions),
@@ -396,3 +375,16 @@ class Engine:
 
     def count(self, name: str, by: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + by
+
+
+def _observation(seen: SegmentSeen, now: Now) -> SegmentObservation:
+    return SegmentObservation(
+        seen.stage,
+        seen.send_id,
+        seen.ordinal,
+        seen.sender_id,
+        now.epoch_ms,
+        data_count=seen.data_count,
+        content_count=seen.content_count,
+        message_id=seen.message_id,
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from shardwire._native import ChannelMachine
 from shardwire.channel.outcomes import Stored
 from shardwire.channel.outgoing import OutgoingSends
-from shardwire.sds import MessageChannel, Now
+from shardwire.sds import Now
 
 
 class InStore:
@@ -15,7 +16,7 @@ class InStore:
         outgoing: Remembers it.
     """
 
-    def __init__(self, machine: MessageChannel, outgoing: OutgoingSends) -> None:
+    def __init__(self, machine: ChannelMachine, outgoing: OutgoingSends) -> None:
         self._machine = machine
         self._outgoing = outgoing
 

@@ -9,26 +9,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
+from shardwire._native import ChannelMachine, payload_key
 from shardwire.channel import node_limits
 from shardwire.channel.choice_of_config import resolve_config
 from shardwire.channel.creation import ChannelCreation
 from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.engine import Engine
 from shardwire.channel.flights import Flights
-from shardwire.channel.incoming import Incoming
 from shardwire.channel.limit import Limit, Member
 from shardwire.channel.message_sizes import MessageSizes
 from shardwire.channel.node_limits import COUNT_NAME_PREFIX, NodeMembership
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.parts import Parts
 from shardwire.channel.quota import Quota
-from shardwire.channel.records import IDENTITY, DeliveryRecord, IdentityRecord, payload_key
+from shardwire.channel.records import IDENTITY, DeliveryRecord, IdentityRecord
 from shardwire.channel.reliable_channel import ReliableChannel
-from shardwire.channel.restored_bytes import StoredSegment, expand
-from shardwire.channel.segment_size import MessageBudget
 from shardwire.channel.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
-from shardwire.channel.shared_bytes import SharedBytes
 from shardwire.channel.stored_state import StoredState
 from shardwire.channel.subscriptions import Subscriptions
 from shardwire.channel.timeline import Timeline
@@ -49,8 +46,8 @@ from shardwire.peer_log import PeerLog
 from shardwire.persistence import MemoryPersistence
 from shardwire.persistence.protocol import Changes, Persistence, RecordName
 from shardwire.quoting import quoted
-from shardwire.sds import MessageChannel, Now
-from shardwire.segmentation import Reassembler
+from shardwire.sds import Now
+from shardwire.segmentation.parameters import native_parameters
 
 logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger("shardwire.channel.peers")
@@ -140,8 +137,7 @@ async def _create(
     membership: NodeMembership | None = None
     try:
         state = await writer.load()
-        shared = SharedBytes(config.sds.wire_format, config.segmentation.wire_format)
-        records, segments = expand(state.records if state is not None else {}, shared)
+        records = state.records if state is not None else {}
         stored = StoredState.read(records, channel_id, sender_id)
         if stored.is_new:
             # Tells a persistence that cannot write from one that can, before anything depends on it.
@@ -162,8 +158,6 @@ async def _create(
             rng,
             sizes,
             records,
-            segments,
-            shared,
             stored,
             writer,
             own_persistence,
@@ -208,8 +202,6 @@ def _assemble(
     rng: random.Random,
     sizes: MessageSizes,
     records: Mapping[RecordName, bytes],
-    segments: list[StoredSegment],
-    shared: SharedBytes,
     stored: StoredState,
     writer: Writer,
     own_persistence: Persistence | None,
@@ -217,20 +209,27 @@ def _assemble(
     membership: NodeMembership | None,
 ) -> Session:
     now = Now(clock.monotonic_ms(), clock.epoch_ms())
-    machine = _make_machine(channel_id, sender_id, config, now, rng, sizes.budget, records)
+    waiting = map(DeliveryRecord.decode, stored.deliveries.values())
+    queued = [payload_key(entry.sender_id, entry.send_id) for entry in waiting]
+    # Segments of a peer whose node carries larger messages are read at their full size.
+    segmentation = _patient(config, node.config.rate_limit_config)
+    machine, payloads = ChannelMachine.restore(
+        records,
+        queued,
+        channel_id,
+        sender_id,
+        config.sds,
+        config.sync,
+        native_parameters(segmentation),
+        segmentation.limits,
+        now=now,
+        rng=rng,
+        header_bytes_max=sizes.budget.header_bytes_max,
+        delivered_when=_delivered_when(config),
+    )
     timeline = Timeline(channel_id, sender_id, config.sds.wire_format)
     subscriptions = Subscriptions(quoted(channel_id))
-    # Segments of a peer whose node carries larger messages are read at their full size.
     peer_log = PeerLog(peer_logger, clock.monotonic_ms, f"channel {quoted(channel_id)}: ")
-    incoming = Incoming(
-        machine,
-        Reassembler(_patient(config, node.config.rate_limit_config), peer_log=peer_log),
-        config.segmentation,
-        shared,
-        timeline=timeline,
-        peer_log=peer_log,
-        now=now,
-    )
     outgoing = OutgoingSends(_delivered_when(config), subscriptions.wants)
     # The machine keeps the order of sends; those that it is done with are the oldest.
     order = {send_id.encode(): number for number, send_id in enumerate(machine.sends())}
@@ -240,17 +239,14 @@ def _assemble(
         messages_max=config.sds.incoming_buffer_messages_max,
         bytes_max=config.sds.incoming_buffer_bytes_max,
     )
-    deliveries.restore(stored.deliveries, stored.payloads, stored.handover)
-    waiting = map(DeliveryRecord.decode, stored.deliveries.values())
-    queued = {payload_key(entry.sender_id, entry.send_id) for entry in waiting}
-    incoming.restore(records, segments, stored.payloads, queued, now)
+    deliveries.restore(stored.deliveries, payloads, stored.handover)
     own_limit: tuple[Limit, Member] | None = None
     if config.rate_limit.enabled:
         # Stored with everything else of the channel.
         limit = Limit(config.rate_limit, lambda count: session.make_durable(), stored.rate)
         own_limit = limit, limit.join(flights.counted, clock.epoch_ms)
     quota = Quota(own_limit, membership)
-    engine = Engine(config, machine, incoming, outgoing, deliveries, quota, flights, timeline, shared, sender_id, now)
+    engine = Engine(config, machine, outgoing, deliveries, quota, flights, timeline, peer_log, sender_id, now)
     session = Session(
         Parts(
             node,
@@ -285,40 +281,6 @@ def _assemble(
 def _delivered_when(config: ChannelConfig) -> DeliveredWhen:
     # Whatever set of names was given, the configuration has frozen it.
     return cast(DeliveredWhen, config.delivered_when)
-
-
-def _make_machine(
-    channel_id: str,
-    sender_id: str,
-    config: ChannelConfig,
-    now: Now,
-    rng: random.Random,
-    budget: MessageBudget,
-    records: Mapping[RecordName, bytes],
-) -> MessageChannel:
-    sds_records = {name: value for name, value in records.items() if name[0].startswith("sds.")}
-    if not sds_records:
-        return MessageChannel(
-            channel_id,
-            sender_id,
-            config.sds,
-            config.sync,
-            now=now,
-            rng=rng,
-            header_bytes_max=budget.header_bytes_max,
-            delivered_when=_delivered_when(config),
-        )
-    return MessageChannel.restore(
-        sds_records,
-        channel_id,
-        sender_id,
-        config.sds,
-        config.sync,
-        now=now,
-        rng=rng,
-        header_bytes_max=budget.header_bytes_max,
-        delivered_when=_delivered_when(config),
-    )
 
 
 def _bind_encryption(encryption: Encryption | None, channel_id: str) -> Encryption | None:

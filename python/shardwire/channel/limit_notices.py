@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import logging
 
+from shardwire._native import ChannelMachine
 from shardwire.channel.flights import Flights
 from shardwire.channel.quota import Quota
 from shardwire.events import ChannelEvent, NodeFailingEvent, RateLimitEvent
-from shardwire.sds import MessageChannel, Now
+from shardwire.sds import Now
 from shardwire.sds.outputs import TransmitKind
 
 logger = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ class LimitNotices:
         flights: What is prepared to leave.
     """
 
-    def __init__(self, machine: MessageChannel, quota: Quota, flights: Flights) -> None:
+    def __init__(self, machine: ChannelMachine, quota: Quota, flights: Flights) -> None:
         self._machine = machine
         self._quota = quota
         self._flights = flights

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from shardwire._native import ChannelMachine
 from shardwire.events import ChannelEvent, SenderIdConflictEvent, WithinReachEvent
 from shardwire.quoting import quoted
-from shardwire.sds import MessageChannel, Now
+from shardwire.sds import Now
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class Notices:
                     quoted(self._sender_id),
                 )
 
-    def review_reach(self, machine: MessageChannel) -> None:
+    def review_reach(self, machine: ChannelMachine) -> None:
         """Says once that nobody is heard who lacks what waits in a store, and once that somebody is."""
         in_store = machine.sends_in_store()
         if (in_store > 0) is self._within_reach:

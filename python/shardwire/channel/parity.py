@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from shardwire._native import ChannelMachine
 from shardwire.channel.outgoing import OutgoingSends
-from shardwire.sds import ContentsWanted, MessageChannel, Now
+from shardwire.sds import ContentsWanted, Now
 
 
-def make_parity(machine: MessageChannel, outgoing: OutgoingSends, wanted: ContentsWanted, now: Now) -> int:
+def make_parity(machine: ChannelMachine, outgoing: OutgoingSends, wanted: ContentsWanted, now: Now) -> int:
     """Answers SDS with as much parity as it wants; how much there is now.
 
     It is made as the message was segmented, whatever is configured now; of a message that this is not known of, none.

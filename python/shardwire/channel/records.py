@@ -1,4 +1,4 @@
-"""What the channel itself keeps in its persistence, beside the records of SDS and of the reassembler.
+"""What the channel itself keeps in its persistence, beside the records of its machine.
 
 Small records are JSON objects with a version, so that a later schema can read what an earlier one wrote; payloads are
 kept as they are.
@@ -23,7 +23,6 @@ IDENTITY = "channel.identity"
 RATE = "channel.rate"
 NODE_RATE = "node.rate"
 SEND = "channel.send"
-PAYLOAD = "channel.payload"
 DELIVERY = "channel.delivery"
 HANDOVER = "channel.handover"
 LAST_SEEN = "channel.last-seen"
@@ -165,75 +164,13 @@ class SendRecord(_JsonRecord):
         return (self.stored | self.left_out).bit_count() == self.content_count
 
 
-@dataclass(slots=True)
-class SegmentRecord(_JsonRecord):
-    """A segment of a partial message, with what it has to be received with again.
-
-    Attributes:
-        sender_id: Its sender.
-        send_id: The send it belongs to.
-        authenticated: Whether the identity of its sender is proven.
-        sds_wire_format: How the message that brought it is read.
-        segment_wire_format: How the segment is read.
-        message_id: The message that brought it; empty where the bytes of the segment follow the record.
-        serial: Its place in the order of arrival.
-    """
-
-    sender_id: str
-    send_id: str
-    authenticated: bool
-    sds_wire_format: str
-    segment_wire_format: str
-    message_id: str = ""
-    serial: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PartsRecord(_JsonRecord):
-    """A whole message by the messages that brought its data segments, in order; beside a `DELIVERY` or not yet.
-
-    Attributes:
-        message_ids: Ids of those messages.
-        length: Of the whole message, in bytes.
-        payload_hash: Hex Keccak-256 of it.
-        sds_wire_format: How the messages are read.
-        segment_wire_format: How their contents are read.
-    """
-
-    message_ids: list[str]
-    length: int
-    payload_hash: str
-    sds_wire_format: str
-    segment_wire_format: str
-
-
 @dataclass(frozen=True, slots=True)
 class DeliveryRecord(_JsonRecord):
-    """A message that waits to be handed to the application; the `PAYLOAD` or parts of the same send are its bytes."""
+    """A message that waits to be handed to the application; the machine has its bytes."""
 
     sender_id: str
     send_id: str
     message_id: str
-
-
-def payload_key(sender_id: str, send_id: str) -> bytes:
-    """Key of a payload: unambiguous, since it says how long the sender id is."""
-    sender = sender_id.encode("utf-8", "surrogatepass")
-    return len(sender).to_bytes(4, "big") + sender + send_id.encode("utf-8", "surrogatepass")
-
-
-def split_payload_key(key: bytes) -> tuple[str, str]:
-    """The sender and the send that `payload_key` was given."""
-    length = int.from_bytes(key[:4], "big")
-    try:
-        return (
-            key[4 : 4 + length].decode("utf-8", "surrogatepass"),
-            key[4 + length :].decode("utf-8", "surrogatepass"),
-        )
-    except UnicodeDecodeError as error:
-        raise PersistenceError(
-            f"a record of kind {PAYLOAD} has a damaged key: restore the database from a copy"
-        ) from error
 
 
 def sequence_key(sequence: int) -> bytes:

@@ -10,7 +10,6 @@ from shardwire.channel.records import (
     HANDOVER,
     IDENTITY,
     LAST_SEEN,
-    PAYLOAD,
     RATE,
     SEND,
     IdentityRecord,
@@ -30,7 +29,6 @@ class StoredState:
     rate: RateRecord | None
     last_seen_ns: int
     sends: dict[bytes, bytes]
-    payloads: dict[bytes, bytes]
     deliveries: dict[bytes, bytes]
     handover: bytes | None
 
@@ -55,7 +53,6 @@ class StoredState:
             rate=RateRecord.decode(rate) if rate is not None else None,
             last_seen_ns=LastSeenRecord.decode(last_seen).timestamp_ns if last_seen is not None else 0,
             sends=of_kind(records, SEND),
-            payloads=of_kind(records, PAYLOAD),
             deliveries=of_kind(records, DELIVERY),
             handover=records.get((HANDOVER, b"")),
         )

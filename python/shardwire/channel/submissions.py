@@ -6,13 +6,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from shardwire._native import ChannelMachine
 from shardwire.channel.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.message_sizes import too_large_text
 from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.records import SendRecord
 from shardwire.channel.segmenter import EMPTY_REFUSED
 from shardwire.errors import ConfigError, QueueFullError
-from shardwire.sds import MessageChannel, Now
+from shardwire.sds import Now
 from shardwire.sds.outputs import TransmitKind
 
 Settled = Callable[[Exception | None], None]
@@ -60,7 +61,7 @@ class Submissions:
     """
 
     def __init__(
-        self, machine: MessageChannel, outgoing: OutgoingSends, queue_bytes_max: int, ids_are_content: bool
+        self, machine: ChannelMachine, outgoing: OutgoingSends, queue_bytes_max: int, ids_are_content: bool
     ) -> None:
         self._machine = machine
         self._outgoing = outgoing

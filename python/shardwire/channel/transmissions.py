@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 
+from shardwire._native import ChannelMachine
 from shardwire.channel.dispatch import PROPAGATION_TIMEOUT_MS
 from shardwire.channel.ephemerals import Ephemerals
 from shardwire.channel.flights import Flights
@@ -22,7 +23,7 @@ from shardwire.config import SdsConfig
 from shardwire.events import ChannelEvent, EphemeralDropReason
 from shardwire.peer_log import PeerLog
 from shardwire.quoting import one_line, quoted
-from shardwire.sds import MessageChannel, Now
+from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class Transmissions:
 
     def __init__(
         self,
-        machine: MessageChannel,
+        machine: ChannelMachine,
         quota: Quota,
         flights: Flights,
         outgoing: OutgoingSends,

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use shardwire_core::bloom::BloomError;
+use shardwire_core::channel;
 use shardwire_core::erasure::ErasureError;
 use shardwire_core::sds::{Refusal, RestoreError};
 use shardwire_core::segment::{ParameterError, SegmentationError};
@@ -33,7 +34,7 @@ pub enum Error {
     Bloom(BloomError),
     SdsEncode(SdsEncodeError),
     Refusal(Refusal),
-    StoredVersion(String),
+    Stored(String),
     ContentTopic {
         topic: String,
         source: ContentTopicError,
@@ -65,7 +66,16 @@ impl From<RestoreError> for Error {
     fn from(error: RestoreError) -> Self {
         match error {
             RestoreError::Refusal(refusal) => Error::Refusal(refusal),
-            RestoreError::Version(_) => Error::StoredVersion(error.to_string()),
+            RestoreError::Version(_) => Error::Stored(error.to_string()),
+        }
+    }
+}
+
+impl From<channel::RestoreError> for Error {
+    fn from(error: channel::RestoreError) -> Self {
+        match error {
+            channel::RestoreError::Sds(error) => error.into(),
+            error => Error::Stored(error.to_string()),
         }
     }
 }
@@ -83,7 +93,7 @@ impl From<Error> for PyErr {
             Error::Bloom(error) => config_error(error.to_string()),
             Error::SdsEncode(error) => config_error(error.to_string()),
             Error::Refusal(error) => config_error(error.to_string()),
-            Error::StoredVersion(message) => raise(&PERSISTENCE, "PersistenceError", message),
+            Error::Stored(message) => raise(&PERSISTENCE, "PersistenceError", message),
             Error::ContentTopic { topic, source } => {
                 config_error(format!("content topic {topic:?} has no shard: {source}"))
             }

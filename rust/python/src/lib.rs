@@ -8,6 +8,8 @@ mod arrow;
 mod batch;
 mod bloom;
 mod buffer;
+mod channel_events;
+mod channel_machine;
 mod erasure;
 mod error;
 mod file;
@@ -16,6 +18,7 @@ mod interpreter;
 mod keccak;
 mod now;
 mod outcome;
+mod participant;
 mod reassembler;
 mod record;
 mod sds;
@@ -43,6 +46,12 @@ mod _native {
     #[pymodule_export]
     use bloom::BloomFilter;
     #[pymodule_export]
+    use channel_events::{
+        MessageFault, MessageGivenUp, MessageReleased, SegmentSeen, WholeEphemeralReceived,
+    };
+    #[pymodule_export]
+    use channel_machine::{ChannelMachine, payload_key};
+    #[pymodule_export]
     use erasure::{erasure_encode, erasure_reconstruct};
     #[pymodule_export]
     use file::{
@@ -56,6 +65,11 @@ mod _native {
     #[pymodule_export]
     use outcome::{PayloadReconstructed, SegmentDiscarded, SegmentStored, SetDropped};
     #[pymodule_export]
+    use participant::{
+        Participant, farmhash64, in_response_group, is_rival, request_offset_ms,
+        response_offset_ms, rival_name, sds_limits,
+    };
+    #[pymodule_export]
     use reassembler::ReassemblerCore;
     #[pymodule_export]
     use sds::{HistoryEntry, SdsMessage};
@@ -66,10 +80,7 @@ mod _native {
         SendAcknowledged, SendGivenUp, SendReleased, SenderIdConflict, SyncReceived, Transmit,
     };
     #[pymodule_export]
-    use sds_machine::{
-        MessageChannel, farmhash64, in_response_group, is_rival, request_offset_ms,
-        response_offset_ms, rival_name, sds_limits,
-    };
+    use sds_machine::MessageChannel;
     #[pymodule_export]
     use segmentation::{SegmentHeader, SegmentationParameters, inspect_segment};
     #[pymodule_export]

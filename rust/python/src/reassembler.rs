@@ -8,13 +8,14 @@ use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
 use shardwire_core::reassemble::{
-    Change, Discard, Drop, Lent, Limits, Reassembler, Receipt, Records,
+    Change, Discard, Drop, Lent, Limits, Reassembler, Receipt, Records, Stats,
 };
 use shardwire_core::sink::Sink;
 
 use crate::buffer::{Buffer, DETACH_BYTES_MIN, ITEMS_MAX, items_of};
 use crate::fresh::new_bytes;
 use crate::outcome::{self, SetDropped};
+use crate::participant::LentBytes;
 use crate::segmentation::SegmentationParameters;
 
 /// The state machine behind `shardwire.segmentation.Reassembler`. Threads that share one take turns.
@@ -82,7 +83,7 @@ impl ReassemblerCore {
     ) -> PyResult<Bound<'py, PyAny>> {
         let message_key = message_key.map(Buffer::into_backed);
         let length = segment.as_bytes().len();
-        let segment: Lent = Arc::new(segment.into_backed());
+        let segment: Lent = Arc::new(LentBytes(segment.into_backed()));
         let receipt = Receipt {
             now_ms,
             sender: sender.as_deref(),
@@ -128,29 +129,7 @@ impl ReassemblerCore {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.lock(py).stats();
         let counts = PyDict::new(py);
-        for (name, count) in [
-            ("received", stats.received),
-            ("stored", stats.stored),
-            ("reconstructed", stats.reconstructed),
-            ("recovered", stats.recovered),
-            ("bad_segments", stats.bad_segments),
-            ("failed_reconstructions", stats.failed_reconstructions),
-            ("displaced", stats.displaced),
-            ("restore_ignored", stats.restore_ignored),
-            ("sets_held", stats.sets_held),
-            ("bytes_held", stats.bytes_held),
-            ("senders_held", stats.senders_held),
-            ("completed_remembered", stats.completed_remembered),
-        ] {
-            counts.set_item(name, count)?;
-        }
-        let names = Discard::ALL
-            .map(Discard::name)
-            .into_iter()
-            .zip(stats.discarded);
-        for (name, count) in names.chain(Drop::ALL.map(Drop::name).into_iter().zip(stats.dropped)) {
-            counts.set_item(name, count)?;
-        }
+        set_stats(&counts, &stats)?;
         Ok(counts)
     }
 
@@ -198,6 +177,35 @@ impl ReassemblerCore {
         });
         Ok(())
     }
+}
+
+/// Puts counts under the names that they have in the API.
+pub fn set_stats(counts: &Bound<'_, PyDict>, stats: &Stats) -> PyResult<()> {
+    for (name, count) in [
+        ("received", stats.received),
+        ("stored", stats.stored),
+        ("reconstructed", stats.reconstructed),
+        ("recovered", stats.recovered),
+        ("bad_segments", stats.bad_segments),
+        ("failed_reconstructions", stats.failed_reconstructions),
+        ("displaced", stats.displaced),
+        ("restore_ignored", stats.restore_ignored),
+        ("sets_held", stats.sets_held),
+        ("bytes_held", stats.bytes_held),
+        ("senders_held", stats.senders_held),
+        ("completed_remembered", stats.completed_remembered),
+    ] {
+        counts.set_item(name, count)?;
+    }
+    let discarded = Discard::ALL.map(Discard::name).into_iter();
+    let dropped = Drop::ALL.map(Drop::name).into_iter();
+    for (name, count) in discarded
+        .zip(stats.discarded)
+        .chain(dropped.zip(stats.dropped))
+    {
+        counts.set_item(name, count)?;
+    }
+    Ok(())
 }
 
 /// (op, key, value).

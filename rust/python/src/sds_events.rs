@@ -23,7 +23,7 @@ impl SdsEvent {
 }
 
 /// The comparison of two objects whose fields are `names`, as a dataclass does it.
-fn compared(
+pub fn compared(
     one: &Bound<'_, PyAny>,
     other: &Bound<'_, PyAny>,
     operation: CompareOp,
@@ -50,13 +50,13 @@ fn compared(
 }
 
 /// The fields of an object, in their order.
-fn fields<'py>(object: &Bound<'py, PyAny>, names: &[&str]) -> PyResult<Bound<'py, PyTuple>> {
+pub fn fields<'py>(object: &Bound<'py, PyAny>, names: &[&str]) -> PyResult<Bound<'py, PyTuple>> {
     let fields = names.iter().map(|name| object.getattr(*name));
     PyTuple::new(object.py(), fields.collect::<PyResult<Vec<_>>>()?)
 }
 
 /// The fields of an object but those of content.
-fn shown(object: &Bound<'_, PyAny>, names: &[&str]) -> PyResult<String> {
+pub fn shown(object: &Bound<'_, PyAny>, names: &[&str]) -> PyResult<String> {
     let mut fields = Vec::new();
     for name in names
         .iter()
@@ -99,23 +99,23 @@ macro_rules! output {
                 other: &Bound<'_, PyAny>,
                 operation: CompareOp,
             ) -> PyResult<Py<PyAny>> {
-                compared(slf.as_any(), other, operation, &[$(stringify!($field)),+])
+                $crate::sds_events::compared(slf.as_any(), other, operation, &[$(stringify!($field)),+])
             }
 
             fn __hash__(slf: &Bound<'_, Self>) -> PyResult<isize> {
-                let fields = fields(slf.as_any(), &[$(stringify!($field)),+])?;
+                let fields = $crate::sds_events::fields(slf.as_any(), &[$(stringify!($field)),+])?;
                 (slf.get_type(), fields).into_pyobject(slf.py())?.hash()
             }
 
             fn __reduce__<'py>(
                 slf: &Bound<'py, Self>,
             ) -> PyResult<(Bound<'py, PyType>, Bound<'py, PyTuple>)> {
-                let fields = fields(slf.as_any(), &[$(stringify!($field)),+])?;
+                let fields = $crate::sds_events::fields(slf.as_any(), &[$(stringify!($field)),+])?;
                 Ok((slf.get_type(), fields))
             }
 
             fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-                shown(slf.as_any(), &[$(stringify!($field)),+])
+                $crate::sds_events::shown(slf.as_any(), &[$(stringify!($field)),+])
             }
         }
     };
@@ -127,6 +127,8 @@ macro_rules! output {
         PyClassInitializer::from($base).add_subclass($made)
     };
 }
+
+pub(crate) use output;
 
 output! {
     /// An encoded message that must leave, once everything polled by `poll_persist` after it is
@@ -277,19 +279,21 @@ output! {
     : SdsEvent
 }
 
-fn text(py: Python<'_>, text: &str) -> Py<PyString> {
+pub fn text(py: Python<'_>, text: &str) -> Py<PyString> {
     PyString::new(py, text).unbind()
+}
+
+/// One event as an object.
+pub fn made<'py, T>(py: Python<'py>, event: T) -> PyResult<Bound<'py, SdsEvent>>
+where
+    T: pyo3::PyClass<BaseType = SdsEvent>,
+{
+    let event = PyClassInitializer::from(SdsEvent).add_subclass(event);
+    Ok(Bound::new(py, event)?.into_super())
 }
 
 /// An event of the core as an object.
 pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent>> {
-    fn made<'py, T>(py: Python<'py>, event: T) -> PyResult<Bound<'py, SdsEvent>>
-    where
-        T: pyo3::PyClass<BaseType = SdsEvent>,
-    {
-        let event = PyClassInitializer::from(SdsEvent).add_subclass(event);
-        Ok(Bound::new(py, event)?.into_super())
-    }
     let entry = |entry| Py::new(py, HistoryEntry::from(entry));
     match event {
         Event::ContentReceived {

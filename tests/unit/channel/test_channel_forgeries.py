@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
+from stored_kinds import MESSAGE, PARTS, PAYLOAD, SEGMENT
 
 from shardwire._native import HistoryEntry, SdsMessage
-from shardwire.channel.records import PAYLOAD
-from shardwire.channel.shared_bytes import MESSAGE, PARTS, SEGMENT
 from shardwire.config import ChannelConfig, ReassemblyLimits, SegmentationConfig
 from shardwire.node import MessageEnvelope
 from shardwire.segmentation import segment

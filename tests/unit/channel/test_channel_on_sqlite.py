@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 from channel_world import CHANNEL, TOPIC
+from stored_kinds import PARTS, PAYLOAD
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
-from shardwire.channel.records import PAYLOAD
-from shardwire.channel.shared_bytes import PARTS
 from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.events import MessageReceivedEvent

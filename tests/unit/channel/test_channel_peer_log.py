@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
-from shardwire._native import SdsMessage
+from shardwire._native import MessageFault, SdsMessage
 from shardwire.channel.outcomes import DispatchFailed
 from shardwire.channel.sealing import Sealer
 from shardwire.config import ChannelConfig, ReassemblyLimits, SegmentationConfig
@@ -154,7 +154,7 @@ def test_what_cannot_be_repaired_or_released_is_told_printable(told: list[loggin
             sealer = Sealer(None, sizes, lambda: True, told.append, lambda failed: None, engine.peer_log)  # type: ignore[arg-type]
             transmit.payload = b"too long"
             sealer.submit(transmit)
-        engine._on_released(cast(Any, SimpleNamespace(sender_id=HOSTILE, send_id=HOSTILE)), now)
+        engine._on_event(MessageFault("message-not-held", HOSTILE, HOSTILE, ""), now)
         bob._session._retrieval._on_query_failed(NodeError(HOSTILE[:80]))
         assert bob.stats()["released_without_payload"] == 1
 

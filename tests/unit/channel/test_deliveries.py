@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from stored_kinds import PAYLOAD
 
+from shardwire._native import payload_key
 from shardwire.channel.deliveries import Deliveries
-from shardwire.channel.records import DELIVERY, HANDOVER, PAYLOAD, of_kind, payload_key
+from shardwire.channel.records import DELIVERY, HANDOVER, of_kind
 from shardwire.config import Redelivery
 from shardwire.errors import PersistenceError
 
@@ -31,6 +33,8 @@ class Store:
                 self.records.pop(name, None)
             else:
                 self.records[name] = value
+        for key in self.deliveries.poll_delivered():
+            self.records.pop((PAYLOAD, key), None)
 
     def crash(self) -> None:
         self.deliveries = self._new()

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from channel_world import World, run_world
+from stored_kinds import FRAME, MESSAGE
 
-from shardwire.channel.shared_bytes import FRAME, MESSAGE
 from shardwire.config import ChannelConfig, RateLimitConfig
 from shardwire.errors import ConfigError, NodeError, PersistenceError
 from shardwire.events import MessageDeliveredEvent, MessageSendErrorEvent, MessageSentEvent

@@ -7,10 +7,10 @@ import random
 
 import pytest
 from channel_world import Disk, World, run_world
+from stored_kinds import CONTENT, FRAME, MESSAGE, PARTS, PAYLOAD, SEGMENT
 
 from shardwire.channel import ReliableChannel
-from shardwire.channel.records import DELIVERY, PAYLOAD, SEND
-from shardwire.channel.shared_bytes import CONTENT, FRAME, MESSAGE, PARTS, SEGMENT, SharedBytes
+from shardwire.channel.records import DELIVERY, SEND
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig
 from shardwire.errors import PersistenceError
 from shardwire.events import MessageReceivedEvent
@@ -207,11 +207,3 @@ def test_at_most_once_never_writes_the_parts_of_what_is_handed_over_at_once() ->
 
     run_world(scenario)
     assert [event.message for event in handed_over] == [LARGE]
-
-
-def test_another_message_takes_the_place_of_one_of_its_id_that_nothing_names() -> None:
-    shared = SharedBytes("spec", "raw")
-    for wire in (b"forged", b"real"):
-        records: dict[tuple[str, bytes], bytes | None] = {(MESSAGE, b"id"): wire}
-        shared.apply(records)
-        assert records == {(MESSAGE, b"id"): wire}

@@ -1,12 +1,23 @@
 //! The bytes of a held segment: copied, or part of what the caller lent.
 
+use std::any::Any;
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// Received bytes that may be kept for as long as they are needed, without a copy.
-///
-/// What `as_ref` returns must not change.
-pub type Lent = Arc<dyn AsRef<[u8]> + Send + Sync>;
+pub type Lent = Arc<dyn Lend>;
+
+/// A buffer of the caller's. What `as_ref` returns must not change.
+pub trait Lend: AsRef<[u8]> + Send + Sync {
+    /// Itself, for the caller to know it again when it comes back.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl Lend for Vec<u8> {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
 
 /// Fewer bytes than this are copied: what surrounds a lent buffer would outweigh them.
 const LENT_BYTES_MIN: usize = 4096;

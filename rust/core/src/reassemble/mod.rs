@@ -30,7 +30,7 @@ mod verify;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use batch::{Joined, reassemble_many};
-pub use bytes::Lent;
+pub use bytes::{Lend, Lent};
 pub use outcome::{Discard, Drop, Dropped, Outcome, Reconstructed, Stats};
 pub use payload::Payload;
 pub use persist::{Change, Record, Records};

@@ -1,6 +1,6 @@
 //! A reconstructed payload in the pieces it arrived in, copied once by whoever needs it whole.
 
-use super::bytes::Bytes;
+use super::bytes::{Bytes, Lent};
 use crate::sink::Sink;
 
 /// Pieces of a payload; the last may be longer than what counts.
@@ -15,6 +15,14 @@ impl Payload {
     pub(super) fn new(parts: Vec<Bytes>, length: usize) -> Self {
         debug_assert!(parts.iter().map(|part| part.len()).sum::<usize>() >= length);
         Payload { parts, length }
+    }
+
+    /// A payload in one piece, which is kept in place where it lies in `source` and is long.
+    pub fn of(bytes: &[u8], source: Option<&Lent>) -> Self {
+        Payload {
+            parts: vec![Bytes::keep(bytes, source)],
+            length: bytes.len(),
+        }
     }
 
     /// Length of the payload in bytes.
@@ -47,6 +55,13 @@ impl Payload {
         let mut out = Vec::with_capacity(self.length);
         self.write_to(&mut out);
         out
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        let length = bytes.len();
+        Payload::new(vec![bytes.into()], length)
     }
 }
 

@@ -42,6 +42,16 @@ impl Reassembler {
         self.receive_from((**bytes).as_ref(), Some(bytes), receipt)
     }
 
+    /// As [`Reassembler::receive`], of a part of `source`, which is kept in its place.
+    pub fn receive_part(
+        &mut self,
+        bytes: &[u8],
+        source: Option<&Lent>,
+        receipt: &Receipt<'_>,
+    ) -> Outcome {
+        self.receive_from(bytes, source, receipt)
+    }
+
     fn receive_from(
         &mut self,
         bytes: &[u8],

@@ -44,6 +44,7 @@ pub use limits::LIMITS;
 pub use machine::{Machine, Refusal, Stats};
 pub use name::Name;
 pub use octets::{Octets, Part};
+pub(crate) use records::{CONTENT, MESSAGE};
 pub use records::{Record, RestoreError, VERSION, Value};
 pub use repair::{in_response_group, request_offset_ms, response_offset_ms};
 pub use sync::feedback::{feedback_delay_ms, late_share};

@@ -20,6 +20,16 @@ pub enum WireFormat {
     Nim,
 }
 
+impl WireFormat {
+    /// The name that configurations use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            WireFormat::Spec => "spec",
+            WireFormat::Nim => "nim",
+        }
+    }
+}
+
 impl FromStr for WireFormat {
     type Err = ();
 

@@ -39,9 +39,9 @@ pub const VERSION: u8 = 3;
 
 pub(super) const STATE: &str = "sds.state";
 pub(super) const LOG: &str = "sds.log";
-pub(super) const MESSAGE: &str = "sds.message";
+pub(crate) const MESSAGE: &str = "sds.message";
 pub(super) const SEND: &str = "sds.send";
-pub(super) const CONTENT: &str = "sds.content";
+pub(crate) const CONTENT: &str = "sds.content";
 pub(super) const OUTGOING: &str = "sds.outgoing";
 pub(super) const INCOMING: &str = "sds.incoming";
 pub(super) const MISSING: &str = "sds.missing";

@@ -1,0 +1,429 @@
+//! Whole channels under any sequence of operations: participants that send payloads in segments, a network
+//! that loses, repeats, reorders and damages, forged segments, timeouts, deliveries and restarts. Nothing
+//! panics, limits hold, every payload has its hash, what is stored is what is waited for, and a restart
+//! reads all of it.
+
+use std::collections::BTreeMap;
+
+use shardwire_core::channel::{
+    Arrival, Channel, Event, RecordKey, Restored, Segmentation, StoredRecord, Value, payload_key,
+};
+use shardwire_core::erasure::ErasureCode;
+use shardwire_core::keccak::keccak256;
+use shardwire_core::reassemble::{Lent, Limits};
+use shardwire_core::sds::{self, Config, Kinds, Now, Octets};
+use shardwire_core::segment::{Parameters, segment};
+use shardwire_core::wire::sds::{HistoryEntry, Message};
+use shardwire_core::wire::segment::{Header, Slot, WireFormat};
+
+use crate::machine::{Draws, NAMES, at, config};
+use crate::{limits, settings};
+
+/// Of a data segment.
+const SEGMENT_BYTES: usize = 64;
+const BYTES_HELD_MAX: u64 = 8_000;
+const PAYLOADS: &[&str] = &["channel.payload", "channel.parts"];
+
+type Records = BTreeMap<(String, Vec<u8>), Octets>;
+
+struct Party {
+    name: &'static str,
+    config: Config,
+    segmentation: Segmentation,
+    channel: Channel,
+    records: Records,
+    sends: u64,
+    seed: u64,
+    /// Released and not yet handed over, by key; and as the last commit has them.
+    released: BTreeMap<Box<[u8]>, Vec<u8>>,
+    stored: BTreeMap<Box<[u8]>, Vec<u8>>,
+    delivered: Vec<Box<[u8]>>,
+}
+
+impl Party {
+    fn new(name: &'static str, config: Config, segmentation: Segmentation, seed: u64) -> Self {
+        let rng = Box::new(Draws::from_seed(seed));
+        let channel = Channel::new("room", name, config.clone(), segmentation, at(0), rng);
+        Party {
+            name,
+            config,
+            segmentation,
+            channel: channel.expect("a legal configuration"),
+            records: Records::new(),
+            sends: 0,
+            seed,
+            released: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            delivered: Vec::new(),
+        }
+    }
+
+    /// One commit; what is stored of whole messages is what waits, for its causes or for its delivery.
+    fn store(&mut self) {
+        let delivered = std::mem::take(&mut self.delivered);
+        let delivered: Vec<&[u8]> = delivered.iter().map(|key| &**key).collect();
+        for record in self.channel.poll_persist(&delivered) {
+            let key = match record.key {
+                RecordKey::Name(name) => name.as_bytes().to_vec(),
+                RecordKey::Bytes(bytes) => bytes.into(),
+            };
+            let name = (record.kind.to_owned(), key);
+            match record.value {
+                Some(Value::Sds(sds::Value::Shared(bytes))) => self.records.insert(name, bytes),
+                Some(Value::Sds(sds::Value::Fields(bytes))) => {
+                    self.records.insert(name, bytes.into())
+                }
+                Some(Value::Payload(payload)) => self.records.insert(name, payload.to_vec().into()),
+                None => self.records.remove(&name),
+            };
+        }
+        self.stored.clone_from(&self.released);
+        let of_kinds = |kinds: &[&str]| {
+            let names = self.records.keys();
+            names.filter(|(kind, _)| kinds.contains(&&**kind)).count()
+        };
+        let (waiting, _) = self.channel.waiting();
+        assert_eq!(
+            of_kinds(PAYLOADS),
+            waiting + self.released.len(),
+            "{} stores other messages than those that wait",
+            self.name
+        );
+        if !self.channel.has_partial() {
+            assert_eq!(
+                of_kinds(&["channel.segment"]),
+                0,
+                "{} has leftovers",
+                self.name
+            );
+        }
+    }
+
+    /// Goes on from what the last commit stored.
+    fn restart(&mut self, now: Now) {
+        self.seed += 1;
+        let queued: Vec<_> = self.stored.keys().cloned().collect();
+        let records = self.records.iter();
+        let records = records.map(|((kind, key), value)| -> StoredRecord<'_> {
+            (kind.as_str(), &key[..], value.clone())
+        });
+        let Restored { channel, payloads } = Channel::restore(
+            records,
+            &queued,
+            "room",
+            self.name,
+            self.config.clone(),
+            self.segmentation,
+            now,
+            Box::new(Draws::from_seed(self.seed)),
+        )
+        .expect("what was stored is whole");
+        self.channel = channel;
+        self.released = payloads.into_iter().collect();
+        assert_eq!(
+            self.released, self.stored,
+            "{} lost what it released",
+            self.name
+        );
+        self.delivered.clear();
+    }
+}
+
+/// Participants of one channel and what is between them.
+pub struct Chat {
+    draws: Draws,
+    now_ms: i64,
+    parties: Vec<Party>,
+    /// Everything that was ever on the wire, the newest last.
+    wire: Vec<Octets>,
+}
+
+impl Chat {
+    /// The chat of a seed.
+    pub fn from_seed(seed: u64) -> Self {
+        Chat::new(Draws::from_seed(seed))
+    }
+
+    /// The chat that bytes describe.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Chat::new(Draws::from_bytes(bytes))
+    }
+
+    /// Whether bytes are left to describe what happens next.
+    pub fn goes_on(&self) -> bool {
+        self.draws.goes_on()
+    }
+
+    fn new(mut draws: Draws) -> Self {
+        let config = config(&mut draws);
+        let wire_format = match draws.below(4) {
+            0 => WireFormat::Draft,
+            1 => WireFormat::Lip243,
+            _ => WireFormat::Raw,
+        };
+        let size = match wire_format {
+            WireFormat::Lip243 => 128 + SEGMENT_BYTES,
+            WireFormat::Raw | WireFormat::Draft => SEGMENT_BYTES,
+        };
+        let settings = settings(wire_format, ErasureCode::Leopard, size);
+        let segmentation = Segmentation {
+            parameters: Parameters::new(settings).expect("the settings are valid"),
+            limits: Limits {
+                buffered_bytes_max: BYTES_HELD_MAX,
+                timeout_ms: 20_000,
+                ..limits()
+            },
+        };
+        let parties = NAMES
+            .iter()
+            .map(|name| Party::new(name, config.clone(), segmentation, draws.next()));
+        let parties = parties.collect();
+        Chat {
+            draws,
+            now_ms: 0,
+            parties,
+            wire: Vec::new(),
+        }
+    }
+
+    /// One of them does something, or something happens to it.
+    pub fn step(&mut self) {
+        let which = self.draws.below(self.parties.len());
+        match self.draws.below(100) {
+            0..12 => self.send(which),
+            12..55 => self.deliver(which),
+            55..63 => self.forge(which),
+            63..75 => {
+                self.now_ms += [10, 500, 3_000, 25_000][self.draws.below(4)];
+                let now = at(self.now_ms);
+                for party in &mut self.parties {
+                    party.channel.sds_mut().handle_timeout(now);
+                    if party
+                        .channel
+                        .next_expiry_ms()
+                        .is_some_and(|due_ms| due_ms <= self.now_ms)
+                    {
+                        party.channel.expire(now);
+                    }
+                }
+            }
+            75..80 => self.restart(which),
+            _ => self.settle(which),
+        }
+        self.take_events(which);
+        let (_, stats) = self.parties[which].channel.counts();
+        assert!(stats.bytes_held <= BYTES_HELD_MAX);
+    }
+
+    /// Everybody goes on from what is stored, and all that can be given up is: nothing is left behind.
+    pub fn end(&mut self) {
+        for which in 0..self.parties.len() {
+            self.take_events(which);
+            self.parties[which].store();
+            self.restart(which);
+            self.take_events(which);
+            self.now_ms += 1_000_000;
+            let now = at(self.now_ms);
+            self.parties[which].channel.expire(now);
+            self.take_events(which);
+            let party = &mut self.parties[which];
+            let released = std::mem::take(&mut party.released);
+            party.delivered.extend(released.into_keys());
+            party.store();
+            assert!(!party.channel.has_partial());
+        }
+    }
+
+    fn send(&mut self, which: usize) {
+        let length = self.draws.below(10) * self.draws.below(64);
+        let payload: Vec<u8> = (0..length).map(|_| self.draws.next() as u8).collect();
+        let party = &mut self.parties[which];
+        party.sends += 1;
+        let send_id = format!("{:032x}", 1_000 + party.sends * 3 + which as u64);
+        let parameters = party.segmentation.parameters;
+        let Ok(segments) = segment(&payload, &parameters) else {
+            // `draft` has no form for an empty payload.
+            return;
+        };
+        let needed = segments.unmodified().map_or(0, |_| 1).max(
+            segments.count()
+                - (segments.count() > 1)
+                    .then(|| segments.count() / 3)
+                    .unwrap_or(0),
+        );
+        let contents = segments.to_vecs().into_iter().map(Octets::from).collect();
+        if party.channel.sds().has_room() {
+            // Refused where a stranger was first with one of its ids.
+            let _ = party
+                .channel
+                .sds_mut()
+                .send(&send_id, contents, needed as u32);
+        }
+        if self.draws.chance(10) {
+            let _ = self.parties[which].channel.sds_mut().withdraw(&send_id);
+        }
+    }
+
+    /// Something that was on the wire comes, perhaps again, perhaps damaged.
+    fn deliver(&mut self, which: usize) {
+        if self.wire.is_empty() {
+            return;
+        }
+        let newest = self.wire.len().min(if self.draws.chance(80) {
+            10
+        } else {
+            usize::MAX
+        });
+        let place = self.wire.len() - 1 - self.draws.below(newest);
+        let mut bytes = self.wire[place].to_vec();
+        if self.draws.chance(5) {
+            let place = self.draws.below(bytes.len());
+            bytes[place] ^= 1 << self.draws.below(8);
+        }
+        self.hand(which, bytes);
+    }
+
+    fn hand(&mut self, which: usize, bytes: Vec<u8>) {
+        let data = if self.draws.chance(50) {
+            let lent: Lent = std::sync::Arc::new(bytes);
+            Octets::Lent(lent)
+        } else {
+            Octets::from(bytes)
+        };
+        let sender = NAMES[self.draws.below(NAMES.len())];
+        let arrival = Arrival {
+            data: &data,
+            retrieval_hint: Some(&[7; 32]),
+            authenticated_sender: self.draws.chance(30).then_some(sender),
+            from_store: self.draws.chance(20),
+            observed: self.draws.chance(50),
+        };
+        self.parties[which]
+            .channel
+            .handle_message(&arrival, at(self.now_ms));
+    }
+
+    /// A well-formed segment of a hash, counts and a place that somebody may or may not have used, under any
+    /// id of anybody.
+    fn forge(&mut self, which: usize) {
+        let payload = vec![self.draws.below(3) as u8; self.draws.below(3 * SEGMENT_BYTES)];
+        let data_count = 1 + self.draws.below(4) as u16;
+        let is_parity = self.draws.chance(30);
+        let parity_count = u16::from(is_parity) + self.draws.below(2) as u16;
+        let wire_format = self.parties[which]
+            .segmentation
+            .parameters
+            .settings()
+            .wire_format;
+        let header = Header {
+            entire_message_hash: if self.draws.chance(50) {
+                keccak256(&payload)
+            } else {
+                [self.draws.below(2) as u8; 32]
+            },
+            slot: if is_parity {
+                Slot::Parity(0)
+            } else {
+                Slot::Data(self.draws.below(usize::from(data_count)) as u8)
+            },
+            data_segment_count: Some(data_count),
+            parity_segment_count: Some(parity_count),
+            payload_length: (wire_format == WireFormat::Lip243).then_some(payload.len() as u64),
+        };
+        let content = if self.draws.chance(20) {
+            payload.clone()
+        } else {
+            header.encode(wire_format, &payload)
+        };
+        let number = 1_000 + self.draws.below(12) as u64 * 3 + self.draws.below(3) as u64;
+        let message_id = match self.draws.below(4) {
+            0 => format!("made-up-{}", self.draws.below(20)),
+            _ => format!("{number:032x}.{}", self.draws.below(5)),
+        };
+        let history = self.draws.chance(30).then(|| HistoryEntry {
+            message_id: format!("{:032x}.0", number + 3),
+            retrieval_hint: None,
+            sender_id: None,
+        });
+        let message = Message {
+            sender_id: [NAMES[0], NAMES[1], NAMES[2], "mallory"][self.draws.below(4)].to_owned(),
+            message_id,
+            channel_id: "room".to_owned(),
+            lamport_timestamp: self
+                .draws
+                .chance(90)
+                .then(|| at(self.now_ms).epoch_ms as u64 + self.draws.next() % 1_000),
+            causal_history: history.into_iter().collect(),
+            bloom_filter: None,
+            repair_request: Vec::new(),
+            content: Some(content),
+        };
+        if let Ok(bytes) = message.encode(self.parties[which].config.wire_format) {
+            self.hand(which, bytes);
+        }
+    }
+
+    fn restart(&mut self, which: usize) {
+        if self.draws.chance(50) {
+            self.take_events(which);
+            self.parties[which].store();
+        }
+        self.parties[which].restart(at(self.now_ms));
+    }
+
+    fn take_events(&mut self, which: usize) {
+        let party = &mut self.parties[which];
+        for event in party.channel.poll_events(at(self.now_ms)) {
+            match event {
+                Event::MessageReleased {
+                    sender_id,
+                    send_id,
+                    payload_hash,
+                    payload,
+                } => {
+                    let payload = payload.to_vec();
+                    assert_eq!(keccak256(&payload), payload_hash);
+                    let key = payload_key(&sender_id, &send_id);
+                    let former = party.released.insert(key, payload);
+                    assert!(former.is_none(), "{} releases a message twice", party.name);
+                }
+                Event::EphemeralReceived {
+                    payload_hash,
+                    payload,
+                    ..
+                } => assert_eq!(keccak256(&payload.to_vec()), payload_hash),
+                Event::Sds(event) => assert!(!matches!(
+                    event,
+                    sds::Event::ContentReceived { .. } | sds::Event::SendReleased { .. }
+                )),
+                Event::MessageGivenUp(_) | Event::Segment(_) | Event::Fault(_) => {}
+            }
+        }
+    }
+
+    /// What is due leaves, a commit, and now and then the application takes what waits for it.
+    fn settle(&mut self, which: usize) {
+        let now = at(self.now_ms);
+        let party = &mut self.parties[which];
+        party.channel.sds_mut().handle_timeout(now);
+        for _ in 0..100 {
+            let Some(transmit) = party.channel.sds_mut().poll_transmit(now, Kinds::ALL) else {
+                break;
+            };
+            self.wire.push(transmit.payload.clone());
+            let id = transmit.transmit_id;
+            party
+                .channel
+                .sds_mut()
+                .handle_transmitted(id, Some(&[3; 32]), now);
+        }
+        self.take_events(which);
+        let party = &mut self.parties[which];
+        if self.draws.chance(50) {
+            while let Some((key, _)) = party.released.pop_first() {
+                party.delivered.push(key);
+            }
+        }
+        party.store();
+    }
+}

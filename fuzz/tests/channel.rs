@@ -1,0 +1,21 @@
+//! Whole channels under random sequences of operations.
+
+use proptest::prelude::*;
+use shardwire_fuzz::Chat;
+
+// Miri takes a thousand times as long for a step.
+const CASES: u32 = if cfg!(miri) { 4 } else { 400 };
+const STEPS_MAX: usize = if cfg!(miri) { 24 } else { 400 };
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_stored_is_what_is_waited_for(seed in any::<u64>(), steps in 1_usize..STEPS_MAX) {
+        let mut chat = Chat::from_seed(seed);
+        for _ in 0..steps {
+            chat.step();
+        }
+        chat.end();
+    }
+}

@@ -1,0 +1,124 @@
+//! What a channel tells its owner.
+
+use std::sync::Arc;
+
+use crate::reassemble::Payload;
+use crate::sds;
+use crate::sds::Name;
+use crate::wire::sds::HistoryEntry;
+use crate::wire::segment::HASH_LENGTH;
+
+/// Something that happened; polled in the order in which it did.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// Of SDS alone: what became of our sends, and what is missing.
+    Sds(sds::Event),
+    /// A whole message, after everything that it follows.
+    MessageReleased {
+        /// Who sent it, as it says.
+        sender_id: Arc<str>,
+        /// The send that it is stored under: with the sender it makes its key.
+        send_id: Name,
+        /// Keccak-256 of the payload.
+        payload_hash: [u8; HASH_LENGTH],
+        /// The message.
+        payload: Payload,
+    },
+    /// A whole message without order or acknowledgement.
+    EphemeralReceived {
+        /// Who sent it, as it says.
+        sender_id: Arc<str>,
+        /// Keccak-256 of the payload.
+        payload_hash: [u8; HASH_LENGTH],
+        /// The message.
+        payload: Payload,
+    },
+    /// A partial message was given up; it is named by its hash (004, irretrievable-message).
+    MessageGivenUp(HistoryEntry),
+    /// Something happened to one segment, where that is observed.
+    Segment(SegmentSeen),
+    /// Something is wrong with what a peer sent.
+    Fault(Fault),
+}
+
+/// How a segment came to be here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It arrived.
+    Received,
+    /// Parity brought it back.
+    Recovered,
+}
+
+impl Stage {
+    /// The stage's name in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Received => "received",
+            Stage::Recovered => "recovered",
+        }
+    }
+}
+
+/// One segment that is here now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentSeen {
+    /// How.
+    pub stage: Stage,
+    /// The send that it belongs to.
+    pub send_id: Name,
+    /// Its place: data first.
+    pub ordinal: u32,
+    /// Who sent it, as it says.
+    pub sender_id: Arc<str>,
+    /// Data segments of its message; `None` where the wire does not say.
+    pub data_count: Option<u32>,
+    /// All segments of it; `None` where the wire does not say.
+    pub content_count: Option<u32>,
+    /// The SDS message that brought it.
+    pub message_id: Option<Name>,
+}
+
+/// What is wrong with what a peer sent, for a log. Names and texts may be a peer's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// What.
+    pub kind: FaultKind,
+    /// Of whom, as it says.
+    pub sender_id: Arc<str>,
+    /// Which message, segment or send.
+    pub name: String,
+    /// Why, or how many.
+    pub detail: String,
+}
+
+/// The kinds of [`Fault`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// A segment that breaks a rule of its wire.
+    SegmentInvalid,
+    /// A segment of no use.
+    SegmentDiscarded,
+    /// What is here of a message does not have its hash.
+    HashMismatch,
+    /// A message is whole without false segments that were among its own.
+    FalseSegments,
+    /// A partial message was dropped.
+    MessageDropped,
+    /// A message was due and is not held.
+    MessageNotHeld,
+}
+
+impl FaultKind {
+    /// The kind's name in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FaultKind::SegmentInvalid => "segment-invalid",
+            FaultKind::SegmentDiscarded => "segment-discarded",
+            FaultKind::HashMismatch => "hash-mismatch",
+            FaultKind::FalseSegments => "false-segments",
+            FaultKind::MessageDropped => "message-dropped",
+            FaultKind::MessageNotHeld => "message-not-held",
+        }
+    }
+}

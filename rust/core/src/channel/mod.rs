@@ -1,0 +1,272 @@
+//! The machine of a reliable channel: SDS joined with segmentation and reassembly.
+//!
+//! SDS carries contents that it does not read; here they are segments. A [`Channel`] takes SDS messages and
+//! gives whole messages, what became of ours, and records. What passes between SDS and reassembly stays
+//! inside:
+//!
+//! - `receiving`: which message a content is part of, and what becomes of it;
+//! - `whole`: complete messages until SDS releases them;
+//! - `shared_bytes`: the stored form, in which no byte stands twice;
+//! - `restored`: the same read back after a restart;
+//! - `parity`: parity that receivers of a message of ours need.
+
+mod events;
+mod parity;
+mod receiving;
+mod records;
+mod restored;
+mod shared_bytes;
+mod whole;
+
+use std::collections::VecDeque;
+
+pub use events::{Event, Fault, FaultKind, SegmentSeen, Stage};
+pub use parity::make_parity;
+pub use receiving::{Arrival, Counts};
+pub use records::{Record, RecordKey, Value, payload_key};
+pub use restored::{RestoreError, Restored, StoredRecord};
+
+use crate::reassemble::{self, Limits};
+use crate::sds::{self, Config, Machine, Name, Now, Randomness, Refusal};
+use crate::segment::Parameters;
+use receiving::Receiving;
+use records::{COMPLETED, Records};
+use restored::Stored;
+
+/// How the segments of a channel are read and put together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Segmentation {
+    /// The wire, and the code tried first.
+    pub parameters: Parameters,
+    /// What may be held.
+    pub limits: Limits,
+}
+
+/// One participant's side of a reliable channel.
+///
+/// Its one owner serialises the calls, as with [`Machine`]: one input, then everything that the `poll_`
+/// methods give. What [`Channel::poll_persist`] gives is made durable before a message is handed over or
+/// leaves, so that nothing that was acknowledged is lost.
+pub struct Channel {
+    sds: Machine,
+    receiving: Receiving,
+    events: VecDeque<Event>,
+}
+
+impl Channel {
+    /// A channel that begins now.
+    ///
+    /// # Errors
+    /// As [`Machine::new`].
+    pub fn new(
+        channel_id: &str,
+        sender_id: &str,
+        config: Config,
+        segmentation: Segmentation,
+        now: Now,
+        rng: Box<dyn Randomness>,
+    ) -> Result<Self, Refusal> {
+        let wire_format = config.wire_format;
+        Ok(Channel {
+            sds: Machine::new(channel_id, sender_id, config, now, rng)?,
+            receiving: Receiving::new(segmentation, wire_format),
+            events: VecDeque::new(),
+        })
+    }
+
+    /// The channel that `records` describe: all that [`Channel::poll_persist`] ever gave, later over
+    /// earlier; and the payloads among them that `queued` names.
+    ///
+    /// # Errors
+    /// [`RestoreError`] where another release wrote them, or bytes are missing.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a constructor's, and what was stored"
+    )]
+    pub fn restore<'a>(
+        records: impl IntoIterator<Item = StoredRecord<'a>>,
+        queued: &[Box<[u8]>],
+        channel_id: &str,
+        sender_id: &str,
+        config: Config,
+        segmentation: Segmentation,
+        now: Now,
+        rng: Box<dyn Randomness>,
+    ) -> Result<Restored, RestoreError> {
+        let mut receiving = Receiving::new(segmentation, config.wire_format);
+        let Stored {
+            sds: sds_records,
+            segments,
+            mut payloads,
+            completions,
+        } = Stored::read(records, receiving.shared_mut())?;
+        let mut sds = if sds_records.is_empty() {
+            Machine::new(channel_id, sender_id, config, now, rng)
+                .map_err(sds::RestoreError::from)?
+        } else {
+            let records = sds_records
+                .iter()
+                .map(|(kind, key, value)| (&**kind, key.clone(), value.clone()));
+            Machine::restore(records, channel_id, sender_id, config, now, rng)?
+        };
+        let mut taken = Vec::new();
+        for key in queued {
+            taken.extend(payloads.remove(key).map(|payload| (key.clone(), payload)));
+        }
+        let mut events = VecDeque::new();
+        receiving.restore(&completions, payloads, segments, &mut sds, &mut events, now)?;
+        let channel = Channel {
+            sds,
+            receiving,
+            events,
+        };
+        Ok(Restored {
+            channel,
+            payloads: taken,
+        })
+    }
+
+    /// The SDS machine, for what concerns it alone: commands, and what became of what left.
+    pub fn sds(&self) -> &Machine {
+        &self.sds
+    }
+
+    /// As [`Channel::sds`].
+    pub fn sds_mut(&mut self) -> &mut Machine {
+        &mut self.sds
+    }
+
+    // --- inputs ---------------------------------------------------------------------------------
+
+    /// Takes an SDS message, whatever it contains; false where there was no room for its content, so that
+    /// it may come again.
+    pub fn handle_message(&mut self, arrival: &Arrival<'_>, now: Now) -> bool {
+        let kept = self.take(arrival, now);
+        // A send goes on that was given up once: what is kept of it is taken in as if it came again.
+        for (data, hint) in self.sds.poll_reopened() {
+            let again = Arrival {
+                data: &data,
+                retrieval_hint: hint.as_deref(),
+                authenticated_sender: None,
+                from_store: true,
+                observed: arrival.observed,
+            };
+            self.take(&again, now);
+        }
+        kept
+    }
+
+    fn take(&mut self, arrival: &Arrival<'_>, now: Now) -> bool {
+        let (data, hint) = (arrival.data, arrival.retrieval_hint);
+        self.sds.handle_message(data, hint, arrival.from_store, now);
+        self.settle(Some(arrival), now)
+    }
+
+    /// Drops partial messages that nothing new came for (001, 002, timeouts).
+    pub fn expire(&mut self, now: Now) {
+        self.receiving.expire(&mut self.sds, &mut self.events, now);
+    }
+
+    /// Monotonic milliseconds at which the next partial message expires; `None` for never.
+    pub fn next_expiry_ms(&self) -> Option<i64> {
+        self.receiving.next_expiry_ms()
+    }
+
+    // --- outputs --------------------------------------------------------------------------------
+
+    /// What happened since the last call, in its order.
+    pub fn poll_events(&mut self, now: Now) -> VecDeque<Event> {
+        self.settle(None, now);
+        std::mem::take(&mut self.events)
+    }
+
+    /// Whether the content that `arrival` brought was kept, where it brought one.
+    fn settle(&mut self, arrival: Option<&Arrival<'_>>, now: Now) -> bool {
+        let mut kept = true;
+        while let Some(event) = self.sds.poll_event() {
+            let (receiving, events) = (&mut self.receiving, &mut self.events);
+            match event {
+                sds::Event::ContentReceived {
+                    message_id,
+                    sender_id,
+                    content,
+                    send_id,
+                    ordinal,
+                } => {
+                    // Contents come out of the message that is taken in, of no other.
+                    let Some(arrival) = arrival else { continue };
+                    let came = receiving::Content {
+                        message_id,
+                        sender_id,
+                        content,
+                        send_id,
+                        ordinal,
+                    };
+                    kept &= receiving.on_content(came, arrival, &mut self.sds, events, now);
+                }
+                sds::Event::SendReleased {
+                    sender_id, send_id, ..
+                } => receiving.on_released(sender_id, &send_id, events),
+                sds::Event::EphemeralReceived {
+                    sender_id, content, ..
+                } => receiving.on_ephemeral(sender_id, content, events),
+                // Nothing for whoever owns a channel, and by far the most.
+                sds::Event::SyncReceived { .. } => {}
+                event => events.push_back(Event::Sds(event)),
+            }
+        }
+        kept
+    }
+
+    /// What changed since the last call, to be stored in one transaction; the messages under the keys
+    /// `delivered` are done.
+    pub fn poll_persist(&mut self, delivered: &[&[u8]]) -> Vec<Record> {
+        let mut records = Records::default();
+        let shared = self.receiving.shared_mut();
+        for key in delivered {
+            shared.on_delivered(key);
+        }
+        for record in self.sds.poll_persist() {
+            shared.take(record, &mut records);
+        }
+        let sds = &self.sds;
+        shared.apply(|message_id| sds.needs_message(message_id), &mut records);
+        for record in self.receiving.poll_completions() {
+            let is_put = record.change == reassemble::Change::PutCompleted;
+            records.put(COMPLETED, record.key, is_put.then_some(record.value));
+        }
+        records.into_vec()
+    }
+
+    // --- views ----------------------------------------------------------------------------------
+
+    /// Whether some of a message is here that is not whole.
+    pub fn has_partial(&self) -> bool {
+        self.receiving.has_partial()
+    }
+
+    /// Whole messages that wait for what they follow, and their bytes.
+    pub fn waiting(&self) -> (usize, usize) {
+        self.receiving.waiting()
+    }
+
+    /// What was received and what is held of it.
+    pub fn counts(&self) -> (Counts, reassemble::Stats) {
+        self.receiving.counts()
+    }
+}
+
+/// The hex digits of a hash.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The send id under which SDS was told of a message that is stored under the name of a rival.
+fn told_of(stored: &str) -> &str {
+    sds::rival_of(stored).unwrap_or(stored)
+}
+
+/// The name that a received content has in SDS where it is a message of its own.
+fn is_rival(name: &Name) -> bool {
+    sds::rival_of(name).is_some()
+}

@@ -1,0 +1,756 @@
+//! From received contents to whole messages: which message a content is part of, and what becomes of it.
+//!
+//! A content goes to reassembly on receipt; SDS hears where it belongs, when its message can be
+//! reconstructed, and what became of what was not kept. SDS alone decides when a whole message may be
+//! released.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::events::{Event, Fault, FaultKind, SegmentSeen, Stage};
+use super::records::{payload_key, split_payload_key};
+use super::restored::{RestoreError, StoredSegment};
+use super::shared_bytes::{Kept, Last, SharedBytes};
+use super::whole::WholeMessages;
+use super::{Segmentation, hex, is_rival};
+use crate::keccak::keccak256;
+use crate::reassemble::{
+    self, Change, Discard, Drop, Dropped, Lent, Outcome, Payload, Reassembler, Receipt,
+    Reconstructed,
+};
+use crate::sds::{Machine, Name, Now, Octets, Part, Place, sha256_id};
+use crate::segment::{Parameters, Settings, segment};
+use crate::wire::sds::{HistoryEntry, WireFormat as SdsWireFormat};
+use crate::wire::segment::{
+    self, HASH_LENGTH, Header, Received, Slot, TOTAL_SEGMENTS_MAX, WireFormat,
+};
+
+/// Bytes of a hash that a log shows.
+const PREFIX_BYTES: usize = 4;
+
+/// A message that a content does not fill to this part is not kept for it: a peer could make us hold
+/// many times what its segments are charged with.
+const KEPT_WHOLE_PERCENT: usize = 75;
+
+/// A decrypted SDS message, and how it came.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// The message.
+    pub data: &'a Octets,
+    /// How a store finds it.
+    pub retrieval_hint: Option<&'a [u8]>,
+    /// Who encrypted it, where the cipher proves that.
+    pub authenticated_sender: Option<&'a str>,
+    /// Whether a store answered with it: that says nothing about what its sender heard.
+    pub from_store: bool,
+    /// Whether [`Event::Segment`] is wanted.
+    pub observed: bool,
+}
+
+/// A content that SDS received for the first time.
+pub(super) struct Content {
+    pub message_id: Name,
+    pub sender_id: Arc<str>,
+    pub content: Part,
+    pub send_id: Option<Name>,
+    pub ordinal: Option<u32>,
+}
+
+/// What was received since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Segments that were kept, or completed a message.
+    pub segments_received: u64,
+    /// Data segments that parity brought back.
+    pub segments_recovered: u64,
+    /// Segments that were not kept.
+    pub segments_discarded: u64,
+    /// Whole messages.
+    pub messages: u64,
+}
+
+/// What a segment says of its place: `None` where its wire does not say it.
+#[derive(Clone, Copy)]
+struct Counted {
+    data_count: Option<u32>,
+    content_count: Option<u32>,
+    /// The data index, or the data count plus the parity index.
+    ordinal: Option<u32>,
+}
+
+impl Counted {
+    fn of(header: &Header) -> Self {
+        let data_count = header.data_segment_count.map(u32::from);
+        let parity_count = header.parity_segment_count.map(u32::from);
+        Counted {
+            data_count,
+            content_count: data_count
+                .zip(parity_count)
+                .map(|(data, parity)| data + parity),
+            ordinal: match header.slot {
+                Slot::Data(index) => Some(u32::from(index)),
+                Slot::Parity(index) => data_count.map(|data| data + u32::from(index)),
+            },
+        }
+    }
+}
+
+/// Contents that are being put together, and messages that wait for their release.
+pub(super) struct Receiving {
+    reassembler: Reassembler,
+    parameters: Parameters,
+    shared: SharedBytes,
+    whole: WholeMessages,
+    counts: Counts,
+}
+
+/// What is told while one input is dealt with.
+type Events = VecDeque<Event>;
+
+impl Receiving {
+    pub fn new(segmentation: Segmentation, sds_wire_format: SdsWireFormat) -> Self {
+        let Segmentation { parameters, limits } = segmentation;
+        let wire_format = parameters.settings().wire_format;
+        Receiving {
+            reassembler: Reassembler::new(parameters, limits),
+            parameters,
+            shared: SharedBytes::new(sds_wire_format, wire_format),
+            whole: WholeMessages::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub fn shared_mut(&mut self) -> &mut SharedBytes {
+        &mut self.shared
+    }
+
+    pub fn has_partial(&self) -> bool {
+        self.shared.has_segments()
+    }
+
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.whole.len(), self.whole.size_bytes())
+    }
+
+    pub fn counts(&self) -> (Counts, reassemble::Stats) {
+        (self.counts, self.reassembler.stats())
+    }
+
+    pub fn poll_completions(&mut self) -> Vec<reassemble::Record> {
+        self.reassembler.poll_completions()
+    }
+
+    fn wire_format(&self) -> WireFormat {
+        self.parameters.settings().wire_format
+    }
+
+    // --- what came ------------------------------------------------------------------------------
+
+    /// Takes a content; false where there was no room for it, so that it may come again.
+    pub fn on_content(
+        &mut self,
+        mut came: Content,
+        arrival: &Arrival<'_>,
+        sds: &mut Machine,
+        events: &mut Events,
+        now: Now,
+    ) -> bool {
+        let content = came.content.clone();
+        let received = match segment::decode(&content, self.wire_format(), TOTAL_SEGMENTS_MAX) {
+            Ok(received) => received,
+            Err(error) => {
+                let detail = format!("invalid: {error}");
+                self.discard(&came, arrival, Some(detail), sds, events);
+                return true;
+            }
+        };
+        let header = match &received {
+            Received::WholeMessage(_) => None,
+            Received::Segment(segment) => Some(segment.header),
+        };
+        let is_alone = header.is_none_or(|header| header.data_segment_count == Some(1));
+        if is_alone && sds.was_rival(&came.message_id, &came.sender_id, &content) {
+            sds.handle_content_surplus(&came.message_id);
+            return true;
+        }
+        let is_parity = header.is_some_and(|header| matches!(header.slot, Slot::Parity(_)));
+        if is_alone && !is_parity && self.is_of_larger(&came) {
+            came.message_id =
+                sds.handle_content_apart(&came.message_id, &came.sender_id, &content, arrival.data);
+        }
+        match received {
+            Received::WholeMessage(payload) => {
+                self.on_whole(&came, payload, arrival, sds, events, now);
+                true
+            }
+            Received::Segment(segment) => {
+                let length = segment.payload.len();
+                self.on_segment(&came, &segment.header, length, arrival, sds, events, now)
+            }
+        }
+    }
+
+    /// Whether the id is that of a content of a message that has several.
+    fn is_of_larger(&self, came: &Content) -> bool {
+        let Some(send_id) = came
+            .send_id
+            .as_ref()
+            .filter(|_| !is_rival(&came.message_id))
+        else {
+            return false;
+        };
+        let is_further = came.ordinal.is_some_and(|ordinal| ordinal > 0);
+        is_further
+            || self
+                .shared
+                .keeps_segments(&payload_key(&came.sender_id, send_id))
+    }
+
+    /// `draft` sends small payloads as they are.
+    fn on_whole(
+        &mut self,
+        came: &Content,
+        payload: &[u8],
+        arrival: &Arrival<'_>,
+        sds: &mut Machine,
+        events: &mut Events,
+        now: Now,
+    ) {
+        let send_id = match &came.send_id {
+            Some(send_id) if !is_rival(&came.message_id) => send_id,
+            _ => &came.message_id,
+        };
+        let counted = Counted {
+            data_count: Some(1),
+            content_count: Some(1),
+            ordinal: Some(0),
+        };
+        self.place(came, send_id, counted, arrival, sds, events, now);
+        let payload_hash = keccak256(payload);
+        let last = Last {
+            message_id: &came.message_id,
+            index: Some(0),
+            wire: arrival.data,
+        };
+        let told = self.whole.keep(
+            (&came.sender_id, send_id),
+            Payload::of(payload, source_of(&came.content)),
+            payload_hash,
+            Some(1),
+            Some(&last),
+            &mut self.shared,
+        );
+        let Some(told) = told else {
+            sds.handle_content_surplus(&came.message_id);
+            return;
+        };
+        self.counts.messages += 1;
+        sds.handle_whole_content(&came.message_id, &came.sender_id, payload, arrival.data);
+        sds.handle_send_reconstructed(&came.sender_id, &told, 1, &[], now);
+    }
+
+    /// Tells SDS, and who observes, where a content belongs.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one for each part that hears of it"
+    )]
+    fn place(
+        &mut self,
+        came: &Content,
+        send_id: &Name,
+        counted: Counted,
+        arrival: &Arrival<'_>,
+        sds: &mut Machine,
+        events: &mut Events,
+        now: Now,
+    ) {
+        if arrival.observed {
+            events.push_back(Event::Segment(SegmentSeen {
+                stage: Stage::Received,
+                send_id: send_id.clone(),
+                ordinal: counted.ordinal.unwrap_or(0),
+                sender_id: Arc::clone(&came.sender_id),
+                data_count: counted.data_count,
+                content_count: counted.content_count,
+                message_id: Some(came.message_id.clone()),
+            }));
+        }
+        let place = Place {
+            send_id,
+            ordinal: counted.ordinal,
+            content_count: counted.content_count,
+            contents_needed: counted.data_count,
+        };
+        sds.handle_content_placed(&came.message_id, place, now);
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one for each part that hears of it"
+    )]
+    fn on_segment(
+        &mut self,
+        came: &Content,
+        header: &Header,
+        segment_bytes: usize,
+        arrival: &Arrival<'_>,
+        sds: &mut Machine,
+        events: &mut Events,
+        now: Now,
+    ) -> bool {
+        let mut counted = Counted::of(header);
+        let send_id = send_id_of(came, header, counted);
+        let key = payload_key(&came.sender_id, &send_id);
+        let is_authenticated = arrival.authenticated_sender == Some(&*came.sender_id);
+        let receipt = Receipt {
+            now_ms: now.monotonic_ms,
+            sender: Some(&came.sender_id),
+            authenticated: is_authenticated,
+            message_key: Some(&key),
+        };
+        let source = source_of(&came.content);
+        let outcome = self
+            .reassembler
+            .receive_part(&came.content, source, &receipt);
+        match &outcome {
+            Outcome::Discarded { reason, detail } => match reason {
+                Discard::Undecodable | Discard::Invalid => {
+                    events.push_back(fault(
+                        FaultKind::SegmentInvalid,
+                        &came.sender_id,
+                        String::new(),
+                        detail.clone(),
+                    ));
+                    self.discard(came, arrival, None, sds, events);
+                    return true;
+                }
+                Discard::Oversized | Discard::CountMismatch => {
+                    let detail = format!("{}: {detail}", reason.name());
+                    self.discard(came, arrival, Some(detail), sds, events);
+                    return true;
+                }
+                Discard::QuotaExceeded => {
+                    // Not acknowledged: it may come again when there is room.
+                    self.counts.segments_discarded += 1;
+                    sds.handle_content_refused(&came.message_id, arrival.data, false);
+                    return false;
+                }
+                Discard::AlreadyCompleted if !self.whole.contains(&key) => {
+                    // Its id does not say to which message it belongs: to SDS it would begin another that
+                    // never gets whole.
+                    self.counts.segments_discarded += 1;
+                    sds.handle_rival_refused(&came.message_id);
+                    sds.handle_content_surplus(&came.message_id);
+                    return true;
+                }
+                Discard::AlreadyCompleted | Discard::Duplicate => {}
+            },
+            Outcome::Dropped(dropped) => {
+                events.push_back(mismatch(
+                    dropped.entire_message_hash,
+                    came,
+                    "the set is dropped",
+                ));
+                sds.handle_rival_refused(&came.message_id);
+                self.drop_message(&came.sender_id, &send_id, dropped, sds, events, now);
+                return true;
+            }
+            Outcome::Stored { .. } | Outcome::Reconstructed(_) => {}
+        }
+        counted.ordinal = counted.ordinal.or(came.ordinal);
+        self.counts.segments_received += 1;
+        self.place(came, &send_id, counted, arrival, sds, events, now);
+        let index = match header.slot {
+            Slot::Data(index) => Some(index),
+            Slot::Parity(_) => None,
+        };
+        match outcome {
+            Outcome::Stored {
+                segments_needed,
+                hash_mismatch,
+                ..
+            } => {
+                if hash_mismatch {
+                    let hash = header.entire_message_hash;
+                    events.push_back(mismatch(hash, came, "more segments are awaited"));
+                }
+                // Parity of `draft` alone does not tell how much of it there must be.
+                if hash_mismatch || segments_needed.is_none() {
+                    sds.handle_content_doubted(&came.message_id, &came.sender_id, &send_id);
+                }
+                self.shared.keep_segment(&Kept {
+                    message_id: &came.message_id,
+                    sender_id: &came.sender_id,
+                    send_id: &send_id,
+                    content: &came.content,
+                    wire: arrival.data,
+                    payload_hash: header.entire_message_hash,
+                    index,
+                    authenticated: is_authenticated,
+                });
+            }
+            Outcome::Reconstructed(found) => {
+                let of = Completing {
+                    came,
+                    send_id: &send_id,
+                    index,
+                    segment_bytes,
+                };
+                self.on_reconstructed(&of, *found, arrival, sds, events, now);
+            }
+            Outcome::Discarded { .. } | Outcome::Dropped(_) => {}
+        }
+        for dropped in self.reassembler.poll_dropped() {
+            self.on_dropped(&dropped, sds, events, now);
+        }
+        true
+    }
+
+    fn on_reconstructed(
+        &mut self,
+        of: &Completing<'_>,
+        found: Reconstructed,
+        arrival: &Arrival<'_>,
+        sds: &mut Machine,
+        events: &mut Events,
+        now: Now,
+    ) {
+        let (came, send_id) = (of.came, of.send_id);
+        let data_count = found.data_segment_count;
+        let content_count = (data_count + found.parity_segment_count) as u32;
+        let recovered = &found.data_segments_recovered;
+        self.counts.segments_recovered += recovered.len() as u64;
+        if arrival.observed {
+            events.extend(recovered.iter().map(|index| {
+                Event::Segment(SegmentSeen {
+                    stage: Stage::Recovered,
+                    send_id: send_id.clone(),
+                    ordinal: *index as u32,
+                    sender_id: Arc::clone(&came.sender_id),
+                    data_count: Some(data_count as u32),
+                    content_count: Some(content_count),
+                    message_id: None,
+                })
+            }));
+        }
+        if !found.bad_segments.is_empty() {
+            events.push_back(fault(
+                FaultKind::FalseSegments,
+                &came.sender_id,
+                prefix(&found.entire_message_hash),
+                found.bad_segments.len().to_string(),
+            ));
+        }
+        // A sender that names messages by their contents names those of recovered segments so, too.
+        let inferred = if !recovered.is_empty() && came.message_id == sha256_id(&came.content) {
+            self.inferred_ids(of, &found)
+        } else {
+            Vec::new()
+        };
+        let as_sent = recovered.is_empty() && found.bad_segments.is_empty();
+        let last = Last {
+            message_id: &came.message_id,
+            index: of.index,
+            wire: arrival.data,
+        };
+        let told = self.whole.keep(
+            (&came.sender_id, send_id),
+            found.payload,
+            found.entire_message_hash,
+            as_sent.then_some(data_count),
+            Some(&last),
+            &mut self.shared,
+        );
+        let Some(told) = told else {
+            sds.handle_content_surplus(&came.message_id);
+            return;
+        };
+        self.counts.messages += 1;
+        if content_count == 1 {
+            sds.handle_whole_content(
+                &came.message_id,
+                &came.sender_id,
+                &came.content,
+                arrival.data,
+            );
+        }
+        sds.handle_send_reconstructed(&came.sender_id, &told, content_count, &inferred, now);
+    }
+
+    /// SHA-256 of recovered data segments, made again as the sender made them.
+    ///
+    /// Possible where the length of a segment's payload is known: that of any data segment but the
+    /// last, or of parity.
+    fn inferred_ids(&self, of: &Completing<'_>, found: &Reconstructed) -> Vec<Name> {
+        if of.index.map(usize::from) == Some(found.data_segment_count - 1) {
+            return Vec::new();
+        }
+        let parameters = Parameters::new(Settings {
+            segment_size_bytes: of.segment_bytes.max(1),
+            enable_reed_solomon: false,
+            ..*self.parameters.settings()
+        });
+        let payload = found.payload.to_vec();
+        let Ok(segments) = parameters.map(|parameters| segment(&payload, &parameters)) else {
+            return Vec::new();
+        };
+        let contents = segments.map_or_else(|_| Vec::new(), |segments| segments.to_vecs());
+        if contents.len() != found.data_segment_count {
+            return Vec::new();
+        }
+        let recovered = found.data_segments_recovered.iter();
+        recovered
+            .map(|index| sha256_id(&contents[*index]))
+            .collect()
+    }
+
+    /// An ephemeral content: one whole segment, or under `draft` bytes as they are.
+    pub fn on_ephemeral(&mut self, sender_id: Arc<str>, content: Part, events: &mut Events) {
+        let is_draft = self.wire_format() == WireFormat::Draft;
+        let (payload, claimed) =
+            match segment::decode(&content, self.wire_format(), TOTAL_SEGMENTS_MAX) {
+                Ok(Received::Segment(segment)) => {
+                    if segment.header.data_segment_count != Some(1) {
+                        return;
+                    }
+                    (segment.payload, Some(segment.header.entire_message_hash))
+                }
+                Ok(Received::WholeMessage(payload)) => (payload, None),
+                Err(_) if is_draft => (&*content, None),
+                Err(_) => return,
+            };
+        let payload_hash = keccak256(payload);
+        if claimed.is_some_and(|claimed| claimed != payload_hash) {
+            return;
+        }
+        events.push_back(Event::EphemeralReceived {
+            sender_id,
+            payload_hash,
+            payload: Payload::of(payload, None),
+        });
+    }
+
+    /// SDS releases a message.
+    pub fn on_released(&mut self, sender_id: Arc<str>, send_id: &Name, events: &mut Events) {
+        events.push_back(match self.whole.release(&sender_id, send_id) {
+            Some(whole) => Event::MessageReleased {
+                sender_id,
+                send_id: whole.stored,
+                payload_hash: whole.payload_hash,
+                payload: whole.payload,
+            },
+            None => fault(
+                FaultKind::MessageNotHeld,
+                &sender_id,
+                send_id.to_string(),
+                String::new(),
+            ),
+        });
+    }
+
+    // --- what does not get whole ----------------------------------------------------------------
+
+    pub fn expire(&mut self, sds: &mut Machine, events: &mut Events, now: Now) {
+        for dropped in self.reassembler.expire(now.monotonic_ms) {
+            self.on_dropped(&dropped, sds, events, now);
+        }
+    }
+
+    pub fn next_expiry_ms(&self) -> Option<i64> {
+        self.reassembler.next_expiry_ms()
+    }
+
+    fn on_dropped(&mut self, dropped: &Dropped, sds: &mut Machine, events: &mut Events, now: Now) {
+        let key = dropped.message_key.as_deref().unwrap_or_default();
+        if let Some((sender_id, send_id)) = split_payload_key(key) {
+            let sender_id = Arc::from(sender_id);
+            self.drop_message(&sender_id, &Name::new(send_id), dropped, sds, events, now);
+        }
+    }
+
+    fn drop_message(
+        &mut self,
+        sender_id: &Arc<str>,
+        send_id: &Name,
+        dropped: &Dropped,
+        sds: &mut Machine,
+        events: &mut Events,
+        now: Now,
+    ) {
+        let key = payload_key(sender_id, send_id);
+        let hash = &dropped.entire_message_hash;
+        for message_id in self.shared.drop_segments(&key, hash) {
+            // What SDS knows by its log it forgets below.
+            sds.handle_rival_refused(&message_id);
+        }
+        let reason = dropped.reason.name().to_owned();
+        events.push_back(fault(
+            FaultKind::MessageDropped,
+            sender_id,
+            prefix(hash),
+            reason,
+        ));
+        // Where it was false or there was no room, it is not taken up again from what is kept.
+        let keep = dropped.reason == Drop::Expired;
+        if sds.handle_send_abandoned(sender_id, send_id, keep, now) {
+            events.push_back(Event::MessageGivenUp(HistoryEntry {
+                message_id: hex(hash),
+                retrieval_hint: None,
+                sender_id: Some(sender_id.to_string()),
+            }));
+        }
+    }
+
+    /// A segment of no use: it is not acknowledged, since it is not delivered. `detail` is told where
+    /// nothing was told of it before.
+    fn discard(
+        &mut self,
+        came: &Content,
+        arrival: &Arrival<'_>,
+        detail: Option<String>,
+        sds: &mut Machine,
+        events: &mut Events,
+    ) {
+        self.counts.segments_discarded += 1;
+        if let Some(detail) = detail {
+            let name = came.message_id.to_string();
+            events.push_back(fault(
+                FaultKind::SegmentDiscarded,
+                &came.sender_id,
+                name,
+                detail,
+            ));
+        }
+        sds.handle_content_refused(&came.message_id, arrival.data, true);
+    }
+
+    // --- after a restart ------------------------------------------------------------------------
+
+    /// Takes back completions, whole messages that no delivery holds, and segments of partial ones.
+    pub fn restore(
+        &mut self,
+        completions: &[(Box<[u8]>, Vec<u8>)],
+        payloads: BTreeMap<Box<[u8]>, Vec<u8>>,
+        segments: Vec<StoredSegment>,
+        sds: &mut Machine,
+        events: &mut Events,
+        now: Now,
+    ) -> Result<(), RestoreError> {
+        let completions = completions.iter();
+        let completions =
+            completions.map(|(key, value)| (Change::PutCompleted, &key[..], &value[..]));
+        self.reassembler.restore(completions);
+        for (key, payload) in payloads {
+            if !self.whole.restore(&key, payload) {
+                return Err(RestoreError::Damaged("key of a message"));
+            }
+        }
+        for segment in segments {
+            self.receive_again(segment, sds, events, now);
+        }
+        Ok(())
+    }
+
+    fn receive_again(
+        &mut self,
+        stored: StoredSegment,
+        sds: &mut Machine,
+        events: &mut Events,
+        now: Now,
+    ) {
+        let StoredSegment { record, content } = stored;
+        let sender_id: Arc<str> = record.sender_id.into();
+        let send_id = Name::new(&record.send_id);
+        let key = payload_key(&sender_id, &send_id);
+        // As if it came now: while nobody listened nothing could come, and the clock may have been set
+        // meanwhile.
+        let receipt = Receipt {
+            now_ms: now.monotonic_ms,
+            sender: Some(&sender_id),
+            authenticated: record.authenticated,
+            message_key: Some(&key),
+        };
+        match self.reassembler.receive(&content, &receipt) {
+            Outcome::Reconstructed(found) => {
+                // With a larger work budget than the earlier life had.
+                let content_count = found.data_segment_count + found.parity_segment_count;
+                let told = self.whole.keep(
+                    (&sender_id, &send_id),
+                    found.payload,
+                    found.entire_message_hash,
+                    None,
+                    None,
+                    &mut self.shared,
+                );
+                if let Some(told) = told {
+                    self.counts.messages += 1;
+                    let content_count = content_count as u32;
+                    sds.handle_send_reconstructed(&sender_id, &told, content_count, &[], now);
+                }
+            }
+            Outcome::Dropped(dropped) => {
+                self.drop_message(&sender_id, &send_id, &dropped, sds, events, now);
+            }
+            Outcome::Stored { .. } | Outcome::Discarded { .. } => {}
+        }
+    }
+}
+
+/// The segment that completed a message.
+struct Completing<'a> {
+    came: &'a Content,
+    send_id: &'a Name,
+    /// Of a data segment; `None` for parity.
+    index: Option<u8>,
+    /// Bytes of its payload.
+    segment_bytes: usize,
+}
+
+/// The send that a segment belongs to.
+fn send_id_of(came: &Content, header: &Header, counted: Counted) -> Name {
+    let is_single = counted.data_count == Some(1) && counted.content_count == Some(1);
+    if is_single && is_rival(&came.message_id) {
+        // Of the messages that share an id each is one of its own.
+        return came.message_id.clone();
+    }
+    match &came.send_id {
+        Some(send_id) => send_id.clone(),
+        // A peer whose ids name no send: one message for each id where it fits one segment, else for each
+        // hash.
+        None if is_single => came.message_id.clone(),
+        None => Name::new(&hex(&header.entire_message_hash)),
+    }
+}
+
+/// What a content lies in, where that may be kept for it.
+fn source_of(content: &Part) -> Option<&Lent> {
+    match &content.whole {
+        Octets::Lent(lent) if content.len() * 100 >= content.whole.len() * KEPT_WHOLE_PERCENT => {
+            Some(lent)
+        }
+        _ => None,
+    }
+}
+
+fn prefix(hash: &[u8; HASH_LENGTH]) -> String {
+    hex(&hash[..PREFIX_BYTES])
+}
+
+fn fault(kind: FaultKind, sender_id: &Arc<str>, name: String, detail: String) -> Event {
+    Event::Fault(Fault {
+        kind,
+        sender_id: Arc::clone(sender_id),
+        name,
+        detail,
+    })
+}
+
+fn mismatch(hash: [u8; HASH_LENGTH], came: &Content, consequence: &str) -> Event {
+    let consequence = consequence.to_owned();
+    fault(
+        FaultKind::HashMismatch,
+        &came.sender_id,
+        prefix(&hash),
+        consequence,
+    )
+}

@@ -1,0 +1,193 @@
+//! The records of a channel: those of SDS, and what is stored of received messages.
+//!
+//! | kind | key | value |
+//! |---|---|---|
+//! | `channel.segment` | key of the message and a number | what a segment of a partial message is received again with |
+//! | `channel.parts` | key of the message | the messages that hold the data segments of a whole one |
+//! | `channel.payload` | key of the message | a whole message |
+//! | `channel.frame` | message id | what the wire puts around a stored content of ours |
+//! | `segmentation.completed` | key of the set | a payload that was put together |
+
+use std::hash::{Hash, Hasher};
+
+use hashlink::LinkedHashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::reassemble::Payload;
+use crate::sds::{self, Name};
+
+pub(super) const SEGMENT: &str = "channel.segment";
+pub(super) const PARTS: &str = "channel.parts";
+pub(super) const PAYLOAD: &str = "channel.payload";
+pub(super) const FRAME: &str = "channel.frame";
+pub(super) const COMPLETED: &str = "segmentation.completed";
+
+/// Of the records that are JSON objects.
+pub(super) const SCHEMA_VERSION: u32 = 1;
+
+/// One change of what is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// What it is.
+    pub kind: &'static str,
+    /// Which one.
+    pub key: RecordKey,
+    /// What is stored; `None` deletes.
+    pub value: Option<Value>,
+}
+
+/// The key of a record, unique in its kind.
+#[derive(Debug, Clone)]
+pub enum RecordKey {
+    /// Of a record of SDS.
+    Name(Name),
+    /// Of another.
+    Bytes(Box<[u8]>),
+}
+
+impl RecordKey {
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            RecordKey::Name(name) => name.as_bytes(),
+            RecordKey::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Name> for RecordKey {
+    fn from(name: Name) -> Self {
+        RecordKey::Name(name)
+    }
+}
+
+impl From<Box<[u8]>> for RecordKey {
+    fn from(bytes: Box<[u8]>) -> Self {
+        RecordKey::Bytes(bytes)
+    }
+}
+
+impl From<Vec<u8>> for RecordKey {
+    fn from(bytes: Vec<u8>) -> Self {
+        RecordKey::Bytes(bytes.into())
+    }
+}
+
+impl PartialEq for RecordKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for RecordKey {}
+
+impl Hash for RecordKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+/// The value of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Of SDS, or bytes that others keep too.
+    Sds(sds::Value),
+    /// A whole message.
+    Payload(Payload),
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Value::Sds(sds::Value::Fields(bytes))
+    }
+}
+
+/// The changes of one transaction; a later one of a record stands over an earlier one.
+#[derive(Debug, Default)]
+pub(super) struct Records(LinkedHashMap<(&'static str, RecordKey), Option<Value>>);
+
+impl Records {
+    pub fn put(
+        &mut self,
+        kind: &'static str,
+        key: impl Into<RecordKey>,
+        value: Option<impl Into<Value>>,
+    ) {
+        self.0.insert((kind, key.into()), value.map(Into::into));
+    }
+
+    pub fn delete(&mut self, kind: &'static str, key: impl Into<RecordKey>) {
+        self.0.insert((kind, key.into()), None);
+    }
+
+    /// The record stays as it is stored.
+    pub fn leave(&mut self, kind: &'static str, key: impl Into<RecordKey>) {
+        self.0.remove(&(kind, key.into()));
+    }
+
+    pub fn into_vec(self) -> Vec<Record> {
+        let records = self.0.into_iter();
+        records
+            .map(|((kind, key), value)| Record { kind, key, value })
+            .collect()
+    }
+}
+
+/// The key of a message: unambiguous, since it says how long the sender id is.
+pub fn payload_key(sender_id: &str, send_id: &str) -> Box<[u8]> {
+    let length = u32::try_from(sender_id.len()).unwrap_or(u32::MAX);
+    let parts: [&[u8]; 3] = [
+        &length.to_be_bytes(),
+        sender_id.as_bytes(),
+        send_id.as_bytes(),
+    ];
+    parts.concat().into()
+}
+
+/// The sender and the send that [`payload_key`] was given.
+pub(super) fn split_payload_key(key: &[u8]) -> Option<(&str, &str)> {
+    let (length, rest) = key.split_first_chunk()?;
+    let (sender_id, send_id) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+    Some((
+        str::from_utf8(sender_id).ok()?,
+        str::from_utf8(send_id).ok()?,
+    ))
+}
+
+/// A segment of a partial message, with what it has to be received with again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct SegmentRecord {
+    pub version: u32,
+    pub sender_id: String,
+    pub send_id: String,
+    /// Whether the identity of its sender is proven.
+    pub authenticated: bool,
+    /// How the message that brought it is read.
+    pub sds_wire_format: String,
+    /// How the segment is read.
+    pub segment_wire_format: String,
+    /// The message that brought it; empty where the bytes of the segment follow the record.
+    #[serde(default)]
+    pub message_id: String,
+    /// Its place in the order of arrival.
+    #[serde(default)]
+    pub serial: u64,
+}
+
+/// A whole message by the messages that brought its data segments, in order.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct PartsRecord {
+    pub version: u32,
+    pub message_ids: Vec<String>,
+    /// Of the whole message, in bytes.
+    pub length: usize,
+    /// Hex Keccak-256 of it.
+    pub payload_hash: String,
+    pub sds_wire_format: String,
+    pub segment_wire_format: String,
+}
+
+/// The JSON of a record, whose texts and numbers have one.
+pub(super) fn encode(record: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(record).expect("texts and numbers are JSON")
+}

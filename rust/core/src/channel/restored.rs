@@ -1,0 +1,245 @@
+//! Stored records with every byte back in its place: what is stored by reference is read through.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hashlink::LinkedHashMap;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+use super::Channel;
+use super::hex;
+use super::records::{
+    COMPLETED, FRAME, PARTS, PAYLOAD, PartsRecord, SCHEMA_VERSION, SEGMENT, SegmentRecord,
+};
+use super::shared_bytes::SharedBytes;
+use crate::keccak::keccak256;
+use crate::sds::{self, CONTENT, MESSAGE, Name, Octets};
+use crate::wire::sds::{MessageView, WireFormat as SdsWireFormat};
+use crate::wire::segment::{self, HASH_LENGTH, Received, Slot, TOTAL_SEGMENTS_MAX, WireFormat};
+
+/// A record as a persistence gives it: kind, key and value.
+pub type StoredRecord<'a> = (&'a str, &'a [u8], Octets);
+
+/// Bytes of a key that an error shows.
+const SHOWN_BYTES: usize = 40;
+
+/// A channel and the payloads that were asked for, by key.
+pub struct Restored {
+    /// The channel.
+    pub channel: Channel,
+    /// The payloads.
+    pub payloads: Vec<(Box<[u8]>, Vec<u8>)>,
+}
+
+/// Why a stored channel cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RestoreError {
+    /// SDS cannot be.
+    #[error(transparent)]
+    Sds(#[from] sds::RestoreError),
+    /// A newer release wrote it.
+    #[error(
+        "a {what} has schema version {version}, this release reads up to {SCHEMA_VERSION}: open the channel \
+         with the release that wrote it, or a newer one"
+    )]
+    Newer {
+        /// Which kind of record.
+        what: &'static str,
+        /// Its version.
+        version: u64,
+    },
+    /// A record is none.
+    #[error("a stored {0} is damaged: restore the database from a copy")]
+    Damaged(&'static str),
+    /// A record names bytes that are not there.
+    #[error(
+        "{what} (record {key:?}) is stored without its bytes: restore the database from a copy"
+    )]
+    WithoutBytes {
+        /// What.
+        what: &'static str,
+        /// The start of its key.
+        key: String,
+    },
+    /// A stored segment is none.
+    #[error("a stored segment cannot be read ({0}): restore the database from a copy")]
+    Segment(String),
+}
+
+fn without_bytes(what: &'static str, key: &[u8]) -> RestoreError {
+    let shown = &key[..key.len().min(SHOWN_BYTES)];
+    let key = String::from_utf8_lossy(shown).into_owned();
+    RestoreError::WithoutBytes { what, key }
+}
+
+/// A segment of a partial message, to be received again.
+pub(super) struct StoredSegment {
+    pub record: SegmentRecord,
+    pub content: Vec<u8>,
+}
+
+/// What was stored, by who takes it back.
+pub(super) struct Stored {
+    pub sds: Vec<(String, Name, Octets)>,
+    /// In the order of their arrival.
+    pub segments: Vec<StoredSegment>,
+    pub payloads: BTreeMap<Box<[u8]>, Vec<u8>>,
+    pub completions: Vec<(Box<[u8]>, Vec<u8>)>,
+}
+
+impl Stored {
+    /// Reads records; `shared` takes back which of them names which.
+    pub fn read<'a>(
+        records: impl IntoIterator<Item = StoredRecord<'a>>,
+        shared: &mut SharedBytes,
+    ) -> Result<Self, RestoreError> {
+        let mut stored = Stored {
+            sds: Vec::new(),
+            segments: Vec::new(),
+            payloads: BTreeMap::new(),
+            completions: Vec::new(),
+        };
+        let mut messages: HashMap<Name, Octets> = HashMap::new();
+        let mut contents: LinkedHashMap<Name, Octets> = LinkedHashMap::new();
+        let (mut frames, mut segments, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        for (kind, key, value) in records {
+            match kind {
+                MESSAGE => {
+                    let message_id = Name::from_wire(key);
+                    shared.restore_message(&message_id);
+                    messages.insert(message_id.clone(), value.clone());
+                    stored.sds.push((kind.to_owned(), message_id, value));
+                }
+                CONTENT => {
+                    contents.insert(Name::from_wire(key), value);
+                }
+                FRAME => frames.push((key, value)),
+                SEGMENT => segments.push((key, value)),
+                PARTS => parts.push((key, value)),
+                PAYLOAD => {
+                    shared.restore_payload(key);
+                    stored.payloads.insert(key.into(), value.to_vec());
+                }
+                COMPLETED => stored.completions.push((key.into(), value.to_vec())),
+                kind if kind.starts_with("sds.") => {
+                    let record = (kind.to_owned(), Name::from_wire(key), value);
+                    stored.sds.push(record);
+                }
+                // Of other parts of a channel.
+                _ => {}
+            }
+        }
+        frames.sort_unstable_by_key(|(key, _)| *key);
+        for (key, frame) in frames {
+            let message_id = Name::from_wire(key);
+            let content = contents.remove(&message_id);
+            let content = content.ok_or_else(|| without_bytes("a sent message", key))?;
+            let wire = framed(&frame, &content).ok_or(RestoreError::Damaged("frame"))?;
+            shared.restore_frame(&message_id);
+            messages.insert(message_id.clone(), wire.clone());
+            stored.sds.push((MESSAGE.to_owned(), message_id, wire));
+        }
+        for (message_id, content) in contents {
+            shared.restore_content(&message_id, &content);
+            stored.sds.push((CONTENT.to_owned(), message_id, content));
+        }
+        segments.sort_unstable_by_key(|(key, _)| *key);
+        for (key, value) in segments {
+            let segment = read_segment(key, &value, &messages, shared)?;
+            stored.segments.push(segment);
+        }
+        stored.segments.sort_by_key(|segment| segment.record.serial);
+        for (key, value) in parts {
+            let record: PartsRecord = decode(&value, "PartsRecord")?;
+            shared.restore_parts(key, &record);
+            let payload = joined(key, &record, &messages)?;
+            stored.payloads.insert(key.into(), payload);
+        }
+        Ok(stored)
+    }
+}
+
+/// The message that a frame makes of a content.
+fn framed(frame: &[u8], content: &[u8]) -> Option<Octets> {
+    let (at, around) = frame.split_first_chunk()?;
+    let (before, after) = around.split_at_checked(u32::from_be_bytes(*at) as usize)?;
+    Some(Octets::from([before, content, after].concat()))
+}
+
+fn read_segment(
+    key: &[u8],
+    value: &[u8],
+    messages: &HashMap<Name, Octets>,
+    shared: &mut SharedBytes,
+) -> Result<StoredSegment, RestoreError> {
+    let end = memchr::memchr(0, value).unwrap_or(value.len());
+    let record: SegmentRecord = decode(&value[..end], "SegmentRecord")?;
+    let content = if record.message_id.is_empty() {
+        value.get(end + 1..).unwrap_or_default().to_vec()
+    } else {
+        content_of(&record.message_id, &record.sds_wire_format, messages)?.to_vec()
+    };
+    let (payload_hash, index) = match inspect(&content, &record.segment_wire_format)? {
+        Received::WholeMessage(_) => ([0; HASH_LENGTH], None),
+        Received::Segment(segment) => {
+            let index = match segment.header.slot {
+                Slot::Data(index) => Some(index),
+                Slot::Parity(_) => None,
+            };
+            (segment.header.entire_message_hash, index)
+        }
+    };
+    shared.restore_segment(key, &record, payload_hash, index);
+    Ok(StoredSegment { record, content })
+}
+
+fn joined(
+    key: &[u8],
+    record: &PartsRecord,
+    messages: &HashMap<Name, Octets>,
+) -> Result<Vec<u8>, RestoreError> {
+    let mut payload = Vec::new();
+    for message_id in &record.message_ids {
+        let content = content_of(message_id, &record.sds_wire_format, messages)?;
+        match inspect(content, &record.segment_wire_format)? {
+            Received::WholeMessage(content) => payload.extend_from_slice(content),
+            Received::Segment(segment) => payload.extend_from_slice(segment.payload),
+        }
+    }
+    payload.truncate(record.length);
+    if hex(&keccak256(&payload)) != record.payload_hash {
+        return Err(without_bytes("a received message", key));
+    }
+    Ok(payload)
+}
+
+fn content_of<'a>(
+    message_id: &str,
+    wire_format: &str,
+    messages: &'a HashMap<Name, Octets>,
+) -> Result<&'a [u8], RestoreError> {
+    let wire_format = wire_format.parse().unwrap_or(SdsWireFormat::Spec);
+    let wire = messages.get(message_id.as_bytes());
+    let message = wire.and_then(|wire| MessageView::decode(wire, wire_format).ok());
+    message
+        .and_then(|message| message.content)
+        .ok_or_else(|| without_bytes("a received segment", message_id.as_bytes()))
+}
+
+fn inspect<'a>(content: &'a [u8], wire_format: &str) -> Result<Received<'a>, RestoreError> {
+    let wire_format = wire_format.parse().unwrap_or(WireFormat::Raw);
+    segment::decode(content, wire_format, TOTAL_SEGMENTS_MAX)
+        .map_err(|error| RestoreError::Segment(error.to_string()))
+}
+
+fn decode<T: DeserializeOwned>(value: &[u8], what: &'static str) -> Result<T, RestoreError> {
+    let damaged = |_| RestoreError::Damaged(what);
+    let fields: serde_json::Value = serde_json::from_slice(value).map_err(damaged)?;
+    let version = fields.get("version").and_then(serde_json::Value::as_u64);
+    match version {
+        Some(version) if version > u64::from(SCHEMA_VERSION) => {
+            Err(RestoreError::Newer { what, version })
+        }
+        _ => serde_json::from_value(fields).map_err(damaged),
+    }
+}

@@ -1,0 +1,123 @@
+//! Whole messages until SDS releases them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::records::{payload_key, split_payload_key};
+use super::shared_bytes::{Last, SharedBytes};
+use super::{is_rival, told_of};
+use crate::keccak::keccak256;
+use crate::reassemble::Payload;
+use crate::sds::{Name, rival_name};
+use crate::wire::segment::HASH_LENGTH;
+
+/// A message that waits, and the send id that it is stored under.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub payload: Payload,
+    pub payload_hash: [u8; HASH_LENGTH],
+    pub stored: Name,
+}
+
+/// Keeps each under a name that no other one has while it is stored.
+///
+/// Two messages may come under one sender and send, of which one is forged. Nothing tells which: both
+/// are delivered.
+#[derive(Debug, Default)]
+pub(super) struct WholeMessages {
+    /// By the sender, and the send id that SDS was told.
+    waiting: HashMap<Box<[u8]>, Whole>,
+    size_bytes: usize,
+}
+
+impl WholeMessages {
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Bytes of all that wait.
+    pub fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.waiting.contains_key(key)
+    }
+
+    /// Keeps a message until it is released and its delivery ends. `data_count` and `last` are those of
+    /// [`SharedBytes::keep_payload`].
+    ///
+    /// Gives the send id by which SDS is told of it; `None` where this very message waits for its
+    /// delivery already.
+    pub fn keep(
+        &mut self,
+        (sender_id, send_id): (&Arc<str>, &Name),
+        payload: Payload,
+        payload_hash: [u8; HASH_LENGTH],
+        data_count: Option<usize>,
+        last: Option<&Last<'_>>,
+        shared: &mut SharedBytes,
+    ) -> Option<Name> {
+        let (mut told, mut stored) = (send_id.clone(), send_id.clone());
+        let mut key = payload_key(sender_id, send_id);
+        if shared.keeps_payload(&key) {
+            stored = rival_name(send_id, sender_id, &payload.to_vec());
+            let stored_key = payload_key(sender_id, &stored);
+            // The name of a rival is that of its content.
+            if is_rival(send_id) || shared.keeps_payload(&stored_key) {
+                return None;
+            }
+            shared.drop_segments(&key, &payload_hash);
+            if self.waiting.contains_key(&key) {
+                // The send is released with the other one.
+                told = stored.clone();
+            }
+            key = stored_key;
+        }
+        shared.keep_payload(key, &payload, payload_hash, data_count, last);
+        self.insert(payload_key(sender_id, &told), payload, payload_hash, stored);
+        Some(told)
+    }
+
+    fn insert(
+        &mut self,
+        key: Box<[u8]>,
+        payload: Payload,
+        payload_hash: [u8; HASH_LENGTH],
+        stored: Name,
+    ) {
+        self.size_bytes += payload.len();
+        let whole = Whole {
+            payload,
+            payload_hash,
+            stored,
+        };
+        if let Some(former) = self.waiting.insert(key, whole) {
+            self.size_bytes -= former.payload.len();
+        }
+    }
+
+    /// A message that SDS releases; `None` where it is not held.
+    pub fn release(&mut self, sender_id: &str, send_id: &str) -> Option<Whole> {
+        let whole = self.waiting.remove(&payload_key(sender_id, send_id))?;
+        self.size_bytes -= whole.payload.len();
+        Some(whole)
+    }
+
+    /// Takes back a stored message that no delivery holds; false where its key is damaged.
+    pub fn restore(&mut self, key: &[u8], payload: Vec<u8>) -> bool {
+        let Some((sender_id, stored)) = split_payload_key(key) else {
+            return false;
+        };
+        // What SDS was told by another name was released at once.
+        let told = payload_key(sender_id, told_of(stored));
+        let payload_hash = keccak256(&payload);
+        self.insert(
+            told,
+            Payload::from(payload),
+            payload_hash,
+            Name::new(stored),
+        );
+        true
+    }
+}

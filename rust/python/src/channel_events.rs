@@ -1,0 +1,137 @@
+//! What leaves the machine of a channel beside the events of SDS: `_native.pyi`, "Channel".
+
+use pyo3::PyClassInitializer;
+use pyo3::basic::CompareOp;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
+use shardwire_core::channel::{Event, Fault, SegmentSeen as Seen};
+use shardwire_core::reassemble::Payload;
+
+use crate::fresh::new_bytes;
+use crate::sds::HistoryEntry;
+use crate::sds_events::{SdsEvent, event_object, made, output, text};
+
+output! {
+    /// A whole message, after everything that it follows. `send_id` is what it is stored under.
+    MessageReleased {
+        sender_id: Py<PyString>,
+        send_id: Py<PyString>,
+        message_id: Py<PyString>,
+        content: Py<PyBytes>,
+    } (sender_id, send_id, message_id, content)
+    : SdsEvent
+}
+
+output! {
+    /// A whole message without order or acknowledgement.
+    WholeEphemeralReceived {
+        sender_id: Py<PyString>,
+        message_id: Py<PyString>,
+        content: Py<PyBytes>,
+    } (sender_id, message_id, content)
+    : SdsEvent
+}
+
+output! {
+    /// A partial message was given up; it is named by its hash.
+    MessageGivenUp {
+        entry: Py<HistoryEntry>,
+    } (entry)
+    : SdsEvent
+}
+
+output! {
+    /// A segment arrived ("received") or was brought back by parity ("recovered").
+    SegmentSeen {
+        stage: Py<PyString>,
+        send_id: Py<PyString>,
+        ordinal: u32,
+        sender_id: Py<PyString>,
+        data_count: Option<u32>,
+        content_count: Option<u32>,
+        message_id: Option<Py<PyString>>,
+    } (stage, send_id, ordinal, sender_id, data_count = None, content_count = None, message_id = None)
+    : SdsEvent
+}
+
+output! {
+    /// Something is wrong with what a peer sent.
+    MessageFault {
+        kind: Py<PyString>,
+        sender_id: Py<PyString>,
+        name: Py<PyString>,
+        detail: Py<PyString>,
+    } (kind, sender_id, name, detail)
+    : SdsEvent
+}
+
+/// An event of the core as an object.
+pub fn channel_event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent>> {
+    match event {
+        Event::Sds(event) => event_object(py, event),
+        Event::MessageReleased {
+            sender_id,
+            send_id,
+            payload_hash,
+            payload,
+        } => {
+            let event = MessageReleased {
+                sender_id: text(py, &sender_id),
+                send_id: text(py, &send_id),
+                message_id: hex_text(py, &payload_hash),
+                content: payload_object(py, &payload)?.unbind(),
+            };
+            made(py, event)
+        }
+        Event::EphemeralReceived {
+            sender_id,
+            payload_hash,
+            payload,
+        } => {
+            let event = WholeEphemeralReceived {
+                sender_id: text(py, &sender_id),
+                message_id: hex_text(py, &payload_hash),
+                content: payload_object(py, &payload)?.unbind(),
+            };
+            made(py, event)
+        }
+        Event::MessageGivenUp(entry) => {
+            let entry = Py::new(py, HistoryEntry::from(entry))?;
+            made(py, MessageGivenUp { entry })
+        }
+        Event::Segment(seen) => made(py, segment_seen(py, &seen)),
+        Event::Fault(fault) => made(py, message_fault(py, &fault)),
+    }
+}
+
+fn segment_seen(py: Python<'_>, seen: &Seen) -> SegmentSeen {
+    SegmentSeen {
+        stage: PyString::intern(py, seen.stage.name()).unbind(),
+        send_id: text(py, &seen.send_id),
+        ordinal: seen.ordinal,
+        sender_id: text(py, &seen.sender_id),
+        data_count: seen.data_count,
+        content_count: seen.content_count,
+        message_id: seen.message_id.as_ref().map(|name| text(py, name)),
+    }
+}
+
+fn message_fault(py: Python<'_>, fault: &Fault) -> MessageFault {
+    MessageFault {
+        kind: PyString::intern(py, fault.kind.name()).unbind(),
+        sender_id: text(py, &fault.sender_id),
+        name: text(py, &fault.name),
+        detail: text(py, &fault.detail),
+    }
+}
+
+fn hex_text(py: Python<'_>, hash: &[u8]) -> Py<PyString> {
+    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    text(py, &digits)
+}
+
+/// A payload in one object, copied once.
+pub fn payload_object<'py>(py: Python<'py>, payload: &Payload) -> PyResult<Bound<'py, PyBytes>> {
+    let made = new_bytes(py, &[payload.len()], |_, out| payload.write_to(out))?;
+    Ok(made.into_iter().next().expect("one for one length"))
+}

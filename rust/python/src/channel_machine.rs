@@ -1,0 +1,267 @@
+//! The machine of a reliable channel: `_native.pyi`, "Channel".
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use shardwire_core::channel::{
+    self, Arrival, Channel, Restored, Segmentation, StoredRecord, Value,
+};
+use shardwire_core::reassemble::Limits;
+
+use crate::buffer::{Buffer, DETACH_BYTES_MIN, all_of, buffers_of};
+use crate::channel_events::{channel_event_object, payload_object};
+use crate::error::Error;
+use crate::now::Now;
+use crate::participant::{Held, Participant, PythonRandom, config_of, octets, value_object};
+use crate::reassembler::set_stats;
+use crate::segmentation::SegmentationParameters;
+
+/// The machine behind one participant's side of a reliable channel.
+#[pyclass(extends = Participant, frozen, module = "shardwire._native")]
+pub struct ChannelMachine;
+
+impl ChannelMachine {
+    fn holding(channel: Channel) -> PyClassInitializer<Self> {
+        Participant::holding(Held::Channel(Box::new(channel))).add_subclass(ChannelMachine)
+    }
+}
+
+/// What is done with the channel that an object of this class holds.
+fn with<T>(held: &mut Held, act: impl FnOnce(&mut Channel) -> T) -> T {
+    match held {
+        Held::Channel(channel) => act(channel),
+        Held::Sds(_) => unreachable!("this class is made with a channel"),
+    }
+}
+
+/// What `ReassemblyLimits` comes to.
+fn limits_of(limits: &Bound<'_, PyAny>) -> PyResult<Limits> {
+    let get = |name: &str| limits.getattr(name);
+    Ok(Limits {
+        sets_max: get("sets_max")?.extract()?,
+        sets_per_sender_max: get("sets_per_sender_max")?.extract()?,
+        buffered_bytes_max: get("buffered_bytes_max")?.extract()?,
+        buffered_bytes_per_sender_max: get("buffered_bytes_per_sender_max")?.extract()?,
+        unauthenticated_share: get("unauthenticated_share")?.extract()?,
+        candidates_per_slot_max: get("candidates_per_slot_max")?.extract()?,
+        completed_remembered_max: get("completed_remembered_max")?.extract()?,
+        timeout_ms: get("timeout_ms")?.extract()?,
+        work_budget: get("work_budget")?.extract()?,
+    })
+}
+
+#[pymethods]
+impl ChannelMachine {
+    #[new]
+    #[pyo3(signature = (
+        channel_id, sender_id, config, sync, segmentation, limits, *, now, rng,
+        header_bytes_max = 24_000, delivered_when = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "the constructor's")]
+    fn new(
+        channel_id: &str,
+        sender_id: &str,
+        config: &Bound<'_, PyAny>,
+        sync: &Bound<'_, PyAny>,
+        segmentation: &SegmentationParameters,
+        limits: &Bound<'_, PyAny>,
+        now: &Bound<'_, Now>,
+        rng: Py<PyAny>,
+        header_bytes_max: usize,
+        delivered_when: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let config = config_of(config, sync, header_bytes_max, delivered_when)?;
+        let segmentation = Segmentation {
+            parameters: segmentation.inner,
+            limits: limits_of(limits)?,
+        };
+        let (now, rng) = (now.get().into(), Box::new(PythonRandom(rng)));
+        let channel = Channel::new(channel_id, sender_id, config, segmentation, now, rng);
+        Ok(ChannelMachine::holding(channel.map_err(Error::from)?))
+    }
+
+    /// The machine that stored records describe, and the payloads among them that `queued` names.
+    #[staticmethod]
+    #[pyo3(signature = (
+        records, queued, channel_id, sender_id, config, sync, segmentation, limits, *, now, rng,
+        header_bytes_max = 24_000, delivered_when = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "the constructor's")]
+    fn restore<'py>(
+        py: Python<'py>,
+        records: &Bound<'py, PyAny>,
+        queued: &Bound<'py, PyAny>,
+        channel_id: &str,
+        sender_id: &str,
+        config: &Bound<'py, PyAny>,
+        sync: &Bound<'py, PyAny>,
+        segmentation: &SegmentationParameters,
+        limits: &Bound<'py, PyAny>,
+        now: &Bound<'py, Now>,
+        rng: Py<PyAny>,
+        header_bytes_max: usize,
+        delivered_when: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Py<Self>, Bound<'py, PyDict>)> {
+        let config = config_of(config, sync, header_bytes_max, delivered_when)?;
+        let segmentation = Segmentation {
+            parameters: segmentation.inner,
+            limits: limits_of(limits)?,
+        };
+        let mut read: Vec<(PyBackedStr, Bound<'py, PyBytes>, Buffer<'py>)> = Vec::new();
+        for item in records.call_method0(intern!(py, "items"))?.try_iter()? {
+            let ((kind, key), value) = item?.extract()?;
+            read.push((kind, key, value));
+        }
+        let records = read.iter().map(|(kind, key, value)| -> StoredRecord<'_> {
+            (&**kind, key.as_bytes(), octets(value.clone()))
+        });
+        let queued = all_of::<Buffer<'_>>(queued, "queued")?;
+        let queued: Vec<Box<[u8]>> = queued.iter().map(|key| key.as_bytes().into()).collect();
+        let (now, rng) = (now.get().into(), Box::new(PythonRandom(rng)));
+        let restored = Channel::restore(
+            records,
+            &queued,
+            channel_id,
+            sender_id,
+            config,
+            segmentation,
+            now,
+            rng,
+        );
+        let Restored { channel, payloads } = restored.map_err(Error::from)?;
+        let taken = PyDict::new(py);
+        for (key, payload) in payloads {
+            taken.set_item(PyBytes::new(py, &key), PyBytes::new(py, &payload))?;
+        }
+        Ok((Py::new(py, ChannelMachine::holding(channel))?, taken))
+    }
+
+    // --- inputs ---------------------------------------------------------------------------------
+
+    #[pyo3(signature = (
+        data, now, retrieval_hint = None, *, authenticated_sender = None, from_store = false,
+        observed = false
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "all that is known of an arrival")]
+    fn handle_message(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        data: Buffer<'_>,
+        now: &Bound<'_, Now>,
+        retrieval_hint: Option<Buffer<'_>>,
+        authenticated_sender: Option<PyBackedStr>,
+        from_store: bool,
+        observed: bool,
+    ) -> bool {
+        let length = data.as_bytes().len();
+        let (data, now) = (octets(data), now.get().into());
+        let hint = retrieval_hint.map(Buffer::into_backed);
+        let arrival = Arrival {
+            data: &data,
+            retrieval_hint: hint.as_deref(),
+            authenticated_sender: authenticated_sender.as_deref(),
+            from_store,
+            observed,
+        };
+        let take = |channel: &mut Channel| channel.handle_message(&arrival, now);
+        let participant: &Participant = slf.as_super();
+        if length < DETACH_BYTES_MIN {
+            with(&mut participant.lock_held(py), take)
+        } else {
+            // Locked without the GIL, which others may need to be done.
+            py.detach(|| with(&mut participant.lock_detached(), take))
+        }
+    }
+
+    fn expire(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) {
+        let now = now.get().into();
+        with(&mut slf.as_super().lock_held(py), |channel| {
+            channel.expire(now);
+        });
+    }
+
+    // --- outputs --------------------------------------------------------------------------------
+
+    fn poll_events<'py>(
+        slf: PyRef<'_, Self>,
+        py: Python<'py>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let now = now.get().into();
+        let events = with(&mut slf.as_super().lock_held(py), |channel| {
+            channel.poll_events(now)
+        });
+        let objects = PyList::empty(py);
+        for event in events {
+            objects.append(channel_event_object(py, event)?)?;
+        }
+        Ok(objects)
+    }
+
+    /// Records that changed since the last call; None deletes.
+    #[pyo3(signature = (delivered = None))]
+    fn poll_persist<'py>(
+        slf: PyRef<'_, Self>,
+        py: Python<'py>,
+        delivered: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let delivered = delivered.map_or(Ok(Vec::new()), |keys| buffers_of(keys, "delivered"))?;
+        let delivered: Vec<&[u8]> = delivered.iter().map(Buffer::as_bytes).collect();
+        let changes = with(&mut slf.as_super().lock_held(py), |channel| {
+            channel.poll_persist(&delivered)
+        });
+        let records = PyDict::new(py);
+        for record in changes {
+            let key = PyBytes::new(py, record.key.as_bytes());
+            let value = match &record.value {
+                None => py.None().into_bound(py),
+                Some(Value::Sds(value)) => value_object(py, value)?,
+                Some(Value::Payload(payload)) => payload_object(py, payload)?.into_any(),
+            };
+            records.set_item((PyString::intern(py, record.kind), key), value)?;
+        }
+        Ok(records)
+    }
+
+    fn next_expiry_ms(slf: PyRef<'_, Self>, py: Python<'_>) -> Option<i64> {
+        with(&mut slf.as_super().lock_held(py), |channel| {
+            channel.next_expiry_ms()
+        })
+    }
+
+    // --- views ----------------------------------------------------------------------------------
+
+    fn has_partial(slf: PyRef<'_, Self>, py: Python<'_>) -> bool {
+        with(&mut slf.as_super().lock_held(py), |channel| {
+            channel.has_partial()
+        })
+    }
+
+    #[getter]
+    fn waiting_bytes(slf: PyRef<'_, Self>, py: Python<'_>) -> usize {
+        with(&mut slf.as_super().lock_held(py), |channel| {
+            channel.waiting().1
+        })
+    }
+
+    fn receiving_stats<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let ((counts, stats), (waiting, _)) = with(&mut slf.as_super().lock_held(py), |channel| {
+            (channel.counts(), channel.waiting())
+        });
+        let dict = PyDict::new(py);
+        dict.set_item("segments_received", counts.segments_received)?;
+        dict.set_item("segments_recovered", counts.segments_recovered)?;
+        dict.set_item("segments_discarded", counts.segments_discarded)?;
+        dict.set_item("messages", counts.messages)?;
+        set_stats(&dict, &stats)?;
+        dict.set_item("messages_waiting_for_causes", waiting)?;
+        Ok(dict)
+    }
+}
+
+/// The key of a whole message among the records of its channel.
+#[pyfunction]
+pub fn payload_key<'py>(py: Python<'py>, sender_id: &str, send_id: &str) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &channel::payload_key(sender_id, send_id))
+}

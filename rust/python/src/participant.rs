@@ -1,0 +1,652 @@
+//! What both machines of a channel have in common: `_native.pyi`, "Scalable Data Sync".
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::IntoPyObjectExt;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::sync::MutexExt;
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyString, PyTuple};
+use shardwire_core::channel::{self, Channel};
+use shardwire_core::reassemble::{Lend, Lent};
+use shardwire_core::sds::{
+    self, Config, DeliveredWhen, Kinds, Machine, MessageIdRule, Octets, Randomness, TransmitKind,
+    Value,
+};
+
+use crate::buffer::{Buffer, all_of, buffers_of};
+use crate::erasure::parse_code;
+use crate::error::Error;
+use crate::now::Now;
+use crate::sds::{HistoryEntry, parse_sds_wire_format};
+use crate::sds_events::{Transmit, transmit_kinds, transmit_object};
+use crate::segmentation::parse_wire_format;
+
+/// Fewer bytes than this are copied: what surrounds a lent buffer would outweigh them.
+const LENT_BYTES_MIN: usize = 4096;
+
+/// A `random.Random`.
+pub struct PythonRandom(pub Py<PyAny>);
+
+impl Randomness for PythonRandom {
+    fn unit(&mut self) -> f64 {
+        // Whatever a broken source gives, the machine goes on.
+        Python::attach(|py| {
+            let drawn = self.0.bind(py).call_method0(intern!(py, "random"));
+            let drawn: f64 = drawn.and_then(|drawn| drawn.extract()).unwrap_or(0.5);
+            if (0.0..1.0).contains(&drawn) {
+                drawn
+            } else {
+                0.5
+            }
+        })
+    }
+
+    fn bits(&mut self) -> u64 {
+        Python::attach(|py| {
+            let drawn = self
+                .0
+                .bind(py)
+                .call_method1(intern!(py, "getrandbits"), (64,));
+            drawn.and_then(|drawn| drawn.extract()).unwrap_or(0)
+        })
+    }
+}
+
+/// The bytes of a buffer, in place where they are many.
+pub fn octets(buffer: Buffer<'_>) -> Octets {
+    if buffer.as_bytes().len() < LENT_BYTES_MIN {
+        return Octets::from(buffer.as_bytes());
+    }
+    let lent: Lent = Arc::new(LentBytes(buffer.into_backed()));
+    Octets::Lent(lent)
+}
+
+/// A `bytes` object that the core keeps.
+pub struct LentBytes(pub PyBackedBytes);
+
+impl AsRef<[u8]> for LentBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Lend for LentBytes {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Bytes of the core as an object: that which they came in, where there is one.
+pub fn octets_object<'py>(py: Python<'py>, octets: &Octets) -> PyResult<Bound<'py, PyAny>> {
+    if let Octets::Lent(lent) = octets
+        && let Some(LentBytes(backed)) = lent.as_any().downcast_ref()
+    {
+        return backed.into_bound_py_any(py);
+    }
+    Ok(PyBytes::new(py, octets).into_any())
+}
+
+/// The value of a record as an object.
+pub fn value_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Value::Fields(bytes) => Ok(PyBytes::new(py, bytes).into_any()),
+        Value::Shared(octets) => octets_object(py, octets),
+    }
+}
+
+/// What `SdsConfig`, `SyncConfig` and the arguments of the constructor come to.
+pub fn config_of(
+    sds: &Bound<'_, PyAny>,
+    sync: &Bound<'_, PyAny>,
+    header_bytes_max: usize,
+    delivered_when: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Config> {
+    let get = |name: &str| sds.getattr(name);
+    let rule: String = get("message_id")?.extract()?;
+    let lost_ms: Option<i64> = get("timeout_for_lost_messages_ms")?.extract()?;
+    Ok(Config {
+        wire_format: parse_sds_wire_format(&get("wire_format")?.extract::<String>()?)?,
+        message_id: if rule == "send" {
+            MessageIdRule::Send
+        } else {
+            MessageIdRule::ContentSha256
+        },
+        delivered_when: delivered_when.map_or(Ok(DeliveredWhen::Any), delivered_when_of)?,
+        acknowledgement_timeout_ms: get("acknowledgement_timeout_ms")?.extract()?,
+        max_retransmissions: get("max_retransmissions")?.extract()?,
+        back_off_percent: get("back_off_percent")?.extract()?,
+        causal_history_size: get("causal_history_size")?.extract()?,
+        bloom_filter_capacity: get("bloom_filter_capacity")?.extract()?,
+        bloom_filter_error_rate: get("bloom_filter_error_rate")?.extract()?,
+        bloom_interval_ms: get("bloom_interval_ms")?.extract()?,
+        possible_acks_threshold: get("possible_acks_threshold")?.extract()?,
+        timeout_for_lost_messages_ms: lost_ms.unwrap_or(0),
+        enable_repair: get("enable_repair")?.extract()?,
+        repair_t_min_ms: get("repair_t_min_ms")?.extract()?,
+        repair_t_max_ms: get("repair_t_max_ms")?.extract()?,
+        repair_groups: get("repair_groups")?.extract()?,
+        outgoing_buffer_messages_max: get("outgoing_buffer_messages_max")?.extract()?,
+        incoming_buffer_messages_max: get("incoming_buffer_messages_max")?.extract()?,
+        missing_messages_max: get("missing_messages_max")?.extract()?,
+        log_messages_max: get("log_messages_max")?.extract()?,
+        max_lamport_skew_ms: get("max_lamport_skew_ms")?.extract()?,
+        replay_window_ms: get("replay_window_ms")?.extract()?,
+        sync_min_interval_ms: sync.getattr("sync_min_interval_ms")?.extract()?,
+        sweep_in_buf_interval_ms: sync.getattr("sweep_in_buf_interval_ms")?.extract()?,
+        acknowledgement_sync: sync.getattr("acknowledgement_sync")?.extract()?,
+        participant_ttl_ms: sync.getattr("participant_ttl_ms")?.extract()?,
+        header_bytes_max,
+    })
+}
+
+fn delivered_when_of(value: &Bound<'_, PyAny>) -> PyResult<DeliveredWhen> {
+    if let Ok(text) = value.cast::<PyString>() {
+        // The configuration knows one word alone.
+        debug_assert!(text.to_str()? == "any");
+        return Ok(DeliveredWhen::Any);
+    }
+    if let Ok(count) = value.extract() {
+        return Ok(DeliveredWhen::Count(count));
+    }
+    let mut names = BTreeSet::new();
+    for name in value.try_iter()? {
+        names.insert(Arc::from(name?.extract::<String>()?));
+    }
+    Ok(DeliveredWhen::Named(names))
+}
+
+/// The kinds that a container of `TransmitKind` has.
+pub fn kinds_of(kinds: Option<&Bound<'_, PyAny>>) -> PyResult<Kinds> {
+    let Some(kinds) = kinds else {
+        return Ok(Kinds::ALL);
+    };
+    let mut allowed = Kinds::NONE;
+    for (kind, member) in TransmitKind::ALL
+        .into_iter()
+        .zip(transmit_kinds(kinds.py())?)
+    {
+        if kinds.contains(member)? {
+            allowed = allowed.with(kind);
+        }
+    }
+    Ok(allowed)
+}
+
+fn entries<'py>(
+    py: Python<'py>,
+    entries: Vec<shardwire_core::wire::sds::HistoryEntry>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let entries: Vec<_> = entries.into_iter().map(HistoryEntry::from).collect();
+    PyTuple::new(py, entries)
+}
+
+fn names<'py>(
+    py: Python<'py>,
+    names: impl Iterator<Item = impl AsRef<str>>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let names: Vec<_> = names.map(|name| PyString::new(py, name.as_ref())).collect();
+    PyTuple::new(py, names)
+}
+
+/// What is behind one participant's side of a channel.
+pub enum Held {
+    /// SDS alone.
+    Sds(Box<Machine>),
+    /// SDS joined with reassembly.
+    Channel(Box<Channel>),
+}
+
+/// What both machines of a channel have: sends of ours, what became of them, and views. Threads that
+/// share one take turns.
+#[pyclass(subclass, frozen, module = "shardwire._native")]
+pub struct Participant(Mutex<Held>);
+
+/// SDS, for as long as nobody else has it.
+pub struct LockedSds<'a>(MutexGuard<'a, Held>);
+
+impl Deref for LockedSds<'_> {
+    type Target = Machine;
+
+    fn deref(&self) -> &Machine {
+        match &*self.0 {
+            Held::Sds(machine) => machine,
+            Held::Channel(channel) => channel.sds(),
+        }
+    }
+}
+
+impl DerefMut for LockedSds<'_> {
+    fn deref_mut(&mut self) -> &mut Machine {
+        match &mut *self.0 {
+            Held::Sds(machine) => machine,
+            Held::Channel(channel) => channel.sds_mut(),
+        }
+    }
+}
+
+impl Participant {
+    /// What is held, as the base of either machine.
+    pub fn holding(held: Held) -> PyClassInitializer<Self> {
+        PyClassInitializer::from(Participant(Mutex::new(held)))
+    }
+
+    /// Whoever waits for it lets go of the GIL, which its source of randomness may need.
+    pub fn lock(&self, py: Python<'_>) -> LockedSds<'_> {
+        LockedSds(self.lock_held(py))
+    }
+
+    /// As [`Participant::lock`], with what is around SDS.
+    pub fn lock_held(&self, py: Python<'_>) -> MutexGuard<'_, Held> {
+        let locked = self.0.lock_py_attached(py);
+        locked.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Participant::lock_held`], where the GIL is let go of already.
+    pub fn lock_detached(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Participant {
+    // --- inputs: ours ----------------------------------------------------------------------------
+
+    #[pyo3(signature = (send_id, contents, now, *, contents_needed, reserve = 0))]
+    fn send<'py>(
+        &self,
+        py: Python<'py>,
+        send_id: &str,
+        contents: &Bound<'py, PyAny>,
+        now: &Bound<'py, Now>,
+        contents_needed: u32,
+        reserve: u32,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let _ = now;
+        let contents = buffers_of(contents, "contents")?;
+        let contents = contents.into_iter().map(octets).collect();
+        let ids = self
+            .lock(py)
+            .send_on_demand(send_id, contents, contents_needed, reserve)
+            .map_err(Error::from)?;
+        names(py, ids.iter())
+    }
+
+    fn make_parity(
+        &self,
+        py: Python<'_>,
+        send_id: &str,
+        count: u32,
+        wire_format: &str,
+        erasure_code: &str,
+        now: &Bound<'_, Now>,
+    ) -> Result<usize, Error> {
+        let form = (parse_wire_format(wire_format)?, parse_code(erasure_code)?);
+        let now = now.get().into();
+        Ok(channel::make_parity(
+            &mut self.lock(py),
+            send_id,
+            count,
+            form,
+            now,
+        ))
+    }
+
+    fn send_ephemeral(
+        &self,
+        py: Python<'_>,
+        send_id: &str,
+        content: Buffer<'_>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<String> {
+        let _ = now;
+        let message_id = self
+            .lock(py)
+            .send_ephemeral(send_id, octets(content))
+            .map_err(Error::from)?;
+        Ok(message_id.to_string())
+    }
+
+    fn cancel(&self, py: Python<'_>, send_id: &str, now: &Bound<'_, Now>) -> bool {
+        let _ = now;
+        self.lock(py).cancel(send_id)
+    }
+
+    fn withdraw(&self, py: Python<'_>, send_id: &str) -> bool {
+        self.lock(py).withdraw(send_id)
+    }
+
+    fn stop(&self, py: Python<'_>, send_id: &str) {
+        self.lock(py).stop(send_id);
+    }
+
+    fn leave_out(&self, py: Python<'_>, message_id: &str) {
+        self.lock(py).leave_out(message_id);
+    }
+
+    fn limit_headers(&self, py: Python<'_>, header_bytes_max: usize) -> Result<(), Error> {
+        Ok(self.lock(py).limit_headers(header_bytes_max)?)
+    }
+
+    fn handle_transmitted(
+        &self,
+        py: Python<'_>,
+        transmit_id: u64,
+        retrieval_hint: Option<Buffer<'_>>,
+        now: &Bound<'_, Now>,
+    ) {
+        let hint = retrieval_hint.as_ref().map(Buffer::as_bytes);
+        self.lock(py)
+            .handle_transmitted(transmit_id, hint, now.get().into());
+    }
+
+    fn handle_transmit_failed(&self, py: Python<'_>, transmit_id: u64, now: &Bound<'_, Now>) {
+        self.lock(py)
+            .handle_transmit_failed(transmit_id, now.get().into());
+    }
+
+    // --- inputs: from the network ----------------------------------------------------------------
+
+    fn handle_irretrievable(
+        &self,
+        py: Python<'_>,
+        message_ids: &Bound<'_, PyAny>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<()> {
+        let _ = now;
+        let message_ids: Vec<String> = all_of(message_ids, "message_ids")?;
+        self.lock(py)
+            .handle_irretrievable(message_ids.iter().map(String::as_str));
+        Ok(())
+    }
+
+    fn handle_caught_up(&self, py: Python<'_>, now: &Bound<'_, Now>) {
+        let _ = now;
+        self.lock(py).handle_caught_up();
+    }
+
+    fn handle_stored(&self, py: Python<'_>, send_id: &str, ordinal: u32, now: &Bound<'_, Now>) {
+        self.lock(py)
+            .handle_stored(send_id, ordinal, now.get().into());
+    }
+
+    fn handle_timeout(&self, py: Python<'_>, now: &Bound<'_, Now>) {
+        self.lock(py).handle_timeout(now.get().into());
+    }
+
+    // --- outputs ---------------------------------------------------------------------------------
+
+    #[pyo3(signature = (now, kinds = None))]
+    fn poll_transmit(
+        &self,
+        py: Python<'_>,
+        now: &Bound<'_, Now>,
+        kinds: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<Transmit>> {
+        let transmit = self
+            .lock(py)
+            .poll_transmit(now.get().into(), kinds_of(kinds)?);
+        transmit
+            .map(|transmit| transmit_object(py, transmit))
+            .transpose()
+    }
+
+    fn poll_timeout(&self, py: Python<'_>) -> Option<i64> {
+        self.lock(py).poll_timeout()
+    }
+
+    // --- views -----------------------------------------------------------------------------------
+
+    #[getter]
+    fn channel_id(&self, py: Python<'_>) -> String {
+        self.lock(py).channel_id().to_owned()
+    }
+
+    #[getter]
+    fn sender_id(&self, py: Python<'_>) -> String {
+        self.lock(py).sender_id().to_owned()
+    }
+
+    #[getter]
+    fn lamport_timestamp(&self, py: Python<'_>) -> u64 {
+        self.lock(py).lamport_timestamp()
+    }
+
+    #[getter]
+    fn queued_bytes(&self, py: Python<'_>) -> usize {
+        self.lock(py).queued_bytes()
+    }
+
+    #[getter]
+    fn acknowledgement_due_ms(&self, py: Python<'_>) -> Option<i64> {
+        self.lock(py).acknowledgement_due_ms()
+    }
+
+    fn waiting<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let waiting = PyDict::new(py);
+        for (kind, member) in TransmitKind::ALL.into_iter().zip(transmit_kinds(py)?) {
+            if kind != TransmitKind::Sync {
+                waiting.set_item(member, self.lock(py).waiting(kind))?;
+            }
+        }
+        Ok(waiting)
+    }
+
+    fn first_parity_millionths(&self, py: Python<'_>) -> u32 {
+        self.lock(py).first_parity_millionths()
+    }
+
+    fn has_room(&self, py: Python<'_>) -> bool {
+        self.lock(py).has_room()
+    }
+
+    fn is_queued(&self, py: Python<'_>, send_id: &str) -> bool {
+        self.lock(py).is_queued(send_id)
+    }
+
+    fn oversized(&self, py: Python<'_>, content_bytes_max: usize) -> Vec<(String, u32, usize)> {
+        let sds = self.lock(py);
+        let oversized = sds.oversized(content_bytes_max);
+        oversized
+            .map(|(send_id, ordinal, size)| (send_id.to_string(), ordinal, size))
+            .collect()
+    }
+
+    fn knows_send(&self, py: Python<'_>, send_id: &str) -> bool {
+        self.lock(py).knows_send(send_id)
+    }
+
+    fn needs_message(&self, py: Python<'_>, message_id: &str) -> bool {
+        self.lock(py).needs_message(message_id)
+    }
+
+    fn holds(&self, py: Python<'_>, message_id: &str) -> bool {
+        self.lock(py).holds(message_id)
+    }
+
+    fn missing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let missing = self.lock(py).missing().cloned().collect();
+        entries(py, missing)
+    }
+
+    /// The same by message id.
+    fn missing_by_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let entries: Vec<_> = self.lock(py).missing().cloned().collect();
+        let missing = PyDict::new(py);
+        for entry in entries {
+            let name = PyString::new(py, &entry.message_id);
+            missing.set_item(name, HistoryEntry::from(entry))?;
+        }
+        Ok(missing)
+    }
+
+    fn missing_version(&self, py: Python<'_>) -> u64 {
+        self.lock(py).missing_version()
+    }
+
+    fn is_missing(&self, py: Python<'_>, message_id: &str) -> bool {
+        self.lock(py).missing_entry(message_id).is_some()
+    }
+
+    fn participants_heard<'py>(
+        &self,
+        py: Python<'py>,
+        now: &Bound<'py, Now>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let heard = self.lock(py).participants_heard(now.get().into());
+        names(py, heard.iter())
+    }
+
+    fn sends_in_store(&self, py: Python<'_>) -> usize {
+        self.lock(py).sends_in_store()
+    }
+
+    fn pending_sends<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let ids: Vec<_> = self.lock(py).pending_sends().cloned().collect();
+        names(py, ids.iter())
+    }
+
+    fn sends<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let ids: Vec<_> = self.lock(py).sends().cloned().collect();
+        names(py, ids.iter())
+    }
+
+    fn ordered_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let ids: Vec<_> = self.lock(py).ordered_ids().cloned().collect();
+        names(py, ids.iter())
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = PyDict::new(py);
+        for (name, size) in self.lock(py).stats() {
+            stats.set_item(name, size.into_bound_py_any(py)?)?;
+        }
+        Ok(stats)
+    }
+
+    fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let held = self.lock(py).inspect();
+        let inspection = PyDict::new(py);
+        let possible = held
+            .unacknowledged
+            .iter()
+            .map(|content| (&content.message_id, content.possible));
+        let acknowledged: PyResult<Vec<_>> = held
+            .acknowledged
+            .iter()
+            .map(|(send, by)| Ok((send, by_name(py, by.iter().cloned())?)))
+            .collect();
+        inspection.set_item("log", names(py, held.log.iter())?)?;
+        inspection.set_item("heads", names(py, held.heads.iter())?)?;
+        inspection.set_item("incoming", names(py, held.incoming.iter())?)?;
+        inspection.set_item("unacknowledged", by_name(py, possible)?)?;
+        inspection.set_item("acknowledged", by_name(py, acknowledged?)?)?;
+        inspection.set_item("repair_requests", by_name(py, held.repair_requests)?)?;
+        inspection.set_item("repair_answers", by_name(py, held.repair_answers)?)?;
+        inspection.set_item("originals", names(py, held.originals.iter())?)?;
+        inspection.set_item("unsaid", names(py, held.unsaid.iter())?)?;
+        inspection.set_item("bloom_filter", PyBytes::new(py, &held.bloom_filter))?;
+        inspection.set_item("sync_due_ms", held.sync_due_ms)?;
+        Ok(inspection)
+    }
+}
+
+fn by_name<'py, T: IntoPyObject<'py>>(
+    py: Python<'py>,
+    pairs: impl IntoIterator<Item = (impl AsRef<str>, T)>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, value) in pairs {
+        dict.set_item(PyString::new(py, name.as_ref()), value)?;
+    }
+    Ok(dict)
+}
+
+/// T_req - now, in milliseconds (SDS-R).
+#[pyfunction]
+#[pyo3(signature = (participant, message_id, t_min_ms, t_max_ms, wire_format = "spec"))]
+pub fn request_offset_ms(
+    participant: &str,
+    message_id: &str,
+    t_min_ms: i64,
+    t_max_ms: i64,
+    wire_format: &str,
+) -> Result<i64, Error> {
+    let wire_format = parse_sds_wire_format(wire_format)?;
+    Ok(sds::request_offset_ms(
+        participant,
+        message_id,
+        t_min_ms,
+        t_max_ms,
+        wire_format,
+    ))
+}
+
+/// T_resp - now, in milliseconds (SDS-R): 0 for the original sender.
+#[pyfunction]
+#[pyo3(signature = (participant, sender_id, message_id, t_max_ms, wire_format = "spec"))]
+pub fn response_offset_ms(
+    participant: &str,
+    sender_id: &str,
+    message_id: &str,
+    t_max_ms: i64,
+    wire_format: &str,
+) -> Result<i64, Error> {
+    let wire_format = parse_sds_wire_format(wire_format)?;
+    Ok(sds::response_offset_ms(
+        participant,
+        sender_id,
+        message_id,
+        t_max_ms,
+        wire_format,
+    ))
+}
+
+/// Whether a participant answers for a message of a sender (SDS-R).
+#[pyfunction]
+#[pyo3(signature = (participant, sender_id, message_id, groups, wire_format = "spec"))]
+pub fn in_response_group(
+    participant: &str,
+    sender_id: &str,
+    message_id: &str,
+    groups: u64,
+    wire_format: &str,
+) -> Result<bool, Error> {
+    let wire_format = parse_sds_wire_format(wire_format)?;
+    Ok(sds::in_response_group(
+        participant,
+        sender_id,
+        message_id,
+        groups,
+        wire_format,
+    ))
+}
+
+/// The limits of what a machine holds, by name.
+#[pyfunction]
+pub fn sds_limits(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    sds::LIMITS.into_py_dict(py)
+}
+
+/// What a content is called whose message id another content has: no two of one id are called alike.
+#[pyfunction]
+pub fn rival_name(message_id: &str, sender_id: &str, content: Buffer<'_>) -> String {
+    sds::rival_name(message_id, sender_id, content.as_bytes()).to_string()
+}
+
+/// Whether `name` is that of a content whose message id another content has, and no message id.
+#[pyfunction]
+pub fn is_rival(name: &str) -> bool {
+    sds::rival_of(name).is_some()
+}
+
+/// Nim's `hash(string)`: FarmHash64 of the UTF-8 bytes, as the signed integer that Nim has.
+#[pyfunction]
+#[pyo3(signature = (text, /))]
+pub fn farmhash64(text: &str) -> i64 {
+    shardwire_core::bloom::farmhash64(text.as_bytes()) as i64
+}
