@@ -245,12 +245,8 @@ impl Chat {
             // `draft` has no form for an empty payload.
             return;
         };
-        let needed = segments.unmodified().map_or(0, |_| 1).max(
-            segments.count()
-                - (segments.count() > 1)
-                    .then(|| segments.count() / 3)
-                    .unwrap_or(0),
-        );
+        let count = segments.count();
+        let needed = if count > 1 { count - count / 3 } else { 1 };
         let contents = segments.to_vecs().into_iter().map(Octets::from).collect();
         if party.channel.sds().has_room() {
             // Refused where a stranger was first with one of its ids.

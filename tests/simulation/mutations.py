@@ -14,7 +14,6 @@ from shardwire.channel.outgoing import OutgoingSends
 from shardwire.channel.rate_limit import RateLimiter
 from shardwire.config import ChannelConfig
 from shardwire.persistence import Changes
-from shardwire.sds import MessageChannel
 from tests.simulation.disk import MountedDisk
 
 
@@ -95,7 +94,7 @@ def table_unbounded() -> Iterator[None]:
     """The table of missing messages makes no room: what anybody names is tracked."""
     make = lifecycle._make_machine
 
-    def make_large(channel_id: str, sender_id: str, config: ChannelConfig, *more: Any) -> MessageChannel:
+    def make_large(channel_id: str, sender_id: str, config: ChannelConfig, *more: Any) -> Any:
         large = replace(config, sds=replace(config.sds, missing_messages_max=1_000_000))
         return make(channel_id, sender_id, large, *more)
 

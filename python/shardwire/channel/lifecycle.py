@@ -24,6 +24,7 @@ from shardwire.channel.parts import Parts
 from shardwire.channel.quota import Quota
 from shardwire.channel.records import IDENTITY, DeliveryRecord, IdentityRecord
 from shardwire.channel.reliable_channel import ReliableChannel
+from shardwire.channel.segment_size import MessageBudget
 from shardwire.channel.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
 from shardwire.channel.stored_state import StoredState
@@ -211,21 +212,8 @@ def _assemble(
     now = Now(clock.monotonic_ms(), clock.epoch_ms())
     waiting = map(DeliveryRecord.decode, stored.deliveries.values())
     queued = [payload_key(entry.sender_id, entry.send_id) for entry in waiting]
-    # Segments of a peer whose node carries larger messages are read at their full size.
-    segmentation = _patient(config, node.config.rate_limit_config)
-    machine, payloads = ChannelMachine.restore(
-        records,
-        queued,
-        channel_id,
-        sender_id,
-        config.sds,
-        config.sync,
-        native_parameters(segmentation),
-        segmentation.limits,
-        now=now,
-        rng=rng,
-        header_bytes_max=sizes.budget.header_bytes_max,
-        delivered_when=_delivered_when(config),
+    machine, payloads = _make_machine(
+        channel_id, sender_id, config, node.config.rate_limit_config, now, rng, sizes.budget, records, queued
     )
     timeline = Timeline(channel_id, sender_id, config.sds.wire_format)
     subscriptions = Subscriptions(quoted(channel_id))
@@ -281,6 +269,36 @@ def _assemble(
 def _delivered_when(config: ChannelConfig) -> DeliveredWhen:
     # Whatever set of names was given, the configuration has frozen it.
     return cast(DeliveredWhen, config.delivered_when)
+
+
+def _make_machine(
+    channel_id: str,
+    sender_id: str,
+    config: ChannelConfig,
+    node_limit: RateLimitConfig | None,
+    now: Now,
+    rng: random.Random,
+    budget: MessageBudget,
+    records: Mapping[RecordName, bytes],
+    queued: list[bytes],
+) -> tuple[ChannelMachine, dict[bytes, bytes]]:
+    """The machine that was stored, or a new one; and the stored payloads that `queued` names."""
+    # Segments of a peer whose node carries larger messages are read at their full size.
+    segmentation = _patient(config, node_limit)
+    return ChannelMachine.restore(
+        records,
+        queued,
+        channel_id,
+        sender_id,
+        config.sds,
+        config.sync,
+        native_parameters(segmentation),
+        segmentation.limits,
+        now=now,
+        rng=rng,
+        header_bytes_max=budget.header_bytes_max,
+        delivered_when=_delivered_when(config),
+    )
 
 
 def _bind_encryption(encryption: Encryption | None, channel_id: str) -> Encryption | None:
