@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import tempfile
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,19 +15,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from channel_world import run_world
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from spark.rows import CONFIG, payload_of
 
 from shardwire.archive import report_page, summarize
+from shardwire.archive.report import Tally
 from shardwire.cli.app import run
 from shardwire.config import SegmentationConfig
 from shardwire.node import NetworkConditions
 from shardwire.segmentation import segment
 
+# The package has a function of that name.
+reconstruct_module = importlib.import_module("shardwire.archive.reconstruct")
 SECOND_NS = 1_000_000_000
 BEGIN_NS = 1_700_000_000 * SECOND_NS
 
 
-def archive_of(path: Path, rows: list[tuple[bytes, int, str]]) -> str:
+def archive_of(path: Path, rows: list[tuple[bytes, int, str]], row_group_size: int | None = None) -> str:
     table = pa.table(
         {
             "payload": pa.array([row[0] for row in rows], pa.binary()),
@@ -32,7 +40,7 @@ def archive_of(path: Path, rows: list[tuple[bytes, int, str]]) -> str:
             "who": pa.array([row[2] for row in rows], pa.string()),
         }
     )
-    pq.write_table(table, path)
+    pq.write_table(table, path, row_group_size=row_group_size)
     return str(path)
 
 
@@ -138,6 +146,81 @@ def test_acknowledgements_and_overhead_of_a_channel(tmp_path: Path) -> None:
     page = report_page(summary, "a & b")
     assert "<title>a &amp; b</title>" in page
     assert "Acknowledgement latency" in page
+
+
+@st.composite
+def archives(draw: st.DrawFn) -> tuple[list[tuple[bytes, int, str]], dict[str, Any]]:
+    """Segments in any order, some lost and some several times; and what a report says, counted one by one."""
+    arrived: list[tuple[bytes, str]] = []
+    expected: dict[str, Any] = dict.fromkeys(("segments", "missing", "duplicates", "recovered"), 0)
+    statuses: Counter[str] = Counter()
+    several = 0
+    for number in range(draw(st.integers(1, 5))):
+        size = draw(st.integers(1_000, 5_000))
+        parts = segment(payload_of(number, size), CONFIG)
+        data_count = -(-size // CONFIG.segment_size_bytes)
+        copies = [draw(st.sampled_from((0, 1, 1, 1, 3))) for _ in parts]
+        came = [part for part, count in enumerate(copies) if count]
+        if not came:
+            continue
+        sent = [(parts[part], draw(st.sampled_from(("alice", "bob")))) for part in came for _ in range(copies[part])]
+        several += len({who for _, who in sent}) > 1
+        arrived += sent
+        lacking = data_count - sum(part < data_count for part in came)
+        status = "complete" if not lacking else "recovered" if len(came) >= data_count else "incomplete"
+        statuses[status] += 1
+        expected["segments"] += len(parts)
+        expected["missing"] += len(parts) - len(came)
+        expected["duplicates"] += sum(copies) - len(came)
+        expected["recovered"] += lacking if status == "recovered" else 0
+    rows = [(part, BEGIN_NS + at, who) for at, (part, who) in enumerate(draw(st.permutations(arrived)))]
+    return rows, {**expected, "statuses": dict(statuses), "several": several}
+
+
+@settings(max_examples=60, deadline=None)
+@given(archives(), st.sampled_from((1, 2_000, 20_000)), st.integers(1, 4), st.sampled_from((1, 3_000, 1 << 28)))
+def test_every_segment_counts_wherever_it_is(
+    given: tuple[list[tuple[bytes, int, str]], dict[str, Any]], window_bytes: int, threads: int, memory_bytes: int
+) -> None:
+    rows, expected = given
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as directory:
+        patch.setattr(reconstruct_module, "WINDOW_BYTES", window_bytes)
+        patch.setattr(reconstruct_module, "_STRETCH_BYTES_MIN", 1_000)
+        patch.setattr(reconstruct_module, "_LEFTOVERS_BYTES", memory_bytes)
+        archive = Path(archive_of(Path(directory) / "archive.parquet", rows, row_group_size=3))
+        summary = summarize(archive, CONFIG, timestamp="timestamp", sender="who", threads=threads, directory=directory)
+        assert list(Path(directory).iterdir()) == [archive]
+    total = summary.total
+    told = {name: getattr(total, name) for name in ("segments", "missing", "duplicates", "recovered")}
+    several = sum(summary.senders.get("(several)", Tally()).statuses.values())
+    assert {**told, "statuses": dict(total.statuses), "several": several} == expected
+
+
+def test_the_messages_listed_are_the_first_by_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(segment(payload_of(number, 5_000), CONFIG)[0], BEGIN_NS, "alice") for number in range(40)]
+    archive = archive_of(tmp_path / "archive.parquet", rows, row_group_size=3)
+    hashes = sorted(one["hash"] for one in summarize(archive, CONFIG).unfinished)
+    assert len(hashes) == 40
+    monkeypatch.setattr("shardwire.archive.report.MESSAGES_LISTED_MAX", 5)
+    monkeypatch.setattr(reconstruct_module, "_STRETCH_BYTES_MIN", 1_000)
+    monkeypatch.setattr(reconstruct_module, "_LEFTOVERS_BYTES", 1)
+    for threads in (1, 3):
+        assert [one["hash"] for one in summarize(archive, CONFIG, threads=threads).unfinished] == hashes[:5]
+
+
+def test_a_uri_is_for_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", "s3a://bucket/archive", "-o", str(tmp_path / "report.html")]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "'s3a://bucket/archive'" in told
+    assert "--spark MASTER" in told
+
+
+@pytest.mark.parametrize("master", ["localx", "local[", "local[0]", "local[x]", "yarny", "spark://"])
+def test_a_master_is_refused_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], master: str
+) -> None:
+    assert run(["report", losses(tmp_path), "-o", str(tmp_path / "report.html"), "--spark", master]) == 2
+    assert f"--spark is '{master}': it must be local[*]" in capsys.readouterr().err
 
 
 def test_an_empty_archive_gives_a_page(tmp_path: Path) -> None:

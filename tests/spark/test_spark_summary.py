@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import pytest
 from channel_world import run_world
 from spark.rows import CONFIG, payload_of
 
+from shardwire import _native
 from shardwire.archive import decrypt, report_page, summarize
 from shardwire.archive.unwrap import UnwrapStep
 from shardwire.cli.app import run
@@ -30,13 +32,13 @@ SECOND_NS = 1_000_000_000
 BEGIN_NS = 1_700_000_000 * SECOND_NS
 
 
-def archive_of(path: Path, rows: list[tuple[bytes, int, str | None]]) -> str:
+def archive_of(path: Path, rows: list[tuple[bytes, int, str | None]], row_group_size: int | None = None) -> str:
     columns: dict[str, Any] = {
         "payload": pa.array([row[0] for row in rows], pa.binary()),
         "timestamp": pa.array([row[1] for row in rows], pa.int64()),
         "who": pa.array([row[2] for row in rows], pa.string()),
     }
-    pq.write_table(pa.table(columns), path)
+    pq.write_table(pa.table(columns), path, row_group_size=row_group_size)
     return str(path)
 
 
@@ -110,6 +112,72 @@ def test_figures_of_a_channel_agree(tmp_path: Path, spark_session: SparkSession,
     same(here, summarize_archive(df, CONFIG, unwrap=unwrap, timestamp="timestamp"))
 
 
+def sds_message(sender: str, message_id: str, named: tuple[str, ...] = ()) -> bytes:
+    history = [_native.HistoryEntry(message_id=one) for one in named]
+    message = _native.SdsMessage(
+        sender_id=sender,
+        message_id=message_id,
+        channel_id="channel",
+        lamport_timestamp=1,
+        causal_history=history,
+        content=segment(message_id.encode() * 100, CONFIG)[0],
+    )
+    return message.encode()
+
+
+def acknowledged(path: Path, *, has_times: bool) -> str:
+    """Two senders with one id, a repeat, an acknowledgement of each, and one's own, which is none; not in order."""
+    messages = [
+        sds_message("carol", "c1", ("a1", "x")),
+        sds_message("alice", "a1"),
+        sds_message("alice", "x"),
+        sds_message("bob", "x"),
+        sds_message("alice", "x"),
+        sds_message("bob", "b2", ("x", "b2")),
+    ]
+    times = (50, 10, 20, 30, 40, 90)
+    table: dict[str, Any] = {"payload": pa.array(messages, pa.binary())}
+    if has_times:
+        table["timestamp"] = pa.array([BEGIN_NS + time * 1_000_000 for time in times], pa.int64())
+    pq.write_table(pa.table(table), path)
+    return str(path)
+
+
+@pytest.mark.parametrize("has_times", [False, True])
+def test_acknowledgements_agree(tmp_path: Path, spark_session: SparkSession, has_times: bool) -> None:
+    archive = acknowledged(tmp_path / "archive.parquet", has_times=has_times)
+    here = summarize(archive, CONFIG, unwrap=["sds"])
+    assert (here.kinds["content"].messages, here.kinds["content"].repeats) == (6, 1)
+    assert {name: one.acknowledged for name, one in here.latencies.items()} == {"alice": 2, "bob": 1}
+    assert dict(here.unacknowledged) == {"bob": 1, "carol": 1}
+    alice, bob = here.latencies["alice"], here.latencies["bob"]
+    if has_times:
+        assert (alice.p50_ms, alice.p99_ms, bob.p50_ms) == (30, 30, 20)
+    else:
+        assert {alice.p50_ms, alice.p90_ms, alice.p99_ms, bob.p50_ms} == {None}
+        assert "<td>alice</td>" in report_page(here, "A")
+        assert "<td>-</td>" in report_page(here, "A")
+    same(here, summarize_archive(spark_session.read.parquet(archive), CONFIG, unwrap=["sds"]))
+
+
+def test_late_repeats_and_parity_agree(
+    tmp_path: Path, spark_session: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module("shardwire.archive.reconstruct")
+    monkeypatch.setattr(module, "WINDOW_BYTES", 2_000)
+    monkeypatch.setattr(module, "_STRETCH_BYTES_MIN", 1_000)
+    all_parts = [segment(payload_of(number, 5_000), CONFIG) for number in range(20)]
+    early: list[tuple[bytes, int, str | None]] = [
+        (part, BEGIN_NS, "alice") for parts in all_parts for part in parts[:8]
+    ]
+    late = [(part, BEGIN_NS + SECOND_NS, "bob") for parts in all_parts for part in (parts[0], *parts[8:])]
+    archive = archive_of(tmp_path / "archive.parquet", early + late, row_group_size=10)
+    here = summarize(archive, CONFIG, timestamp="timestamp", sender="who", threads=2)
+    assert (here.total.missing, here.total.duplicates) == (0, 20)
+    df = spark_session.read.parquet(archive)
+    same(here, summarize_archive(df, CONFIG, timestamp="timestamp", sender="who"))
+
+
 def test_the_command_writes_the_same_page(
     tmp_path: Path, spark_session: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +189,10 @@ def test_the_command_writes_the_same_page(
     capsys.readouterr()
     assert run([*line, "-o", str(tmp_path / "no.html"), "--spark", "locl[2]"]) == 2
     assert "--spark is 'locl[2]': it must be local[*]" in capsys.readouterr().err
+    line[1] = Path(archive).as_uri()
+    assert run([*line, "-o", str(tmp_path / "uri.html"), "--spark", "local[2]"]) == 0
+    assert (tmp_path / "uri.html").read_bytes() == (tmp_path / "spark.html").read_bytes()
+    capsys.readouterr()
     line[1] = str(tmp_path / "absent.parquet")
     assert run([*line, "-o", str(tmp_path / "no.html"), "--spark", "local[2]"]) == 1
     assert "there is no file or directory" in capsys.readouterr().err

@@ -120,8 +120,9 @@ def _latencies(name: str, summary: ArchiveSummary) -> list[_Cell]:
     found = summary.latencies.get(name)
     counts: list[_Cell] = [name, found.acknowledged if found else 0, summary.unacknowledged[name]]
     if found is None:
-        return [*counts, "", "", ""]
-    return [*counts, round(found.p50_ms, 1), round(found.p90_ms, 1), round(found.p99_ms, 1)]
+        return [*counts, "-", "-", "-"]
+    shares = (found.p50_ms, found.p90_ms, found.p99_ms)
+    return [*counts, *("-" if share is None else round(share, 1) for share in shares)]
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[_Cell]]) -> str:

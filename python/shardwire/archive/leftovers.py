@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,8 @@ from shardwire.archive.arrow import HASH, PAYLOAD, SEGMENT_COLUMNS, SEND_ID
 from shardwire.archive.source import BATCH_BYTES
 
 _HASH_BYTES = 32
-# What is on disk lies in so many files by the first bits of the hash: each is sorted in memory.
+# What is on disk lies in so many files by the first bits of the hash: each is sorted in
+# memory, or parted once more where it is too much for that.
 _BUCKETS = 64
 
 
@@ -26,13 +27,16 @@ class Leftovers:
     Args:
         by: The columns that keep messages apart.
         directory: Where what is too much for memory goes; the caller removes it.
-        memory_bytes: How much stays in memory.
+        memory_bytes: How much stays in memory. A group has at most so much, unless one message, with what came again of
+            it, has more.
+        depth: The byte of the hash by which what is on disk is parted.
     """
 
-    def __init__(self, by: Sequence[str], directory: Path, memory_bytes: int) -> None:
+    def __init__(self, by: Sequence[str], directory: Path, memory_bytes: int, depth: int = 0) -> None:
         self._by = by
         self._directory = directory
         self._memory_bytes = memory_bytes
+        self._depth = depth
         self._lock = threading.Lock()
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
@@ -62,9 +66,23 @@ class Leftovers:
         for bucket in sorted(self._writers):
             path = self._path(bucket)
             with pa.memory_map(str(path)) as file:
-                table = pa.ipc.open_stream(file).read_all()
-                yield self._sorted(table)
+                if path.stat().st_size > self._memory_bytes and self._depth + 1 < _HASH_BYTES:
+                    yield from self._parted(pa.ipc.open_stream(file), bucket)
+                else:
+                    yield self._sorted(pa.ipc.open_stream(file).read_all())
             path.unlink()
+
+    def _parted(self, batches: Iterable[pa.RecordBatch], bucket: int) -> Iterator[pa.Table]:
+        """The groups of a file that is too much for memory, by the next byte of the hash."""
+        directory = self._directory / f"{bucket:02}"
+        directory.mkdir()
+        parted = Leftovers(self._by, directory, self._memory_bytes, self._depth + 1)
+        try:
+            for batch in batches:
+                parted.add(batch)
+            yield from parted.groups()
+        finally:
+            parted.close()
 
     def close(self) -> None:
         """Closes what is open, whatever happened."""
@@ -81,7 +99,7 @@ class Leftovers:
         column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
         values = np.frombuffer(column.buffers()[2], np.uint8)
         start = column.offset * _HASH_BYTES
-        first = values[start : start + len(column) * _HASH_BYTES : _HASH_BYTES]
+        first = values[start + self._depth : start + len(column) * _HASH_BYTES : _HASH_BYTES]
         buckets = first.astype(np.int64) * _BUCKETS >> 8
         for bucket in np.unique(buckets).tolist():
             part = table.take(np.flatnonzero(buckets == bucket))

@@ -16,13 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet
 
 from shardwire import _native
-from shardwire.archive.arrow import MESSAGE_SCHEMA, WINDOW_BYTES, limits_of, parameters
+from shardwire.archive.arrow import HASH, MESSAGE_SCHEMA, SEGMENT_COLUMNS, WINDOW_BYTES, limits_of, parameters
 from shardwire.archive.leftovers import Leftovers, batches_of
 from shardwire.archive.places import Output
 from shardwire.archive.sink import Corrections, Sink, Totals, identity_of
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 # A stretch is worth a thread of its own from this many bytes on.
 _STRETCH_BYTES_MIN = 8 << 20
 _LEFTOVERS_BYTES = 256 << 20
+_SEGMENT_TYPES = (pa.binary(), pa.string(), pa.binary(), pa.int64(), pa.string(), pa.string())
+_SEGMENT_FIELDS: list[pa.Field[Any]] = [
+    pa.field(name, kind) for name, kind in zip(SEGMENT_COLUMNS, _SEGMENT_TYPES, strict=True)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +153,35 @@ def reconstruct_files(
     return run.report()
 
 
+def count_files(
+    source: Paths,
+    output: Path,
+    config: SegmentationConfig,
+    *,
+    payload: str,
+    by: Sequence[str],
+    unwrap: Sequence[UnwrapStep],
+    timestamp: str | None,
+    sender: str | None,
+    threads: int | None,
+) -> Report:
+    """Writes messages without payloads, each counted over the whole archive as `shardwire.spark.reconstruct` counts it.
+
+    No window lets go of a message before its last segment came: all segments are sorted, in memory up to 256 MB and in
+    files beside `output` beyond that, which take as much room as the segments do.
+
+    Args:
+        source: As in `reconstruct`, like the arguments that are not named here.
+        output: A directory, which is made.
+    """
+    run = _Run.of(source, config, payload, by, None, False, unwrap, timestamp, sender, threads)
+    run.is_counted = True
+    output.mkdir()
+    with tempfile.TemporaryDirectory(prefix="shardwire-leftovers-", dir=output.parent) as aside:
+        run.reconstruct(output, Path(aside))
+    return run.report()
+
+
 @dataclass(slots=True)
 class _Run:
     """One run: what is asked for, and what was found so far."""
@@ -159,6 +193,8 @@ class _Run:
     stretches: list[list[Piece]]
     schema: pa.Schema
     started: float
+    # Whether every segment counts, wherever in the archive it is.
+    is_counted: bool = False
     totals: Totals = field(default_factory=Totals)
     sinks: list[Sink] = field(default_factory=list)
     unread: Unread = field(init=False)
@@ -257,9 +293,18 @@ class _Run:
 
         rows = chain.from_iterable(piece.batches(self.columns.names) for piece in self.stretches[number])
         for segments in segments_of(rows, self.columns, self.config, self.steps):
-            emit(machine.push(segments))
+            emit(machine.push(self._unread_of(segments, leftovers) if self.is_counted else segments))
         emit(machine.finish())
         return unread
+
+    def _unread_of(self, segments: pa.RecordBatch, leftovers: Leftovers) -> pa.RecordBatch:
+        """Hands all segments to the second pass; returns the rows that are none."""
+        fields = [*(self.schema.field(name) for name in self.columns.by), *_SEGMENT_FIELDS]
+        columns = [column.cast(field.type) for column, field in zip(segments.columns, fields, strict=True)]
+        segments = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        is_read: Any = segments.column(HASH).is_valid()
+        leftovers.add(segments.filter(is_read))
+        return segments.filter(pa.compute.invert(is_read))
 
     def _meet(self, leftovers: Leftovers, sink: Sink) -> dict[int, Corrections]:
         """Reconstructs what several stretches hold together; returns what is wrong in each of them."""

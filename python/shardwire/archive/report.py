@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import pyarrow.parquet
 
 from shardwire import _native
 from shardwire.archive.arrow import STATUSES
-from shardwire.archive.reconstruct import reconstruct_files
+from shardwire.archive.reconstruct import count_files
 from shardwire.archive.source import checked_columns, files_of, nanoseconds_of, pieces_of
 from shardwire.archive.unwrap import UnwrapStep, check_steps, state_of, unwrap_batch
 from shardwire.config import SegmentationConfig
@@ -38,7 +38,17 @@ SEVERAL = "(several)"
 UNKNOWN = "(unknown)"
 _NS_PER_MS = 1_000_000
 _ROWS = ("status", "segments_received", "duplicates", "data_segment_count", "parity_segment_count", "senders")
-_COLUMNS = [*_ROWS, "first_timestamp", "last_timestamp", "data_segments_recovered", "entire_message_hash", "error"]
+_COLUMNS = [
+    *_ROWS,
+    "first_timestamp",
+    "last_timestamp",
+    "data_segments_recovered",
+    "entire_message_hash",
+    "error",
+    "send_id",
+]
+# A message that is not whole, behind what decides which are listed.
+_Listed = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(slots=True)
@@ -100,6 +110,8 @@ class KindTally:
 class Latencies:
     """How long messages waited until another participant's history named them: of so many messages, in ms.
 
+    The latencies are None where no message that was named has a time, or none that named it.
+
     Attributes:
         acknowledged: How many were named.
         p50_ms: The latency that half of them did not exceed.
@@ -108,9 +120,9 @@ class Latencies:
     """
 
     acknowledged: int
-    p50_ms: float
-    p90_ms: float
-    p99_ms: float
+    p50_ms: float | None
+    p90_ms: float | None
+    p99_ms: float | None
 
 
 @dataclass(slots=True)
@@ -156,6 +168,10 @@ def summarize(
 ) -> ArchiveSummary:
     """Reads an archive of network traffic and says what became of its messages.
 
+    Every segment counts, wherever in the archive it is: segments are sorted in 256 MB of memory and beyond that in
+    files, which take as much room as the segments do. Repeats and acknowledgements are looked for among the first
+    5,000,000 SDS messages with content.
+
     Args:
         source: As `reconstruct_files` takes it, like the options that are not named here.
         config: How the payloads were segmented.
@@ -165,7 +181,7 @@ def summarize(
         timestamp: A column of times.
         sender: A column with who sent the row.
         threads: How many read side by side; None for one a core.
-        directory: Where the messages are written meanwhile, without payloads; None for the system's.
+        directory: Where the files are meanwhile, which are removed; None for the system's.
 
     Raises:
         ConfigError: As `reconstruct_files` raises it.
@@ -175,13 +191,12 @@ def summarize(
     found = ArchiveSummary()
     with tempfile.TemporaryDirectory(prefix="shardwire-", dir=directory) as aside:
         messages = Path(aside) / "messages"
-        report = reconstruct_files(
+        report = count_files(
             source,
             messages,
             config,
             payload=payload,
             by=by,
-            include_payload=False,
             unwrap=unwrap,
             timestamp=timestamp,
             sender=sender,
@@ -191,10 +206,12 @@ def summarize(
         files = files_of(messages) if any(messages.rglob("*.parquet")) else []
         begin_ns, end_ns = _span(files)
         found.interval_ns = max(1, -(-(end_ns - begin_ns + 1) // INTERVALS_MAX))
+        unfinished: list[_Listed] = []
         for row in _rows(files):
             if row["status"] in STATUSES and row["entire_message_hash"] is not None:
-                _count(found, row, begin_ns)
-    found.unfinished.sort(key=lambda one: one["hash"])
+                _count(found, row, begin_ns, unfinished)
+        _keep_first(unfinished)
+    found.unfinished = [one for _, one in unfinished]
     steps = check_steps(unwrap)
     layer = next((at for at, step in enumerate(steps) if step in ("sds", "sds-nim")), None)
     if layer is not None:
@@ -211,11 +228,16 @@ def _rows(files: Sequence[str]) -> Any:
 
 
 def _span(files: Sequence[str]) -> tuple[int, int]:
-    times = [row["first_timestamp"] for row in _rows(files) if row["first_timestamp"] is not None]
-    return (min(times), max(times)) if times else (0, 0)
+    begin_ns = end_ns = None
+    for row in _rows(files):
+        time, is_message = row["first_timestamp"], row["entire_message_hash"] is not None
+        if time is not None and is_message:
+            begin_ns = time if begin_ns is None else min(begin_ns, time)
+            end_ns = time if end_ns is None else max(end_ns, time)
+    return begin_ns or 0, end_ns or 0
 
 
-def _count(found: ArchiveSummary, row: dict[str, Any], begin_ns: int) -> None:
+def _count(found: ArchiveSummary, row: dict[str, Any], begin_ns: int, unfinished: list[_Listed]) -> None:
     names = row["senders"] or []
     sender = names[0] if len(names) == 1 else SEVERAL if names else UNKNOWN
     found.total.add(row)
@@ -223,17 +245,25 @@ def _count(found: ArchiveSummary, row: dict[str, Any], begin_ns: int) -> None:
     if row["first_timestamp"] is not None:
         at = (row["first_timestamp"] - begin_ns) // found.interval_ns * found.interval_ns + begin_ns
         found.times.setdefault(at, Tally()).add(row)
-    if row["status"] in ("incomplete", "invalid") and len(found.unfinished) < MESSAGES_LISTED_MAX:
-        found.unfinished.append(
-            {
-                "hash": row["entire_message_hash"].hex(),
-                "status": row["status"],
-                "sender": sender,
-                "received": row["segments_received"],
-                "needed": row["data_segment_count"],
-                "error": row["error"] or "",
-            }
-        )
+    if row["status"] in ("incomplete", "invalid"):
+        listed = {
+            "hash": row["entire_message_hash"].hex(),
+            "status": row["status"],
+            "sender": sender,
+            "received": row["segments_received"],
+            "needed": row["data_segment_count"],
+            "error": row["error"] or "",
+        }
+        order = (listed["hash"], row["send_id"] or "", row["status"], listed["received"] or 0, sender)
+        unfinished.append((order, listed))
+        if len(unfinished) >= 2 * MESSAGES_LISTED_MAX:
+            _keep_first(unfinished)
+
+
+def _keep_first(unfinished: list[_Listed]) -> None:
+    """Keeps those that are listed, whatever the order in which they came."""
+    unfinished.sort(key=lambda one: one[0])
+    del unfinished[MESSAGES_LISTED_MAX:]
 
 
 def _of(senders: dict[str, Tally], sender: str) -> Tally:
@@ -251,10 +281,44 @@ def _read_sds(
     wire: Any,
 ) -> None:
     """Counts the SDS messages by kind, and times how long each waited until the history of another one named it."""
+    sent: dict[str, dict[str, _Sent]] = {}
+    for row, size, time in _sds_messages(source, payload, timestamp, steps, wire):
+        _count_sds(found, row, size, time, sent)
+    # Once more: what is named may lie behind what names it.
+    for row, _, time in _sds_messages(source, payload, timestamp, steps, wire):
+        _acknowledge(row, time, sent)
+    waited: dict[str, list[float]] = {}
+    acknowledged: Counter[str] = Counter()
+    for senders in sent.values():
+        for sender, one in senders.items():
+            if not one.is_named:
+                found.unacknowledged[sender] += 1
+                continue
+            acknowledged[sender] += 1
+            if one.time is not None and one.named is not None:
+                waited.setdefault(sender, []).append((one.named - one.time) / _NS_PER_MS)
+    for sender, count in acknowledged.items():
+        latencies = sorted(waited.get(sender, ()))
+        last = len(latencies) - 1
+        shares = (latencies[last * share // 100] if latencies else None for share in PERCENTILES)
+        found.latencies[sender] = Latencies(count, *shares)
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A message with content: when it was first sent, and when another participant's history named it; in ns."""
+
+    time: int | None
+    is_named: bool = False
+    named: int | None = None
+
+
+def _sds_messages(
+    source: Paths, payload: str, timestamp: str | None, steps: tuple[UnwrapStep, ...], wire: Any
+) -> Iterator[tuple[dict[str, Any], int, int | None]]:
+    """SDS messages, with their bytes and times."""
     schema, pieces = pieces_of(source)
     columns = checked_columns(schema, payload, (), None, timestamp, None, steps)
-    sent: dict[str, tuple[str, int]] = {}
-    named: dict[str, float] = {}
     for piece in pieces:
         for batch in piece.batches(columns.names):
             data = batch.column(columns.payload)
@@ -266,39 +330,34 @@ def _read_sds(
             sizes = pa.compute.binary_length(contents).to_pylist()
             for row, size, time in zip(decoded.to_pylist(), sizes, state.column("timestamp").to_pylist(), strict=True):
                 if row is not None and row["error"] is None and row["kind"] is not None:
-                    _count_sds(found, row, size or 0, time, sent, named)
-    waited: dict[str, list[float]] = {}
-    for message_id, (sender, _) in sent.items():
-        if message_id in named:
-            waited.setdefault(sender, []).append(named[message_id])
-        else:
-            found.unacknowledged[sender] += 1
-    for sender, latencies in waited.items():
-        latencies.sort()
-        last = len(latencies) - 1
-        found.latencies[sender] = Latencies(len(latencies), *(latencies[last * share // 100] for share in PERCENTILES))
+                    yield row, size or 0, time
 
 
 def _count_sds(
-    found: ArchiveSummary,
-    row: dict[str, Any],
-    size_bytes: int,
-    time: int | None,
-    sent: dict[str, tuple[str, int]],
-    named: dict[str, float],
+    found: ArchiveSummary, row: dict[str, Any], size_bytes: int, time: int | None, sent: dict[str, dict[str, _Sent]]
 ) -> None:
     kind = found.kinds.setdefault(row["kind"], KindTally())
     kind.messages += 1
     kind.size_bytes += size_bytes
     kind.content_bytes += len(row["content"] or b"")
-    message_id, sender = row["message_id"], row["sender_id"] or UNKNOWN
-    if message_id in sent:
-        kind.repeats += 1
+    if row["kind"] != "content":
         return
+    # Two senders with one id sent two messages.
+    message_id, sender = row["message_id"], row["sender_id"] or UNKNOWN
+    first = sent.get(message_id, {}).get(sender)
+    if first is not None:
+        kind.repeats += 1
+        first.time = min((one for one in (first.time, time) if one is not None), default=None)
+    elif kind.messages - kind.repeats <= MESSAGES_TIMED_MAX:
+        sent.setdefault(message_id, {})[sender] = _Sent(time)
+
+
+def _acknowledge(row: dict[str, Any], time: int | None, sent: dict[str, dict[str, _Sent]]) -> None:
+    namer = row["sender_id"] or UNKNOWN
     for entry in row["causal_history"] or ():
-        first = sent.get(entry["message_id"])
-        # One's own history acknowledges nothing.
-        if first is not None and first[0] != sender and entry["message_id"] not in named:
-            named[entry["message_id"]] = max(0, (time or 0) - first[1]) / _NS_PER_MS
-    if row["kind"] == "content" and len(sent) < MESSAGES_TIMED_MAX:
-        sent[message_id] = (sender, time or 0)
+        for sender, one in sent.get(entry["message_id"], {}).items():
+            # One's own history acknowledges nothing.
+            if sender == namer or (time is not None and one.time is not None and time < one.time):
+                continue
+            one.is_named = True
+            one.named = min((known for known in (one.named, time) if known is not None), default=None)

@@ -234,7 +234,10 @@ def reconstruct(
 
 @app.command()
 def report(
-    archive: Annotated[list[Path], typer.Argument(help="Parquet files or directories of them.", show_default=False)],
+    archive: Annotated[
+        list[str],
+        typer.Argument(help="Parquet files or directories of them; with --spark also URIs.", show_default=False),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write; - for the standard output.")],
     payload: Annotated[str, typer.Option("--payload", help="Column with the messages' bytes.")] = "payload",
     by: Annotated[list[str] | None, typer.Option("--by", help="Column that keeps messages apart; repeatable.")] = None,

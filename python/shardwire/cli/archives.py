@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from shardwire.cli.segment_files import Outcome, write_output
+from shardwire.cli.segment_files import STANDARD_STREAM, Outcome, write_output
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError
 
@@ -15,8 +16,11 @@ if TYPE_CHECKING:
     from shardwire.archive.unwrap import CipherName, UnwrapStep
 
 LAYERS = ("waku", "decrypt", "sds", "sds-nim")
-# How the masters begin that Spark knows.
-MASTERS = ("local", "spark://", "yarn", "k8s://")
+# The masters that Spark knows.
+MASTERS = re.compile(
+    r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://.+|yarn|k8s://.+"
+)
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +96,11 @@ def reconstruct_archive(
     return not (counts["incomplete"] or counts["invalid"] or report.unreadable), lines(), found
 
 
-def write_report(sources: Sequence[Path], output: Path, asked: Question) -> Outcome:
+def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outcome:
     """Writes what an archive says of its traffic, as one page.
 
     Args:
-        sources: Parquet files or directories.
+        sources: Parquet files or directories; with Spark also URIs that it reads.
         output: The page; "-" is the standard output.
         asked: What is asked.
 
@@ -115,19 +119,23 @@ def write_report(sources: Sequence[Path], output: Path, asked: Question) -> Outc
         "sender": asked.sender,
     }
     if asked.spark is None:
-        summary = summarize(list(sources), asked.config, threads=asked.threads, **columns)
+        if uri := next(filter(_URI.match, sources), None):
+            raise ConfigError(f"--spark is missing: only Spark reads {uri!r}; give --spark MASTER, or a path")
+        # Beside the page there is room for what is as large as the archive; the system's directory may lie in memory.
+        directory = None if str(output) == STANDARD_STREAM else output.parent
+        summary = summarize(list(sources), asked.config, threads=asked.threads, directory=directory, **columns)
     else:
-        if not asked.spark.startswith(MASTERS):
+        if not MASTERS.fullmatch(asked.spark):
             raise ConfigError(f"--spark is {asked.spark!r}: it must be local[*], spark://HOST:PORT, yarn or k8s://URL")
         from shardwire.archive.source import files_of
         from shardwire.spark import summarize_archive
         from shardwire.spark.session import job_session
 
         # What is not there is told at once, and not by Spark.
-        files = files_of(list(sources))
+        files = [file for source in sources for file in ([source] if _URI.match(source) else files_of(source))]
         with job_session("shardwire report", asked.spark) as spark:
             summary = summarize_archive(spark.read.parquet(*files), asked.config, **columns)
-    page = report_page(summary, f"Traffic of {', '.join(path.name or str(path) for path in sources)}")
+    page = report_page(summary, f"Traffic of {', '.join(Path(source).name or source for source in sources)}")
     write_output(output, page.encode("utf-8", "backslashreplace"))
     counts = {status: summary.total.statuses[status] for status in STATUSES}
     told = ", ".join(f"{count:,} {status}" for status, count in counts.items())

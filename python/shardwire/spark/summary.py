@@ -46,9 +46,8 @@ def summarize_archive(
     """Says what became of the messages of an archive, as `shardwire.archive.summarize` does, for `report_page`.
 
     What comes to the driver is as bounded as the page: sums by sender, by interval and by kind, and the messages that
-    are listed. Every status is the same. Segments that came again or did not come are counted over the whole archive
-    here, and there within a window of 64 MB and a thread's part of it. Where there are more than 1,000 senders, those
-    with the fewest messages share a row here. Without times no message counts as acknowledged here.
+    are listed. Every figure is the same up to 1,000 senders and 5,000,000 SDS messages with content. Beyond that
+    senders with the fewest messages share a row here, and there those that come last; all SDS messages count here.
 
     Args:
         df: One wire message a row; the other arguments are those of `reconstruct`.
@@ -109,7 +108,9 @@ def _read_messages(found: ArchiveSummary, rows: DataFrame) -> None:
     at = F.col("first_timestamp") - F.pmod(since, F.lit(found.interval_ns))
     for row in _sums(messages.where("first_timestamp is not null"), at.alias("place")):
         _add(found.times.setdefault(row["place"], Tally()), row)
-    unfinished = messages.where("status in ('incomplete', 'invalid')").orderBy("entire_message_hash")
+    unfinished = messages.where("status in ('incomplete', 'invalid')").orderBy(
+        "entire_message_hash", F.coalesce("send_id", F.lit("")), "status", "segments_received", "label"
+    )
     for row in unfinished.limit(MESSAGES_LISTED_MAX).collect():
         found.unfinished.append(
             {
@@ -156,13 +157,12 @@ def _read_sds(found: ArchiveSummary, messages: DataFrame) -> None:
     try:
         sizes = messages.groupBy("kind").agg(
             F.count("*").alias("messages"),
-            F.count(F.when(F.col("is_repeat") & (F.col("kind") == "content"), 1)).alias("repeats"),
             F.sum("size_bytes").alias("size_bytes"),
             F.sum("content_bytes").alias("content_bytes"),
         )
         for row in sizes.collect():
             found.kinds[row["kind"]] = KindTally(
-                row["messages"], row["repeats"], row["size_bytes"], row["content_bytes"]
+                row["messages"], size_bytes=row["size_bytes"], content_bytes=row["content_bytes"]
             )
         _read_latencies(found, messages)
     finally:
@@ -171,26 +171,34 @@ def _read_sds(found: ArchiveSummary, messages: DataFrame) -> None:
 
 def _read_latencies(found: ArchiveSummary, messages: DataFrame) -> None:
     name = F.coalesce(F.when(F.col("sender_id") != "", F.col("sender_id")), F.lit(UNKNOWN))
-    first = messages.where("not is_repeat").withColumn("name", name)
-    sent = first.where("kind = 'content'").select(
-        "message_id", F.col("name").alias("sender"), F.col("timestamp").alias("sent")
+    messages = messages.withColumn("name", name)
+    # Two senders with one id sent two messages.
+    sent = (
+        messages.where("kind = 'content'")
+        .groupBy("message_id", F.col("name").alias("sender"))
+        .agg(F.min("timestamp").alias("sent"), F.count("*").alias("times"))
     )
-    named = first.select(
+    if "content" in found.kinds:
+        [[repeats]] = sent.agg(F.sum(F.col("times") - 1)).collect()
+        found.kinds["content"].repeats = repeats or 0
+    named = messages.select(
         F.explode("history").alias("message_id"), F.col("timestamp").alias("named"), F.col("name").alias("namer")
     )
     # One's own history acknowledges nothing.
     heard = (
         sent.join(named, "message_id")
-        .where("namer != sender and named >= sent")
+        .where("namer != sender and (named is null or sent is null or named >= sent)")
         .groupBy("message_id", "sender")
-        .agg(F.min("named").alias("named"))
+        .agg(F.min("named").alias("named"), F.lit(True).alias("is_named"))
     )
     waited = (F.col("named") - F.col("sent")) / NANOSECONDS_PER_MILLISECOND
-    timed = sent.join(heard, ["message_id", "sender"], "left").select("sender", waited.alias("ms"))
-    counts = timed.groupBy("sender").agg(F.count("*").alias("messages"), F.count("ms").alias("heard"))
+    timed = sent.join(heard, ["message_id", "sender"], "left").select("sender", waited.alias("ms"), "is_named")
+    counts = timed.groupBy("sender").agg(F.count("*").alias("messages"), F.count("is_named").alias("heard"))
     for row in counts.collect():
         if missing := row["messages"] - row["heard"]:
             found.unacknowledged[row["sender"]] = missing
+        if row["heard"]:
+            found.latencies[row["sender"]] = Latencies(row["heard"], None, None, None)
     by_sender = Window.partitionBy("sender")
     ranked = timed.where("ms is not null").select(
         "sender",
@@ -202,5 +210,6 @@ def _read_latencies(found: ArchiveSummary, messages: DataFrame) -> None:
         F.max(F.when(F.col("rank") == F.floor((F.col("count") - 1) * share / 100), F.col("ms"))).alias(f"p{share}")
         for share in PERCENTILES
     ]
-    for row in ranked.groupBy("sender").agg(F.max("count").alias("count"), *shares).collect():
-        found.latencies[row["sender"]] = Latencies(row["count"], *(row[f"p{share}"] for share in PERCENTILES))
+    for row in ranked.groupBy("sender").agg(*shares).collect():
+        heard_of = found.latencies[row["sender"]].acknowledged
+        found.latencies[row["sender"]] = Latencies(heard_of, *(row[f"p{share}"] for share in PERCENTILES))
