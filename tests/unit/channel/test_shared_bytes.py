@@ -55,6 +55,32 @@ def test_a_message_is_stored_once_on_either_side_at_any_time(preset: str) -> Non
     assert len(LARGE) < most["bob"] < allowed
 
 
+def test_parity_that_was_made_on_demand_is_not_stored_at_its_sender() -> None:
+    config = ChannelConfig.logos(repair="parity")
+    most = 0
+
+    async def scenario(world: World) -> None:
+        nonlocal most
+        world.network.store_online = False
+        alice = await world.join("alice", config, on_disk=True)
+        await world.join("bob", config)
+        world.lose("alice", "bob", {1, 4, 8})
+        request_id = await alice.send(LARGE)
+        while not world.messages("bob"):
+            await asyncio.sleep(0.1)
+            most = max(most, stored_bytes(world.disks["alice"]))
+        await alice.delivered(request_id, timeout_ms=60_000)
+        assert alice.stats()["parity_on_demand"] == 3
+        # A restart neither needs it nor counts it as lost.
+        await world.crash("alice")
+        alice = await world.join("alice", config, on_disk=True)
+        assert alice.stats()["records_unreadable"] == 0
+        most = max(most, stored_bytes(world.disks["alice"]))
+
+    assert run_world(scenario).messages("bob") == [LARGE]
+    assert len(LARGE) < most < 1.02 * len(LARGE)
+
+
 def test_a_whole_message_that_waits_is_put_together_again_after_a_restart() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice")

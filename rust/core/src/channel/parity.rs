@@ -16,14 +16,16 @@ pub fn make_parity(
     (wire_format, code): (WireFormat, ErasureCode),
     now: Now,
 ) -> usize {
-    let contents: Vec<&[u8]> = machine.contents_of(send_id).collect();
     let (data_count, total) = machine.size_of(send_id).unwrap_or_default();
-    let made = if total == contents.len() && data_count <= total {
-        let first = total - data_count;
-        let wanted = first..first + count as usize;
-        further_parity(&contents[..data_count], wire_format, code, wanted).unwrap_or_default()
-    } else {
-        Vec::new()
+    // Of parity that left before a restart nothing is kept but that it did: what is new comes after it.
+    let data: Option<Vec<&[u8]>> = machine.contents_of(send_id).take(data_count).collect();
+    let made = match data {
+        Some(data) if data_count > 0 && data.len() == data_count => {
+            let first = total - data_count;
+            let wanted = first..first + count as usize;
+            further_parity(&data, wire_format, code, wanted).unwrap_or_default()
+        }
+        _ => Vec::new(),
     };
     let (made_count, made) = (made.len(), made.into_iter().map(Octets::from).collect());
     machine.handle_contents_made(send_id, made, now);

@@ -242,15 +242,15 @@ impl Machine {
         Ok(message_ids)
     }
 
-    /// Contents of a send of ours by their order, as long as it keeps them; what cannot be read is
-    /// left out.
-    pub fn contents_of(&self, send_id: &str) -> impl Iterator<Item = &[u8]> {
+    /// Contents of a send of ours by their order, as long as it keeps them; `None` for one that cannot
+    /// be read.
+    pub fn contents_of(&self, send_id: &str) -> impl Iterator<Item = Option<&[u8]>> {
         let send = self
             .outgoing
             .find(send_id)
             .and_then(|send| self.outgoing.get(send));
         let contents = send.into_iter().flat_map(|send| &send.contents);
-        contents.filter_map(|content| match (&content.content, &content.wire) {
+        contents.map(|content| match (&content.content, &content.wire) {
             (Some(content), _) => Some(&**content),
             (None, Some(wire)) => {
                 let message = MessageView::decode(wire, self.config.wire_format);

@@ -144,6 +144,12 @@ impl Outgoing {
         self.content(self.find_content(message_id)?)?.wire.as_ref()
     }
 
+    /// The same where it is stored.
+    pub fn stored_wire(&self, message_id: &[u8]) -> Option<&Octets> {
+        let content = self.content(self.find_content(message_id)?)?;
+        content.wire.as_ref().filter(|_| !content.made)
+    }
+
     /// Contents of sends that are finished, and remembered.
     pub fn finished_contents(&self) -> usize {
         self.finished_contents
@@ -298,8 +304,10 @@ impl Outgoing {
             content.lamport = lamport;
             content.content = None;
             content.wire = Some(wire.clone());
-            let message_id = content.message_id.clone();
-            self.changes.new_wires.replace(message_id, wire);
+            if !content.made {
+                let message_id = content.message_id.clone();
+                self.changes.new_wires.replace(message_id, wire);
+            }
         }
     }
 
@@ -449,8 +457,9 @@ impl Outgoing {
     ) {
         let period_ms = self.config.resend_period_ms(0);
         let send = &self.sends[handle];
-        let is_under_way =
-            |content: &OutgoingContent| content.in_flight != 0 || content.lamport == 0;
+        let is_under_way = |content: &OutgoingContent| {
+            content.in_flight != 0 || (content.lamport == 0 && content.has_bytes())
+        };
         let leaves = send.waits() || send.contents.iter().any(is_under_way);
         let need = self.need(handle);
         if leaves || need == Need::default() {
@@ -577,7 +586,9 @@ impl Outgoing {
             .map(|(_, held)| held)
             .collect();
         let lacked_by = |ordinal: u32| named.iter().filter(|held| !held.contains(ordinal)).count();
-        let mut order: Vec<u32> = (0..send.contents.len() as u32).collect();
+        let mut order: Vec<u32> = (0..send.contents.len() as u32)
+            .filter(|ordinal| send.contents[*ordinal as usize].has_bytes())
+            .collect();
         order.sort_by_cached_key(|ordinal| {
             let left_ms = send.contents[*ordinal as usize].left_ms;
             (std::cmp::Reverse(lacked_by(*ordinal)), left_ms, *ordinal)
@@ -676,12 +687,10 @@ impl Outgoing {
         demand.reserve -= count;
         for ((ordinal, message_id), content) in (first..).zip(ids).zip(contents) {
             self.changes.contents.replace(message_id.clone(), false);
-            self.changes
-                .new_contents
-                .replace(message_id.clone(), content.clone());
             self.by_id.insert(message_id.clone(), (handle, ordinal));
             let mut content = OutgoingContent::new(message_id, content);
             content.queued = false;
+            content.made = true;
             send.contents.push(content);
             self.unacknowledged.replace((handle, ordinal));
             self.due.push_back((handle, ordinal));
@@ -1171,6 +1180,10 @@ impl Outgoing {
         let Some(wire) = content.wire.take() else {
             return;
         };
+        if content.made {
+            // Nobody asks for it by name.
+            return;
+        }
         let message_id = content.message_id.clone();
         if self.enable_repair {
             let stored = self.by_id.get(&message_id) == Some(&(handle, ordinal));
@@ -1278,7 +1291,7 @@ impl Outgoing {
             let queued = content.queued;
             self.by_id
                 .insert(content.message_id.clone(), (handle, ordinal));
-            if !queued && !finished {
+            if !queued && !finished && content.has_bytes() {
                 let never_left = content.lamport == 0;
                 self.on_dispatched((handle, ordinal), monotonic_ms);
                 if never_left {
@@ -1293,6 +1306,36 @@ impl Outgoing {
             self.finished.push_back((count as usize, handle));
         }
         self.changes.contents.clear();
+    }
+
+    /// Contents that were made on demand and never left go back to what can be made; the ids whose
+    /// records are to be deleted, for [`Outgoing::restore_unmade`].
+    pub fn unmake(send: &mut OutgoingSend) -> Vec<Name> {
+        let before = send.contents.len() as u32;
+        let mut ids = Vec::new();
+        while !send.finished
+            && let Some(last) = send.contents.pop_if(|last| last.made && last.lamport == 0)
+        {
+            ids.push(last.message_id);
+        }
+        let count = send.contents.len() as u32;
+        if let Some(demand) = &mut send.demand {
+            demand.reserve += before - count;
+        }
+        for held in send.acknowledged.values_mut() {
+            held.truncate(count);
+        }
+        ids
+    }
+
+    /// Restores that contents of a send are to be made again.
+    pub fn restore_unmade(&mut self, send_id: &Name, ids: Vec<Name>) {
+        if !ids.is_empty() {
+            self.changes.sends.replace(send_id.clone());
+        }
+        for message_id in ids {
+            self.changes.contents.replace(message_id, false);
+        }
     }
 
     /// Restores which contents have a record of their own.

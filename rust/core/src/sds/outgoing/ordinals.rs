@@ -60,6 +60,16 @@ impl Ordinals {
         }
     }
 
+    /// Leaves those below `count`.
+    pub fn truncate(&mut self, count: u32) {
+        let kept = Ordinals::all(count);
+        self.low &= kept.low;
+        self.high.truncate(kept.high.len());
+        for (word, mask) in self.high.iter_mut().zip(&kept.high) {
+            *word &= mask;
+        }
+    }
+
     /// How many there are.
     pub fn count(&self) -> u32 {
         self.low.count_ones() + self.high.iter().map(|word| word.count_ones()).sum::<u32>()
@@ -99,6 +109,8 @@ mod tests {
             union.extend(&all);
             union.insert(count);
             assert_eq!(union, Ordinals::all(count + 1));
+            union.truncate(count);
+            assert_eq!(union, all);
         }
     }
 }

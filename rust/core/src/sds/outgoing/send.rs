@@ -74,6 +74,8 @@ pub struct OutgoingContent {
     pub wire: Option<Octets>,
     /// Whether it waits for its first dispatch.
     pub queued: bool,
+    /// Whether it was made on demand: its bytes are not stored, since others like it can be made.
+    pub made: bool,
     /// Its Lamport timestamp; 0 before it is encoded.
     pub lamport: u64,
     /// How often it was sent again.
@@ -103,6 +105,11 @@ pub struct FilterHits {
 }
 
 impl OutgoingContent {
+    /// Whether it has bytes, and so may leave: what was made on demand has none after a restart.
+    pub fn has_bytes(&self) -> bool {
+        self.content.is_some() || self.wire.is_some()
+    }
+
     /// How many filters hold it.
     pub fn filter_hits(&self) -> usize {
         self.possible.values().map(|hits| hits.count as usize).sum()
@@ -116,6 +123,7 @@ impl OutgoingContent {
             content: Some(content),
             wire: None,
             queued: true,
+            made: false,
             lamport: 0,
             attempts: 0,
             resend_ms: None,

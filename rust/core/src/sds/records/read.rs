@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use super::fields::Reader;
 use super::write::{
-    ALONE, FINISHED, FIXED, GIVEN_UP_SEND, LOST_SEND, MAY_PREDATE_US, ON_DEMAND, ORDERED,
-    RECONSTRUCTED, SIBLINGS_REPORTED, SPARE,
+    ALONE, FINISHED, FIXED, GIVEN_UP_SEND, LOST_SEND, MADE, MAY_PREDATE_US, ON_DEMAND, ORDERED,
+    QUEUED, RECONSTRUCTED, SIBLINGS_REPORTED, SPARE,
 };
 use super::{
     ANSWER, CONTENT, GIVEN_UP, INCOMING, LOG, LOST, MESSAGE, MISSING, OUTGOING, PARTICIPANT, RIVAL,
@@ -22,7 +22,9 @@ use crate::sds::log::{Entry, EntryRef};
 use crate::sds::machine::{Machine, Refusal};
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
-use crate::sds::outgoing::{Demand, FixedHistory, Ordinals, OutgoingContent, OutgoingSend};
+use crate::sds::outgoing::{
+    Demand, FixedHistory, Ordinals, Outgoing, OutgoingContent, OutgoingSend,
+};
 
 /// Why a stored state cannot be read at all.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -286,6 +288,7 @@ impl Machine {
         self.outgoing.restore_stored(stored);
         let mut sends: Vec<_> = sends.into_values().collect();
         sends.sort_by_key(|(send, ..)| send.number);
+        let mut unmade = Vec::new();
         for (mut send, contents, count) in sends {
             let whole = contents.len() == count as usize && contents.keys().copied().eq(0..count);
             for mut content in contents.into_values() {
@@ -304,7 +307,7 @@ impl Machine {
             // Whether what a content still needs was stored.
             let is_kept = |content: &OutgoingContent| {
                 let done = send.finished && !content.queued;
-                done || content.wire.is_some() || content.content.is_some()
+                done || content.made || content.has_bytes()
             };
             if !whole || !send.contents.iter().all(is_kept) {
                 self.records.unreadable += 1;
@@ -316,7 +319,12 @@ impl Machine {
                     self.log.forget_original(&content.message_id);
                 }
             }
+            unmade.push((send.send_id.clone(), Outgoing::unmake(&mut send)));
             self.outgoing.restore(send, now.monotonic_ms);
+        }
+        // Last, since a send that is restored counts as unchanged.
+        for (send_id, ids) in unmade {
+            self.outgoing.restore_unmade(&send_id, ids);
         }
         self.log.settle_originals();
     }
@@ -402,7 +410,9 @@ fn read_send(
 fn read_state(message_id: Name, fields: &mut Reader<'_>) -> Option<OutgoingContent> {
     let mut content = OutgoingContent::new(message_id, Octets::from(&[][..]));
     content.content = None;
-    content.queued = fields.byte()? != 0;
+    let flags = fields.byte()?;
+    content.queued = flags & QUEUED != 0;
+    content.made = flags & MADE != 0;
     content.lamport = fields.long()?;
     content.attempts = fields.int()?;
     for _ in 0..fields.int()? {

@@ -21,6 +21,9 @@ pub const GIVEN_UP_SEND: u8 = 2;
 pub const FIXED: u8 = 4;
 pub const ALONE: u8 = 8;
 pub const ON_DEMAND: u8 = 16;
+/// Flags of the state of a content.
+pub const QUEUED: u8 = 1;
+pub const MADE: u8 = 2;
 /// Flags of `sds.incoming`.
 pub const RECONSTRUCTED: u8 = 1;
 pub const LOST_SEND: u8 = 2;
@@ -42,7 +45,7 @@ impl Machine {
                 Change::Forgotten(message_id) => record(LOG, message_id, None),
                 Change::Message(message_id, message) => {
                     // A content of ours that is not acknowledged keeps its bytes, whoever had used its id.
-                    let own = outgoing.wire(message_id.as_bytes());
+                    let own = outgoing.stored_wire(message_id.as_bytes());
                     shared(MESSAGE, message_id, message.or(own))
                 }
             });
@@ -210,7 +213,7 @@ fn outgoing_send(send: &OutgoingSend) -> Vec<u8> {
 /// What changes of a content: whether it waits, its timestamp, attempts, and who may have it.
 fn put_state(writer: &mut Writer, content: &OutgoingContent) {
     writer
-        .byte(u8::from(content.queued))
+        .byte(if content.queued { QUEUED } else { 0 } | if content.made { MADE } else { 0 })
         .long(content.lamport)
         .int(content.attempts)
         .int(content.possible.len() as u32);

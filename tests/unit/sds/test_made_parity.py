@@ -1,0 +1,226 @@
+"""Parity made on demand is not stored, since more like it can be made: what that means after a restart."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from sds_exchange import Party, at, hear, message, quiet_sync
+
+from shardwire._native import HistoryEntry, segment_on_demand
+from shardwire.config import SdsConfig, SegmentationConfig
+from shardwire.sds import ContentAcknowledged, ContentsWanted, SendAcknowledged, SendGivenUp, Transmit
+from shardwire.segmentation.parameters import native_parameters
+
+SEND = f"{7:032x}"
+DATA = 10
+PAYLOAD = random.Random(3).randbytes(DATA * 512)
+NUMBERS = iter(range(1, 1_000_000))
+
+
+def lacks(count: int) -> bytes:
+    """Bob says how many segments he lacks."""
+    entry = HistoryEntry(f"{SEND}.{9999 - count:04}", None, "alice")
+    return message(next(NUMBERS), sender="bob", content=None, requests=[entry])
+
+
+def names(*ordinals: int) -> bytes:
+    """Bob names segments that he has."""
+    history = [HistoryEntry(f"{SEND}.{ordinal}", None, "alice") for ordinal in ordinals]
+    return message(next(NUMBERS), sender="bob", content=None, history=history)
+
+
+class Sender(Party):
+    """Alice, who makes as much parity as is wanted."""
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        super().__init__(*arguments, **named)  # type: ignore[arg-type]
+        self.left: list[Transmit] = []
+        self.now_ms = self.arguments["now"].monotonic_ms  # type: ignore[attr-defined]
+
+    def publish(self) -> list[int]:
+        """Ordinals of the segments that leave now."""
+        out = [transmit for transmit in self.drain(at(self.now_ms)) if transmit.send_id == SEND]
+        for transmit in out:
+            self.machine.handle_transmitted(transmit.transmit_id, None, at(self.now_ms))
+        self.left += out
+        return [transmit.ordinal or 0 for transmit in out]
+
+    def wait(self, until: type[object]) -> bool:
+        """Goes on until there is such an event, two minutes at most."""
+        for _ in range(1_200):
+            self.now_ms += 100
+            self.machine.handle_timeout(at(self.now_ms))
+            self.publish()
+            if any(isinstance(event, until) for event in self.events):
+                return True
+        return False
+
+    def make(self, count: int) -> None:
+        assert self.machine.make_parity(SEND, count, "raw", "leopard", at(self.now_ms)) == count
+
+    def again(self) -> Sender:
+        twin = self.restarted(at(self.now_ms))
+        assert isinstance(twin, Sender)
+        return twin
+
+
+def sent() -> Sender:
+    """Of a message all data has left."""
+    alice = Sender("alice", sds=SdsConfig(max_retransmissions=3), sync=quiet_sync(), delivered_when=frozenset({"bob"}))
+    parameters = native_parameters(SegmentationConfig(segment_size_bytes=512))
+    contents, reserve = segment_on_demand(PAYLOAD, parameters, 0)
+    assert (len(contents), reserve) == (DATA, DATA)
+    alice.machine.send(SEND, contents, at(0), contents_needed=DATA, reserve=reserve)
+    assert alice.publish() == list(range(DATA))
+    return alice
+
+
+def wanted(alice: Sender, count: int) -> None:
+    alice.events.clear()
+    hear(alice, lacks(count), alice.now_ms + 1)
+    assert alice.wait(ContentsWanted)
+    assert [event.count for event in alice.events if isinstance(event, ContentsWanted)] == [count]
+
+
+def repaired() -> Sender:
+    """Three segments of parity have left, too."""
+    alice = sent()
+    wanted(alice, 3)
+    alice.make(3)
+    assert alice.publish() == [10, 11, 12]
+    return alice
+
+
+def bytes_of(alice: Party) -> set[str]:
+    """Ids whose bytes are stored."""
+    return {key.decode() for kind, key in alice.records if kind in ("sds.message", "sds.content")}
+
+
+DATA_IDS = {f"{SEND}.{ordinal}" for ordinal in range(DATA)}
+
+
+def test_bytes_of_data_alone_are_stored() -> None:
+    alice = repaired()
+    assert bytes_of(alice) == DATA_IDS
+    hear(alice, lacks(0), alice.now_ms + 1)
+    assert alice.of(SendAcknowledged)
+    alice.drain(at(alice.now_ms))
+    assert bytes_of(alice) == DATA_IDS
+    alice = alice.again()
+    alice.publish()
+    assert bytes_of(alice) == DATA_IDS
+
+
+def test_what_was_made_and_never_left_is_made_again_under_its_ids() -> None:
+    alice = sent()
+    wanted(alice, 3)
+    alice.make(3)
+    # Stored, and then the power fails.
+    alice.records |= {name: value for name, value in alice.machine.poll_persist().items() if value is not None}
+    # All of it twice: what is deleted of it stays deleted.
+    for _ in range(2):
+        alice = alice.again()
+        alice.publish()
+        assert not [name for name in alice.records if name[1].decode() in {f"{SEND}.{at}" for at in range(10, 20)}]
+    wanted(alice, 2)
+    alice.make(2)
+    assert alice.publish() == [10, 11]
+    alice = alice.again()
+    wanted(alice, 8)
+    alice.make(8)
+    assert alice.publish() == list(range(12, 20))
+
+
+def test_what_left_never_leaves_again_with_other_bytes() -> None:
+    before = repaired()
+    alice = before.again()
+    wanted(alice, 4)
+    alice.make(4)
+    assert alice.publish() == [13, 14, 15, 16]
+    wires: dict[str, bytes] = {}
+    for transmit in (*before.left, *alice.left):
+        assert wires.setdefault(transmit.message_id, transmit.payload) == transmit.payload
+
+
+def test_once_all_parity_has_left_what_has_bytes_goes_again() -> None:
+    alice = repaired().again()
+    wanted(alice, 7)
+    alice.make(7)
+    assert alice.publish() == list(range(13, 20))
+    alice = alice.again()
+    hear(alice, lacks(9), alice.now_ms + 1)
+    alice.wait(SendGivenUp)
+    again = [transmit.ordinal for transmit in alice.left]
+    assert again
+    assert set(again) <= set(range(DATA))
+
+
+def test_who_asks_for_what_was_made_before_a_restart_gets_no_answer() -> None:
+    alice = repaired().again()
+    for ordinal in (10, 13):
+        entry = HistoryEntry(f"{SEND}.{ordinal}", None, "alice")
+        hear(alice, message(next(NUMBERS), sender="bob", content=None, requests=[entry]), alice.now_ms + 1)
+    for _ in range(100):
+        alice.now_ms += 100
+        alice.machine.handle_timeout(at(alice.now_ms))
+        alice.publish()
+    assert not [transmit for transmit in alice.transmitted if transmit.message_id.endswith((".10", ".13"))]
+
+
+def test_acknowledgements_count_after_a_restart() -> None:
+    alice = repaired().again()
+    hear(alice, names(10, 12), alice.now_ms + 1)
+    assert [event.ordinal for event in alice.events if isinstance(event, ContentAcknowledged)] == [10, 12]
+    alice = alice.again()
+    hear(alice, names(*range(8)), alice.now_ms + 1)
+    assert [event.by for event in alice.events if isinstance(event, SendAcknowledged)] == ["bob"]
+
+
+def test_who_has_it_all_has_it_all_after_what_never_left_is_forgotten() -> None:
+    alice = sent()
+    wanted(alice, 3)
+    alice.make(3)
+    alice.records |= {name: value for name, value in alice.machine.poll_persist().items() if value is not None}
+    alice = alice.again()
+    hear(alice, names(*range(DATA)), alice.now_ms + 1)
+    assert [event.by for event in alice.events if isinstance(event, SendAcknowledged)] == ["bob"]
+    twin = alice.again()
+    assert not twin.wait(ContentsWanted)
+    assert twin.left == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_message_that_is_taken_back_leaves_nothing(restarts: bool) -> None:
+    alice = repaired()
+    if restarts:
+        alice = alice.again()
+    assert alice.machine.withdraw(SEND)
+    alice.publish()
+    assert not [name for name in alice.records if name[0] in ("sds.send", "sds.outgoing", "sds.content")]
+    assert not alice.again().wait(ContentsWanted)
+
+
+def test_a_message_that_was_given_up_is_known_after_a_restart() -> None:
+    alice = repaired()
+    alice.machine.stop(SEND)
+    alice.publish()
+    assert alice.of(SendGivenUp)
+    alice = alice.again()
+    assert not alice.wait(ContentsWanted)
+    assert alice.left == []
+    hear(alice, lacks(0), alice.now_ms + 1)
+    assert [event.by for event in alice.events if isinstance(event, SendAcknowledged)] == ["bob"]
+
+
+def test_where_no_more_is_made_what_is_missing_of_the_data_goes_again() -> None:
+    alice = repaired().again()
+    wanted(alice, 2)
+    alice.machine.make_parity(SEND, 0, "raw", "leopard", at(alice.now_ms))
+    alice = alice.again()
+    alice.events.clear()
+    hear(alice, names(*range(2, DATA)), alice.now_ms + 1)
+    alice.wait(SendGivenUp)
+    again = {transmit.ordinal for transmit in alice.left}
+    assert again
+    assert again <= set(range(DATA))
