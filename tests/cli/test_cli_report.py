@@ -186,7 +186,7 @@ def test_every_segment_counts_wherever_it_is(
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as directory:
         patch.setattr(reconstruct_module, "WINDOW_BYTES", window_bytes)
         patch.setattr(reconstruct_module, "_STRETCH_BYTES_MIN", 1_000)
-        patch.setattr(reconstruct_module, "_LEFTOVERS_BYTES", memory_bytes)
+        patch.setattr(reconstruct_module, "_COUNTED_BYTES", memory_bytes)
         archive = Path(archive_of(Path(directory) / "archive.parquet", rows, row_group_size=3))
         summary = summarize(archive, CONFIG, timestamp="timestamp", sender="who", threads=threads, directory=directory)
         assert list(Path(directory).iterdir()) == [archive]
@@ -203,7 +203,7 @@ def test_the_messages_listed_are_the_first_by_hash(tmp_path: Path, monkeypatch: 
     assert len(hashes) == 40
     monkeypatch.setattr("shardwire.archive.report.MESSAGES_LISTED_MAX", 5)
     monkeypatch.setattr(reconstruct_module, "_STRETCH_BYTES_MIN", 1_000)
-    monkeypatch.setattr(reconstruct_module, "_LEFTOVERS_BYTES", 1)
+    monkeypatch.setattr(reconstruct_module, "_COUNTED_BYTES", 1)
     for threads in (1, 3):
         assert [one["hash"] for one in summarize(archive, CONFIG, threads=threads).unfinished] == hashes[:5]
 

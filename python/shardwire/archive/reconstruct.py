@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 # A stretch is worth a thread of its own from this many bytes on.
 _STRETCH_BYTES_MIN = 8 << 20
 _LEFTOVERS_BYTES = 256 << 20
+# Where all segments meet there they are written and sorted all the time, which takes some copies of what is held.
+_COUNTED_BYTES = 64 << 20
 _SEGMENT_TYPES = (pa.binary(), pa.string(), pa.binary(), pa.int64(), pa.string(), pa.string())
 _SEGMENT_FIELDS: list[pa.Field[Any]] = [
     pa.field(name, kind) for name, kind in zip(SEGMENT_COLUMNS, _SEGMENT_TYPES, strict=True)
@@ -167,7 +169,7 @@ def count_files(
 ) -> Report:
     """Writes messages without payloads, each counted over the whole archive as `shardwire.spark.reconstruct` counts it.
 
-    No window lets go of a message before its last segment came: all segments are sorted, in memory up to 256 MB and in
+    No window lets go of a message before its last segment came: all segments are sorted, in memory up to 64 MB and in
     files beside `output` beyond that, which take as much room as the segments do.
 
     Args:
@@ -249,7 +251,7 @@ class _Run:
             )
             for number in range(count + 1)
         ]
-        leftovers = Leftovers(self.columns.by, aside, _LEFTOVERS_BYTES)
+        leftovers = Leftovers(self.columns.by, aside, _COUNTED_BYTES if self.is_counted else _LEFTOVERS_BYTES)
         try:
             with ThreadPoolExecutor(max(1, count), thread_name_prefix="shardwire-archive") as pool:
                 for unread in pool.map(lambda number: self._read(number, leftovers), range(count)):

@@ -168,7 +168,7 @@ def summarize(
 ) -> ArchiveSummary:
     """Reads an archive of network traffic and says what became of its messages.
 
-    Every segment counts, wherever in the archive it is: segments are sorted in 256 MB of memory and beyond that in
+    Every segment counts, wherever in the archive it is: segments are sorted 64 MB at a time, beyond that in
     files, which take as much room as the segments do. Repeats and acknowledgements are looked for among the first
     5,000,000 SDS messages with content.
 
