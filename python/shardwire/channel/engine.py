@@ -6,6 +6,7 @@ what the commit made true. So whatever leaves a channel speaks only of what is d
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from shardwire._native import (
@@ -118,6 +119,8 @@ class Engine:
         self.submissions = Submissions(
             machine, outgoing, config.rate_limit.queue_bytes_max, config.sds.message_id == "content-sha256"
         )
+        # What the machine told, as far as it is not dealt with.
+        self._machine_events: deque[SdsEvent] = deque()
         # When SDS has work next; None while what happened since it was asked may have moved that.
         self._machine_due: tuple[int | None] | None = None
         # When what is due was last looked at.
@@ -301,12 +304,15 @@ class Engine:
     # --- what the machine says ---
 
     def _settle(self, now: Now) -> None:
-        poll_events = self.machine.poll_events
-        # What the answer to one changes is told by further ones.
-        while events := poll_events(now):
+        poll_events, events = self.machine.poll_events, self._machine_events
+        events.extend(poll_events(now))
+        while events:
             self._machine_due = None
-            for event in events:
-                self._on_event(event, now)
+            while events:
+                # What raises takes no other one along.
+                self._on_event(events.popleft(), now)
+            # What the answer to one changes is told by further ones.
+            events.extend(poll_events(now))
 
     def _on_event(self, event: SdsEvent, now: Now) -> None:
         match event:

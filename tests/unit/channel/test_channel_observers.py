@@ -9,8 +9,11 @@ import pytest
 from channel_world import World, run_world
 
 from shardwire import ConfigError, SdsObservation, SegmentObservation
+from shardwire._native import SegmentSeen
 from shardwire.channel import ReliableChannel
+from shardwire.channel.engine import Engine
 from shardwire.config import ChannelConfig, SegmentationConfig
+from shardwire.sds import Now, SdsEvent
 
 
 def watch(channel: ReliableChannel) -> tuple[list[SdsObservation], list[SegmentObservation]]:
@@ -92,3 +95,27 @@ def test_messages_of_other_channels_and_what_is_none_are_not_told() -> None:
         assert messages
 
     run_world(scenario)
+
+
+def test_what_one_event_of_the_machine_raises_takes_no_other_one_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect in one answer costs that answer: the message that the same segment made whole is handed over."""
+    answer = Engine._on_event
+    raised = []
+
+    def raise_once(self: Engine, event: SdsEvent, now: Now) -> None:
+        if isinstance(event, SegmentSeen) and not raised:
+            raised.append(event)
+            raise RuntimeError("planted")
+        answer(self, event, now)
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob")
+        bob.observe(lambda observation: None)
+        monkeypatch.setattr(Engine, "_on_event", raise_once)
+        await alice.send(b"whole")
+        await asyncio.sleep(5)
+        assert bob.stats()["dropped_by_error"] == 1
+
+    assert run_world(scenario).messages("bob") == [b"whole"]
+    assert len(raised) == 1

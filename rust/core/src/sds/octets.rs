@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use crate::reassemble::Lent;
 
+/// Fewer bytes than this are copied next to their count.
+const KEPT_BYTES_MIN: usize = 4096;
+
 /// A message as it came or left.
 #[derive(Clone)]
 pub enum Octets {
     /// Bytes of our own.
     Own(Arc<[u8]>),
-    /// Bytes of the caller's, which stay where they are.
+    /// Bytes that stay where they are: the caller's, or long ones.
     Lent(Lent),
 }
 
@@ -39,8 +42,13 @@ impl From<&[u8]> for Octets {
 }
 
 impl From<Vec<u8>> for Octets {
+    /// Long ones stay where they are.
     fn from(bytes: Vec<u8>) -> Self {
-        Octets::Own(bytes.into())
+        if bytes.len() < KEPT_BYTES_MIN {
+            return Octets::Own(bytes.into());
+        }
+        let lent: Lent = Arc::new(bytes);
+        Octets::Lent(lent)
     }
 }
 
