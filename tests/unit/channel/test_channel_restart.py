@@ -13,7 +13,7 @@ from stored_kinds import PAYLOAD
 
 from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.channel.records import DELIVERY, HANDOVER
-from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, SdsConfig, SegmentationConfig
+from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, Repair, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError, PayloadTooLargeError, PersistenceError
 from shardwire.events import (
     ChunkErrorEvent,
@@ -214,13 +214,16 @@ def test_the_same_bytes_arrive_each_time_also_across_a_restart() -> None:
 
 # Longer than a partial message is kept for without anything new.
 @pytest.mark.parametrize(("down_s", "back_s"), [(0, 60), (600, 300)])
-def test_a_partial_message_survives_and_only_the_rest_is_sent_again(down_s: int, back_s: int) -> None:
+@pytest.mark.parametrize("repair", ["arq", "parity"])
+def test_a_partial_message_survives_and_only_the_rest_is_sent(repair: Repair, down_s: int, back_s: int) -> None:
+    """What was lost goes again, or as much parity as was lost, which is as good."""
+    config = ChannelConfig.logos(repair=repair)
     payload = random.Random(5).randbytes(1_000_000)
 
     async def scenario(world: World) -> None:
         world.network.store_online = False
-        alice = await world.join("alice")
-        await world.join("bob", on_disk=True)
+        alice = await world.join("alice", config)
+        await world.join("bob", config, on_disk=True)
         world.lose("alice", "bob", set(range(5, 10)))
         await alice.send(payload)
         await asyncio.sleep(0.2)
@@ -228,11 +231,15 @@ def test_a_partial_message_survives_and_only_the_rest_is_sent_again(down_s: int,
         await world.crash("bob")
         world.nodes["alice"].send_fault = None
         await asyncio.sleep(down_s)
-        bob = await world.join("bob", on_disk=True)
+        bob = await world.join("bob", config, on_disk=True)
         received: list[int] = []
         bob.observe(lambda o: received.append(o.ordinal) if o.stage == "received" else None)
         await asyncio.sleep(back_s)
-        assert sorted(received) == [5, 6, 7, 8, 9]
+        if repair == "arq":
+            assert sorted(received) == [5, 6, 7, 8, 9]
+        else:
+            assert len(received) == len(set(received)) == 5
+            assert min(received) >= 10
 
     assert run_world(scenario).messages("bob") == [payload]
 

@@ -11,11 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwire._native import WakuMessage
-from shardwire.channel.segment_size import CIPHER_BYTES_ASSUMED, cipher_overhead_bytes, divide_message
-from shardwire.config import ChannelConfig, SegmentationConfig
+from shardwire._native import WakuMessage, segment_on_demand
+from shardwire.channel.segment_size import (
+    CIPHER_BYTES_ASSUMED,
+    SEGMENT_OVERHEAD_BYTES_MAX,
+    cipher_overhead_bytes,
+    divide_message,
+)
+from shardwire.config import ChannelConfig, SegmentationConfig, SegmentWireFormat
 from shardwire.errors import ConfigError
 from shardwire.segmentation import segment
+from shardwire.segmentation.parameters import native_parameters
 
 TOPIC = "/shardwire/1/test/proto"
 
@@ -187,3 +193,19 @@ def test_the_largest_sds_message_fits_the_node(
         ephemeral=True,
     )
     assert len(message.encode()) <= max_message_size_bytes
+
+
+@pytest.mark.parametrize("wire_format", ["raw", "lip243"])
+def test_whatever_parity_is_announced_a_segment_keeps_to_its_size(wire_format: SegmentWireFormat) -> None:
+    """The numbers of its header take more bytes the larger they are."""
+    config = SegmentationConfig(wire_format=wire_format, segment_size_bytes=256)
+    parameters = native_parameters(config)
+    chunk_bytes = parameters.chunk_size_bytes
+    limit = 256 if wire_format == "lip243" else 256 + SEGMENT_OVERHEAD_BYTES_MAX
+    largest: set[int] = set()
+    for count in range(1, 256):
+        # All parity leaves at first, so that none of it is made later.
+        contents, _ = segment_on_demand(bytes(count * chunk_bytes), parameters, 1_000_000)
+        largest.add(max(map(len, contents)))
+    assert len(largest) > 1
+    assert max(largest) <= limit
