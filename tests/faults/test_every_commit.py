@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import pytest
 from channel_world import Disk, World, run_world
 
-from shardwire.config import ChannelConfig, Redelivery, SegmentationConfig
+from shardwire._native import SdsMessage
+from shardwire.config import ChannelConfig, Redelivery, Repair, SegmentationConfig
 from shardwire.errors import ChannelClosedError, NodeError, PersistenceError
 from shardwire.events import MessageReceivedEvent
-from shardwire.node import NetworkConditions
+from shardwire.node import MemoryNetwork, NetworkConditions
 
 PAYLOADS = [random.Random(number).randbytes(6_000 if number % 3 == 1 else 50) for number in range(8)]
 LOSSY = NetworkConditions(loss=0.2, duplicate=0.1, delay_ms=(1, 20), reorder=0.2)
@@ -31,16 +32,19 @@ class Journal:
     handed_over: list[tuple[bytes, bool, int]] = field(default_factory=list)
     finished: list[bytes] = field(default_factory=list)
     lives: dict[str, int] = field(default_factory=dict)
+    parity_on_demand: int = 0
+    # What left under each id.
+    wires: dict[str, set[bytes]] = field(default_factory=dict)
 
 
-def config(redelivery: Redelivery) -> ChannelConfig:
-    segmentation = SegmentationConfig(segment_size_bytes=1_024, enable_reed_solomon=True)
-    return ChannelConfig.logos(segmentation=segmentation, redelivery=redelivery)
+def config(redelivery: Redelivery, repair: Repair) -> ChannelConfig:
+    segmentation = SegmentationConfig(segment_size_bytes=1_024, enable_reed_solomon=repair == "arq")
+    return ChannelConfig.logos(segmentation=segmentation, redelivery=redelivery, repair=repair)
 
 
-async def live(world: World, name: str, journal: Journal, redelivery: Redelivery) -> None:
+async def live(world: World, name: str, journal: Journal, chosen: ChannelConfig) -> None:
     journal.lives[name] = life = journal.lives.get(name, 0) + 1
-    channel = await world.join(name, config(redelivery), on_disk=True, listen=False)
+    channel = await world.join(name, chosen, on_disk=True, listen=False)
 
     async def receive(event: MessageReceivedEvent) -> None:
         if journal.lives[name] != life:
@@ -69,12 +73,13 @@ async def send_all(world: World, journal: Journal) -> None:
         await asyncio.sleep(0.03)
 
 
-def converse(victim: str, power_fails_after: int | None, redelivery: Redelivery) -> tuple[Journal, int]:
+def converse(victim: str, power_fails_after: int | None, chosen: ChannelConfig) -> tuple[Journal, int]:
     """One conversation; gives its journal and the number of the victim's commits."""
     journal = Journal()
     commits: list[int] = []
 
     async def scenario(world: World) -> None:
+        world.network = MemoryNetwork(LOSSY, seed=7, trace_payloads=True)
         disk = world.disks[victim] = Disk()
         disk.power_fails_after = power_fails_after
         joined = asyncio.Event()
@@ -86,11 +91,11 @@ def converse(victim: str, power_fails_after: int | None, redelivery: Redelivery)
             await joined.wait()
             await world.crash(victim)
             await asyncio.sleep(0.5)
-            await live(world, victim, journal, redelivery)
+            await live(world, victim, journal, chosen)
 
         failure = asyncio.create_task(fail())
         for name in ("alice", "bob"):
-            await live(world, name, journal, redelivery)
+            await live(world, name, journal, chosen)
         joined.set()
         await send_all(world, journal)
         world.network.conditions = NetworkConditions()
@@ -98,12 +103,20 @@ def converse(victim: str, power_fails_after: int | None, redelivery: Redelivery)
         commits.append(disk.commits)
         failure.cancel()
 
-    run_world(scenario, LOSSY)
+    world = run_world(scenario)
+    parity = sum(channel.stats().get("parity_on_demand", 0) for channel in world.channels.values())
+    journal.parity_on_demand += parity
+    for record in world.network.trace:
+        assert record.payload is not None
+        message = SdsMessage.decode(record.payload, "spec")
+        if message is not None and message.content:
+            journal.wires.setdefault(message.message_id, set()).add(record.payload)
     return journal, commits[0]
 
 
 def check(journal: Journal, redelivery: Redelivery) -> None:
     assert journal.returned == PAYLOADS
+    assert all(len(wires) == 1 for wires in journal.wires.values()), "an id has two messages"
     seen: set[bytes] = set()
     last_of_life: dict[int, bytes] = {}
     for message, redelivered, life in journal.handed_over:
@@ -125,12 +138,15 @@ def check(journal: Journal, redelivery: Redelivery) -> None:
 
 @pytest.mark.parametrize("redelivery", ["at-least-once", "at-most-once"])
 @pytest.mark.parametrize("victim", ["alice", "bob"])
-def test_power_fails_after_each_commit(victim: str, redelivery: Redelivery) -> None:
-    journal, commits = converse(victim, None, redelivery)
+@pytest.mark.parametrize("repair", ["arq", "parity"])
+def test_power_fails_after_each_commit(repair: Repair, victim: str, redelivery: Redelivery) -> None:
+    chosen = config(redelivery, repair)
+    journal, commits = converse(victim, None, chosen)
     check(journal, redelivery)
     assert commits > 20
+    assert (journal.parity_on_demand > 0) == (repair == "parity")
     for power_fails_after in range(1, commits + 1):
-        journal, _ = converse(victim, power_fails_after, redelivery)
+        journal, _ = converse(victim, power_fails_after, chosen)
         try:
             check(journal, redelivery)
         except AssertionError as error:
