@@ -26,11 +26,11 @@ from shardwire._native import SdsMessage
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.channel.announcements import Announcements
 from shardwire.channel.arrivals import Arrivals
-from shardwire.channel.dispatch import Dispatcher
-from shardwire.channel.limit import Limit
+from shardwire.channel.limits.limit import Limit
+from shardwire.channel.observing.subscriptions import Subscriptions
+from shardwire.channel.sending.dispatch import Dispatcher
 from shardwire.channel.session import Session
-from shardwire.channel.subscriptions import Subscriptions
-from shardwire.channel.writer import Writer
+from shardwire.channel.storing.writer import Writer
 from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, SdsConfig, SegmentationConfig, SyncConfig
 from shardwire.events import MessageReceivedEvent
 from shardwire.node import MemoryNetwork, MessageEnvelope, NetworkConditions, NodeConfig

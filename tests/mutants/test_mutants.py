@@ -17,7 +17,7 @@ SAMPLE = 4
 QUICK = Mutant(
     name="delivered-before-sent",
     requirement="S003-29",
-    file="python/shardwire/channel/outgoing.py",
+    file="python/shardwire/channel/sending/outgoing.py",
     find="if record.delivered or not record.sent or not self._quorum(record.delivered_to):",
     replace="if record.delivered or not self._quorum(record.delivered_to):",
     tests=("tests/unit/channel/test_outgoing_sends.py::test_delivered_waits_for_sent",),
@@ -33,8 +33,8 @@ def test_every_mutant_applies_breaks_a_requirement_and_names_tests_that_are_mapp
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"find": "no such text"}, "what it replaces stands 0 times in python/shardwire/channel/outgoing.py"),
-        ({"find": "record"}, "times in python/shardwire/channel/outgoing.py"),
+        ({"find": "no such text"}, "what it replaces stands 0 times in python/shardwire/channel/sending/outgoing.py"),
+        ({"find": "record"}, "times in python/shardwire/channel/sending/outgoing.py"),
         ({"replace": QUICK.find}, "it changes nothing"),
         ({"replace": "if record.delivered or"}, "what it makes is no Python"),
         ({"requirement": "S003-999"}, "S003-999 is not in docs/requirements.toml"),

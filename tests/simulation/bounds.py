@@ -7,7 +7,7 @@ from operator import gt
 
 from shardwire import ReliableChannel
 from shardwire._native import sds_limits
-from shardwire.channel.reception import KNOWN_HASHES_MAX
+from shardwire.channel.receiving.reception import KNOWN_HASHES_MAX
 
 SDS = sds_limits()
 # Of each message that waits, once there are `WAITING_PAIRS_MAX` pairs.

@@ -9,9 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from shardwire.channel import lifecycle
-from shardwire.channel.deliveries import Deliveries
-from shardwire.channel.outgoing import OutgoingSends
-from shardwire.channel.rate_limit import RateLimiter
+from shardwire.channel.limits.rate_limit import RateLimiter
+from shardwire.channel.receiving.deliveries import Deliveries
+from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.config import ChannelConfig
 from shardwire.persistence import Changes
 from tests.simulation.disk import MountedDisk

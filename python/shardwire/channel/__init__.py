@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from shardwire.channel.cancellation import Cancellation
 from shardwire.channel.creation import ChannelCreation, close_channel
 from shardwire.channel.lifecycle import create_reliable_channel
-from shardwire.channel.metric_names import GAUGES, MEASUREMENTS, METRICS
-from shardwire.channel.metrics import Measurement
-from shardwire.channel.outgoing import PendingSend
-from shardwire.channel.rate_limit import RateLimitStatus
+from shardwire.channel.limits.rate_limit import RateLimitStatus
+from shardwire.channel.observing.metric_names import GAUGES, MEASUREMENTS, METRICS
+from shardwire.channel.observing.metrics import Measurement
+from shardwire.channel.observing.subscriptions import EventIterator
+from shardwire.channel.observing.timeline import SdsObservation, SegmentObservation
 from shardwire.channel.reliable_channel import ReliableChannel
-from shardwire.channel.subscriptions import EventIterator
-from shardwire.channel.timeline import SdsObservation, SegmentObservation
+from shardwire.channel.sending.cancellation import Cancellation
+from shardwire.channel.sending.outgoing import PendingSend
 
 __all__ = [
     "GAUGES",

@@ -9,8 +9,8 @@ from functools import partial
 from shardwire._native import HistoryEntry
 from shardwire.channel.driver import Driver
 from shardwire.channel.engine import Engine
-from shardwire.channel.reception import Arrival
-from shardwire.channel.records import LAST_SEEN, LastSeenRecord
+from shardwire.channel.receiving.reception import Arrival
+from shardwire.channel.storing.records import LAST_SEEN, LastSeenRecord
 from shardwire.sds import Now
 
 # How far the newest transport time may move before it is stored again.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shardwire._native import HistoryEntry
-from shardwire.channel.deliveries import Delivery
-from shardwire.channel.send_events import Outcome
-from shardwire.channel.submissions import Settled, Submission
+from shardwire.channel.receiving.deliveries import Delivery
+from shardwire.channel.sending.send_events import Outcome
+from shardwire.channel.sending.submissions import Settled, Submission
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent
 from shardwire.persistence.protocol import Changes

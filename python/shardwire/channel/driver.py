@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from shardwire.channel.collected import Collected
 from shardwire.channel.engine import Engine
 from shardwire.channel.hooks import is_ours
-from shardwire.channel.writer import Writer
+from shardwire.channel.storing.writer import Writer
 from shardwire.errors import PersistenceError
 from shardwire.node.clock import Clock
 from shardwire.node.wake import Wake

@@ -18,26 +18,26 @@ from shardwire._native import (
     SegmentSeen,
     WholeEphemeralReceived,
 )
-from shardwire.channel.cancellation import Cancellation
 from shardwire.channel.collected import Collected
-from shardwire.channel.deliveries import Deliveries
-from shardwire.channel.ephemerals import Ephemerals
-from shardwire.channel.flights import Flights
-from shardwire.channel.in_store import InStore
-from shardwire.channel.metrics import Meter
-from shardwire.channel.notices import Notices
-from shardwire.channel.outcomes import DispatchOutcome
-from shardwire.channel.outgoing import OutgoingSends
-from shardwire.channel.parity import make_parity
-from shardwire.channel.peer_faults import tell_fault
-from shardwire.channel.quota import Quota
-from shardwire.channel.reception import Arrival
-from shardwire.channel.records import Records
-from shardwire.channel.segment_size import MessageBudget
-from shardwire.channel.send_events import Outcome
-from shardwire.channel.submissions import Settled, Submission, Submissions
-from shardwire.channel.timeline import SegmentObservation, Timeline
-from shardwire.channel.transmissions import Transmissions
+from shardwire.channel.limits.quota import Quota
+from shardwire.channel.observing.metrics import Meter
+from shardwire.channel.observing.notices import Notices
+from shardwire.channel.observing.timeline import SegmentObservation, Timeline
+from shardwire.channel.receiving.deliveries import Deliveries
+from shardwire.channel.receiving.peer_faults import tell_fault
+from shardwire.channel.receiving.reception import Arrival
+from shardwire.channel.sending.cancellation import Cancellation
+from shardwire.channel.sending.ephemerals import Ephemerals
+from shardwire.channel.sending.flights import Flights
+from shardwire.channel.sending.in_store import InStore
+from shardwire.channel.sending.outcomes import DispatchOutcome
+from shardwire.channel.sending.outgoing import OutgoingSends
+from shardwire.channel.sending.parity import make_parity
+from shardwire.channel.sending.segment_size import MessageBudget
+from shardwire.channel.sending.send_events import Outcome
+from shardwire.channel.sending.submissions import Settled, Submission, Submissions
+from shardwire.channel.sending.transmissions import Transmissions
+from shardwire.channel.storing.records import Records
 from shardwire.config import ChannelConfig
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent, ChunkErrorEvent, ChunkInfo, IrretrievableMessageEvent, MessageSendErrorEvent

@@ -10,27 +10,27 @@ from dataclasses import replace
 from typing import cast
 
 from shardwire._native import ChannelMachine, payload_key
-from shardwire.channel import node_limits
 from shardwire.channel.choice_of_config import resolve_config
 from shardwire.channel.creation import ChannelCreation
-from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.engine import Engine
-from shardwire.channel.flights import Flights
-from shardwire.channel.limit import Limit, Member
-from shardwire.channel.message_sizes import MessageSizes
-from shardwire.channel.node_limits import COUNT_NAME_PREFIX, NodeMembership
-from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.limits import node_limits
+from shardwire.channel.limits.limit import Limit, Member
+from shardwire.channel.limits.node_limits import COUNT_NAME_PREFIX, NodeMembership
+from shardwire.channel.limits.quota import Quota
+from shardwire.channel.observing.subscriptions import Subscriptions
+from shardwire.channel.observing.timeline import Timeline
 from shardwire.channel.parts import Parts
-from shardwire.channel.quota import Quota
-from shardwire.channel.records import IDENTITY, DeliveryRecord, IdentityRecord
+from shardwire.channel.receiving.deliveries import Deliveries
 from shardwire.channel.reliable_channel import ReliableChannel
-from shardwire.channel.segment_size import MessageBudget
-from shardwire.channel.segmenter import ChannelSegmenter
+from shardwire.channel.sending.flights import Flights
+from shardwire.channel.sending.message_sizes import MessageSizes
+from shardwire.channel.sending.outgoing import OutgoingSends
+from shardwire.channel.sending.segment_size import MessageBudget
+from shardwire.channel.sending.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
-from shardwire.channel.stored_state import StoredState
-from shardwire.channel.subscriptions import Subscriptions
-from shardwire.channel.timeline import Timeline
-from shardwire.channel.writer import Writer
+from shardwire.channel.storing.records import IDENTITY, DeliveryRecord, IdentityRecord
+from shardwire.channel.storing.stored_state import StoredState
+from shardwire.channel.storing.writer import Writer
 from shardwire.config import (
     ChannelConfig,
     DeliveredWhen,

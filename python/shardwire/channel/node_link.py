@@ -9,8 +9,8 @@ from typing import Any
 
 from shardwire.channel.hooks import end_tasks, finish_call, is_ours
 from shardwire.channel.outflow import Outflow
-from shardwire.channel.reception import EventsError, Reception
-from shardwire.channel.retrieval import Retrieval
+from shardwire.channel.receiving.reception import EventsError, Reception
+from shardwire.channel.receiving.retrieval import Retrieval
 from shardwire.channel.topics import acquire_topic, release_topic
 from shardwire.errors import ConfigError, NodeError, ShardwireError
 from shardwire.node.protocol import ConnectionState, Node, NodeEvent

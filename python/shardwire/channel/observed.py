@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardwire.channel.metrics import MeasurementObserver
-from shardwire.channel.subscriptions import Unsubscribe, check_callable
-from shardwire.channel.timeline import Observer, SdsObserver
+from shardwire.channel.observing.metrics import MeasurementObserver
+from shardwire.channel.observing.subscriptions import Unsubscribe, check_callable
+from shardwire.channel.observing.timeline import Observer, SdsObserver
 
 if TYPE_CHECKING:
     from shardwire.channel.session import Session

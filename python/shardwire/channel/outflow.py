@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from shardwire.channel.dispatch import Dispatcher
-from shardwire.channel.outcomes import DispatchOutcome, Stored
 from shardwire.channel.parts import Parts
-from shardwire.channel.requests import Requests
-from shardwire.channel.sealing import Sealer
+from shardwire.channel.sending.dispatch import Dispatcher
+from shardwire.channel.sending.outcomes import DispatchOutcome, Stored
+from shardwire.channel.sending.requests import Requests
+from shardwire.channel.sending.sealing import Sealer
 from shardwire.sds.outputs import Transmit
 
 

@@ -6,12 +6,12 @@ import random
 from dataclasses import dataclass
 
 from shardwire.channel.engine import Engine
-from shardwire.channel.message_sizes import MessageSizes
-from shardwire.channel.quota import Quota
-from shardwire.channel.segmenter import ChannelSegmenter
-from shardwire.channel.subscriptions import Subscriptions
-from shardwire.channel.timeline import Timeline
-from shardwire.channel.writer import Writer
+from shardwire.channel.limits.quota import Quota
+from shardwire.channel.observing.subscriptions import Subscriptions
+from shardwire.channel.observing.timeline import Timeline
+from shardwire.channel.sending.message_sizes import MessageSizes
+from shardwire.channel.sending.segmenter import ChannelSegmenter
+from shardwire.channel.storing.writer import Writer
 from shardwire.config import ChannelConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.clock import Clock

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, overload
 
-from shardwire.channel.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.file_transfers import FileTransfers
+from shardwire.channel.limits.rate_limit import RateLimitStatus
 from shardwire.channel.observed import Observed
-from shardwire.channel.outgoing import PendingSend
-from shardwire.channel.rate_limit import RateLimitStatus
-from shardwire.channel.segmenter import EMPTY_REFUSED
-from shardwire.channel.submissions import Submission
-from shardwire.channel.subscriptions import Callback, E, EventIterator, Unsubscribe
+from shardwire.channel.observing.subscriptions import Callback, E, EventIterator, Unsubscribe
+from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation
+from shardwire.channel.sending.outgoing import PendingSend
+from shardwire.channel.sending.segmenter import EMPTY_REFUSED
+from shardwire.channel.sending.submissions import Submission
 from shardwire.channel.undelivered import why_undelivered
 from shardwire.channel.waiters import settler
 from shardwire.config import ChannelConfig

@@ -11,18 +11,18 @@ from typing import Any
 from shardwire.channel.announcements import Announcements
 from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.collected import Collected
-from shardwire.channel.deliveries import Delivery
 from shardwire.channel.driver import Driver
 from shardwire.channel.hooks import end_tasks
+from shardwire.channel.limits.rate_limit import RateLimitStatus
 from shardwire.channel.node_link import NodeLink
-from shardwire.channel.outcomes import DispatchOutcome, Propagated
 from shardwire.channel.outflow import Outflow
 from shardwire.channel.parts import Parts
-from shardwire.channel.rate_limit import RateLimitStatus
-from shardwire.channel.reception import Reception
-from shardwire.channel.retrieval import Retrieval
-from shardwire.channel.segment_size import MessageBudget
-from shardwire.channel.send_events import Outcome
+from shardwire.channel.receiving.deliveries import Delivery
+from shardwire.channel.receiving.reception import Reception
+from shardwire.channel.receiving.retrieval import Retrieval
+from shardwire.channel.sending.outcomes import DispatchOutcome, Propagated
+from shardwire.channel.sending.segment_size import MessageBudget
+from shardwire.channel.sending.send_events import Outcome
 from shardwire.channel.waiters import Callers, DeliveryWaiters, settler
 from shardwire.config import ChannelConfig
 from shardwire.errors import ChannelClosedError, NodeError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardwire.channel.engine import Engine
-from shardwire.channel.records import SendRecord
+from shardwire.channel.storing.records import SendRecord
 from shardwire.sds import Now
 
 

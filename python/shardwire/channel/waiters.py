@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from shardwire.channel.submissions import Settled
+from shardwire.channel.sending.submissions import Settled
 from shardwire.errors import NodeError
 from shardwire.events import ChannelEvent, MessageDeliveredEvent, MessageSendErrorEvent
 

@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from shardwire.channel.cancellation import Cancellation
 from shardwire.channel.collected import Collected
-from shardwire.channel.deliveries import Deliveries
 from shardwire.channel.engine import Engine
-from shardwire.channel.ephemerals import Ephemerals
-from shardwire.channel.outgoing import OutgoingSends
-from shardwire.channel.submissions import Submissions
-from shardwire.channel.subscriptions import Subscriptions
-from shardwire.channel.transmissions import Transmissions
+from shardwire.channel.observing.subscriptions import Subscriptions
+from shardwire.channel.receiving.deliveries import Deliveries
+from shardwire.channel.sending.cancellation import Cancellation
+from shardwire.channel.sending.ephemerals import Ephemerals
+from shardwire.channel.sending.outgoing import OutgoingSends
+from shardwire.channel.sending.submissions import Submissions
+from shardwire.channel.sending.transmissions import Transmissions
 from shardwire.errors import PersistenceError
 from tests.simulation.chaos.faults import Mount
 

@@ -10,11 +10,11 @@ from channel_world import CHANNEL, TOPIC, World, run_world
 from wrapped_node import WrappedNode
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
-from shardwire.channel.dispatch import Dispatcher
-from shardwire.channel.outcomes import DispatchFailed, DispatchOutcome, Propagated
-from shardwire.channel.quota import Quota
-from shardwire.channel.requests import DISPATCHES_MAX, Requests
-from shardwire.channel.sealing import Sealed
+from shardwire.channel.limits.quota import Quota
+from shardwire.channel.sending.dispatch import Dispatcher
+from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated
+from shardwire.channel.sending.requests import DISPATCHES_MAX, Requests
+from shardwire.channel.sending.sealing import Sealed
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.errors import NodeError
 from shardwire.events import MessageSendErrorEvent

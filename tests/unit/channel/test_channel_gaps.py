@@ -117,7 +117,7 @@ def test_a_store_that_fails_is_asked_until_it_answers_and_told_of_once(caplog: p
         await asyncio.sleep(61)
         assert world.messages("bob") == [b"missed"]
 
-    with caplog.at_level(logging.INFO, "shardwire.channel.retrieval"):
+    with caplog.at_level(logging.INFO, "shardwire.channel.receiving.retrieval"):
         run_world(scenario)
     told = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert told == [
@@ -270,10 +270,10 @@ def test_without_a_store_none_is_asked(caplog: pytest.LogCaptureFixture) -> None
         await asyncio.sleep(600)
         assert queries == [[], []]
 
-    with caplog.at_level(logging.WARNING, "shardwire.channel.retrieval"):
+    with caplog.at_level(logging.WARNING, "shardwire.channel.receiving.retrieval"):
         world = run_world(scenario)
     assert sorted(world.messages("bob")) == [b"follows it", b"lost at first", b"missed"]
-    assert not [record for record in caplog.records if record.name == "shardwire.channel.retrieval"]
+    assert not [record for record in caplog.records if record.name == "shardwire.channel.receiving.retrieval"]
 
 
 def test_what_could_not_be_kept_for_want_of_room_is_asked_for_again() -> None:

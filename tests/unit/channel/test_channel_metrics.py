@@ -111,7 +111,7 @@ def test_counters_only_grow_and_gauges_are_named() -> None:
 def test_every_number_is_described_once_and_under_one_name() -> None:
     """Also those that are counted only when something goes wrong: whatever the channel's sources count."""
     package = Path(shardwire.channel.__file__).parent
-    text = "".join(path.read_text() for path in package.glob("*.py"))
+    text = "".join(path.read_text() for path in package.rglob("*.py"))
     counted = set(re.findall(r"""count\(\s*"(\w+)"|counts\["(\w+)"\]""", text))
     names = {name for pair in counted for name in pair if name}
     assert {"dropped_by_error", "node_events_failed", "dispatch_failures"} <= names

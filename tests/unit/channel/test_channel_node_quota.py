@@ -15,9 +15,9 @@ from channel_world import World, run_world
 from wrapped_node import WrappedNode
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
-from shardwire.channel.node_limits import COUNT_NAME_PREFIX
-from shardwire.channel.records import NODE_RATE, NodeRateRecord
-from shardwire.channel.requests import DISPATCHES_MAX
+from shardwire.channel.limits.node_limits import COUNT_NAME_PREFIX
+from shardwire.channel.sending.requests import DISPATCHES_MAX
+from shardwire.channel.storing.records import NODE_RATE, NodeRateRecord
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig, SyncConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError, PersistenceError

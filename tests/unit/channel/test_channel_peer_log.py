@@ -14,8 +14,8 @@ import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
 from shardwire._native import MessageFault, SdsMessage
-from shardwire.channel.outcomes import DispatchFailed
-from shardwire.channel.sealing import Sealer
+from shardwire.channel.sending.outcomes import DispatchFailed
+from shardwire.channel.sending.sealing import Sealer
 from shardwire.config import ChannelConfig, ReassemblyLimits, SegmentationConfig
 from shardwire.errors import NodeError
 from shardwire.node import MessageEnvelope, MessageReceived

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from shardwire import close_channel, create_reliable_channel, keccak256
-from shardwire.channel import segmenter
+from shardwire.channel.sending import segmenter
 from shardwire.errors import PayloadTooLargeError
 from shardwire.events import ChunkErrorEvent
 from shardwire.node import MemoryNetwork, NodeConfig

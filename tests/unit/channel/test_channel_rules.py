@@ -13,7 +13,7 @@ from wrapped_node import WrappedNode
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.channel import close_channel, create_reliable_channel
-from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.config import (
     ChannelConfig,
     RateLimitConfig,

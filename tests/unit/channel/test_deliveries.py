@@ -6,8 +6,8 @@ import pytest
 from stored_kinds import PAYLOAD
 
 from shardwire._native import payload_key
-from shardwire.channel.deliveries import Deliveries
-from shardwire.channel.records import DELIVERY, HANDOVER, of_kind
+from shardwire.channel.receiving.deliveries import Deliveries
+from shardwire.channel.storing.records import DELIVERY, HANDOVER, of_kind
 from shardwire.config import Redelivery
 from shardwire.errors import PersistenceError
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shardwire.channel.limit import PAUSE_MS_MAX, Limit, Member
-from shardwire.channel.records import RateRecord
+from shardwire.channel.limits.limit import PAUSE_MS_MAX, Limit, Member
+from shardwire.channel.storing.records import RateRecord
 from shardwire.config import RateLimitConfig
 from shardwire.errors import PersistenceError
 from shardwire.node import run_virtual, running_clock

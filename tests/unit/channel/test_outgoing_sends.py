@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shardwire.channel.outgoing import OutgoingSends
-from shardwire.channel.records import SEND
-from shardwire.channel.send_events import bits
+from shardwire.channel.sending.outgoing import OutgoingSends
+from shardwire.channel.sending.send_events import bits
+from shardwire.channel.storing.records import SEND
 from shardwire.config import DeliveredWhen
 from shardwire.events import (
     ChannelEvent,
@@ -216,7 +216,7 @@ def test_a_restart_keeps_progress_and_repeats_what_was_not_announced() -> None:
 
 
 def test_settled_sends_are_forgotten_beyond_the_bound(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("shardwire.channel.outgoing.SETTLED_REMEMBERED_MAX", 2)
+    monkeypatch.setattr("shardwire.channel.sending.outgoing.SETTLED_REMEMBERED_MAX", 2)
     sends = OutgoingSends("any", lambda kind: False)
     for number in range(4):
         sends.register(f"s{number}", f"r{number}", "m", 1, 1)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter
-from shardwire.channel.records import RATE, RateRecord
+from shardwire.channel.limits.rate_limit import ALL_KINDS, RateLimiter
+from shardwire.channel.storing.records import RATE, RateRecord
 from shardwire.config import RateLimitConfig
 from shardwire.sds.outputs import TransmitKind
 

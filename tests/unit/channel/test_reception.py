@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
-from shardwire.channel.reception import RECEIVED_AT_ONCE_MAX, Arrival, Reception
+from shardwire.channel.receiving.reception import RECEIVED_AT_ONCE_MAX, Arrival, Reception
 from shardwire.node import MessageEnvelope, MessagePropagated, MessageReceived
 from shardwire.node.protocol import NodeEvent
 from shardwire.peer_log import PeerLog

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardwire._native import WakuMessage, segment_on_demand
-from shardwire.channel.segment_size import (
+from shardwire.channel.sending.segment_size import (
     CIPHER_BYTES_ASSUMED,
     SEGMENT_OVERHEAD_BYTES_MAX,
     cipher_overhead_bytes,

@@ -10,7 +10,7 @@ from channel_world import Disk, World, run_world
 from stored_kinds import CONTENT, FRAME, MESSAGE, PARTS, PAYLOAD, SEGMENT
 
 from shardwire.channel import ReliableChannel
-from shardwire.channel.records import DELIVERY, SEND
+from shardwire.channel.storing.records import DELIVERY, SEND
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig
 from shardwire.errors import PersistenceError
 from shardwire.events import MessageReceivedEvent

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shardwire.channel.outcomes import DispatchFailed, DispatchOutcome, Late, Propagated
-from shardwire.channel.outgoing import OutgoingSends
-from shardwire.channel.unanswered import Unanswered
+from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late, Propagated
+from shardwire.channel.sending.outgoing import OutgoingSends
+from shardwire.channel.sending.unanswered import Unanswered
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 FIRST = Transmit(1, TransmitKind.FIRST, "m", b"wire", "s", 0)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from shardwire.channel import ReliableChannel, SegmentObservation, close_channel, create_reliable_channel
-from shardwire.channel.timeline import SegmentStage
+from shardwire.channel.observing.timeline import SegmentStage
 from shardwire.cli.demo.archive import ParquetArchive
 from shardwire.cli.demo.network import DemoNetwork, lost_segment
 from shardwire.cli.demo.progress import LiveBars

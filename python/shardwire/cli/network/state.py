@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from shardwire.channel.node_limits import COUNT_NAME_PREFIX
-from shardwire.channel.records import (
+from shardwire.channel.limits.node_limits import COUNT_NAME_PREFIX
+from shardwire.channel.storing.records import (
     DELIVERY,
     IDENTITY,
     LAST_SEEN,

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from shardwire._native import payload_key
-from shardwire.channel.records import (
+from shardwire.channel.storing.records import (
     DELIVERY,
     HANDOVER,
     DeliveryRecord,

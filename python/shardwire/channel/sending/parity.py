@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardwire._native import ChannelMachine
-from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.sds import ContentsWanted, Now
 
 

@@ -6,19 +6,19 @@ import logging
 from collections import deque
 
 from shardwire._native import ChannelMachine
-from shardwire.channel.dispatch import PROPAGATION_TIMEOUT_MS
-from shardwire.channel.ephemerals import Ephemerals
-from shardwire.channel.flights import Flights
-from shardwire.channel.limit_notices import LimitNotices
-from shardwire.channel.message_sizes import too_large_text
-from shardwire.channel.outcomes import DispatchFailed, DispatchOutcome, Late, Propagated
-from shardwire.channel.outgoing import OutgoingSends
-from shardwire.channel.quota import Quota
-from shardwire.channel.rate_limit import ALL_KINDS
-from shardwire.channel.readiness import Readiness
-from shardwire.channel.requests import DISPATCHES_MAX
-from shardwire.channel.timeline import SegmentStage, Timeline
-from shardwire.channel.unanswered import Unanswered
+from shardwire.channel.limits.quota import Quota
+from shardwire.channel.limits.rate_limit import ALL_KINDS
+from shardwire.channel.observing.timeline import SegmentStage, Timeline
+from shardwire.channel.sending.dispatch import PROPAGATION_TIMEOUT_MS
+from shardwire.channel.sending.ephemerals import Ephemerals
+from shardwire.channel.sending.flights import Flights
+from shardwire.channel.sending.limit_notices import LimitNotices
+from shardwire.channel.sending.message_sizes import too_large_text
+from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late, Propagated
+from shardwire.channel.sending.outgoing import OutgoingSends
+from shardwire.channel.sending.readiness import Readiness
+from shardwire.channel.sending.requests import DISPATCHES_MAX
+from shardwire.channel.sending.unanswered import Unanswered
 from shardwire.config import SdsConfig
 from shardwire.events import ChannelEvent, EphemeralDropReason
 from shardwire.peer_log import PeerLog

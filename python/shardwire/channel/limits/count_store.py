@@ -13,8 +13,8 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardwire.channel.records import NODE_RATE, NodeRateRecord, RateRecord
-from shardwire.channel.writer import Writer
+from shardwire.channel.storing.records import NODE_RATE, NodeRateRecord, RateRecord
+from shardwire.channel.storing.writer import Writer
 from shardwire.errors import PersistenceError
 from shardwire.persistence import MemoryPersistence
 from shardwire.persistence.protocol import Changes, Persistence

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shardwire.channel.limit import Limit, Member
-from shardwire.channel.node_limits import NodeMembership
-from shardwire.channel.rate_limit import ALL_KINDS, RateLimiter, RateLimitStatus
-from shardwire.channel.records import Records
+from shardwire.channel.limits.limit import Limit, Member
+from shardwire.channel.limits.node_limits import NodeMembership
+from shardwire.channel.limits.rate_limit import ALL_KINDS, RateLimiter, RateLimitStatus
+from shardwire.channel.storing.records import Records
 from shardwire.events import EphemeralDropReason
 from shardwire.sds.outputs import TransmitKind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shardwire.channel.dispatch import is_duration_ms
+from shardwire.channel.sending.dispatch import is_duration_ms
 from shardwire.node.protocol import (
     ConnectionState,
     ConnectionStatus,

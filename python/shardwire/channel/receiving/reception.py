@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from shardwire.channel.hooks import await_cipher, ends_process, heed_cancellation, is_ours
-from shardwire.channel.node_events import fault_of, is_well_formed
-from shardwire.channel.requests import Requests
+from shardwire.channel.receiving.node_events import fault_of, is_well_formed
+from shardwire.channel.sending.requests import Requests
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.node.protocol import (

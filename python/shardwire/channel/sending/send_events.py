@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from shardwire.channel.records import SendRecord
+from shardwire.channel.storing.records import SendRecord
 from shardwire.events import (
     ChannelEvent,
     ChunkAcknowledgedEvent,

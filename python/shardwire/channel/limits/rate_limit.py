@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from shardwire.channel.records import RATE, RateRecord, Records
+from shardwire.channel.storing.records import RATE, RateRecord, Records
 from shardwire.config import RateLimitConfig
 from shardwire.events import EphemeralDropReason
 from shardwire.sds.outputs import TransmitKind

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable
 
 from shardwire.channel.hooks import heed_cancellation, is_ours
-from shardwire.channel.outcomes import DispatchFailed, DispatchOutcome, Late
-from shardwire.channel.quota import Place, Quota
-from shardwire.channel.requests import DISPATCHES_MAX, Requests
-from shardwire.channel.sealing import Sealed
+from shardwire.channel.limits.quota import Place, Quota
+from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late
+from shardwire.channel.sending.requests import DISPATCHES_MAX, Requests
+from shardwire.channel.sending.sealing import Sealed
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.node.protocol import MessageEnvelope, Node
 from shardwire.node.wake import Wake

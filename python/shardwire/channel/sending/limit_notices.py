@@ -6,8 +6,8 @@ from __future__ import annotations
 import logging
 
 from shardwire._native import ChannelMachine
-from shardwire.channel.flights import Flights
-from shardwire.channel.quota import Quota
+from shardwire.channel.limits.quota import Quota
+from shardwire.channel.sending.flights import Flights
 from shardwire.events import ChannelEvent, NodeFailingEvent, RateLimitEvent
 from shardwire.sds import Now
 from shardwire.sds.outputs import TransmitKind

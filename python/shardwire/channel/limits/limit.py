@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from shardwire.channel.hooks import is_ours
-from shardwire.channel.rate_limit import RateLimiter
-from shardwire.channel.records import RateRecord
+from shardwire.channel.limits.rate_limit import RateLimiter
+from shardwire.channel.storing.records import RateRecord
 from shardwire.config import RateLimitConfig
 from shardwire.errors import ShardwireError
 from shardwire.sds.outputs import TransmitKind

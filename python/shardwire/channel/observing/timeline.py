@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from shardwire._native import SdsMessage
 from shardwire.channel.hooks import ends_process
-from shardwire.channel.records import SendRecord
+from shardwire.channel.storing.records import SendRecord
 from shardwire.config import SdsWireFormat
 from shardwire.sds.outputs import ContentAcknowledged, Transmit
 

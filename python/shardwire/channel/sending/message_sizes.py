@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from shardwire.channel.hooks import CIPHER_TIMEOUT_MS, is_ours
-from shardwire.channel.segment_size import (
+from shardwire.channel.sending.segment_size import (
     CIPHER_BYTES_ASSUMED,
     MessageBudget,
     cipher_overhead_bytes,

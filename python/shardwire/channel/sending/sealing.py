@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shardwire.channel.hooks import await_cipher, heed_cancellation, is_ours
-from shardwire.channel.message_sizes import MessageSizes, too_large_text
-from shardwire.channel.outcomes import DispatchFailed
+from shardwire.channel.sending.message_sizes import MessageSizes, too_large_text
+from shardwire.channel.sending.outcomes import DispatchFailed
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.wake import Wake
 from shardwire.peer_log import PeerLog

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shardwire.channel.count_store import CountStore
-from shardwire.channel.limit import Limit, Member
-from shardwire.channel.records import NodeRateRecord
+from shardwire.channel.limits.count_store import CountStore
+from shardwire.channel.limits.limit import Limit, Member
+from shardwire.channel.storing.records import NodeRateRecord
 from shardwire.config import RateLimitConfig
 from shardwire.errors import ShardwireError
 from shardwire.node.protocol import Node

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from shardwire.channel.dispatch import PROPAGATION_TIMEOUT_MS
+from shardwire.channel.sending.dispatch import PROPAGATION_TIMEOUT_MS
 from shardwire.sds.outputs import Transmit
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from shardwire.channel.outcomes import DispatchFailed, DispatchOutcome
-from shardwire.channel.outgoing import OutgoingSends
-from shardwire.channel.records import SendRecord
-from shardwire.channel.requests import DISPATCHES_MAX
+from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome
+from shardwire.channel.sending.outgoing import OutgoingSends
+from shardwire.channel.sending.requests import DISPATCHES_MAX
+from shardwire.channel.storing.records import SendRecord
 from shardwire.sds.outputs import Transmit
 
 

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shardwire.channel.deliveries import Delivery
 from shardwire.channel.hooks import ends_process
-from shardwire.channel.metric_names import MetricName
+from shardwire.channel.observing.metric_names import MetricName
 from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 if TYPE_CHECKING:
     from shardwire.channel.collected import Collected
+    from shardwire.channel.receiving.deliveries import Delivery
 
 logger = logging.getLogger(__name__)
 

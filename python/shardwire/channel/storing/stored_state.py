@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shardwire.channel.records import (
+from shardwire.channel.storing.records import (
     DELIVERY,
     HANDOVER,
     IDENTITY,

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from shardwire.channel.node_events import fault_of_page
+from shardwire.channel.receiving.node_events import fault_of_page
 from shardwire.errors import NodeError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import Node, StorePage, StoreQuery

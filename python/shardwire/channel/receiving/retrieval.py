@@ -7,19 +7,23 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from shardwire._native import HistoryEntry, SdsMessage
-from shardwire.channel.arrivals import Arrivals
-from shardwire.channel.catch_up import QUERY_MARGIN_MS, CatchUp
 from shardwire.channel.hooks import heed_cancellation, is_ours
-from shardwire.channel.reception import Reception
-from shardwire.channel.store_queries import StoreQueries, Walk
+from shardwire.channel.receiving.catch_up import QUERY_MARGIN_MS, CatchUp
+from shardwire.channel.receiving.reception import Reception
+from shardwire.channel.receiving.store_queries import StoreQueries, Walk
 from shardwire.config import SdsWireFormat, SyncConfig
 from shardwire.errors import ShardwireError
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock
 from shardwire.node.protocol import ConnectionState, Node, StoredMessage, StorePage, StoreQuery
 from shardwire.node.wake import Wake
 from shardwire.quoting import one_line
+
+if TYPE_CHECKING:
+    from shardwire.channel.arrivals import Arrivals
+
 
 logger = logging.getLogger(__name__)
 

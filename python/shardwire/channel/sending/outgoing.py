@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from shardwire.channel.records import SEND, Records, SendRecord
-from shardwire.channel.send_events import Outcome, SendEvents, bits, unannounced
+from shardwire.channel.sending.send_events import Outcome, SendEvents, bits, unannounced
+from shardwire.channel.storing.records import SEND, Records, SendRecord
 from shardwire.config import DeliveredWhen
 from shardwire.events import (
     ChannelEvent,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from shardwire.channel.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
+from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
 from shardwire.node.protocol import MessageSendError
 from shardwire.sds.outputs import Transmit, TransmitKind
 

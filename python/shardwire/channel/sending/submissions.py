@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shardwire._native import ChannelMachine
-from shardwire.channel.cancellation import NOTHING_STOPPED, Cancellation
-from shardwire.channel.message_sizes import too_large_text
-from shardwire.channel.outgoing import OutgoingSends
-from shardwire.channel.records import SendRecord
-from shardwire.channel.segmenter import EMPTY_REFUSED
+from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation
+from shardwire.channel.sending.message_sizes import too_large_text
+from shardwire.channel.sending.outgoing import OutgoingSends
+from shardwire.channel.sending.segmenter import EMPTY_REFUSED
+from shardwire.channel.storing.records import SendRecord
 from shardwire.errors import ConfigError, QueueFullError
 from shardwire.sds import Now
 from shardwire.sds.outputs import TransmitKind

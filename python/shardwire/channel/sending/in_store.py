@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from shardwire._native import ChannelMachine
-from shardwire.channel.outcomes import Stored
-from shardwire.channel.outgoing import OutgoingSends
+from shardwire.channel.sending.outcomes import Stored
+from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.sds import Now
 
 

@@ -1,0 +1,1 @@
+"""What a node and a store bring, until the application has it."""
