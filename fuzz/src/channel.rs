@@ -191,7 +191,8 @@ impl Chat {
         let which = self.draws.below(self.parties.len());
         match self.draws.below(100) {
             0..12 => self.send(which),
-            12..55 => self.deliver(which),
+            12..45 => self.deliver(which),
+            45..55 => self.deliver_most(which),
             55..63 => self.forge(which),
             63..75 => {
                 self.now_ms += [10, 500, 3_000, 25_000][self.draws.below(4)];
@@ -235,7 +236,7 @@ impl Chat {
     }
 
     fn send(&mut self, which: usize) {
-        let length = self.draws.below(10) * self.draws.below(64);
+        let length = self.draws.below(20) * self.draws.below(64);
         let payload: Vec<u8> = (0..length).map(|_| self.draws.next() as u8).collect();
         let party = &mut self.parties[which];
         party.sends += 1;
@@ -277,6 +278,17 @@ impl Chat {
             bytes[place] ^= 1 << self.draws.below(8);
         }
         self.hand(which, bytes);
+    }
+
+    /// The newest messages come, but for some that are lost.
+    fn deliver_most(&mut self, which: usize) {
+        let first = self.wire.len().saturating_sub(30);
+        for place in first..self.wire.len() {
+            if self.draws.chance(85) {
+                let bytes = self.wire[place].to_vec();
+                self.hand(which, bytes);
+            }
+        }
     }
 
     fn hand(&mut self, which: usize, bytes: Vec<u8>) {

@@ -99,7 +99,8 @@ def test_a_whole_message_that_waits_is_put_together_again_after_a_restart() -> N
     assert run_world(scenario).messages("bob") == [LARGE, LARGE[:600], b"small"]
 
 
-def test_what_parity_recovered_is_stored_as_a_whole() -> None:
+def test_what_parity_recovered_is_stored_beside_the_names_of_the_rest() -> None:
+    """However a message came to be whole, a receiver stores it about once."""
     config = ChannelConfig.logos(segmentation=SegmentationConfig(enable_reed_solomon=True))
 
     async def scenario(world: World) -> None:
@@ -108,7 +109,13 @@ def test_what_parity_recovered_is_stored_as_a_whole() -> None:
         world.lose("alice", "bob", {3})
         await alice.send(LARGE)
         await asyncio.sleep(10)
-        assert world.disks["bob"].of_kind(PAYLOAD) == [LARGE]
+        disk = world.disks["bob"]
+        assert disk.of_kind(PAYLOAD) == []
+        [parts] = disk.of_kind(PARTS)
+        segment_bytes = alice.config.segmentation.segment_size_bytes
+        assert segment_bytes < len(parts) < segment_bytes + 2_000
+        # Besides, one parity segment came in the place of the one that was lost.
+        assert stored_bytes(disk) < 1.05 * len(LARGE) + 2 * segment_bytes
         await world.crash("bob")
         await world.join("bob", config, on_disk=True)
         await asyncio.sleep(10)

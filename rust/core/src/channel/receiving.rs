@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::events::{Event, Fault, FaultKind, SegmentSeen, Stage};
 use super::records::{payload_key, split_payload_key};
 use super::restored::{RestoreError, StoredSegment};
-use super::shared_bytes::{Kept, Last, SharedBytes};
+use super::shared_bytes::{Completed, Kept, SharedBytes};
 use super::whole::WholeMessages;
 use super::{Segmentation, hex, is_rival};
 use crate::keccak::keccak256;
@@ -227,7 +227,9 @@ impl Receiving {
         };
         self.place(came, send_id, counted, arrival, sds, events, now);
         let payload_hash = keccak256(payload);
-        let last = Last {
+        let completed = Completed {
+            data_count: 1,
+            recovered: &[],
             message_id: &came.message_id,
             index: Some(0),
             wire: arrival.data,
@@ -236,8 +238,7 @@ impl Receiving {
             (&came.sender_id, send_id),
             Payload::of(payload, source_of(&came.content)),
             payload_hash,
-            Some(1),
-            Some(&last),
+            Some(&completed),
             &mut self.shared,
         );
         let Some(told) = told else {
@@ -447,8 +448,9 @@ impl Receiving {
         } else {
             Vec::new()
         };
-        let as_sent = recovered.is_empty() && found.bad_segments.is_empty();
-        let last = Last {
+        let completed = Completed {
+            data_count,
+            recovered,
             message_id: &came.message_id,
             index: of.index,
             wire: arrival.data,
@@ -457,8 +459,7 @@ impl Receiving {
             (&came.sender_id, send_id),
             found.payload,
             found.entire_message_hash,
-            as_sent.then_some(data_count),
-            Some(&last),
+            Some(&completed),
             &mut self.shared,
         );
         let Some(told) = told else {
@@ -678,7 +679,6 @@ impl Receiving {
                     (&sender_id, &send_id),
                     found.payload,
                     found.entire_message_hash,
-                    None,
                     None,
                     &mut self.shared,
                 );

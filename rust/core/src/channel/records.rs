@@ -3,7 +3,7 @@
 //! | kind | key | value |
 //! |---|---|---|
 //! | `channel.segment` | key of the message and a number | what a segment of a partial message is received again with |
-//! | `channel.parts` | key of the message | the messages that hold the data segments of a whole one |
+//! | `channel.parts` | key of the message | the messages that hold the data segments of a whole one, and those that none holds |
 //! | `channel.payload` | key of the message | a whole message |
 //! | `channel.frame` | message id | what the wire puts around a stored content of ours |
 //! | `segmentation.completed` | key of the set | a payload that was put together |
@@ -22,8 +22,8 @@ pub(super) const PAYLOAD: &str = "channel.payload";
 pub(super) const FRAME: &str = "channel.frame";
 pub(super) const COMPLETED: &str = "segmentation.completed";
 
-/// Of the records that are JSON objects.
-pub(super) const SCHEMA_VERSION: u32 = 1;
+/// Of the records that are JSON objects. Version 1 has no parts of its own.
+pub(super) const SCHEMA_VERSION: u32 = 2;
 
 /// One change of what is stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,10 +174,12 @@ pub(super) struct SegmentRecord {
     pub serial: u64,
 }
 
-/// A whole message by the messages that brought its data segments, in order.
+/// A whole message by the messages that brought its data segments, in order. The bytes of the others
+/// follow the record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct PartsRecord {
     pub version: u32,
+    /// Empty for a data segment whose bytes follow.
     pub message_ids: Vec<String>,
     /// Of the whole message, in bytes.
     pub length: usize,
@@ -185,6 +187,9 @@ pub(super) struct PartsRecord {
     pub payload_hash: String,
     pub sds_wire_format: String,
     pub segment_wire_format: String,
+    /// Of the data segments whose bytes follow.
+    #[serde(default)]
+    pub own_lengths: Vec<usize>,
 }
 
 /// The JSON of a record, whose texts and numbers have one.

@@ -150,9 +150,10 @@ impl Stored {
         }
         stored.segments.sort_by_key(|segment| segment.record.serial);
         for (key, value) in parts {
-            let record: PartsRecord = decode(&value, "PartsRecord")?;
+            let (head, own) = parted(&value);
+            let record: PartsRecord = decode(head, "PartsRecord")?;
             shared.restore_parts(key, &record);
-            let payload = joined(key, &record, &messages)?;
+            let payload = joined(key, &record, own, &messages)?;
             stored.payloads.insert(key.into(), payload);
         }
         Ok(stored)
@@ -166,16 +167,22 @@ fn framed(frame: &[u8], content: &[u8]) -> Option<Octets> {
     Some(Octets::from([before, content, after].concat()))
 }
 
+/// A record and the bytes that follow it: JSON holds no zero.
+fn parted(value: &[u8]) -> (&[u8], &[u8]) {
+    let end = memchr::memchr(0, value).unwrap_or(value.len());
+    (&value[..end], value.get(end + 1..).unwrap_or_default())
+}
+
 fn read_segment(
     key: &[u8],
     value: &[u8],
     messages: &HashMap<Name, Octets>,
     shared: &mut SharedBytes,
 ) -> Result<StoredSegment, RestoreError> {
-    let end = memchr::memchr(0, value).unwrap_or(value.len());
-    let record: SegmentRecord = decode(&value[..end], "SegmentRecord")?;
+    let (head, own) = parted(value);
+    let record: SegmentRecord = decode(head, "SegmentRecord")?;
     let content = if record.message_id.is_empty() {
-        value.get(end + 1..).unwrap_or_default().to_vec()
+        own.to_vec()
     } else {
         content_of(&record.message_id, &record.sds_wire_format, messages)?.to_vec()
     };
@@ -196,10 +203,20 @@ fn read_segment(
 fn joined(
     key: &[u8],
     record: &PartsRecord,
+    mut own: &[u8],
     messages: &HashMap<Name, Octets>,
 ) -> Result<Vec<u8>, RestoreError> {
     let mut payload = Vec::new();
+    let mut own_lengths = record.own_lengths.iter();
     for message_id in &record.message_ids {
+        if message_id.is_empty() {
+            let length = own_lengths.next().copied().unwrap_or_default();
+            let parts = own.split_at_checked(length);
+            let (piece, rest) = parts.ok_or(RestoreError::Damaged("PartsRecord"))?;
+            payload.extend_from_slice(piece);
+            own = rest;
+            continue;
+        }
         let content = content_of(message_id, &record.sds_wire_format, messages)?;
         match inspect(content, &record.segment_wire_format)? {
             Received::WholeMessage(content) => payload.extend_from_slice(content),

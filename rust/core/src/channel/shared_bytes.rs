@@ -49,9 +49,13 @@ pub(super) struct Kept<'a> {
     pub authenticated: bool,
 }
 
-/// The segment that completed a message.
-pub(super) struct Last<'a> {
-    /// The SDS message that brought it, by its id.
+/// How a message came to be whole.
+pub(super) struct Completed<'a> {
+    /// Data segments of it.
+    pub data_count: usize,
+    /// Those that parity brought back.
+    pub recovered: &'a [usize],
+    /// The segment that completed it: the SDS message that brought it, by its id.
     pub message_id: &'a Name,
     /// Of a data segment; `None` for parity.
     pub index: Option<u8>,
@@ -206,65 +210,82 @@ impl SharedBytes {
 
     /// Keeps a whole message until its delivery ends; what was kept of its segments goes.
     ///
-    /// `data_count` says how many data segments it is made of, `None` where some of them did not come as
-    /// they were sent; `last` is the one that completed it.
+    /// It names the messages that brought its data segments, and has the others itself.
     pub fn keep_payload(
         &mut self,
         key: Box<[u8]>,
         payload: &Payload,
         payload_hash: Hash,
-        data_count: Option<usize>,
-        last: Option<&Last<'_>>,
+        completed: Option<&Completed<'_>>,
     ) {
-        let parts = if payload.len() >= SHARED_BYTES_MIN {
-            self.find_parts(&key, &payload_hash, data_count, last)
-        } else {
-            None
-        };
+        let is_large = payload.len() >= SHARED_BYTES_MIN;
+        let completed = completed.filter(|_| is_large);
+        let parts = completed.and_then(|completed| {
+            let parts = self.find_parts(&key, &payload_hash, completed);
+            let is_named = parts.iter().any(Option::is_some);
+            (is_named && payload.pieces().count() == parts.len()).then_some((completed, parts))
+        });
         match parts {
             None => self.put(PAYLOAD, key.clone(), Some(Value::Payload(payload.clone()))),
-            Some(parts) => {
-                for message_id in &parts {
-                    let last = last.filter(|last| last.message_id == message_id);
-                    self.name(message_id, last.map(|last| last.wire));
+            Some((completed, parts)) => {
+                let mut own = Vec::new();
+                let mut own_lengths = Vec::new();
+                for (part, piece) in parts.iter().zip(payload.pieces()) {
+                    match part {
+                        Some(message_id) => {
+                            let is_last = message_id == completed.message_id;
+                            self.name(message_id, is_last.then_some(completed.wire));
+                        }
+                        None => {
+                            own.extend_from_slice(piece);
+                            own_lengths.push(piece.len());
+                        }
+                    }
                 }
+                let id_of = |part: &Option<Name>| part.as_deref().unwrap_or_default().to_owned();
                 let record = PartsRecord {
                     version: SCHEMA_VERSION,
-                    message_ids: parts.iter().map(Name::to_string).collect(),
+                    message_ids: parts.iter().map(id_of).collect(),
                     length: payload.len(),
                     payload_hash: hex(&payload_hash),
                     sds_wire_format: self.sds_wire_format.name().to_owned(),
                     segment_wire_format: self.segment_wire_format.name().to_owned(),
+                    own_lengths,
                 };
-                self.put(PARTS, key.clone(), Some(encode(&record).into()));
-                self.parts.insert(key.clone(), parts);
+                let mut value = encode(&record);
+                value.push(0);
+                value.extend_from_slice(&own);
+                self.put(PARTS, key.clone(), Some(value.into()));
+                let named = parts.into_iter().flatten().collect();
+                self.parts.insert(key.clone(), named);
             }
         }
         self.drop_segments(&key, &payload_hash);
     }
 
-    /// Ids of the messages that hold the data segments, in order; `None` where one is missing or has a
-    /// rival.
+    /// Ids of the messages that hold the data segments, in order; `None` where parity brought one back, or
+    /// where two claim its place.
     fn find_parts(
         &self,
         key: &[u8],
         payload_hash: &Hash,
-        data_count: Option<usize>,
-        last: Option<&Last<'_>>,
-    ) -> Option<Vec<Name>> {
-        let last = last?;
+        completed: &Completed<'_>,
+    ) -> Vec<Option<Name>> {
         let held = self.segments.get(key).into_iter().flatten();
         let held = held.filter(|segment| segment.payload_hash == *payload_hash);
         let held = held.filter_map(|segment| Some((segment.index?, segment.message_id.as_ref())));
-        let is_rival = self.is_kept(last.message_id);
-        let last = last
-            .index
-            .map(|index| (index, (!is_rival).then_some(last.message_id)));
-        let mut places: Vec<Option<Option<&Name>>> = vec![None; data_count?];
+        let is_rival = self.is_kept(completed.message_id);
+        let last = (!is_rival).then_some(completed.message_id);
+        let last = completed.index.map(|index| (index, last));
+        let mut places: Vec<Option<Option<&Name>>> = vec![None; completed.data_count];
         for (index, message_id) in held.chain(last) {
             if let Some(place) = places.get_mut(usize::from(index)) {
-                // Two that claim one place leave none.
                 *place = Some(if place.is_none() { message_id } else { None });
+            }
+        }
+        for recovered in completed.recovered {
+            if let Some(place) = places.get_mut(*recovered) {
+                *place = None;
             }
         }
         places.into_iter().map(|place| place?.cloned()).collect()
@@ -445,7 +466,8 @@ impl SharedBytes {
     }
 
     pub fn restore_parts(&mut self, key: &[u8], record: &PartsRecord) {
-        let parts: Vec<_> = record.message_ids.iter().map(|id| Name::new(id)).collect();
+        let named = record.message_ids.iter().filter(|id| !id.is_empty());
+        let parts: Vec<_> = named.map(|id| Name::new(id)).collect();
         for message_id in &parts {
             self.name(message_id, None);
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::records::{payload_key, split_payload_key};
-use super::shared_bytes::{Last, SharedBytes};
+use super::shared_bytes::{Completed, SharedBytes};
 use super::{is_rival, told_of};
 use crate::keccak::keccak256;
 use crate::reassemble::Payload;
@@ -44,8 +44,7 @@ impl WholeMessages {
         self.waiting.contains_key(key)
     }
 
-    /// Keeps a message until it is released and its delivery ends. `data_count` and `last` are those of
-    /// [`SharedBytes::keep_payload`].
+    /// Keeps a message until it is released and its delivery ends.
     ///
     /// Gives the send id by which SDS is told of it; `None` where this very message waits for its
     /// delivery already.
@@ -54,8 +53,7 @@ impl WholeMessages {
         (sender_id, send_id): (&Arc<str>, &Name),
         payload: Payload,
         payload_hash: [u8; HASH_LENGTH],
-        data_count: Option<usize>,
-        last: Option<&Last<'_>>,
+        completed: Option<&Completed<'_>>,
         shared: &mut SharedBytes,
     ) -> Option<Name> {
         let (mut told, mut stored) = (send_id.clone(), send_id.clone());
@@ -74,7 +72,7 @@ impl WholeMessages {
             }
             key = stored_key;
         }
-        shared.keep_payload(key, &payload, payload_hash, data_count, last);
+        shared.keep_payload(key, &payload, payload_hash, completed);
         self.insert(payload_key(sender_id, &told), payload, payload_hash, stored);
         Some(told)
     }
