@@ -259,6 +259,9 @@ impl Chat {
         if self.draws.chance(10) {
             let _ = self.parties[which].channel.sds_mut().withdraw(&send_id);
         }
+        if self.draws.chance(10) {
+            let _ = self.parties[which].channel.sds_mut().cancel(&send_id);
+        }
     }
 
     /// Something that was on the wire comes, perhaps again, perhaps damaged.

@@ -410,7 +410,7 @@ class SdsMessage:
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]: ...
 
 class SdsEvent:
-    """Base of what `poll_event` gives. Two events are equal where their class and all fields are."""
+    """Base of what `poll_event` and `poll_events` give. Two events are equal where their class and all fields are."""
 
     def __new__(cls, *_arguments: object, **_named: object) -> Self: ...
 
@@ -747,7 +747,8 @@ class MessageDropped(SdsEvent):
 class Participant:
     """What both machines of a channel have: sends of ours, what became of them, and views.
 
-    Threads that share one take turns. It is made as a `MessageChannel` or as a `ChannelMachine`.
+    Threads that share one take turns; a call in the middle of another one on the same thread, as from a signal
+    handler, raises `RuntimeError`. It is made as a `MessageChannel` or as a `ChannelMachine`.
     """
 
     def send(

@@ -13,7 +13,9 @@ use crate::buffer::{Buffer, DETACH_BYTES_MIN, all_of, buffers_of};
 use crate::channel_events::{channel_event_object, payload_object};
 use crate::error::Error;
 use crate::now::Now;
-use crate::participant::{Held, Participant, PythonRandom, config_of, octets, value_object};
+use crate::participant::{
+    Held, Locked, Participant, PythonRandom, config_of, octets, value_object,
+};
 use crate::reassembler::set_stats;
 use crate::segmentation::SegmentationParameters;
 
@@ -28,8 +30,8 @@ impl ChannelMachine {
 }
 
 /// What is done with the channel that an object of this class holds.
-fn with<T>(held: &mut Held, act: impl FnOnce(&mut Channel) -> T) -> T {
-    match held {
+fn with<T>(mut held: Locked<'_>, act: impl FnOnce(&mut Channel) -> T) -> T {
+    match &mut *held {
         Held::Channel(channel) => act(channel),
         Held::Sds(_) => unreachable!("this class is made with a channel"),
     }
@@ -153,7 +155,7 @@ impl ChannelMachine {
         authenticated_sender: Option<PyBackedStr>,
         from_store: bool,
         observed: bool,
-    ) -> bool {
+    ) -> PyResult<bool> {
         let length = data.as_bytes().len();
         let (data, now) = (octets(data), now.get().into());
         let hint = retrieval_hint.map(Buffer::into_backed);
@@ -167,18 +169,19 @@ impl ChannelMachine {
         let take = |channel: &mut Channel| channel.handle_message(&arrival, now);
         let participant: &Participant = slf.as_super();
         if length < DETACH_BYTES_MIN {
-            with(&mut participant.lock_held(py), take)
+            Ok(with(participant.lock_held(py)?, take))
         } else {
             // Locked without the GIL, which others may need to be done.
-            py.detach(|| with(&mut participant.lock_detached(), take))
+            py.detach(|| Ok(with(participant.lock_detached()?, take)))
         }
     }
 
-    fn expire(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) {
+    fn expire(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
         let now = now.get().into();
-        with(&mut slf.as_super().lock_held(py), |channel| {
+        with(slf.as_super().lock_held(py)?, |channel| {
             channel.expire(now);
         });
+        Ok(())
     }
 
     // --- outputs --------------------------------------------------------------------------------
@@ -189,7 +192,7 @@ impl ChannelMachine {
         now: &Bound<'_, Now>,
     ) -> PyResult<Bound<'py, PyList>> {
         let now = now.get().into();
-        let events = with(&mut slf.as_super().lock_held(py), |channel| {
+        let events = with(slf.as_super().lock_held(py)?, |channel| {
             channel.poll_events(now)
         });
         let objects = PyList::empty(py);
@@ -208,7 +211,7 @@ impl ChannelMachine {
     ) -> PyResult<Bound<'py, PyDict>> {
         let delivered = delivered.map_or(Ok(Vec::new()), |keys| buffers_of(keys, "delivered"))?;
         let delivered: Vec<&[u8]> = delivered.iter().map(Buffer::as_bytes).collect();
-        let changes = with(&mut slf.as_super().lock_held(py), |channel| {
+        let changes = with(slf.as_super().lock_held(py)?, |channel| {
             channel.poll_persist(&delivered)
         });
         let records = PyDict::new(py);
@@ -224,29 +227,29 @@ impl ChannelMachine {
         Ok(records)
     }
 
-    fn next_expiry_ms(slf: PyRef<'_, Self>, py: Python<'_>) -> Option<i64> {
-        with(&mut slf.as_super().lock_held(py), |channel| {
+    fn next_expiry_ms(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Option<i64>> {
+        Ok(with(slf.as_super().lock_held(py)?, |channel| {
             channel.next_expiry_ms()
-        })
+        }))
     }
 
     // --- views ----------------------------------------------------------------------------------
 
-    fn has_partial(slf: PyRef<'_, Self>, py: Python<'_>) -> bool {
-        with(&mut slf.as_super().lock_held(py), |channel| {
+    fn has_partial(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<bool> {
+        Ok(with(slf.as_super().lock_held(py)?, |channel| {
             channel.has_partial()
-        })
+        }))
     }
 
     #[getter]
-    fn waiting_bytes(slf: PyRef<'_, Self>, py: Python<'_>) -> usize {
-        with(&mut slf.as_super().lock_held(py), |channel| {
+    fn waiting_bytes(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<usize> {
+        Ok(with(slf.as_super().lock_held(py)?, |channel| {
             channel.waiting().1
-        })
+        }))
     }
 
     fn receiving_stats<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let ((counts, stats), (waiting, _)) = with(&mut slf.as_super().lock_held(py), |channel| {
+        let ((counts, stats), (waiting, _)) = with(slf.as_super().lock_held(py)?, |channel| {
             (channel.counts(), channel.waiting())
         });
         let dict = PyDict::new(py);

@@ -3,9 +3,11 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -202,12 +204,58 @@ pub enum Held {
 }
 
 /// What both machines of a channel have: sends of ours, what became of them, and views. Threads that
-/// share one take turns.
+/// share one take turns; who comes again on the thread that has it is refused.
 #[pyclass(subclass, frozen, module = "shardwire._native")]
-pub struct Participant(Mutex<Held>);
+pub struct Participant {
+    held: Mutex<Held>,
+    /// The thread that has it; 0 for none.
+    owner: AtomicU64,
+}
 
-/// SDS, for as long as nobody else has it.
-pub struct LockedSds<'a>(MutexGuard<'a, Held>);
+/// A number for each thread, from 1 on.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}
+
+/// What is held, for as long as nobody else has it.
+pub struct Locked<'a> {
+    held: MutexGuard<'a, Held>,
+    owner: &'a AtomicU64,
+}
+
+impl<'a> Locked<'a> {
+    fn new(held: MutexGuard<'a, Held>, owner: &'a AtomicU64) -> Self {
+        owner.store(this_thread(), Ordering::Relaxed);
+        Locked { held, owner }
+    }
+}
+
+impl std::ops::Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.owner.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = Held;
+
+    fn deref(&self) -> &Held {
+        &self.held
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Held {
+        &mut self.held
+    }
+}
+
+/// SDS, likewise.
+pub struct LockedSds<'a>(Locked<'a>);
 
 impl Deref for LockedSds<'_> {
     type Target = Machine;
@@ -232,23 +280,41 @@ impl DerefMut for LockedSds<'_> {
 impl Participant {
     /// What is held, as the base of either machine.
     pub fn holding(held: Held) -> PyClassInitializer<Self> {
-        PyClassInitializer::from(Participant(Mutex::new(held)))
+        PyClassInitializer::from(Participant {
+            held: Mutex::new(held),
+            owner: AtomicU64::new(0),
+        })
+    }
+
+    /// As [`Participant::lock_held`], SDS alone.
+    pub fn lock(&self, py: Python<'_>) -> PyResult<LockedSds<'_>> {
+        Ok(LockedSds(self.lock_held(py)?))
     }
 
     /// Whoever waits for it lets go of the GIL, which its source of randomness may need.
-    pub fn lock(&self, py: Python<'_>) -> LockedSds<'_> {
-        LockedSds(self.lock_held(py))
-    }
-
-    /// As [`Participant::lock`], with what is around SDS.
-    pub fn lock_held(&self, py: Python<'_>) -> MutexGuard<'_, Held> {
-        let locked = self.0.lock_py_attached(py);
-        locked.unwrap_or_else(PoisonError::into_inner)
+    pub fn lock_held(&self, py: Python<'_>) -> PyResult<Locked<'_>> {
+        self.refuse_own_thread()?;
+        let held = self.held.lock_py_attached(py);
+        let held = held.unwrap_or_else(PoisonError::into_inner);
+        Ok(Locked::new(held, &self.owner))
     }
 
     /// As [`Participant::lock_held`], where the GIL is let go of already.
-    pub fn lock_detached(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn lock_detached(&self) -> PyResult<Locked<'_>> {
+        self.refuse_own_thread()?;
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Locked::new(held, &self.owner))
+    }
+
+    /// Python code runs while it is held: a source of randomness, and with that handlers of signals. It
+    /// would wait for itself.
+    fn refuse_own_thread(&self) -> PyResult<()> {
+        if self.owner.load(Ordering::Relaxed) == this_thread() {
+            let message = "this machine is in the middle of a call on this thread: a signal handler or a \
+                           source of randomness must not call it, leave it to the event loop";
+            return Err(PyRuntimeError::new_err(message));
+        }
+        Ok(())
     }
 }
 
@@ -270,7 +336,7 @@ impl Participant {
         let contents = buffers_of(contents, "contents")?;
         let contents = contents.into_iter().map(octets).collect();
         let ids = self
-            .lock(py)
+            .lock(py)?
             .send_on_demand(send_id, contents, contents_needed, reserve)
             .map_err(Error::from)?;
         names(py, ids.iter())
@@ -288,7 +354,7 @@ impl Participant {
         let form = (parse_wire_format(wire_format)?, parse_code(erasure_code)?);
         let now = now.get().into();
         Ok(channel::make_parity(
-            &mut self.lock(py),
+            &mut *self.lock(py)?,
             send_id,
             count,
             form,
@@ -305,31 +371,33 @@ impl Participant {
     ) -> PyResult<String> {
         let _ = now;
         let message_id = self
-            .lock(py)
+            .lock(py)?
             .send_ephemeral(send_id, octets(content))
             .map_err(Error::from)?;
         Ok(message_id.to_string())
     }
 
-    fn cancel(&self, py: Python<'_>, send_id: &str, now: &Bound<'_, Now>) -> bool {
+    fn cancel(&self, py: Python<'_>, send_id: &str, now: &Bound<'_, Now>) -> PyResult<bool> {
         let _ = now;
-        self.lock(py).cancel(send_id)
+        Ok(self.lock(py)?.cancel(send_id))
     }
 
-    fn withdraw(&self, py: Python<'_>, send_id: &str) -> bool {
-        self.lock(py).withdraw(send_id)
+    fn withdraw(&self, py: Python<'_>, send_id: &str) -> PyResult<bool> {
+        Ok(self.lock(py)?.withdraw(send_id))
     }
 
-    fn stop(&self, py: Python<'_>, send_id: &str) {
-        self.lock(py).stop(send_id);
+    fn stop(&self, py: Python<'_>, send_id: &str) -> PyResult<()> {
+        self.lock(py)?.stop(send_id);
+        Ok(())
     }
 
-    fn leave_out(&self, py: Python<'_>, message_id: &str) {
-        self.lock(py).leave_out(message_id);
+    fn leave_out(&self, py: Python<'_>, message_id: &str) -> PyResult<()> {
+        self.lock(py)?.leave_out(message_id);
+        Ok(())
     }
 
     fn limit_headers(&self, py: Python<'_>, header_bytes_max: usize) -> Result<(), Error> {
-        Ok(self.lock(py).limit_headers(header_bytes_max)?)
+        Ok(self.lock(py)?.limit_headers(header_bytes_max)?)
     }
 
     fn handle_transmitted(
@@ -338,15 +406,22 @@ impl Participant {
         transmit_id: u64,
         retrieval_hint: Option<Buffer<'_>>,
         now: &Bound<'_, Now>,
-    ) {
+    ) -> PyResult<()> {
         let hint = retrieval_hint.as_ref().map(Buffer::as_bytes);
-        self.lock(py)
+        self.lock(py)?
             .handle_transmitted(transmit_id, hint, now.get().into());
+        Ok(())
     }
 
-    fn handle_transmit_failed(&self, py: Python<'_>, transmit_id: u64, now: &Bound<'_, Now>) {
-        self.lock(py)
+    fn handle_transmit_failed(
+        &self,
+        py: Python<'_>,
+        transmit_id: u64,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<()> {
+        self.lock(py)?
             .handle_transmit_failed(transmit_id, now.get().into());
+        Ok(())
     }
 
     // --- inputs: from the network ----------------------------------------------------------------
@@ -359,23 +434,32 @@ impl Participant {
     ) -> PyResult<()> {
         let _ = now;
         let message_ids: Vec<String> = all_of(message_ids, "message_ids")?;
-        self.lock(py)
+        self.lock(py)?
             .handle_irretrievable(message_ids.iter().map(String::as_str));
         Ok(())
     }
 
-    fn handle_caught_up(&self, py: Python<'_>, now: &Bound<'_, Now>) {
+    fn handle_caught_up(&self, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
         let _ = now;
-        self.lock(py).handle_caught_up();
+        self.lock(py)?.handle_caught_up();
+        Ok(())
     }
 
-    fn handle_stored(&self, py: Python<'_>, send_id: &str, ordinal: u32, now: &Bound<'_, Now>) {
-        self.lock(py)
+    fn handle_stored(
+        &self,
+        py: Python<'_>,
+        send_id: &str,
+        ordinal: u32,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<()> {
+        self.lock(py)?
             .handle_stored(send_id, ordinal, now.get().into());
+        Ok(())
     }
 
-    fn handle_timeout(&self, py: Python<'_>, now: &Bound<'_, Now>) {
-        self.lock(py).handle_timeout(now.get().into());
+    fn handle_timeout(&self, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
+        self.lock(py)?.handle_timeout(now.get().into());
+        Ok(())
     }
 
     // --- outputs ---------------------------------------------------------------------------------
@@ -387,95 +471,103 @@ impl Participant {
         now: &Bound<'_, Now>,
         kinds: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<Transmit>> {
-        let transmit = self
-            .lock(py)
-            .poll_transmit(now.get().into(), kinds_of(kinds)?);
+        // A container answers by Python code.
+        let kinds = kinds_of(kinds)?;
+        let transmit = self.lock(py)?.poll_transmit(now.get().into(), kinds);
         transmit
             .map(|transmit| transmit_object(py, transmit))
             .transpose()
     }
 
-    fn poll_timeout(&self, py: Python<'_>) -> Option<i64> {
-        self.lock(py).poll_timeout()
+    fn poll_timeout(&self, py: Python<'_>) -> PyResult<Option<i64>> {
+        Ok(self.lock(py)?.poll_timeout())
     }
 
     // --- views -----------------------------------------------------------------------------------
 
     #[getter]
-    fn channel_id(&self, py: Python<'_>) -> String {
-        self.lock(py).channel_id().to_owned()
+    fn channel_id(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.lock(py)?.channel_id().to_owned())
     }
 
     #[getter]
-    fn sender_id(&self, py: Python<'_>) -> String {
-        self.lock(py).sender_id().to_owned()
+    fn sender_id(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.lock(py)?.sender_id().to_owned())
     }
 
     #[getter]
-    fn lamport_timestamp(&self, py: Python<'_>) -> u64 {
-        self.lock(py).lamport_timestamp()
+    fn lamport_timestamp(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.lock(py)?.lamport_timestamp())
     }
 
     #[getter]
-    fn queued_bytes(&self, py: Python<'_>) -> usize {
-        self.lock(py).queued_bytes()
+    fn queued_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.lock(py)?.queued_bytes())
     }
 
     #[getter]
-    fn acknowledgement_due_ms(&self, py: Python<'_>) -> Option<i64> {
-        self.lock(py).acknowledgement_due_ms()
+    fn acknowledgement_due_ms(&self, py: Python<'_>) -> PyResult<Option<i64>> {
+        Ok(self.lock(py)?.acknowledgement_due_ms())
     }
 
     fn waiting<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counts = {
+            let sds = self.lock(py)?;
+            TransmitKind::ALL.map(|kind| (kind, sds.waiting(kind)))
+        };
         let waiting = PyDict::new(py);
-        for (kind, member) in TransmitKind::ALL.into_iter().zip(transmit_kinds(py)?) {
+        for ((kind, count), member) in counts.into_iter().zip(transmit_kinds(py)?) {
             if kind != TransmitKind::Sync {
-                waiting.set_item(member, self.lock(py).waiting(kind))?;
+                waiting.set_item(member, count)?;
             }
         }
         Ok(waiting)
     }
 
-    fn first_parity_millionths(&self, py: Python<'_>) -> u32 {
-        self.lock(py).first_parity_millionths()
+    fn first_parity_millionths(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.lock(py)?.first_parity_millionths())
     }
 
-    fn has_room(&self, py: Python<'_>) -> bool {
-        self.lock(py).has_room()
+    fn has_room(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.lock(py)?.has_room())
     }
 
-    fn is_queued(&self, py: Python<'_>, send_id: &str) -> bool {
-        self.lock(py).is_queued(send_id)
+    fn is_queued(&self, py: Python<'_>, send_id: &str) -> PyResult<bool> {
+        Ok(self.lock(py)?.is_queued(send_id))
     }
 
-    fn oversized(&self, py: Python<'_>, content_bytes_max: usize) -> Vec<(String, u32, usize)> {
-        let sds = self.lock(py);
+    fn oversized(
+        &self,
+        py: Python<'_>,
+        content_bytes_max: usize,
+    ) -> PyResult<Vec<(String, u32, usize)>> {
+        let sds = self.lock(py)?;
         let oversized = sds.oversized(content_bytes_max);
-        oversized
+        Ok(oversized
             .map(|(send_id, ordinal, size)| (send_id.to_string(), ordinal, size))
-            .collect()
+            .collect())
     }
 
-    fn knows_send(&self, py: Python<'_>, send_id: &str) -> bool {
-        self.lock(py).knows_send(send_id)
+    fn knows_send(&self, py: Python<'_>, send_id: &str) -> PyResult<bool> {
+        Ok(self.lock(py)?.knows_send(send_id))
     }
 
-    fn needs_message(&self, py: Python<'_>, message_id: &str) -> bool {
-        self.lock(py).needs_message(message_id)
+    fn needs_message(&self, py: Python<'_>, message_id: &str) -> PyResult<bool> {
+        Ok(self.lock(py)?.needs_message(message_id))
     }
 
-    fn holds(&self, py: Python<'_>, message_id: &str) -> bool {
-        self.lock(py).holds(message_id)
+    fn holds(&self, py: Python<'_>, message_id: &str) -> PyResult<bool> {
+        Ok(self.lock(py)?.holds(message_id))
     }
 
     fn missing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let missing = self.lock(py).missing().cloned().collect();
+        let missing = self.lock(py)?.missing().cloned().collect();
         entries(py, missing)
     }
 
     /// The same by message id.
     fn missing_by_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let entries: Vec<_> = self.lock(py).missing().cloned().collect();
+        let entries: Vec<_> = self.lock(py)?.missing().cloned().collect();
         let missing = PyDict::new(py);
         for entry in entries {
             let name = PyString::new(py, &entry.message_id);
@@ -484,12 +576,12 @@ impl Participant {
         Ok(missing)
     }
 
-    fn missing_version(&self, py: Python<'_>) -> u64 {
-        self.lock(py).missing_version()
+    fn missing_version(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.lock(py)?.missing_version())
     }
 
-    fn is_missing(&self, py: Python<'_>, message_id: &str) -> bool {
-        self.lock(py).missing_entry(message_id).is_some()
+    fn is_missing(&self, py: Python<'_>, message_id: &str) -> PyResult<bool> {
+        Ok(self.lock(py)?.missing_entry(message_id).is_some())
     }
 
     fn participants_heard<'py>(
@@ -497,39 +589,40 @@ impl Participant {
         py: Python<'py>,
         now: &Bound<'py, Now>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let heard = self.lock(py).participants_heard(now.get().into());
+        let heard = self.lock(py)?.participants_heard(now.get().into());
         names(py, heard.iter())
     }
 
-    fn sends_in_store(&self, py: Python<'_>) -> usize {
-        self.lock(py).sends_in_store()
+    fn sends_in_store(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.lock(py)?.sends_in_store())
     }
 
     fn pending_sends<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let ids: Vec<_> = self.lock(py).pending_sends().cloned().collect();
+        let ids: Vec<_> = self.lock(py)?.pending_sends().cloned().collect();
         names(py, ids.iter())
     }
 
     fn sends<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let ids: Vec<_> = self.lock(py).sends().cloned().collect();
+        let ids: Vec<_> = self.lock(py)?.sends().cloned().collect();
         names(py, ids.iter())
     }
 
     fn ordered_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let ids: Vec<_> = self.lock(py).ordered_ids().cloned().collect();
+        let ids: Vec<_> = self.lock(py)?.ordered_ids().cloned().collect();
         names(py, ids.iter())
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let sizes = self.lock(py)?.stats();
         let stats = PyDict::new(py);
-        for (name, size) in self.lock(py).stats() {
+        for (name, size) in sizes {
             stats.set_item(name, size.into_bound_py_any(py)?)?;
         }
         Ok(stats)
     }
 
     fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let held = self.lock(py).inspect();
+        let held = self.lock(py)?.inspect();
         let inspection = PyDict::new(py);
         let possible = held
             .unacknowledged

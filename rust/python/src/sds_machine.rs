@@ -11,6 +11,9 @@ use crate::now::Now;
 use crate::participant::{Held, Participant, PythonRandom, config_of, octets, value_object};
 use crate::sds_events::{SdsEvent, event_object};
 
+/// A message to be taken in again, and its hint.
+type Reopened<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
+
 /// The machine behind one participant's side of a channel whose contents are its owner's.
 #[pyclass(extends = Participant, frozen, module = "shardwire._native")]
 pub struct MessageChannel;
@@ -94,11 +97,12 @@ impl MessageChannel {
         now: &Bound<'_, Now>,
         retrieval_hint: Option<Buffer<'_>>,
         from_store: bool,
-    ) {
+    ) -> PyResult<()> {
         let hint = retrieval_hint.as_ref().map(Buffer::as_bytes);
         slf.as_super()
-            .lock(py)
+            .lock(py)?
             .handle_message(&octets(data), hint, from_store, now.get().into());
+        Ok(())
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a segment's header says")]
@@ -113,7 +117,7 @@ impl MessageChannel {
         content_count: Option<u32>,
         contents_needed: Option<u32>,
         now: &Bound<'_, Now>,
-    ) {
+    ) -> PyResult<()> {
         let _ = sender_id;
         let place = Place {
             send_id,
@@ -122,8 +126,9 @@ impl MessageChannel {
             contents_needed,
         };
         slf.as_super()
-            .lock(py)
+            .lock(py)?
             .handle_content_placed(message_id, place, now.get().into());
+        Ok(())
     }
 
     #[pyo3(signature = (sender_id, send_id, content_count, now, *, inferred_message_ids = None))]
@@ -141,7 +146,7 @@ impl MessageChannel {
         })?;
         let inferred: Vec<Name> = inferred.iter().map(|id| Name::new(id)).collect();
         let now = now.get().into();
-        slf.as_super().lock(py).handle_send_reconstructed(
+        slf.as_super().lock(py)?.handle_send_reconstructed(
             sender_id,
             send_id,
             content_count,
@@ -158,14 +163,20 @@ impl MessageChannel {
         message_id: &str,
         data: Buffer<'_>,
         invalid: bool,
-    ) {
+    ) -> PyResult<()> {
         slf.as_super()
-            .lock(py)
+            .lock(py)?
             .handle_content_refused(message_id, data.as_bytes(), invalid);
+        Ok(())
     }
 
-    fn handle_content_surplus(slf: PyRef<'_, Self>, py: Python<'_>, message_id: &str) {
-        slf.as_super().lock(py).handle_content_surplus(message_id);
+    fn handle_content_surplus(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        message_id: &str,
+    ) -> PyResult<()> {
+        slf.as_super().lock(py)?.handle_content_surplus(message_id);
+        Ok(())
     }
 
     fn handle_content_doubted(
@@ -174,10 +185,11 @@ impl MessageChannel {
         message_id: &str,
         sender_id: &str,
         send_id: &str,
-    ) {
+    ) -> PyResult<()> {
         slf.as_super()
-            .lock(py)
+            .lock(py)?
             .handle_content_doubted(message_id, sender_id, send_id);
+        Ok(())
     }
 
     #[pyo3(signature = (sender_id, send_id, now, *, keep_messages = false))]
@@ -188,13 +200,13 @@ impl MessageChannel {
         send_id: &str,
         now: &Bound<'_, Now>,
         keep_messages: bool,
-    ) -> bool {
-        slf.as_super().lock(py).handle_send_abandoned(
+    ) -> PyResult<bool> {
+        Ok(slf.as_super().lock(py)?.handle_send_abandoned(
             sender_id,
             send_id,
             keep_messages,
             now.get().into(),
-        )
+        ))
     }
 
     fn handle_whole_content(
@@ -204,13 +216,14 @@ impl MessageChannel {
         sender_id: &str,
         content: Buffer<'_>,
         data: Buffer<'_>,
-    ) {
-        slf.as_super().lock(py).handle_whole_content(
+    ) -> PyResult<()> {
+        slf.as_super().lock(py)?.handle_whole_content(
             message_id,
             sender_id,
             content.as_bytes(),
             data.as_bytes(),
         );
+        Ok(())
     }
 
     fn handle_content_apart(
@@ -220,18 +233,19 @@ impl MessageChannel {
         sender_id: &str,
         content: Buffer<'_>,
         data: Buffer<'_>,
-    ) -> String {
-        let name = slf.as_super().lock(py).handle_content_apart(
+    ) -> PyResult<String> {
+        let name = slf.as_super().lock(py)?.handle_content_apart(
             message_id,
             sender_id,
             content.as_bytes(),
             data.as_bytes(),
         );
-        name.to_string()
+        Ok(name.to_string())
     }
 
-    fn handle_rival_refused(slf: PyRef<'_, Self>, py: Python<'_>, name: &str) {
-        slf.as_super().lock(py).handle_rival_refused(name);
+    fn handle_rival_refused(slf: PyRef<'_, Self>, py: Python<'_>, name: &str) -> PyResult<()> {
+        slf.as_super().lock(py)?.handle_rival_refused(name);
+        Ok(())
     }
 
     fn was_rival(
@@ -240,10 +254,11 @@ impl MessageChannel {
         message_id: &str,
         sender_id: &str,
         content: Buffer<'_>,
-    ) -> bool {
-        slf.as_super()
-            .lock(py)
-            .was_rival(message_id, sender_id, content.as_bytes())
+    ) -> PyResult<bool> {
+        Ok(slf
+            .as_super()
+            .lock(py)?
+            .was_rival(message_id, sender_id, content.as_bytes()))
     }
 
     fn poll_event<'py>(
@@ -251,7 +266,7 @@ impl MessageChannel {
         py: Python<'py>,
     ) -> PyResult<Option<Bound<'py, SdsEvent>>> {
         slf.as_super()
-            .lock(py)
+            .lock(py)?
             .poll_event()
             .map(|event| event_object(py, event))
             .transpose()
@@ -260,7 +275,7 @@ impl MessageChannel {
     /// Records that changed since the last call; None deletes.
     fn poll_persist<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let records = PyDict::new(py);
-        for record in slf.as_super().lock(py).poll_persist() {
+        for record in slf.as_super().lock(py)?.poll_persist() {
             let key = PyBytes::new(py, record.key.as_bytes());
             let value = match &record.value {
                 None => py.None().into_bound(py),
@@ -271,17 +286,14 @@ impl MessageChannel {
         Ok(records)
     }
 
-    fn poll_reopened<'py>(
-        slf: PyRef<'_, Self>,
-        py: Python<'py>,
-    ) -> Vec<(Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>)> {
-        let reopened = slf.as_super().lock(py).poll_reopened().into_iter();
+    fn poll_reopened<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Vec<Reopened<'py>>> {
+        let reopened = slf.as_super().lock(py)?.poll_reopened().into_iter();
         let made = reopened.map(|(data, hint)| {
             (
                 PyBytes::new(py, &data),
                 hint.map(|hint| PyBytes::new(py, &hint)),
             )
         });
-        made.collect()
+        Ok(made.collect())
     }
 }

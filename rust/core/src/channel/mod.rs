@@ -26,6 +26,8 @@ pub use receiving::{Arrival, Counts};
 pub use records::{Record, RecordKey, Value, payload_key};
 pub use restored::{RestoreError, Restored, StoredRecord};
 
+use hashlink::LinkedHashMap;
+
 use crate::reassemble::{self, Limits};
 use crate::sds::{self, Config, Machine, Name, Now, Randomness, Refusal};
 use crate::segment::Parameters;
@@ -226,8 +228,14 @@ impl Channel {
         for key in delivered {
             shared.on_delivered(key);
         }
-        for record in self.sds.poll_persist() {
-            shared.take(record, &mut records);
+        // A record may stand more than once: the last one counts, whatever became of it before.
+        let mut last: LinkedHashMap<(&'static str, Name), Option<sds::Value>> =
+            LinkedHashMap::new();
+        for sds::Record { kind, key, value } in self.sds.poll_persist() {
+            last.insert((kind, key), value);
+        }
+        for ((kind, key), value) in last {
+            shared.take(sds::Record { kind, key, value }, &mut records);
         }
         let sds = &self.sds;
         shared.apply(|message_id| sds.needs_message(message_id), &mut records);

@@ -659,7 +659,11 @@ impl Receiving {
         events: &mut Events,
         now: Now,
     ) {
-        let StoredSegment { record, content } = stored;
+        let StoredSegment {
+            record,
+            content,
+            wire,
+        } = stored;
         let sender_id: Arc<str> = record.sender_id.into();
         let send_id = Name::new(&record.send_id);
         let key = payload_key(&sender_id, &send_id);
@@ -690,6 +694,14 @@ impl Receiving {
             }
             Outcome::Dropped(dropped) => {
                 self.drop_message(&sender_id, &send_id, &dropped, sds, events, now);
+            }
+            // Where limits or the wire are others than in the earlier life.
+            Outcome::Discarded { reason, .. } if reason != Discard::Duplicate => {
+                self.shared.forget_segment(&key, record.serial);
+                if let Some(wire) = wire.filter(|_| reason != Discard::AlreadyCompleted) {
+                    let invalid = reason != Discard::QuotaExceeded;
+                    sds.handle_content_refused(&record.message_id, &wire, invalid);
+                }
             }
             Outcome::Stored { .. } | Outcome::Discarded { .. } => {}
         }

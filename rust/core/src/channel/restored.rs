@@ -76,6 +76,8 @@ fn without_bytes(what: &'static str, key: &[u8]) -> RestoreError {
 pub(super) struct StoredSegment {
     pub record: SegmentRecord,
     pub content: Vec<u8>,
+    /// The SDS message that brought it, where that is stored.
+    pub wire: Option<Octets>,
 }
 
 /// What was stored, by who takes it back.
@@ -197,7 +199,12 @@ fn read_segment(
         }
     };
     shared.restore_segment(key, &record, payload_hash, index);
-    Ok(StoredSegment { record, content })
+    let wire = messages.get(record.message_id.as_bytes()).cloned();
+    Ok(StoredSegment {
+        record,
+        content,
+        wire,
+    })
 }
 
 fn joined(

@@ -123,7 +123,7 @@ impl SharedBytes {
 
     /// Keeps a segment of a partial message for as long as that is partial.
     pub fn keep_segment(&mut self, kept: &Kept<'_>) {
-        self.serial += 1;
+        self.serial = self.serial.saturating_add(1);
         let key_of_message = payload_key(kept.sender_id, kept.send_id);
         let key: Box<[u8]> = [&key_of_message[..], &self.serial.to_be_bytes()]
             .concat()
@@ -206,6 +206,25 @@ impl SharedBytes {
             self.segments.insert(key.into(), others);
         }
         dropped
+    }
+
+    /// A stored segment is refused: it is as if it had not come.
+    pub fn forget_segment(&mut self, key: &[u8], serial: u64) {
+        let own_key: Box<[u8]> = [key, &serial.to_be_bytes()].concat().into();
+        let Some(segments) = self.segments.get_mut(key) else {
+            return;
+        };
+        let Some(place) = segments.iter().position(|segment| segment.key == own_key) else {
+            return;
+        };
+        let segment = segments.remove(place);
+        if segments.is_empty() {
+            self.segments.remove(key);
+        }
+        self.put(SEGMENT, segment.key, None);
+        if let Some(message_id) = segment.message_id {
+            self.release(&message_id);
+        }
     }
 
     /// Keeps a whole message until its delivery ends; what was kept of its segments goes.
@@ -334,7 +353,6 @@ impl SharedBytes {
         match (kind, value) {
             (CONTENT, Some(content)) => {
                 self.forget_wire(&key, records);
-                self.deleted_contents.retain(|deleted| *deleted != key);
                 let head = &content[..content.len().min(HEAD_BYTES)];
                 self.contents
                     .insert(key.clone(), (head.into(), content.len()));

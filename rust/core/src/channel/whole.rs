@@ -62,10 +62,11 @@ impl WholeMessages {
             stored = rival_name(send_id, sender_id, &payload.to_vec());
             let stored_key = payload_key(sender_id, &stored);
             // The name of a rival is that of its content.
-            if is_rival(send_id) || shared.keeps_payload(&stored_key) {
+            let is_kept = is_rival(send_id) || shared.keeps_payload(&stored_key);
+            shared.drop_segments(&key, &payload_hash);
+            if is_kept {
                 return None;
             }
-            shared.drop_segments(&key, &payload_hash);
             if self.waiting.contains_key(&key) {
                 // The send is released with the other one.
                 told = stored.clone();

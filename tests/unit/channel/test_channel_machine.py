@@ -1,0 +1,157 @@
+"""The machine of a channel by itself: what it stores, what it reads back, and who may call it when."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shardwire import ChannelConfig, SegmentationConfig
+from shardwire._native import ChannelMachine, MessageReleased, payload_key
+from shardwire.config import SdsConfig
+from shardwire.sds import Now
+from shardwire.segmentation import segment
+from shardwire.segmentation.parameters import native_parameters
+
+NOW = Now(1_000, 1_760_000_000_000)
+CONFIG = ChannelConfig.logos()
+SEGMENTATION = replace(CONFIG.segmentation, segment_size_bytes=1_024)
+Disk = dict[tuple[str, bytes], bytes]
+
+
+def machine(
+    sender_id: str,
+    records: Mapping[tuple[str, bytes], bytes] | None = None,
+    *,
+    sds: SdsConfig = CONFIG.sds,
+    segmentation: SegmentationConfig = SEGMENTATION,
+    rng: random.Random | None = None,
+) -> ChannelMachine:
+    made, _ = ChannelMachine.restore(
+        records or {},
+        [],
+        "room",
+        sender_id,
+        sds,
+        CONFIG.sync,
+        native_parameters(segmentation),
+        segmentation.limits,
+        now=NOW,
+        rng=rng or random.Random(sender_id),
+    )
+    return made
+
+
+def commit(made: ChannelMachine, disk: Disk, delivered: tuple[bytes, ...] = ()) -> None:
+    for name, value in made.poll_persist(delivered).items():
+        if value is None:
+            disk.pop(name, None)
+        else:
+            disk[name] = value
+
+
+@pytest.mark.parametrize("size", [100, 4_000])
+def test_a_message_that_came_while_an_equal_one_was_cancelled_is_stored(size: int) -> None:
+    """The send is cancelled in the cycle in which it began: its records say nothing of the message that came."""
+    sds = SdsConfig(message_id="content-sha256")
+    alice, bob = machine("alice", sds=sds), machine("bob", sds=sds)
+    contents = segment(random.Random(3).randbytes(size), replace(SEGMENTATION, enable_reed_solomon=False))
+    alice.send("of alice", contents, NOW, contents_needed=len(contents))
+    bob.send("of bob", contents, NOW, contents_needed=len(contents))
+    assert bob.cancel("of bob", NOW)
+    while (transmit := alice.poll_transmit(NOW)) is not None:
+        bob.handle_message(transmit.payload, NOW)
+    [released] = [event for event in bob.poll_events(NOW) if isinstance(event, MessageReleased)]
+    disk: Disk = {}
+    commit(bob, disk)
+    commit(bob, disk, (payload_key(released.sender_id, released.send_id),))
+    held = [key.decode() for kind, key in disk if kind == "sds.log"]
+    assert len(held) == len(contents)
+    later = machine("bob", disk, sds=sds)
+    assert all(later.holds(message_id) and later.needs_message(message_id) for message_id in held)
+
+
+@pytest.mark.parametrize("change", ["wire", "limits"])
+def test_a_stored_segment_that_is_refused_after_a_restart_is_as_if_it_had_not_come(change: str) -> None:
+    alice, bob = machine("alice"), machine("bob")
+    contents = segment(random.Random(3).randbytes(4_000), SEGMENTATION)
+    alice.send("a" * 32, contents, NOW, contents_needed=4)
+    transmit = alice.poll_transmit(NOW)
+    assert transmit is not None
+    assert bob.handle_message(transmit.payload, NOW)
+    disk: Disk = {}
+    commit(bob, disk)
+    assert bob.has_partial()
+    assert bob.holds(transmit.message_id)
+    if change == "wire":
+        other = replace(SEGMENTATION, wire_format="lip243")
+    else:
+        small = replace(SEGMENTATION.limits, buffered_bytes_max=500, buffered_bytes_per_sender_max=500)
+        other = replace(SEGMENTATION, limits=small)
+    later = machine("bob", disk, segmentation=other)
+    assert not later.has_partial()
+    assert not later.holds(transmit.message_id)
+    commit(later, disk)
+    assert not [name for name in disk if name[0] in ("channel.segment", "sds.message")]
+
+
+def test_a_call_in_the_middle_of_another_one_raises_and_does_not_wait_for_itself() -> None:
+    """As from a signal handler, which runs while a source of randomness does that is written in Python."""
+    answers: list[Any] = []
+
+    class Nosy(random.Random):
+        def random(self) -> float:
+            if made and not answers:
+                try:
+                    answers.append(made[0].stats())
+                except RuntimeError as error:
+                    answers.append(str(error))
+            return super().random()
+
+    made: list[ChannelMachine] = []
+    rng = Nosy(1)
+    alice, bob = machine("alice"), machine("bob", rng=rng)
+    made.append(bob)
+    # The delay of an acknowledgement is drawn.
+    alice.send("a" * 32, segment(b"x", SEGMENTATION), NOW, contents_needed=1)
+    transmit = alice.poll_transmit(NOW)
+    assert transmit is not None
+    bob.handle_message(transmit.payload, NOW)
+    [answer] = answers
+    assert "in the middle of a call on this thread" in answer
+    assert bob.stats()["log"] == 1
+
+
+def test_threads_that_share_a_machine_take_turns() -> None:
+    bob = machine("bob")
+    alice = machine("alice")
+    contents = segment(random.Random(3).randbytes(200_000), replace(SEGMENTATION, segment_size_bytes=8_192))
+    alice.send("a" * 32, contents, NOW, contents_needed=len(contents))
+    wires = []
+    while (transmit := alice.poll_transmit(NOW)) is not None:
+        wires.append(transmit.payload)
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def look() -> None:
+        try:
+            while not done.is_set():
+                bob.stats()
+                bob.receiving_stats()
+        except BaseException as error:
+            errors.append(error)
+
+    watchers = [threading.Thread(target=look) for _ in range(2)]
+    for watcher in watchers:
+        watcher.start()
+    for wire in wires:
+        bob.handle_message(wire, NOW)
+    done.set()
+    for watcher in watchers:
+        watcher.join()
+    assert errors == []
+    assert bob.receiving_stats()["messages"] == 1
