@@ -39,7 +39,9 @@ class Disk:
         """Hex hashes of messages that were once written whole."""
         whole, self._whole = self._whole, []
         for kind, value in whole:
-            self._written.add(keccak256(value).hex() if kind == PAYLOAD else json.loads(value)["payload_hash"])
+            # The bytes that no message holds follow a zero.
+            head, _, _ = value.partition(b"\0")
+            self._written.add(keccak256(value).hex() if kind == PAYLOAD else json.loads(head)["payload_hash"])
         return self._written
 
     def payloads(self, channel_id: str) -> set[bytes]:
