@@ -338,8 +338,6 @@ class ReassemblerCore:
         """Changes since the last call as (op, key, value): op is "put_segment", "delete_set", "put_completed",
         "delete_completed". A set's key is the first 20 bytes of its segments' keys. Values are opaque; applying one
         twice is harmless."""
-    def poll_completions(self) -> list[tuple[str, bytes, bytes]]:
-        """The changes of `poll_persist` with "put_completed" and "delete_completed" alone; the others are forgotten."""
     def restore(self, records: Iterable[tuple[str, bytes, bytes]]) -> None:
         """Takes back what `poll_persist` gave, minus what was deleted. Unreadable records are ignored and counted."""
 
@@ -1167,37 +1165,8 @@ class ChannelMachine(Participant):
 
     As with `MessageChannel` its one owner serialises the calls, and what `poll_persist` gives is made durable before
     anything that was polled is handed to the network or to the application.
-
-    Args:
-        channel_id: The channel; messages of others are ignored.
-        sender_id: This participant, unique in the channel.
-        config: Scalable Data Sync.
-        sync: Synchronisation schedule.
-        segmentation: How segments are read, and the code tried first.
-        limits: What may be held of partial messages.
-        now: The moment of creation.
-        rng: The only source of randomness.
-        header_bytes_max: A message is at most this much longer than its content.
-        delivered_when: Who must hold a send before its resending stops; None for any one participant.
-
-    Raises:
-        ConfigError: An id is empty or too long, or the header limit leaves no room for one history entry.
     """
 
-    def __new__(
-        cls,
-        channel_id: str,
-        sender_id: str,
-        config: SdsConfig,
-        sync: SyncConfig,
-        segmentation: SegmentationParameters,
-        limits: ReassemblyLimits,
-        *,
-        now: Now,
-        rng: random.Random,
-        header_bytes_max: int = 24_000,
-        delivered_when: DeliveredWhen | None = None,
-    ) -> Self: ...
     @staticmethod
     def restore(
         records: Mapping[tuple[str, bytes], bytes],
@@ -1216,14 +1185,26 @@ class ChannelMachine(Participant):
     ) -> tuple[ChannelMachine, dict[bytes, bytes]]:
         """The machine that `records` (all that `poll_persist` ever gave, later over earlier) describe.
 
-        Records of other kinds are passed over.
+        Args:
+            records: Those of other kinds are passed over; with none it begins now.
+            queued: Keys of messages that were released and not handed over yet.
+            channel_id: The channel; messages of others are ignored.
+            sender_id: This participant, unique in the channel.
+            config: Scalable Data Sync.
+            sync: Synchronisation schedule.
+            segmentation: How segments are read, and the code tried first.
+            limits: What may be held of partial messages.
+            now: The moment of creation.
+            rng: The only source of randomness.
+            header_bytes_max: A message is at most this much longer than its content.
+            delivered_when: Who must hold a send before its resending stops; None for any one participant.
 
         Returns:
             The machine, and the payloads of the messages whose keys `queued` names, as far as they are stored: these
             were released before, and the machine keeps their records until `poll_persist` is told of their delivery.
 
         Raises:
-            ConfigError: As the constructor does.
+            ConfigError: An id is empty or too long, or the header limit leaves no room for one history entry.
             PersistenceError: A newer release wrote the records, or a message is stored without its bytes.
         """
 

@@ -31,12 +31,11 @@ class Reassembler:
     `poll_dropped`, what has to be saved in `poll_persist`.
     """
 
-    def __init__(self, config: SegmentationConfig | None = None, *, peer_log: PeerLog | None = None) -> None:
+    def __init__(self, config: SegmentationConfig | None = None) -> None:
         """Makes an empty reassembler.
 
         Args:
             config: The wire, the code tried first and the limits; the default configuration where it is None.
-            peer_log: Told what is invalid; None warns of it once a minute of the time that `receive` is given.
 
         Raises:
             ConfigError: What was given is no `SegmentationConfig`, or its settings do not go together.
@@ -45,7 +44,8 @@ class Reassembler:
         if not isinstance(config, SegmentationConfig):
             raise ConfigError(f"config is {type(config).__name__}: it must be a SegmentationConfig")
         self._now_ms = 0
-        self._log = PeerLog(logger, lambda: self._now_ms) if peer_log is None else peer_log
+        # What is invalid is a warning once a minute of the time that `receive` is given.
+        self._log = PeerLog(logger, lambda: self._now_ms)
         limits = config.limits
         self._core = ReassemblerCore(
             native_parameters(config),
@@ -154,13 +154,6 @@ class Reassembler:
         first 20 bytes of the keys of its segments. Applying a change twice is harmless.
         """
         return self._core.poll_persist()
-
-    def poll_completions(self) -> list[tuple[str, bytes, bytes]]:
-        """The changes of `poll_persist` that concern completions, for a caller that keeps segments in its own way.
-
-        Such a caller receives its segments again after `restore` has taken the completions back.
-        """
-        return self._core.poll_completions()
 
     def restore(self, records: Iterable[tuple[str, bytes, bytes]]) -> None:
         """Takes back what `poll_persist` gave, less what was deleted since, before anything is received.

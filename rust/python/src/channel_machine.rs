@@ -55,34 +55,6 @@ fn limits_of(limits: &Bound<'_, PyAny>) -> PyResult<Limits> {
 
 #[pymethods]
 impl ChannelMachine {
-    #[new]
-    #[pyo3(signature = (
-        channel_id, sender_id, config, sync, segmentation, limits, *, now, rng,
-        header_bytes_max = 24_000, delivered_when = None
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "the constructor's")]
-    fn new(
-        channel_id: &str,
-        sender_id: &str,
-        config: &Bound<'_, PyAny>,
-        sync: &Bound<'_, PyAny>,
-        segmentation: &SegmentationParameters,
-        limits: &Bound<'_, PyAny>,
-        now: &Bound<'_, Now>,
-        rng: Py<PyAny>,
-        header_bytes_max: usize,
-        delivered_when: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        let config = config_of(config, sync, header_bytes_max, delivered_when)?;
-        let segmentation = Segmentation {
-            parameters: segmentation.inner,
-            limits: limits_of(limits)?,
-        };
-        let (now, rng) = (now.get().into(), Box::new(PythonRandom(rng)));
-        let channel = Channel::new(channel_id, sender_id, config, segmentation, now, rng);
-        Ok(ChannelMachine::holding(channel.map_err(Error::from)?))
-    }
-
     /// The machine that stored records describe, and the payloads among them that `queued` names.
     #[staticmethod]
     #[pyo3(signature = (

@@ -140,16 +140,6 @@ impl ReassemblerCore {
         rows.rows
     }
 
-    /// Completions alone, as (op, key, value).
-    fn poll_completions<'py>(&self, py: Python<'py>) -> PyResult<Vec<Row<'py>>> {
-        let mut rows = Rows::new(py);
-        let completions = self.lock(py).poll_completions();
-        for record in completions {
-            rows.put(record.change, &record.key, [&record.value, &[]]);
-        }
-        rows.rows
-    }
-
     /// Takes back what `poll_persist` gave, less what was deleted.
     fn restore(&self, py: Python<'_>, records: &Bound<'_, PyAny>) -> PyResult<()> {
         let rows = items_of(records, "records", ITEMS_MAX, |row| {
