@@ -208,6 +208,19 @@ def test_the_messages_listed_are_the_first_by_hash(tmp_path: Path, monkeypatch: 
         assert [one["hash"] for one in summarize(archive, CONFIG, threads=threads).unfinished] == hashes[:5]
 
 
+def test_the_messages_listed_are_in_order_where_columns_keep_them_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies together is sorted by the columns of `by`, which the page does not show."""
+    parts = segment(payload_of(1, 5_000), CONFIG)
+    table = pa.table({"payload": parts[:5] + parts[:3], "topic": ["a"] * 5 + ["b"] * 3})
+    archive = tmp_path / "archive.parquet"
+    pq.write_table(table, archive)
+    assert [one["received"] for one in summarize(archive, CONFIG, by=["topic"]).unfinished] == [3, 5]
+    monkeypatch.setattr("shardwire.archive.report.MESSAGES_LISTED_MAX", 1)
+    assert [one["received"] for one in summarize(archive, CONFIG, by=["topic"]).unfinished] == [3]
+
+
 def test_a_uri_is_for_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", "s3a://bucket/archive", "-o", str(tmp_path / "report.html")]) == 2
     told = " ".join(capsys.readouterr().err.split())

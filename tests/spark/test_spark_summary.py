@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import random
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,10 @@ from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.node import MemoryNetwork, NetworkConditions
 from shardwire.segmentation import segment
 from shardwire.spark import summarize_archive
+from shardwire.spark.summary import acknowledged
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 SECOND_NS = 1_000_000_000
@@ -125,7 +127,7 @@ def sds_message(sender: str, message_id: str, named: tuple[str, ...] = ()) -> by
     return message.encode()
 
 
-def acknowledged(path: Path, *, has_times: bool) -> str:
+def archive_of_acknowledgements(path: Path, *, has_times: bool) -> str:
     """Two senders with one id, a repeat, an acknowledgement of each, and one's own, which is none; not in order."""
     messages = [
         sds_message("carol", "c1", ("a1", "x")),
@@ -145,7 +147,7 @@ def acknowledged(path: Path, *, has_times: bool) -> str:
 
 @pytest.mark.parametrize("has_times", [False, True])
 def test_acknowledgements_agree(tmp_path: Path, spark_session: SparkSession, has_times: bool) -> None:
-    archive = acknowledged(tmp_path / "archive.parquet", has_times=has_times)
+    archive = archive_of_acknowledgements(tmp_path / "archive.parquet", has_times=has_times)
     here = summarize(archive, CONFIG, unwrap=["sds"])
     assert (here.kinds["content"].messages, here.kinds["content"].repeats) == (6, 1)
     assert {name: one.acknowledged for name, one in here.latencies.items()} == {"alice": 2, "bob": 1}
@@ -196,3 +198,51 @@ def test_the_command_writes_the_same_page(
     line[1] = str(tmp_path / "absent.parquet")
     assert run([*line, "-o", str(tmp_path / "no.html"), "--spark", "local[2]"]) == 1
     assert "there is no file or directory" in capsys.readouterr().err
+
+
+def rows_of_plan(df: DataFrame) -> int:
+    """The most rows that a step of an executed plan gave."""
+    most = 0
+
+    def visit(node: Any) -> None:
+        nonlocal most
+        metric = node.metrics().get("numOutputRows")
+        if metric.isDefined():
+            most = max(most, metric.get().value())
+        name = node.getClass().getSimpleName()
+        if name == "AdaptiveSparkPlanExec":
+            visit(node.executedPlan())
+        elif name.endswith("QueryStageExec"):
+            visit(node.plan())
+        children = node.children()
+        for place in range(children.size()):
+            visit(children.apply(place))
+
+    visit(df._jdf.queryExecution().executedPlan())  # type: ignore[operator]
+    return most
+
+
+def test_work_grows_with_the_sum_of_senders_and_namers(spark_session: SparkSession) -> None:
+    """As many senders that claim one message id as messages that name it: their product is four million."""
+    sent = spark_session.range(2_000).selectExpr("'m' as message_id", "concat('s', id) as sender", "id as sent")
+    named = spark_session.range(2_000).selectExpr("'m' as message_id", "concat('n', id) as who", "2000 + id as time")
+    heard = acknowledged(sent, named)
+    assert {(row["is_named"], row["waited"] > 0) for row in heard.collect()} == {(True, True)}
+    assert 2_000 <= rows_of_plan(heard) <= 10_000
+
+
+def test_acknowledgements_of_any_rows_agree(tmp_path: Path, spark_session: SparkSession) -> None:
+    """Some senders, ids and times, all of which meet in every way."""
+    generator = random.Random(5)
+    names, ids = ("alice", "bob", "carol", ""), [f"m{number}" for number in range(300)]
+    messages, times = [], []
+    for _ in range(2_500):
+        named = tuple(generator.sample(ids, generator.randrange(3)))
+        messages.append(sds_message(generator.choice(names), generator.choice(ids), named))
+        times.append(generator.choice([None, *range(6)]))
+    columns: dict[str, Any] = {"payload": pa.array(messages, pa.binary()), "timestamp": pa.array(times, pa.int64())}
+    archive = str(tmp_path / "archive.parquet")
+    pq.write_table(pa.table(columns), archive)
+    here = summarize(archive, CONFIG, unwrap=["sds"])
+    assert here.latencies.keys() == here.unacknowledged.keys() == {"alice", "bob", "carol", "(unknown)"}
+    same(here, summarize_archive(spark_session.read.parquet(archive), CONFIG, unwrap=["sds"]))

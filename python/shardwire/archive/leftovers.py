@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -16,9 +17,10 @@ from shardwire.archive.arrow import HASH, PAYLOAD, SEGMENT_COLUMNS, SEND_ID
 from shardwire.archive.source import BATCH_BYTES
 
 _HASH_BYTES = 32
+_HASH_BITS = 8 * _HASH_BYTES
 # What is on disk lies in so many files by the first bits of the hash: each is sorted in
 # memory, or parted once more where it is too much for that.
-_BUCKETS = 64
+_BUCKET_BITS = 6
 
 
 class Leftovers:
@@ -27,9 +29,8 @@ class Leftovers:
     Args:
         by: The columns that keep messages apart.
         directory: Where what is too much for memory goes; the caller removes it.
-        memory_bytes: How much stays in memory. A group has at most so much, unless one message, with what came again of
-            it, has more.
-        depth: The byte of the hash by which what is on disk is parted.
+        memory_bytes: How much stays in memory, and of what is read back at once; sorting copies it some times.
+        depth: The first bit of the hash by which what is on disk is parted.
     """
 
     def __init__(self, by: Sequence[str], directory: Path, memory_bytes: int, depth: int = 0) -> None:
@@ -42,6 +43,8 @@ class Leftovers:
         self._held_bytes = 0
         self._files = ExitStack()
         self._writers: dict[int, pa.RecordBatchStreamWriter] = {}
+        # The lowest and the highest hash in each file: how much of them is the same.
+        self._hashes: dict[int, tuple[bytes, bytes]] = {}
         self.bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -54,11 +57,11 @@ class Leftovers:
             if self._held_bytes > self._memory_bytes:
                 self._spill()
 
-    def groups(self) -> Iterator[pa.Table]:
-        """Sorted tables: the segments of a message lie next to each other in one of them."""
+    def groups(self) -> Iterator[Iterable[pa.Table]]:
+        """Sorted tables, in order: the segments of a message lie next to each other within one group."""
         if not self._writers:
             if self._held:
-                yield self._sorted(pa.Table.from_batches(self._held))
+                yield [self._sorted(self._held)]
                 self._held.clear()
             return
         self._spill()
@@ -66,17 +69,25 @@ class Leftovers:
         for bucket in sorted(self._writers):
             path = self._path(bucket)
             with pa.memory_map(str(path)) as file:
-                if path.stat().st_size > self._memory_bytes and self._depth + 1 < _HASH_BYTES:
-                    yield from self._parted(pa.ipc.open_stream(file), bucket)
+                batches = pa.ipc.open_stream(file)
+                depth = _first_difference(*self._hashes[bucket])
+                if path.stat().st_size <= self._memory_bytes:
+                    yield [self._sorted(list(batches))]
+                elif depth == _HASH_BITS:
+                    yield self._merged(batches, bucket)
                 else:
-                    yield self._sorted(pa.ipc.open_stream(file).read_all())
+                    yield from self._parted(batches, bucket, depth)
             path.unlink()
 
-    def _parted(self, batches: Iterable[pa.RecordBatch], bucket: int) -> Iterator[pa.Table]:
-        """The groups of a file that is too much for memory, by the next byte of the hash."""
+    def close(self) -> None:
+        """Closes what is open, whatever happened."""
+        self._files.close()
+
+    def _parted(self, batches: Iterable[pa.RecordBatch], bucket: int, depth: int) -> Iterator[Iterable[pa.Table]]:
+        """The groups of a file that is too much for memory, from the first bit in which its hashes differ."""
         directory = self._directory / f"{bucket:02}"
         directory.mkdir()
-        parted = Leftovers(self._by, directory, self._memory_bytes, self._depth + 1)
+        parted = Leftovers(self._by, directory, self._memory_bytes, depth)
         try:
             for batch in batches:
                 parted.add(batch)
@@ -84,9 +95,20 @@ class Leftovers:
         finally:
             parted.close()
 
-    def close(self) -> None:
-        """Closes what is open, whatever happened."""
-        self._files.close()
+    def _merged(self, batches: Iterable[pa.RecordBatch], bucket: int) -> Iterator[pa.Table]:
+        """The rows of a file that is too much for memory, all of one hash, sorted in runs that are then merged."""
+        runs: list[Path] = []
+        for some in _runs_of(batches, self._memory_bytes):
+            runs.append(self._directory / f"run-{bucket:02}-{len(runs):05}.arrow")
+            table = self._sorted(some)
+            with pa.OSFile(str(runs[-1]), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+                for batch in batches_of(table):
+                    writer.write_batch(batch)
+        names = (SEND_ID, *self._by)
+        for _, table in heapq.merge(*(_slices(path, names) for path in runs), key=lambda one: one[0]):
+            yield table
+        for path in runs:
+            path.unlink()
 
     def _spill(self) -> None:
         if not self._held:
@@ -99,10 +121,16 @@ class Leftovers:
         column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
         values = np.frombuffer(column.buffers()[2], np.uint8)
         start = column.offset * _HASH_BYTES
-        first = values[start + self._depth : start + len(column) * _HASH_BYTES : _HASH_BYTES]
-        buckets = first.astype(np.int64) * _BUCKETS >> 8
+        hashes = values[start : start + len(column) * _HASH_BYTES].reshape(-1, _HASH_BYTES).astype(np.int64)
+        place, shift = divmod(self._depth, 8)
+        following = hashes[:, place + 1] if place + 1 < _HASH_BYTES else 0
+        buckets = ((hashes[:, place] << 8 | following) << shift & 0xFFFF) >> 16 - _BUCKET_BITS
         for bucket in np.unique(buckets).tolist():
             part = table.take(np.flatnonzero(buckets == bucket))
+            found: Any = pa.compute.min_max(part.column(HASH))
+            low, high = found["min"].as_py(), found["max"].as_py()
+            before = self._hashes.get(bucket, (low, high))
+            self._hashes[bucket] = min(low, before[0]), max(high, before[1])
             if bucket not in self._writers:
                 file = self._files.enter_context(pa.OSFile(str(self._path(bucket)), "wb"))
                 self._writers[bucket] = self._files.enter_context(pa.ipc.new_stream(file, table.schema))
@@ -111,12 +139,58 @@ class Leftovers:
     def _path(self, bucket: int) -> Path:
         return self._directory / f"leftovers-{bucket:02}.arrow"
 
-    def _sorted(self, table: pa.Table) -> pa.Table:
+    def _sorted(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+        table = pa.Table.from_batches(batches)
         # Offsets of 32 bits end at 2 GiB.
         place = table.schema.get_field_index(PAYLOAD)
         table = table.set_column(place, PAYLOAD, table.column(PAYLOAD).cast(pa.large_binary()))
         keys: list[tuple[str, Literal["ascending"]]] = [(name, "ascending") for name in (HASH, SEND_ID, *self._by)]
         return table.take(pa.compute.sort_indices(table, sort_keys=keys))
+
+
+def _first_difference(low: bytes, high: bytes) -> int:
+    return _HASH_BITS - (int.from_bytes(low) ^ int.from_bytes(high)).bit_length()
+
+
+def _runs_of(batches: Iterable[pa.RecordBatch], memory_bytes: int) -> Iterator[list[pa.RecordBatch]]:
+    """Batches until they are as much as may be held."""
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        held.append(batch)
+        held_bytes += batch.nbytes
+        if held_bytes > memory_bytes:
+            yield held
+            held, held_bytes = [], 0
+    if held:
+        yield held
+
+
+def _slices(path: Path, names: Sequence[str]) -> Iterator[tuple[Any, pa.Table]]:
+    """The rows of a sorted file, those of one message together as far as they lie in one batch."""
+    with pa.memory_map(str(path)) as file:
+        for batch in pa.ipc.open_stream(file):
+            keys = list(zip(*(_comparable(batch.column(name)).to_pylist() for name in names), strict=True))
+            start = 0
+            for stop in range(1, len(keys) + 1):
+                if stop == len(keys) or keys[stop] != keys[start]:
+                    yield _order_of(keys[start]), pa.Table.from_batches([batch.slice(start, stop - start)])
+                    start = stop
+
+
+def _comparable(column: Any) -> Any:
+    """Values that Python has, in the same order: it has neither every text that is no UTF-8 nor nanoseconds."""
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column.cast(pa.large_binary())
+    if pa.types.is_temporal(kind):
+        return column.view(pa.int64() if kind.bit_width == 64 else pa.int32())
+    return column
+
+
+def _order_of(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    # As pyarrow sorts, in every run the same way: what is null comes last.
+    return tuple((value is None, value) for value in key)
 
 
 def batches_of(table: pa.Table) -> list[pa.RecordBatch]:

@@ -79,6 +79,8 @@ def reconstruct(
 ) -> pa.Table:
     """Reconstructs messages; columns, statuses and options are those of `shardwire.spark.reconstruct_archive`.
 
+    As there, the counts of a message that is whole within a thread's stretch (segments_received, duplicates, conflicts,
+    copies, times and senders) are those of the stretch, within a window of 64 MB. `summarize` counts every segment.
     The result is held in memory: `reconstruct_files` writes it instead.
 
     Args:
@@ -311,14 +313,14 @@ class _Run:
     def _meet(self, leftovers: Leftovers, sink: Sink) -> dict[int, Corrections]:
         """Reconstructs what several stretches hold together; returns what is wrong in each of them."""
         wrong: defaultdict[int, dict[str, tuple[bytes, int | None]]] = defaultdict(dict)
-        for table in leftovers.groups():
+        for tables in leftovers.groups():
             machine = _native.ArrowReconstructor(
                 parameters(self.config),
                 by_count=len(self.columns.by),
                 include_payload=self.include_payload,
                 **limits_of(self.config),
             )
-            for batch in batches_of(table):
+            for batch in chain.from_iterable(map(batches_of, tables)):
                 for messages in machine.push(batch):
                     sink.write(messages)
             for messages in machine.finish():

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from shardwire import _native
+from shardwire.archive.acknowledgements import OTHERS, SENDERS_MAX, UNKNOWN, Acknowledgements, percentiles_ms
 from shardwire.archive.arrow import STATUSES
 from shardwire.archive.reconstruct import count_files
 from shardwire.archive.source import checked_columns, files_of, nanoseconds_of, pieces_of
@@ -24,19 +25,12 @@ from shardwire.config import SegmentationConfig
 if TYPE_CHECKING:
     from shardwire.archive.source import Paths
 
-# Senders that have a row of their own; the rest share one. Their names are peers' own: there may be any number.
-SENDERS_MAX = 1_000
 # Messages that are listed by themselves, of those that are not whole.
 MESSAGES_LISTED_MAX = 1_000
-# Messages whose acknowledgement is looked for.
-MESSAGES_TIMED_MAX = 5_000_000
 INTERVALS_MAX = 60
 # Shares of the latencies that are told, in percent.
 PERCENTILES = (50, 90, 99)
-OTHERS = "(all others)"
 SEVERAL = "(several)"
-UNKNOWN = "(unknown)"
-_NS_PER_MS = 1_000_000
 _ROWS = ("status", "segments_received", "duplicates", "data_segment_count", "parity_segment_count", "senders")
 _COLUMNS = [
     *_ROWS,
@@ -168,9 +162,9 @@ def summarize(
 ) -> ArchiveSummary:
     """Reads an archive of network traffic and says what became of its messages.
 
-    Every segment counts, wherever in the archive it is: segments are sorted 64 MB at a time, beyond that in
-    files, which take as much room as the segments do. Repeats and acknowledgements are looked for among the first
-    5,000,000 SDS messages with content.
+    Every segment and every SDS message counts, wherever in the archive it is: both are sorted 64 MB at a time, beyond
+    that in files, which take as much room as the segments do, and 56 bytes for each SDS message and each entry of its
+    causal history. Of senders 1,000 have rows of their own; the others, those that come last, share one.
 
     Args:
         source: As `reconstruct_files` takes it, like the options that are not named here.
@@ -216,7 +210,8 @@ def summarize(
     layer = next((at for at, step in enumerate(steps) if step in ("sds", "sds-nim")), None)
     if layer is not None:
         wire = "spec" if steps[layer] == "sds" else "nim"
-        _read_sds(found, source, payload, timestamp, steps[:layer], wire)
+        with tempfile.TemporaryDirectory(prefix="shardwire-", dir=directory) as aside:
+            _read_sds(found, source, payload, timestamp, steps[:layer], wire, Acknowledgements(Path(aside)))
     return found
 
 
@@ -279,43 +274,34 @@ def _read_sds(
     timestamp: str | None,
     steps: tuple[UnwrapStep, ...],
     wire: Any,
+    acknowledgements: Acknowledgements,
 ) -> None:
     """Counts the SDS messages by kind, and times how long each waited until the history of another one named it."""
-    sent: dict[str, dict[str, _Sent]] = {}
-    for row, size, time in _sds_messages(source, payload, timestamp, steps, wire):
-        _count_sds(found, row, size, time, sent)
-    # Once more: what is named may lie behind what names it.
-    for row, _, time in _sds_messages(source, payload, timestamp, steps, wire):
-        _acknowledge(row, time, sent)
-    waited: dict[str, list[float]] = {}
-    acknowledged: Counter[str] = Counter()
-    for senders in sent.values():
-        for sender, one in senders.items():
-            if not one.is_named:
-                found.unacknowledged[sender] += 1
-                continue
-            acknowledged[sender] += 1
-            if one.time is not None and one.named is not None:
-                waited.setdefault(sender, []).append((one.named - one.time) / _NS_PER_MS)
-    for sender, count in acknowledged.items():
-        latencies = sorted(waited.get(sender, ()))
-        last = len(latencies) - 1
-        shares = (latencies[last * share // 100] if latencies else None for share in PERCENTILES)
-        found.latencies[sender] = Latencies(count, *shares)
-
-
-@dataclass(slots=True)
-class _Sent:
-    """A message with content: when it was first sent, and when another participant's history named it; in ns."""
-
-    time: int | None
-    is_named: bool = False
-    named: int | None = None
+    for messages, sizes, times in _sds_messages(source, payload, timestamp, steps, wire):
+        content: Any = messages.field("content")
+        contents = pa.compute.binary_length(content)
+        kinds = pa.table({"kind": messages.field("kind"), "size": sizes, "content": contents})
+        for row in (
+            kinds.group_by("kind").aggregate([("kind", "count"), ("size", "sum"), ("content", "sum")]).to_pylist()
+        ):
+            kind = found.kinds.setdefault(row["kind"], KindTally())
+            kind.messages += row["kind_count"]
+            kind.size_bytes += row["size_sum"] or 0
+            kind.content_bytes += row["content_sum"] or 0
+        acknowledgements.add(messages, times)
+    acknowledgements.finish()
+    if "content" in found.kinds:
+        found.kinds["content"].repeats = acknowledgements.repeats
+    for sender, waited in acknowledgements.senders.items():
+        if waited.unacknowledged:
+            found.unacknowledged[sender] = waited.unacknowledged
+        if waited.acknowledged:
+            found.latencies[sender] = Latencies(waited.acknowledged, *percentiles_ms(waited, PERCENTILES))
 
 
 def _sds_messages(
     source: Paths, payload: str, timestamp: str | None, steps: tuple[UnwrapStep, ...], wire: Any
-) -> Iterator[tuple[dict[str, Any], int, int | None]]:
+) -> Iterator[tuple[pa.StructArray, pa.Array[Any], pa.Array[Any]]]:
     """SDS messages, with their bytes and times."""
     schema, pieces = pieces_of(source)
     columns = checked_columns(schema, payload, (), None, timestamp, None, steps)
@@ -325,39 +311,9 @@ def _sds_messages(
             nothing: Any = pa.nulls(batch.num_rows)
             times: Any = nothing if columns.timestamp is None else nanoseconds_of(batch.column(columns.timestamp))
             state, _ = unwrap_batch(state_of(data, times, nothing), steps)
-            decoded: Any = _native.arrow_decode_sds(state.column("payload"), wire)
             contents: Any = state.column("payload")
-            sizes = pa.compute.binary_length(contents).to_pylist()
-            for row, size, time in zip(decoded.to_pylist(), sizes, state.column("timestamp").to_pylist(), strict=True):
-                if row is not None and row["error"] is None and row["kind"] is not None:
-                    yield row, size or 0, time
-
-
-def _count_sds(
-    found: ArchiveSummary, row: dict[str, Any], size_bytes: int, time: int | None, sent: dict[str, dict[str, _Sent]]
-) -> None:
-    kind = found.kinds.setdefault(row["kind"], KindTally())
-    kind.messages += 1
-    kind.size_bytes += size_bytes
-    kind.content_bytes += len(row["content"] or b"")
-    if row["kind"] != "content":
-        return
-    # Two senders with one id sent two messages.
-    message_id, sender = row["message_id"], row["sender_id"] or UNKNOWN
-    first = sent.get(message_id, {}).get(sender)
-    if first is not None:
-        kind.repeats += 1
-        first.time = min((one for one in (first.time, time) if one is not None), default=None)
-    elif kind.messages - kind.repeats <= MESSAGES_TIMED_MAX:
-        sent.setdefault(message_id, {})[sender] = _Sent(time)
-
-
-def _acknowledge(row: dict[str, Any], time: int | None, sent: dict[str, dict[str, _Sent]]) -> None:
-    namer = row["sender_id"] or UNKNOWN
-    for entry in row["causal_history"] or ():
-        for sender, one in sent.get(entry["message_id"], {}).items():
-            # One's own history acknowledges nothing.
-            if sender == namer or (time is not None and one.time is not None and time < one.time):
-                continue
-            one.is_named = True
-            one.named = min((known for known in (one.named, time) if known is not None), default=None)
+            decoded: Any = _native.arrow_decode_sds(contents, wire)
+            is_read = pa.compute.and_(decoded.field("error").is_null(), decoded.field("kind").is_valid())
+            is_read = pa.compute.and_(decoded.is_valid(), is_read)
+            sizes, told = pa.compute.binary_length(contents), state.column("timestamp").cast(pa.int64())
+            yield decoded.filter(is_read), sizes.filter(is_read), told.filter(is_read)

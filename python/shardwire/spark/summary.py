@@ -10,15 +10,13 @@ from pyspark import StorageLevel
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from shardwire.archive.acknowledgements import OTHERS, SENDERS_MAX, UNKNOWN
 from shardwire.archive.arrow import STATUSES
 from shardwire.archive.report import (
     INTERVALS_MAX,
     MESSAGES_LISTED_MAX,
-    OTHERS,
     PERCENTILES,
-    SENDERS_MAX,
     SEVERAL,
-    UNKNOWN,
     ArchiveSummary,
     KindTally,
     Latencies,
@@ -46,8 +44,8 @@ def summarize_archive(
     """Says what became of the messages of an archive, as `shardwire.archive.summarize` does, for `report_page`.
 
     What comes to the driver is as bounded as the page: sums by sender, by interval and by kind, and the messages that
-    are listed. Every figure is the same up to 1,000 senders and 5,000,000 SDS messages with content. Beyond that
-    senders with the fewest messages share a row here, and there those that come last; all SDS messages count here.
+    are listed. Every figure is the same up to 1,000 senders. Beyond that senders with the fewest messages share a row
+    here, and there those that come last.
 
     Args:
         df: One wire message a row; the other arguments are those of `reconstruct`.
@@ -97,12 +95,7 @@ def _read_messages(found: ArchiveSummary, rows: DataFrame) -> None:
     found.interval_ns = max(1, -(-(end_ns - begin_ns + 1) // INTERVALS_MAX))
     for row in _sums(messages):
         _add(found.total, row)
-    largest = messages.groupBy("label").count().orderBy(F.desc("count"), "label").limit(SENDERS_MAX + 1).collect()
-    kept = [row["label"] for row in largest]
-    shared = F.col("label")
-    if len(kept) > SENDERS_MAX:
-        shared = F.when(F.col("label").isin(*kept[:SENDERS_MAX]), F.col("label")).otherwise(OTHERS)
-    for row in _sums(messages, shared.alias("place")):
+    for row in _sums(messages, _shared(messages, "label").alias("place")):
         _add(found.senders.setdefault(row["place"], Tally()), row)
     since = F.col("first_timestamp") - F.lit(begin_ns)
     at = F.col("first_timestamp") - F.pmod(since, F.lit(found.interval_ns))
@@ -122,6 +115,15 @@ def _read_messages(found: ArchiveSummary, rows: DataFrame) -> None:
                 "error": row["error"] or "",
             }
         )
+
+
+def _shared(rows: DataFrame, name: str) -> Column:
+    """Who has a row on the page: senders with the most rows, up to a limit, and the others in one."""
+    largest = rows.groupBy(name).count().orderBy(F.desc("count"), name).limit(SENDERS_MAX + 1).collect()
+    kept = [row[name] for row in largest]
+    if len(kept) <= SENDERS_MAX:
+        return F.col(name)
+    return F.when(F.col(name).isin(*kept[:SENDERS_MAX]), F.col(name)).otherwise(OTHERS)
 
 
 def _sums(messages: DataFrame, *place: Column) -> Any:
@@ -182,18 +184,14 @@ def _read_latencies(found: ArchiveSummary, messages: DataFrame) -> None:
         [[repeats]] = sent.agg(F.sum(F.col("times") - 1)).collect()
         found.kinds["content"].repeats = repeats or 0
     named = messages.select(
-        F.explode("history").alias("message_id"), F.col("timestamp").alias("named"), F.col("name").alias("namer")
+        F.explode("history").alias("message_id"), F.col("name").alias("who"), F.col("timestamp").alias("time")
     )
-    # One's own history acknowledges nothing.
-    heard = (
-        sent.join(named, "message_id")
-        .where("namer != sender and (named is null or sent is null or named >= sent)")
-        .groupBy("message_id", "sender")
-        .agg(F.min("named").alias("named"), F.lit(True).alias("is_named"))
+    timed = acknowledged(sent, named).select(
+        _shared(sent, "sender").alias("sender"), (F.col("waited") / NANOSECONDS_PER_MILLISECOND).alias("ms"), "is_named"
     )
-    waited = (F.col("named") - F.col("sent")) / NANOSECONDS_PER_MILLISECOND
-    timed = sent.join(heard, ["message_id", "sender"], "left").select("sender", waited.alias("ms"), "is_named")
-    counts = timed.groupBy("sender").agg(F.count("*").alias("messages"), F.count("is_named").alias("heard"))
+    counts = timed.groupBy("sender").agg(
+        F.count("*").alias("messages"), F.count(F.when(F.col("is_named"), 1)).alias("heard")
+    )
     for row in counts.collect():
         if missing := row["messages"] - row["heard"]:
             found.unacknowledged[row["sender"]] = missing
@@ -213,3 +211,53 @@ def _read_latencies(found: ArchiveSummary, messages: DataFrame) -> None:
     for row in ranked.groupBy("sender").agg(*shares).collect():
         heard_of = found.latencies[row["sender"]].acknowledged
         found.latencies[row["sender"]] = Latencies(heard_of, *(row[f"p{share}"] for share in PERCENTILES))
+
+
+def acknowledged(sent: DataFrame, named: DataFrame) -> DataFrame:
+    """Who another participant's history named, and how long after.
+
+    A join would cost the product of those that claim one message id and of those that name it: here the rows of an id
+    are sorted, and each looks at what lies next to it.
+
+    Args:
+        sent: message_id, sender and the time, `sent`; a row each.
+        named: message_id, who names it, and the time.
+
+    Returns:
+        sender, is_named and waited, which is null where a time is unknown.
+    """
+    events = sent.select(
+        "message_id", F.col("sender").alias("who"), F.col("sent").alias("time"), F.lit(False).alias("is_naming")
+    ).unionByName(named.withColumn("is_naming", F.lit(True)))
+    message = Window.partitionBy("message_id")
+    # The latest first: frames that grow cost a row each, those that shrink all rows each. What was sent at an unknown
+    # time comes last: every history names it.
+    behind = message.orderBy(F.desc_nulls_last("time"), F.desc("is_naming"), "who")
+    naming = F.when(F.col("is_naming") & F.col("time").isNotNull(), F.struct("time", "who"))
+    without_time = F.when(F.col("is_naming") & F.col("time").isNull(), F.col("who"))
+    is_change = naming.isNotNull() & (F.col("next.who") != F.col("who"))
+    found = (
+        events.withColumn(
+            "next", F.last(naming, ignorenulls=True).over(behind.rowsBetween(Window.unboundedPreceding, -1))
+        )
+        # The next one of somebody else than `next`.
+        .withColumn(
+            "other",
+            F.last(F.when(is_change, F.col("next")), ignorenulls=True).over(
+                behind.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+            ),
+        )
+        .withColumn("lowest", F.min(without_time).over(message))
+        .withColumn("highest", F.max(without_time).over(message))
+        .where("not is_naming")
+    )
+    # One's own history acknowledges nothing.
+    named_at = F.when(F.col("next.who") != F.col("who"), F.col("next.time")).otherwise(F.col("other.time"))
+    is_named = (
+        named_at.isNotNull()
+        | F.coalesce(F.col("lowest") != F.col("who"), F.lit(False))
+        | F.coalesce(F.col("highest") != F.col("who"), F.lit(False))
+    )
+    return found.select(
+        F.col("who").alias("sender"), (named_at - F.col("time")).alias("waited"), is_named.alias("is_named")
+    )
