@@ -1,4 +1,4 @@
-"""Parity made on demand is not stored, since more like it can be made: what that means after a restart."""
+"""Parity of a send on demand is not kept, since more like it can be made: what that means after a restart."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import random
 import pytest
 from sds_exchange import Party, at, hear, message, quiet_sync
 
-from shardwire._native import HistoryEntry, segment_on_demand
+from shardwire._native import HistoryEntry, SdsMessage, segment_on_demand
 from shardwire.config import SdsConfig, SegmentationConfig
-from shardwire.sds import ContentAcknowledged, ContentsWanted, SendAcknowledged, SendGivenUp, Transmit
+from shardwire.sds import ContentAcknowledged, ContentsWanted, SendAcknowledged, SendGivenUp, Transmit, TransmitKind
 from shardwire.segmentation.parameters import native_parameters
 
 SEND = f"{7:032x}"
@@ -65,13 +65,19 @@ class Sender(Party):
         return twin
 
 
-def sent() -> Sender:
-    """Of a message all data has left."""
+def waiting(first_parity: int) -> Sender:
+    """Has a message that waits to leave, with so much parity at first."""
     alice = Sender("alice", sds=SdsConfig(max_retransmissions=3), sync=quiet_sync(), delivered_when=frozenset({"bob"}))
     parameters = native_parameters(SegmentationConfig(segment_size_bytes=512))
-    contents, reserve = segment_on_demand(PAYLOAD, parameters, 0)
-    assert (len(contents), reserve) == (DATA, DATA)
+    contents, reserve = segment_on_demand(PAYLOAD, parameters, first_parity * 1_000_000 // DATA)
+    assert (len(contents), reserve) == (DATA + first_parity, DATA - first_parity)
     alice.machine.send(SEND, contents, at(0), contents_needed=DATA, reserve=reserve)
+    return alice
+
+
+def sent() -> Sender:
+    """Of a message all data has left."""
+    alice = waiting(0)
     assert alice.publish() == list(range(DATA))
     return alice
 
@@ -224,3 +230,64 @@ def test_where_no_more_is_made_what_is_missing_of_the_data_goes_again() -> None:
     again = {transmit.ordinal for transmit in alice.left}
     assert again
     assert again <= set(range(DATA))
+
+
+def commit(alice: Sender) -> None:
+    for name, value in alice.machine.poll_persist().items():
+        if value is None:
+            alice.records.pop(name, None)
+        else:
+            alice.records[name] = value
+
+
+def test_parity_that_leaves_at_first_is_stored_until_it_leaves() -> None:
+    alice = waiting(3)
+    commit(alice)
+    assert bytes_of(alice) == DATA_IDS | {f"{SEND}.{ordinal}" for ordinal in (10, 11, 12)}
+    alice = alice.again()
+    assert alice.publish() == list(range(13))
+    assert bytes_of(alice) == DATA_IDS
+    hear(alice, lacks(0), alice.now_ms + 1)
+    alice.publish()
+    assert bytes_of(alice) == DATA_IDS
+    again = alice.again()
+    again.publish()
+    assert again.records.keys() == alice.records.keys()
+
+
+def test_parity_that_failed_to_leave_leaves_later_or_counts_as_lost_after_a_restart() -> None:
+    alice = waiting(3)
+    out = {transmit.ordinal: transmit for transmit in alice.drain(at(0))}
+    for ordinal, transmit in out.items():
+        if ordinal == 11:
+            alice.machine.handle_transmit_failed(transmit.transmit_id, at(0))
+        else:
+            alice.machine.handle_transmitted(transmit.transmit_id, None, at(0))
+    commit(alice)
+    twin = alice.again()
+    assert alice.publish() == [11]
+    assert alice.left[-1].payload == out[11].payload
+    assert twin.publish() == []
+    wanted(twin, 2)
+    twin.make(2)
+    assert twin.publish() == [13, 14]
+    hear(twin, lacks(0), twin.now_ms + 1)
+    assert [event.by for event in twin.events if isinstance(event, SendAcknowledged)] == ["bob"]
+
+
+def test_what_follows_names_data_that_can_be_asked_for() -> None:
+    alice = waiting(3)
+    alice.publish()
+    alice.send("after", at(1))
+    after = [SdsMessage.decode(transmit.payload) for transmit in alice.drain(at(1))]
+    named = [entry.message_id for wire in after if wire is not None for entry in wire.causal_history]
+    assert named == [f"{SEND}.{DATA - 1}"]
+    hear(alice, lacks(0), 2)
+    entry = HistoryEntry(named[0], None, "alice")
+    hear(alice, message(next(NUMBERS), sender="carol", content=None, requests=[entry]), 3)
+    for _ in range(100):
+        alice.now_ms += 100
+        alice.machine.handle_timeout(at(alice.now_ms))
+        alice.publish()
+    answers = [out.message_id for out in alice.transmitted if out.kind is TransmitKind.REPAIR]
+    assert answers == named

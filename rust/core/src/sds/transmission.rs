@@ -401,8 +401,11 @@ impl Machine {
         let send_id = send.send_id.clone();
         // The filter rides on the last content of a burst, or on every one.
         let rides = self.config.bloom_interval_ms == 0 || !send.waits();
-        let message_id = send.contents[ordinal as usize].message_id.clone();
-        let content = send.contents[ordinal as usize].content.clone()?;
+        let leaving = &send.contents[ordinal as usize];
+        let message_id = leaving.message_id.clone();
+        // Nobody can answer for the id of parity that is not kept: data stands for the send.
+        let kept = leaving.made.then(|| send.last_data()).flatten().cloned();
+        let content = leaving.content.clone()?;
         let lamport = self.lamport.tick(now);
         if is_on_demand {
             self.filter.on_counted(now.monotonic_ms);
@@ -435,8 +438,10 @@ impl Machine {
         if last {
             // Named from now on: what is under way for long would hold up what follows it at every
             // receiver.
-            self.log.deliver(entry);
-            self.heads.deliver(&self.log, entry, &fixed.ids);
+            let named = kept.and_then(|id| self.log.find(id.as_bytes()));
+            let named = named.unwrap_or(entry);
+            self.log.deliver(named);
+            self.heads.deliver(&self.log, named, &fixed.ids);
             if !is_on_demand {
                 fixed.fields = Vec::new();
             }

@@ -63,7 +63,8 @@ struct Changes {
     /// By message id; of a content that is forgotten, whether it never left.
     contents: LinkedHashMap<Name, bool>,
     new_contents: LinkedHashMap<Name, Octets>,
-    new_wires: LinkedHashMap<Name, Octets>,
+    /// `None` for one whose bytes are stored no more.
+    new_wires: LinkedHashMap<Name, Option<Octets>>,
     /// Contents that have a record of their own.
     stored: HashSet<Name>,
 }
@@ -227,13 +228,15 @@ impl Outgoing {
         self.sends_so_far += 1;
         let mut send = OutgoingSend::new(send_id.clone(), self.sends_so_far, contents_needed);
         send.demand = (reserve > 0).then(|| Demand::new(reserve, contents.len() as u32));
-        for (message_id, content) in message_ids.into_iter().zip(contents) {
+        for (ordinal, (message_id, content)) in (0..).zip(message_ids.into_iter().zip(contents)) {
             self.changes.contents.replace(message_id.clone(), false);
             self.changes
                 .new_contents
                 .replace(message_id.clone(), content.clone());
-            send.contents
-                .push(OutgoingContent::new(message_id, content));
+            let mut content = OutgoingContent::new(message_id, content);
+            // Parity, of which more can be made.
+            content.made = reserve > 0 && ordinal >= contents_needed;
+            send.contents.push(content);
         }
         let handle = self.sends.insert(send);
         let send = &mut self.sends[handle];
@@ -298,16 +301,16 @@ impl Outgoing {
 
     // --- dispatch -------------------------------------------------------------------------------
 
-    /// A content was encoded: from now on its message is what is stored.
+    /// A content was encoded: from now on its message is what is stored, or nothing where others like
+    /// it can be made.
     pub fn on_encoded(&mut self, place: ContentRef, lamport: u64, wire: Octets) {
         if let Some(content) = self.content_mut(place) {
             content.lamport = lamport;
             content.content = None;
             content.wire = Some(wire.clone());
-            if !content.made {
-                let message_id = content.message_id.clone();
-                self.changes.new_wires.replace(message_id, wire);
-            }
+            let stored = (!content.made).then_some(wire);
+            let message_id = content.message_id.clone();
+            self.changes.new_wires.replace(message_id, stored);
         }
     }
 
@@ -1232,7 +1235,9 @@ impl Outgoing {
     pub fn poll_persist(&mut self, log: &Log, mut put: impl FnMut(Stored<'_>)) {
         let mut changes = std::mem::take(&mut self.changes);
         for (message_id, wire) in &changes.new_wires {
-            put(Stored::Wire(message_id, Some(wire)));
+            if let Some(wire) = wire {
+                put(Stored::Wire(message_id, Some(wire)));
+            }
             if changes.new_contents.remove(message_id).is_none() {
                 // Stored when it was queued; from now on the wire holds it.
                 put(Stored::Content(message_id, None));
@@ -1314,7 +1319,9 @@ impl Outgoing {
         let before = send.contents.len() as u32;
         let mut ids = Vec::new();
         while !send.finished
-            && let Some(last) = send.contents.pop_if(|last| last.made && last.lamport == 0)
+            && let Some(last) = send
+                .contents
+                .pop_if(|last| last.made && last.lamport == 0 && !last.queued)
         {
             ids.push(last.message_id);
         }

@@ -74,7 +74,8 @@ pub struct OutgoingContent {
     pub wire: Option<Octets>,
     /// Whether it waits for its first dispatch.
     pub queued: bool,
-    /// Whether it was made on demand: its bytes are not stored, since others like it can be made.
+    /// Whether it is parity of a send on demand: once it left its bytes are not stored, since others
+    /// like it can be made.
     pub made: bool,
     /// Its Lamport timestamp; 0 before it is encoded.
     pub lamport: u64,
@@ -105,7 +106,7 @@ pub struct FilterHits {
 }
 
 impl OutgoingContent {
-    /// Whether it has bytes, and so may leave: what was made on demand has none after a restart.
+    /// Whether it has bytes, and so may leave: parity on demand that left has none after a restart.
     pub fn has_bytes(&self) -> bool {
         self.content.is_some() || self.wire.is_some()
     }
@@ -166,6 +167,12 @@ impl OutgoingSend {
     /// Whether another participant can reconstruct it, as far as was heard.
     pub fn is_heard(&self) -> bool {
         !self.complete.is_empty()
+    }
+
+    /// The message id of the last content that is no parity.
+    pub fn last_data(&self) -> Option<&Name> {
+        let place = self.contents_needed.checked_sub(1)?;
+        Some(&self.contents.get(place as usize)?.message_id)
     }
 
     /// Contents that left, or are to leave, without being asked for.
