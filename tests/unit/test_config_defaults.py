@@ -113,8 +113,10 @@ def test_defaults_of_the_channel_itself() -> None:
         assert config.auto_start is True
         assert config.delivered_when == "any"
         assert config.redelivery == "at-least-once"
-        assert config.repair == "arq"
         assert config.envelope_meta is None
+    assert ChannelConfig().repair == "auto"
+    assert ChannelConfig().parity_on_demand
+    assert ChannelConfig.waku().repair == "arq"
     assert ChannelConfig() == ChannelConfig.logos()
     assert ChannelConfig.logos(delivered_when=2).delivered_when == 2
     assert ChannelConfig.waku(auto_start=False).auto_start is False

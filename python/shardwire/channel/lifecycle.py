@@ -249,7 +249,7 @@ def _assemble(
             engine,
             quota,
             ChannelSegmenter(
-                sizes.budget.segmentation, machine.first_parity_millionths if config.repair == "parity" else None
+                sizes.budget.segmentation, machine.first_parity_millionths if config.parity_on_demand else None
             ),
             subscriptions,
             timeline,

@@ -15,7 +15,7 @@ from shardwire.errors import ConfigError
 
 DeliveredWhen = Literal["any"] | int | frozenset[str]
 Redelivery = Literal["at-least-once", "at-most-once"]
-Repair = Literal["arq", "parity"]
+Repair = Literal["auto", "arq", "parity"]
 
 T = TypeVar("T", bound="ChannelConfig")
 
@@ -50,7 +50,8 @@ class ChannelConfig:
             "at-most-once" does not.
         repair: "arq" sends again what is shown missing; "parity" sends as many segments of parity as the receiver lacks
             that lacks most, which repair a different loss at each; at first as much leaves as earlier messages needed,
-            and no less than `segmentation` asks for.
+            and no less than `segmentation` asks for. "auto" is "parity" wherever that works: segments can be coded
+            and announce parity, ids name their send, `sds.enable_repair` lets receivers say what they lack; else "arq".
         envelope_meta: Marker stamped on every envelope and required of received ones; None for no marker.
     """
 
@@ -61,7 +62,7 @@ class ChannelConfig:
     auto_start: bool = True
     delivered_when: DeliveredWhen | Set[str] = "any"
     redelivery: Redelivery = "at-least-once"
-    repair: Repair = "arq"
+    repair: Repair = "auto"
     envelope_meta: bytes | None = None
 
     def __post_init__(self) -> None:
@@ -76,7 +77,7 @@ class ChannelConfig:
                 raise refuse(self, name, getattr(self, name), f"a {kind.__name__}")
         check_bools(self, ("auto_start",))
         check_choices(self, "redelivery", ("at-least-once", "at-most-once"))
-        check_choices(self, "repair", ("arq", "parity"))
+        check_choices(self, "repair", ("auto", "arq", "parity"))
         if self.repair == "parity" and self.segmentation.wire_format == "draft":
             raise refuse(self, "repair", "parity", "'arq' under wire_format='draft', where nothing announces parity")
         if self.repair == "parity" and self.sds.message_id != "send":
@@ -108,6 +109,14 @@ class ChannelConfig:
     def waku(cls, **changes: Unpack[ChannelChanges]) -> Self:
         """The defaults of Waku 004, with `changes` to top-level fields."""
         return replace(ReliableChannelOptions()._config(cls), **changes)
+
+    @property
+    def parity_on_demand(self) -> bool:
+        """Whether losses are repaired with parity: what `repair` comes to with the rest of the configuration."""
+        if self.repair != "auto":
+            return self.repair == "parity"
+        announces = self.segmentation.wire_format != "draft" and self.segmentation.has_codable_size
+        return announces and self.sds.message_id == "send" and self.sds.enable_repair
 
     def without_store(self, members: int = MEMBERS_ASSUMED) -> Self:
         """The same for a network without a store, where participants get from each other what they missed.
@@ -211,4 +220,6 @@ class ReliableChannelOptions:
             ),
             rate_limit=RateLimitConfig(counts="segment"),
             auto_start=self.auto_start,
+            # Peers of 004 see nothing that they do not know.
+            repair="arq",
         )

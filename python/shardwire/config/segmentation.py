@@ -84,8 +84,7 @@ class SegmentationConfig:
             check_integers(self, 1, ("max_tail_candidates",), 1 << 30)
         if not isinstance(self.limits, ReassemblyLimits):
             raise refuse(self, "limits", self.limits, "a ReassemblyLimits")
-        codes = self.enable_reed_solomon and self.erasure_code == "leopard"
-        if codes and self.wire_format != "lip243" and self.segment_size_bytes % 64:
+        if self.enable_reed_solomon and not self.has_codable_size:
             nearest = max(64, round(self.segment_size_bytes / 64) * 64)
             limit = f"a multiple of 64 for erasure_code='leopard': the nearest is {nearest}"
             raise refuse(self, "segment_size_bytes", self.segment_size_bytes, limit)
@@ -95,3 +94,9 @@ class SegmentationConfig:
         parity = self.enable_reed_solomon and self.wire_format == "raw" and self.parity_rate >= 0.5e-6
         if parity and self.parity_for_single_segment and self.max_total_segments == 2:
             raise refuse(self, "max_total_segments", 2, "at least 3 where a single segment has parity")
+
+    @property
+    def has_codable_size(self) -> bool:
+        """Whether parity can be made of segments of this size: Leopard takes multiples of 64 bytes."""
+        pads = self.wire_format == "lip243" or self.erasure_code != "leopard"
+        return pads or self.segment_size_bytes % 64 == 0

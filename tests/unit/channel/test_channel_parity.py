@@ -12,7 +12,14 @@ import pytest
 from channel_world import World, run_world
 
 from shardwire._native import SdsMessage
-from shardwire.config import ChannelConfig, RateLimitConfig, ReliableChannelOptions, SdsConfig, SegmentationConfig
+from shardwire.config import (
+    ChannelChanges,
+    ChannelConfig,
+    RateLimitConfig,
+    ReliableChannelOptions,
+    SdsConfig,
+    SegmentationConfig,
+)
 from shardwire.errors import ConfigError
 from shardwire.events import MessageDeliveredEvent, MessageSendErrorEvent, MessageSentEvent
 from shardwire.node import MemoryNetwork, MessageEnvelope, NetworkConditions, NodeConfig
@@ -513,3 +520,42 @@ def test_what_cannot_announce_parity_is_refused() -> None:
     with pytest.raises(ConfigError, match="content-sha256"):
         config(sds=SdsConfig(message_id="content-sha256"))
     assert ReliableChannelOptions().to_config().repair == "arq"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"segmentation": SegmentationConfig(wire_format="draft")},
+        {"segmentation": SegmentationConfig(segment_size_bytes=1_000)},
+        {"sds": SdsConfig(message_id="content-sha256")},
+        {"sds": SdsConfig(enable_repair=False)},
+        {"repair": "arq"},
+    ],
+)
+def test_where_parity_does_not_work_segments_go_again_by_default(changes: ChannelChanges) -> None:
+    assert ChannelConfig.logos().parity_on_demand
+    assert not ChannelConfig.logos(**changes).parity_on_demand
+
+
+def test_a_segment_size_that_cannot_be_coded_stays_what_it_is() -> None:
+    async def scenario(world: World) -> None:
+        config = ChannelConfig.logos(segmentation=SegmentationConfig(segment_size_bytes=1_000))
+        alice = await world.join("alice", config)
+        await world.join("bob", config)
+        await alice.send(bytes(255_000))
+        await asyncio.sleep(10)
+
+    assert run(scenario).messages("bob") == [bytes(255_000)]
+
+
+def test_a_single_segment_has_its_parity_with_it() -> None:
+    async def scenario(world: World) -> None:
+        paired = SegmentationConfig(enable_reed_solomon=True, parity_for_single_segment=True)
+        alice = await world.join("alice", ChannelConfig.logos(segmentation=paired))
+        await world.join("bob")
+        world.lose("alice", "bob", {0})
+        await alice.send(b"short")
+        await asyncio.sleep(0.5)
+        assert world.messages("bob") == [b"short"]
+
+    run(scenario)

@@ -177,7 +177,7 @@ def divide_message(
         )
     header = max(least_header, min(wanted_header, sds_bytes_max // 2))
     segment = min(config.segmentation.segment_size_bytes, sds_bytes_max - header - framing)
-    codes = config.segmentation.enable_reed_solomon or config.repair == "parity"
+    codes = config.segmentation.enable_reed_solomon or config.parity_on_demand
     segment = _aligned(config.segmentation, max(segment, least_segment), codes)
     content = segment + framing
     return MessageBudget(

@@ -64,9 +64,9 @@ class ChannelSegmenter:
         if not payload and not self._carries_empty:
             return Prepared([], 1, keccak256(payload).hex())
         if len(payload) < THREAD_BYTES_MIN:
-            return self._segment(payload, self._segmentation, self._first_parity_now())
+            return self._segment(payload, self._segmentation, self._single, self._first_parity_now())
         # As it is set now: the thread may begin later.
-        chosen = self._segmentation, self._first_parity_now()
+        chosen = self._segmentation, self._single, self._first_parity_now()
         return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload, *chosen)
 
     def prepare_ephemeral(self, payload: bytes) -> bytes | None:
@@ -98,14 +98,17 @@ class ChannelSegmenter:
     def _first_parity_now(self) -> int | None:
         return None if self._first_parity is None else self._first_parity()
 
-    def _segment(self, payload: bytes, segmentation: SegmentationConfig, first_parity: int | None) -> Prepared:
+    def _segment(
+        self, payload: bytes, segmentation: SegmentationConfig, single: SegmentationConfig, first_parity: int | None
+    ) -> Prepared:
         reserve, form = 0, ""
-        if first_parity is not None:
-            # How much parity there is at first takes nothing from what a message can hold.
-            without = replace(segmentation, enable_reed_solomon=False)
+        # A single segment is not repaired with parity; where it is to have some, that leaves with it.
+        paired = segmentation.enable_reed_solomon and segmentation.parity_for_single_segment
+        if first_parity is not None and not (paired and len(payload) <= segmentation.segment_size_bytes):
             if segmentation.enable_reed_solomon:
                 first_parity = max(first_parity, round(segmentation.parity_rate * 1_000_000))
-            contents, reserve = segment_on_demand(payload, native_parameters(without), first_parity)
+            # How much parity there is at first takes nothing from what a message can hold.
+            contents, reserve = segment_on_demand(payload, native_parameters(single), first_parity)
             form = f"{segmentation.wire_format} {segmentation.erasure_code}" if reserve else ""
         else:
             contents = segment(payload, segmentation)
