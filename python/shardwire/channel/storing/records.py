@@ -7,9 +7,10 @@ kept as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from json.encoder import encode_basestring_ascii
+from operator import attrgetter
 from typing import Any, Self
 
 from shardwire.errors import PersistenceError
@@ -45,8 +46,14 @@ class _JsonRecord:
     __slots__: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
+        """What `decode` reads; fields that hold their defaults stay out."""
         # Not `asdict`, which copies every list for nothing: this runs with every step of every send.
-        values = [f',"{name}":{_json_of(getattr(self, name))}' for name in self.__slots__]
+        read, forms = _FORMS.get(type(self)) or _form_of(type(self))
+        values = [
+            start + _json_of(value)
+            for (start, default), value in zip(forms, read(self), strict=True)
+            if value != default
+        ]
         return f'{{"version":{SCHEMA_VERSION}{"".join(values)}}}'.encode()
 
     @classmethod
@@ -67,6 +74,21 @@ class _JsonRecord:
             raise PersistenceError(
                 f"a stored {cls.__name__} is damaged ({type(error).__name__}): restore the database from a copy"
             ) from error
+
+
+# What reads the values of all fields of a class, and for each how it begins in JSON, and its default.
+_Form = tuple[Callable[[object], tuple[Any, ...]], list[tuple[str, object]]]
+_FORMS: dict[type, _Form] = {}
+
+
+def _form_of(kind: type[Any]) -> _Form:
+    stated = fields(kind)
+    names = [part.name for part in stated]
+    # Of one name alone the getter gives no tuple.
+    read = attrgetter(*names) if len(names) > 1 else lambda record: (getattr(record, names[0]),)
+    defaults = [part.default if part.default_factory is MISSING else part.default_factory() for part in stated]
+    form = _FORMS[kind] = read, [(f',"{name}":', default) for name, default in zip(names, defaults, strict=True)]
+    return form
 
 
 @dataclass(frozen=True, slots=True)
