@@ -1,11 +1,11 @@
 # `make demo` and `make test` set everything up by themselves; stamps make repeats quick.
 SHELL := bash
 BIN := .venv/bin
-RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name 'Cargo.toml' -o -name 'pyo3.cfg') Cargo.toml .cargo/config.toml
+RUST_SOURCES := $(shell find rust proto -name '*.rs' -o -name '*.proto' -o -name 'Cargo.toml' -o -name 'pyo3.cfg') Cargo.toml crates.lock .cargo/config.toml
 NATIVE := .venv/native.stamp
 WHEELS := target/wheels
 
-.PHONY: demo waku test mutants interop spark-versions miri test-aarch64 sim fuzz docs lint format bench wheel wheel-check release-wheels cluster-check clean build
+.PHONY: demo waku pinned crates test mutants interop spark-versions miri test-aarch64 sim fuzz docs lint format bench wheel wheel-check release-wheels cluster-check clean build
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -23,6 +23,7 @@ help:
 	@echo "make docs              build the site into target/site; a warning is an error"
 	@echo "make lint              formatting, types, lints and the architecture"
 	@echo "make format            rewrite the sources as lint wants them"
+	@echo "make crates [ALL=1]    take over what cargo resolves for changed manifests; with ALL=1 the newest crates too"
 	@echo "make bench [BENCH=text]  run the benchmarks beside their peers, or those with the text in their names"
 	@echo "make wheel             build the wheel and the source distribution into $(WHEELS)"
 	@echo "make wheel-check       check both, and use the wheel in a clean environment"
@@ -32,6 +33,13 @@ help:
 
 demo: $(NATIVE)
 	$(BIN)/shardwire demo $(if $(FILE),"$(FILE)")
+
+# Cargo.lock is what crates.lock says, whatever made it before.
+pinned:
+	@scripts/setup.sh crates
+
+crates:
+	scripts/setup.sh crates update $(if $(ALL),--all)
 
 # Tests that draw their examples draw the same ones at every run; with SEARCH=1 new ones.
 ifdef SEARCH
@@ -43,7 +51,7 @@ endif
 test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: build
 	@echo "shardwire: testing the Rust crates: 2 minutes, and 2 of compiling the first time"
-	cargo test --quiet --workspace
+	cargo test --quiet --locked --workspace
 	@echo "shardwire: testing the Python package: half an hour"
 	$(BIN)/python -m pytest
 	@echo "make test: the tests of the Rust core (cargo test) and of the Python package (pytest) passed"
@@ -66,19 +74,19 @@ interop: build
 	scripts/spark_connectors.sh
 
 # Not part of `make test`: Miri takes minutes and needs nightly Rust.
-miri:
+miri: pinned
 	scripts/miri.sh
 
 # Needs Rust's aarch64-unknown-linux-gnu target, a cross linker and QEMU (Debian: gcc-aarch64-linux-gnu, qemu-user-static).
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER ?= aarch64-linux-gnu-gcc
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER ?= qemu-aarch64-static -L /usr/aarch64-linux-gnu
-test-aarch64:
-	cargo $(AARCH64_TOOLCHAIN) test --quiet --package shardwire-core --target aarch64-unknown-linux-gnu -- keccak erasure vandermonde leopard
+test-aarch64: pinned
+	cargo $(AARCH64_TOOLCHAIN) test --quiet --locked --package shardwire-core --target aarch64-unknown-linux-gnu -- keccak erasure vandermonde leopard
 
 sim: build
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),0) --count $(or $(COUNT),1)
 
-fuzz:
+fuzz: pinned
 	@scripts/setup.sh toolchain
 	@scripts/fuzz.sh "$(or $(SECONDS),60)" "$(TARGET)"
 
@@ -89,9 +97,10 @@ docs: build
 	@echo "make docs: the site is in target/site"
 
 lint: build
+	scripts/setup.sh crates check
 	cargo fmt --all --check
 	cargo fmt --manifest-path benches/rust/Cargo.toml --check
-	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -107,7 +116,7 @@ format: .venv/requirements.stamp
 
 # BENCH=text keeps the cases that have it in their names, and leaves out criterion and pytest-benchmark, which have none.
 BENCH_OUT ?= benches/results/local
-BENCH_RUST := cargo run --quiet --release --manifest-path benches/rust/Cargo.toml
+BENCH_RUST := cargo run --quiet --locked --release --manifest-path benches/rust/Cargo.toml
 BENCH_PYTHON := PYTHONPATH=.:python $(BIN)/python
 bench: build
 	@scripts/setup.sh module --release
@@ -121,7 +130,7 @@ bench: build
 	$(BENCH_PYTHON) -m benches.python.segmentation_ratios --only "$(BENCH)" --results $(BENCH_OUT)/segmentation.json
 	$(BIN)/python benches/report.py $(BENCH_OUT)
 ifndef BENCH
-	cargo bench --quiet --manifest-path benches/rust/Cargo.toml
+	cargo bench --quiet --locked --manifest-path benches/rust/Cargo.toml
 	$(BENCH_PYTHON) -m pytest benches/bench_*.py benches/python/bench_*.py --benchmark-only --benchmark-max-time 0.3
 endif
 	@echo "make bench: results, tables and a plot are in $(BENCH_OUT)"
@@ -129,7 +138,7 @@ endif
 # maturin builds the wheel from the source distribution, with nothing compiled before. The linker's map names what the
 # library without symbols no longer does: how the kernels were compiled.
 LINK_MAP := $(if $(filter Linux,$(shell uname)),-- -C link-arg=-Xlinker -C link-arg=-Map=$(CURDIR)/$(WHEELS)/native.map)
-wheel: .venv/demo.stamp
+wheel: .venv/demo.stamp pinned
 	@echo "shardwire: building the wheel as it is released: 4 minutes"
 	rm -rf $(WHEELS)
 	mkdir -p $(WHEELS)
@@ -152,10 +161,10 @@ clean:
 	find python spark_jobs tests scripts benches -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f python/shardwire/_native*.so
 
-build: .venv/requirements.stamp $(NATIVE)
+build: pinned .venv/requirements.stamp $(NATIVE)
 
 # What runs the demo. The Rust crates are compiled meanwhile, where there are none yet.
-.venv/demo.stamp: requirements-demo.txt scripts/setup.sh
+.venv/demo.stamp: requirements-demo.txt scripts/setup.sh | pinned
 	@scripts/setup.sh toolchain
 	@scripts/setup.sh demo $(NATIVE)
 	@touch $@
@@ -165,6 +174,6 @@ build: .venv/requirements.stamp $(NATIVE)
 	@scripts/setup.sh development
 	@touch $@
 
-$(NATIVE): .venv/demo.stamp pyproject.toml $(RUST_SOURCES)
+$(NATIVE): .venv/demo.stamp pyproject.toml $(RUST_SOURCES) | pinned
 	@scripts/setup.sh module
 	@touch $@

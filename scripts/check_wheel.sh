@@ -2,7 +2,7 @@
 # Checks what `make wheel` or `make release-wheels` left in DIRECTORY: each wheel is small, has every module and a bill of
 # materials; its kernels are inlined; it works in a clean environment that has neither Rust nor any extra, under emulation
 # where it is of another architecture. maturin built it from the source distribution, which is so known to build from itself;
-# that one has the documents and the jobs for Spark as well.
+# that one has the documents and the jobs for Spark as well, and the crates that were tested.
 # usage: scripts/check_wheel.sh DIRECTORY
 set -euo pipefail
 WHEEL_BYTES_MAX=4000000
@@ -43,6 +43,9 @@ check_files() {
     comm -13 <(tar -tzf "$sdist" | sed 's#^[^/]*/##' | sort) \
         <(cd "$root" && git ls-files README.md CHANGELOG.md LICENSE docs proto spark_jobs python rust | sort) >"$directory/missing"
     [ ! -s "$directory/missing" ] || fail "$(basename "$sdist") lacks $(tr '\n' ' ' <"$directory/missing")"
+    # Members that are not in it are cut from its manifest; cargo then cuts their crates and keeps the others.
+    tar -xzOf "$sdist" "$(basename "$sdist" .tar.gz)/Cargo.lock" | grep -v '^source = ' | cmp -s - "$root/crates.lock" ||
+        fail "$(basename "$sdist") has other crates than crates.lock"
 }
 
 check_bill_of_materials() {

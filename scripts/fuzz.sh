@@ -26,7 +26,7 @@ build() {
     flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
     flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
     # With a target named, build scripts go without the flags, which they could not link.
-    RUSTFLAGS=$flags cargo build --quiet --profile fuzz --package shardwire-fuzz --features libfuzzer \
+    RUSTFLAGS=$flags cargo build --quiet --locked --profile fuzz --package shardwire-fuzz --features libfuzzer \
         --target "$host" --target-dir target/fuzz
     BINARY=target/fuzz/$host/fuzz/shardwire-fuzz
 }

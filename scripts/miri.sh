@@ -19,12 +19,12 @@ run() {
     local target=$1 features=$2
     # Isolation forbids nothing that these tests do, but proptest asks for the working directory.
     MIRIFLAGS="-Zmiri-disable-isolation" RUSTFLAGS="${features:+-Ctarget-feature=$features}" \
-        cargo "+$TOOLCHAIN" miri test --quiet --package shardwire-core --lib --target "$target" -- edges
+        cargo "+$TOOLCHAIN" miri test --quiet --locked --package shardwire-core --lib --target "$target" -- edges
 }
 
 run x86_64-unknown-linux-gnu +ssse3,+avx2,+bmi1,+bmi2,+gfni,+avx512f,+avx512bw,+avx512vl
 run aarch64-unknown-linux-gnu ""
-cargo "+$TOOLCHAIN" miri test --quiet --package shardwire-python --lib -- capsule
+cargo "+$TOOLCHAIN" miri test --quiet --locked --package shardwire-python --lib -- capsule
 # Whole machines of SDS and of channels, whose tables lie in slabs and linked maps: a few sequences of operations, with restarts.
-MIRIFLAGS="-Zmiri-disable-isolation" cargo "+$TOOLCHAIN" miri test --quiet --package shardwire-fuzz --test machine --test channel
+MIRIFLAGS="-Zmiri-disable-isolation" cargo "+$TOOLCHAIN" miri test --quiet --locked --package shardwire-fuzz --test machine --test channel
 echo "make miri: the kernels for x86-64 and aarch64 agree with the definitions; Arrow arrays are taken over soundly"

@@ -17,6 +17,7 @@ rm -rf "$directory"
 mkdir -p "$directory"
 directory=$(realpath "$directory")
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
+python3 scripts/crates.py lock
 maturin sdist --out "$directory"
 sources=$(mktemp -d)
 trap 'rm -rf "$sources"' EXIT

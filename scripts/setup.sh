@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prepares what the Makefile needs: `toolchain` checks the compilers, `demo` and `development` fill .venv, `module` builds
 # the native module into it, with --release as released. `demo STAMP` also compiles the Rust crates, beside the downloads, where STAMP is missing.
+# `crates` makes Cargo.lock of crates.lock; `crates update [--all]` and `crates check` are those of scripts/crates.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -87,7 +88,7 @@ make_environment() {
 # As maturin does it, which then finds everything compiled.
 compile_crates() {
     mkdir -p target
-    exec cargo rustc --quiet --lib --package shardwire-python >target/crates.log 2>&1
+    exec cargo rustc --quiet --locked --lib --package shardwire-python >target/crates.log 2>&1
 }
 
 fill_for_demo() {
@@ -122,14 +123,22 @@ fill_for_development() {
 build_module() {
     say "building the native module${1:+ ($1)}: some seconds; some minutes where its crates changed"
     mkdir -p target
-    VIRTUAL_ENV=$PWD/.venv .venv/bin/maturin develop "$@" >target/native.log 2>&1 || { cat target/native.log >&2; exit 1; }
+    VIRTUAL_ENV=$PWD/.venv .venv/bin/maturin develop --locked "$@" >target/native.log 2>&1 || { cat target/native.log >&2; exit 1; }
     say "the native module is built"
+}
+
+run_crates() {
+    local python
+    check_toolchain
+    python=$(find_python)
+    "$python" scripts/crates.py "$@"
 }
 
 case "${1:-}" in
 toolchain) check_toolchain ;;
+crates) run_crates "${2:-lock}" "${@:3}" ;;
 demo) fill_for_demo "$2" ;;
 development) fill_for_development ;;
 module) build_module "${@:2}" ;;
-*) missing "usage: scripts/setup.sh toolchain|demo STAMP|development|module [--release]" ;;
+*) missing "usage: scripts/setup.sh toolchain|crates [update|check]|demo STAMP|development|module [--release]" ;;
 esac
