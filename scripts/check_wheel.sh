@@ -62,6 +62,11 @@ sys.exit(not utils.parse_wheel_filename(sys.argv[1])[3] & set(tags.sys_tags()))
 PYTHON
 }
 
+# run_aarch64.sh takes packages of Debian from where this system's come from.
+is_debian() {
+    grep -qx 'ID=debian' /etc/os-release 2>/dev/null
+}
+
 # Installs the wheel into a clean environment and uses it.
 check_use() {
     local bin=$directory/venv/bin message
@@ -92,7 +97,7 @@ for wheel in "$built"/*.whl; do
         check_kernels
         (check_use)
         rm -rf "$directory/venv"
-    elif [[ $wheel == *-manylinux*_aarch64.whl ]]; then
+    elif [[ $wheel == *-manylinux*_aarch64.whl ]] && is_debian; then
         "$root/scripts/run_aarch64.sh" "$wheel" "$root/scripts/use_wheel.py"
         echo "wheel-check: $(basename "$wheel") works under emulation"
     else
