@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from shardwire import _native
-from shardwire.archive.arrow import Array, batch_of
+from shardwire.archive.arrow import PAYLOAD, SENDER, TIMESTAMP, Array, batch_of
 from shardwire.config import SegmentWireFormat
 from shardwire.encryption import AesGcmEncryption, ChaCha20Poly1305Encryption
 from shardwire.errors import ConfigError, DecryptionError
@@ -133,8 +133,9 @@ def unwrap_batch(state: pa.RecordBatch, steps: Sequence[UnwrapStep]) -> tuple[pa
 class UnwrapSegments:
     """Wire messages in, segments with their message's hash out.
 
-    A batch has those columns of `by` that the rows have, then payload, timestamp and sender; what comes out is what
-    `ArrowReconstructor` takes in. Messages that carry nothing of the application are left out.
+    A batch has those columns of `by` that the rows have, then payload, then timestamp and sender where the rows have
+    them; what comes out is what `ArrowReconstructor` takes in. Messages that carry nothing of the application are left
+    out.
 
     Attributes:
         by: The columns that keep messages apart.
@@ -152,7 +153,9 @@ class UnwrapSegments:
             yield self._unwrap(batch)
 
     def _unwrap(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        *given, payload, timestamp, sender = batch.columns
+        place = batch.schema.get_field_index(PAYLOAD)
+        given, payload = batch.columns[:place], batch.column(place)
+        timestamp, sender = self._column(batch, TIMESTAMP), self._column(batch, SENDER)
         state, topics = unwrap_batch(state_of(payload, timestamp, sender), self.steps)
         state = _native.arrow_unwrap_segment(state, self.wire_format, self.max_total_segments)
         rest = iter(given)
@@ -174,6 +177,12 @@ class UnwrapSegments:
             return unwrapped
         kept = pa.compute.or_(payload.is_valid(), error.is_valid())
         return unwrapped.filter(kept)
+
+    def _column(self, batch: pa.RecordBatch, name: str) -> Array:
+        place = batch.schema.get_field_index(name)
+        if place >= 0:
+            return batch.column(place)
+        return pa.nulls(batch.num_rows, pa.int64() if name == TIMESTAMP else pa.string())
 
 
 def state_of(payload: Array, timestamp: Array, sender: Array) -> pa.RecordBatch:

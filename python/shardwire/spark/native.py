@@ -11,6 +11,9 @@ import pyarrow as pa
 
 from shardwire import _native
 
+# Java reads small batches into memory that it has; for those of many MB it gets some anew, and takes longer.
+OUTPUT_BATCH_BYTES = 1 << 20
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -33,7 +36,7 @@ def _run(
     run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     _freeze_imports()
-    return run(batches)
+    return flat(parts(batch, OUTPUT_BATCH_BYTES) for batch in run(batches))
 
 
 def _run_named(
@@ -42,6 +45,13 @@ def _run_named(
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     return run(batch.rename_columns(names) for batch in batches)
+
+
+def parts(batch: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """A batch as several of about so many bytes; a row stays whole. Nothing is copied."""
+    rows = max(1, batch.num_rows * size_bytes // max(1, batch.nbytes))
+    for start in range(0, max(1, batch.num_rows), rows):
+        yield batch.slice(start, rows)
 
 
 @cache

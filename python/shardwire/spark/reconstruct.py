@@ -98,11 +98,11 @@ def reconstruct(
     by = check_columns(df, by, steps)
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
-    if key is not None:
-        segments = keyed_segments(df, key, payload, by, timestamp, sender)
-    else:
-        segments = unwrapped_segments(df, config, payload, by, steps, timestamp, sender)
     absent = absent_columns(df, steps, timestamp, sender, is_keyed=key is not None)
+    if key is not None:
+        segments = keyed_segments(df, key, payload, by, timestamp, sender).drop(*absent)
+    else:
+        segments = unwrapped_segments(df, config, payload, by, steps, timestamp, sender, absent)
     return reconstruct_segments(segments, config, by, include_payload, absent)
 
 
@@ -151,10 +151,15 @@ def unwrapped_segments(
     steps: tuple[UnwrapStep, ...],
     timestamp: str | None,
     sender: str | None,
+    absent: frozenset[str] = frozenset(),
 ) -> DataFrame:
-    """Segments with their hash, out of what wraps them: one pass over the payloads where they lie."""
+    """Segments with their hash, out of what wraps them, without the absent columns: one pass over the payloads where
+    they lie."""
     messages = wire_messages(df, payload, by, timestamp, sender)
-    return map_in_arrow(messages, unwrapping_of(df, config, by, steps), segment_schema(df, by))
+    schema = segment_schema(df, by)
+    kept = StructType([field for field in schema.fields if field.name not in absent])
+    unwrapping = _Unwrapping(unwrapping_of(df, config, by, steps), tuple(kept.names))
+    return map_in_arrow(messages, unwrapping, kept)
 
 
 def unwrapping_of(
@@ -168,13 +173,16 @@ def unwrapping_of(
 def wire_messages(
     df: DataFrame, payload: str, by: Sequence[str], timestamp: str | None, sender: str | None
 ) -> DataFrame:
-    """What `UnwrapSegments` takes in."""
-    return df.select(
+    """What `UnwrapSegments` takes in: of time and sender, which Spark writes row by row, what the rows have."""
+    columns = [
         *columns_of_names(name for name in by if name in df.columns),
         typed_column(df, payload, "payload", "binary").alias(PAYLOAD),
-        nanoseconds_column(df, timestamp).alias(TIMESTAMP),
-        _sender(df, sender).alias(SENDER),
-    )
+    ]
+    if timestamp is not None or "timestamp" in df.columns:
+        columns.append(nanoseconds_column(df, timestamp).alias(TIMESTAMP))
+    if sender is not None:
+        columns.append(_sender(df, sender).alias(SENDER))
+    return df.select(*columns)
 
 
 def absent_columns(
@@ -217,8 +225,9 @@ def reconstruct_segments(
     include_payload: bool,
     absent: frozenset[str] = frozenset(),
 ) -> DataFrame:
-    """The step across the network: segments of one message meet, sorted, and become its row."""
-    together = segments_together(segments.drop(*absent), by)
+    """The step across the network: segments of one message, without the absent columns, meet, sorted, and become its
+    row."""
+    together = segments_together(segments, by)
     return map_in_arrow(
         together, Reconstruction(config, len(by), include_payload, absent), message_schema(segments, by)
     )
@@ -230,6 +239,21 @@ def segments_together(segments: DataFrame, by: Sequence[str]) -> DataFrame:
     keys = columns_of_names(name for name in (HASH, SEND_ID, *by) if name in segments.columns)
     reasons = columns_of_names(name for name in (ERROR,) if name in segments.columns)
     return segments.repartition(*keys).sortWithinPartitions(*keys, *reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unwrapping:
+    """Runs on executors: wire messages in, those columns of their segments out that anything stands in.
+
+    What is left out on Java's side is read out of the batch first, row by row.
+    """
+
+    unwrap: UnwrapSegments
+    kept: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in self.unwrap(batches):
+            yield batch.select(list(self.kept))
 
 
 @dataclass(frozen=True, slots=True)
