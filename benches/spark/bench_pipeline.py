@@ -1,18 +1,22 @@
 """The Spark pipeline beside Spark's own plans over the same files: medians of rounds in turn, ratios within a round.
 
+Two ratios: of seconds on the wall, and of the processor's time in Java and all Python workers, which other work on the
+machine moves less.
+
     python benches/spark/bench_pipeline.py --data /var/tmp/traffic --prepare
     python benches/spark/bench_pipeline.py --data /var/tmp/traffic --only big --save benches/results/pipeline
 
 Sections: big (1 GB, 10,240 segments of 100 KB in 1,024 messages), small (300,000 segments of 1 KB in 30,000 messages),
 hash, archive (1 GB in messages of 0.5 MB, c of them at once), alone (without Spark), memory (ten times *small*, and a
 key of 2 GB). `i2` is the floor: a shuffle by hash and one way into Python, where nothing is done.
+Further floors are the plans themselves with nothing of ours in them. versions: the same on other versions of PySpark,
+of which `--versions` names an interpreter each.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import shutil
 import statistics
@@ -27,7 +31,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import traffic
+from figure_rows import Row, line_of, save
 from measure import WorkerMemory, commit, drained, interleaved, machine, ratio
+from other_version import OtherVersion
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -36,13 +42,12 @@ from shardwire.spark import functions as sw
 from shardwire.spark import reconstruct, reconstruct_archive, with_keccak256
 from shardwire.spark.functions import keccak256_array
 from shardwire.spark.java import ensure_java
-from shardwire.spark.reconstruct import unwrapped_segments
+from shardwire.spark.reconstruct import absent_columns, unwrapped_segments
 from shardwire.spark.session import configure
 
 if TYPE_CHECKING:
-    pass
+    from pyspark.sql import DataFrame
 
-Row = dict[str, Any]
 # Messages at once, and the most that an archive may take beside `reconstruct`, with payloads.
 IN_FLIGHT = {2: 0.60, 10: 0.75, 20: 0.95}
 
@@ -60,6 +65,17 @@ def with_zeros(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([batch.column(0), zeros], names=["payload", "digest"])
 
 
+def as_it_came(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A way through Python on which nothing is done."""
+    yield from batches
+
+
+def hashed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Takes everything in, hashes every payload, and gives back a count."""
+    rows = sum(len(keccak256_array(batch.column("payload"))) for batch in batches)
+    yield pa.RecordBatch.from_pydict({"rows": pa.array([rows])})
+
+
 def zeros_alone(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same without the payloads."""
     for batch in with_zeros(batches):
@@ -72,13 +88,21 @@ class Bench:
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self.rounds: int = options.rounds
         self.cores: int = options.cores
+        self.versions: list[str] = options.versions
         self.shapes = traffic.shapes(options.scale)
         self.directory = directory
         self.rows: list[Row] = []
 
     def prepare(self, sections: list[str]) -> None:
         """Makes the files that the sections read."""
-        for section, name in (("big", "big"), ("hash", "big"), ("small", "small"), ("memory", "small")):
+        for section, name in (
+            ("big", "big"),
+            ("hash", "big"),
+            ("versions", "big"),
+            ("small", "small"),
+            ("versions", "small"),
+            ("memory", "small"),
+        ):
             if section in sections:
                 traffic.shuffled(self.directory, self.shapes[name])
         if "memory" in sections:
@@ -112,13 +136,15 @@ class Bench:
     ) -> None:
         """Runs in turn; a row each, as a multiple of `base`."""
         taken = interleaved(runs, self.rounds)
-        for name, seconds in taken.items():
+        for name, one in taken.items():
             self.add(
                 section,
                 name,
-                seconds=round(statistics.median(seconds), 2),
-                spread=[round(min(seconds), 2), round(max(seconds), 2)],
-                ratio=round(ratio(seconds, taken[base]), 2),
+                seconds=round(statistics.median(one.seconds), 2),
+                spread=[round(min(one.seconds), 2), round(max(one.seconds), 2)],
+                processor=round(statistics.median(one.processor), 2),
+                ratio=round(ratio(one.seconds, taken[base].seconds), 2),
+                processor_ratio=round(ratio(one.processor, taken[base].processor), 2),
                 of=base,
                 target=targets.get(name),
             )
@@ -146,10 +172,19 @@ class Bench:
         shape = self.shapes[name]
         with self.session() as spark:
             df = spark.read.parquet(traffic.shuffled(self.directory, shape))
+
+            absent = absent_columns(df, (), None, None, is_keyed=False)
+
+            def together(rows: DataFrame, end: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> None:
+                plan = rows.repartition("digest").sortWithinPartitions("digest")
+                drained(plan.mapInArrow(end, "rows bigint"))
+
             runs = {
                 "i2": lambda: drained(df.repartition("digest").mapInArrow(consume, "rows bigint")),
-                "no-op plan": lambda: drained(
-                    df.repartition("digest").sortWithinPartitions("digest").mapInArrow(consume, "rows bigint")
+                "no-op plan": lambda: together(df, consume),
+                "the floor with key=: no-op plan and hash": lambda: together(df, hashed),
+                "the floor from bare: through Python as well": lambda: together(
+                    df.mapInArrow(as_it_came, df.schema), hashed
                 ),
                 "reconstruct(key=)": lambda: drained(
                     reconstruct(df, shape.config, key="digest", include_payload=False)
@@ -158,10 +193,25 @@ class Bench:
                     reconstruct(df.select("payload"), shape.config, include_payload=False)
                 ),
                 "of that the decode pass": lambda: drained(
-                    unwrapped_segments(df.select("payload"), shape.config, "payload", [], (), None, None)
+                    unwrapped_segments(df.select("payload"), shape.config, "payload", [], (), None, None, absent)
                 ),
             }
             self.compare(name, "i2", runs, {"reconstruct(key=)": target, "reconstruct from bare payloads": 1.5})
+
+    def run_versions(self) -> None:
+        """Each version in a process of its own, which is asked for one plan at a time."""
+        for name in ("big", "small"):
+            path = traffic.shuffled(self.directory, self.shapes[name])
+            with contextlib.ExitStack() as stack:
+                sessions = [stack.enter_context(OtherVersion(python, self.cores)) for python in self.versions]
+                newest = sessions[-1]
+                for plan in ("i2", "key", "bare"):
+                    runs = {
+                        f"{plan} on {one.version}": partial(one.run, plan, path, self.shapes[name].segment_size_bytes)
+                        for one in sessions
+                    }
+                    targets = {} if plan == "i2" else {f"{plan} on {one.version}": 1.15 for one in sessions[:-1]}
+                    self.compare(f"versions, {name}", f"{plan} on {newest.version}", runs, targets)
 
     def run_hash(self) -> None:
         """1 GB of payloads: the digests alone, and the rows with their digest."""
@@ -253,9 +303,17 @@ class Bench:
                 raise SystemExit(f"the archive gave {report.messages}")
             shuffled = report.bytes_shuffled
 
+        def through() -> None:
+            with self._sink() as sink:
+                rows = spark.read.parquet(source)
+                rows.mapInArrow(as_it_came, rows.schema).write.parquet(sink)
+
         kind = "payloads" if include_payload else "no payloads"
         base, name = f"reconstruct, {kind}", f"reconstruct_archive, {kind}"
-        self.compare(f"archive c={in_flight}", base, {base: across, name: local}, {name: target})
+        runs: dict[str, Callable[[], object]] = {base: across, name: local}
+        if include_payload:
+            runs["the floor: through Python and written"] = through
+        self.compare(f"archive c={in_flight}", base, runs, {name: target})
         return shuffled
 
     @contextlib.contextmanager
@@ -271,65 +329,27 @@ class Bench:
             with self.session(partitions) as spark, WorkerMemory() as memory:
                 df = spark.read.parquet(traffic.shuffled(self.directory, shape))
                 run = partial(drained, reconstruct(df, shape.config, key="digest", include_payload=False))
-                medians[name] = statistics.median(interleaved({name: run}, 3)[name])
+                medians[name] = statistics.median(interleaved({name: run}, 3)[name].seconds)
             self.add("memory", name, seconds=round(medians[name], 2), peak_mib=memory.peak >> 20)
         self.add("memory", "small10 to small", ratio=round(medians["small10"] / medians["small"], 2), target=11)
         with self.session() as spark, WorkerMemory() as memory:
             df = spark.read.parquet(traffic.hot(self.directory, 2 * self.shapes["big"].total_bytes))
             run = partial(drained, reconstruct(df, self.shapes["big"].config, key="digest"))
-            seconds = interleaved({"hot": run}, 1)["hot"][0]
+            seconds = interleaved({"hot": run}, 1)["hot"].seconds[0]
         self.add("memory", "a key of 2 GB", seconds=round(seconds, 2), peak_mib=memory.peak >> 20)
-
-
-def line_of(row: Row) -> str:
-    """A row as text."""
-    values = [f"{row['section']:<13} {row['case']:<34}"]
-    for name, form in (
-        ("seconds", "{:7.2f} s"),
-        ("ratio", "{:5.2f} x"),
-        ("share", "{:6.2%}"),
-        ("peak_mib", "{:,} MiB"),
-    ):
-        if name in row:
-            values.append(form.format(row[name]))
-    if "of" in row:
-        values.append(row["of"])
-    if "target" in row:
-        values.append(f"(at most {row['target']})")
-    return " ".join(values)
-
-
-def save(path: Path, rows: list[Row], context: Row) -> None:
-    """Writes `path`.json and `path`.md; sections that were measured before and not now stay."""
-    stored = path.with_suffix(".json")
-    before = json.loads(stored.read_text())["rows"] if stored.exists() else []
-    measured = {row["section"] for row in rows}
-    rows = sorted([row for row in before if row["section"] not in measured] + rows, key=lambda row: row["section"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    stored.write_text(json.dumps({**context, "rows": rows}, indent=1) + "\n")
-    title = "# The Spark pipeline beside Spark's own plans\n"
-    lines = [title, ", ".join(f"{name}: {value}" for name, value in context.items()) + ".\n"]
-    lines += ["A ratio is the median over the rounds of one run to another in the same round.\n"]
-    lines += ["| section | case | seconds | ratio | target | rounds | load |", "|---|---|---|---|---|---|---|"]
-    for row in rows:
-        share = f"{row['share']:.2%}" if "share" in row else ""
-        peak = f", {row['peak_mib']:,} MiB" if "peak_mib" in row else ""
-        ratio_of = f"{row['ratio']:.2f} x {row.get('of', '')}".strip() if "ratio" in row else share
-        seconds = f"{row['seconds']:.2f}{peak}" if "seconds" in row else ""
-        lines.append(
-            f"| {row['section']} | {row['case']} | {seconds} | {ratio_of} | {row.get('target', '')} "
-            f"| {row['rounds']} | {row.get('load_1m', '')} |"
-        )
-    path.with_suffix(".md").write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
     sections = ["big", "small", "hash", "archive", "alone", "memory"]
+    extra = ["versions"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="*", choices=sections, default=sections, help="sections (default: all)")
+    parser.add_argument(
+        "--only", nargs="*", choices=[*sections, *extra], default=sections, help="sections (default: all)"
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="part of the messages (default: all)")
     parser.add_argument("--rounds", type=int, default=5, help="after one that warms up")
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--versions", nargs="*", default=[], help="interpreters with other versions, the newest last")
     parser.add_argument("--data", type=Path, help="where the files are kept (default: a temporary directory)")
     parser.add_argument("--prepare", action="store_true", help="make the files and end")
     parser.add_argument("--save", type=Path, help="write the results to this path with .json and .md")

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,16 +41,40 @@ def drained(plan: DataFrame) -> None:
     plan.write.format("noop").mode("overwrite").save()
 
 
-def interleaved(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of every run, once a round, in turn; a first round warms up and does not count."""
-    taken: dict[str, list[float]] = {name: [] for name in runs}
+@dataclass(slots=True)
+class Taken:
+    """What the rounds of one run took: seconds on the wall, and of the processor in all its processes."""
+
+    seconds: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+
+
+def interleaved(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, Taken]:
+    """What every run takes, once a round, in turn; a first round warms up and does not count."""
+    taken = {name: Taken() for name in runs}
     for number in range(rounds + 1):
         for name, run in runs.items():
-            started = time.perf_counter()
+            processor, started = processor_seconds(), time.perf_counter()
             run()
+            seconds = time.perf_counter() - started
             if number > 0:
-                taken[name].append(time.perf_counter() - started)
+                taken[name].seconds.append(seconds)
+                taken[name].processor.append(processor_seconds() - processor)
     return taken
+
+
+def processor_seconds(root: int | None = None) -> float:
+    """What a process (this one where none is named) and all below it took of the processor since they began, with
+    what has ended below them."""
+    ticks = 0
+    for process in _descendants(root or os.getpid()):
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        # User and system time: its own, and that of children that ended.
+        ticks += sum(int(value) for value in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def ratio(own: list[float], base: list[float]) -> float:

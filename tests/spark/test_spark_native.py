@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 def test_batches_leave_in_parts_that_java_reads_fast(row_bytes: int) -> None:
     rows = min(10_000, 9 * OUTPUT_BATCH_BYTES // row_bytes)
     given = [
-        pa.record_batch({"n": list(range(rows)), "payload": pa.array([os.urandom(row_bytes)] * rows, pa.binary())})
+        pa.RecordBatch.from_pydict(
+            {"n": list(range(rows)), "payload": pa.array([os.urandom(row_bytes)] * rows, pa.binary())}
+        )
     ]
     left = list(_run(lambda batches: batches, iter(given)))
     assert pa.Table.from_batches(left) == pa.Table.from_batches(given)
@@ -31,9 +33,9 @@ def test_batches_leave_in_parts_that_java_reads_fast(row_bytes: int) -> None:
 
 
 def test_parts_of_nothing_and_of_a_slice() -> None:
-    nothing = pa.record_batch({"payload": pa.array([], pa.binary())})
+    nothing = pa.RecordBatch.from_pydict({"payload": pa.array([], pa.binary())})
     assert list(parts(nothing, 100)) == [nothing]
-    batch = pa.record_batch({"payload": [bytes([row]) * 60 for row in range(10)]}).slice(3, 4)
+    batch = pa.RecordBatch.from_pydict({"payload": [bytes([row]) * 60 for row in range(10)]}).slice(3, 4)
     found = list(parts(batch, 130))
     assert [part.num_rows for part in found] == [2, 2]
     assert pa.Table.from_batches(found) == pa.Table.from_batches([batch])
