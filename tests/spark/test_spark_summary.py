@@ -162,6 +162,18 @@ def test_acknowledgements_agree(tmp_path: Path, spark_session: SparkSession, has
     same(here, summarize_archive(spark_session.read.parquet(archive), CONFIG, unwrap=["sds"]))
 
 
+def test_any_times_agree(tmp_path: Path, spark_session: SparkSession) -> None:
+    """Times are peers' own: those at both ends of what a column holds differ by more than it holds."""
+    messages = [sds_message("alice", "a"), sds_message("bob", "b", ("a",)), sds_message("carol", "c", ("b",))]
+    times = pa.array([-(2**63), 2**63 - 1, 7], pa.int64())
+    archive = str(tmp_path / "archive.parquet")
+    pq.write_table(pa.table({"payload": pa.array(messages, pa.binary()), "timestamp": times}), archive)
+    here = summarize(archive, CONFIG, unwrap=["sds"])
+    assert here.latencies["alice"].acknowledged == 1
+    assert len(here.times) == 3
+    same(here, summarize_archive(spark_session.read.parquet(archive), CONFIG, unwrap=["sds"]))
+
+
 def test_late_repeats_and_parity_agree(
     tmp_path: Path, spark_session: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,7 +158,9 @@ class _Message:
                 for sender, since in self.pending.items():
                     waited = found.of(sender)
                     waited.acknowledged += 1
-                    waited.waited_ns.append(time - since)
+                    # Times are peers' own: what 64 bits do not hold nobody waited.
+                    if time - since < 1 << 63:
+                        waited.waited_ns.append(time - since)
                 self.pending.clear()
                 if own is not None:
                     self.pending[who] = own

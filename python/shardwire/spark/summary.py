@@ -97,8 +97,10 @@ def _read_messages(found: ArchiveSummary, rows: DataFrame) -> None:
         _add(found.total, row)
     for row in _sums(messages, _shared(messages, "label").alias("place")):
         _add(found.senders.setdefault(row["place"], Tally()), row)
-    since = F.col("first_timestamp") - F.lit(begin_ns)
-    at = F.col("first_timestamp") - F.pmod(since, F.lit(found.interval_ns))
+    # Times are peers' own, and their difference may take more than 64 bits.
+    interval = F.lit(found.interval_ns)
+    since = F.pmod(F.pmod(F.col("first_timestamp"), interval) - F.lit(begin_ns % found.interval_ns), interval)
+    at = F.col("first_timestamp") - since
     for row in _sums(messages.where("first_timestamp is not null"), at.alias("place")):
         _add(found.times.setdefault(row["place"], Tally()), row)
     unfinished = messages.where("status in ('incomplete', 'invalid')").orderBy(
@@ -259,5 +261,7 @@ def acknowledged(sent: DataFrame, named: DataFrame) -> DataFrame:
         | F.coalesce(F.col("highest") != F.col("who"), F.lit(False))
     )
     return found.select(
-        F.col("who").alias("sender"), (named_at - F.col("time")).alias("waited"), is_named.alias("is_named")
+        F.col("who").alias("sender"),
+        F.try_subtract(named_at, F.col("time")).alias("waited"),
+        is_named.alias("is_named"),
     )

@@ -86,6 +86,13 @@ def test_as_the_definition_says(batches: list[list[Row]], sorted_bytes: int, rea
     assert counted(found) == by_the_definition([row for rows in batches for row in rows])
 
 
+def test_no_time_is_too_far_from_another(tmp_path: Path) -> None:
+    found = Acknowledgements(tmp_path)
+    found.add(*decoded([("alice", "m", (), -(2**63)), ("bob", "n", ("m",), 2**63 - 1), ("carol", None, ("n",), None)]))
+    found.finish()
+    assert counted(found) == (0, {"alice": (1, 0, []), "bob": (1, 0, [])})
+
+
 def test_senders_beyond_the_limit_share_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acknowledgements, "SENDERS_MAX", 2)
     found = Acknowledgements(tmp_path)
