@@ -27,7 +27,7 @@ from shardwire.archive.arrow import HASH, MESSAGE_SCHEMA, SEGMENT_COLUMNS, WINDO
 from shardwire.archive.leftovers import Leftovers, batches_of
 from shardwire.archive.places import Output
 from shardwire.archive.sink import Corrections, Sink, Totals, identity_of
-from shardwire.archive.source import Columns, Piece, checked_columns, files_of, pieces_of, segments_of
+from shardwire.archive.source import Columns, Piece, checked_columns, checked_pieces, files_of, pieces_of, segments_of
 from shardwire.archive.unread import Unread
 from shardwire.archive.unwrap import TOPIC, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
@@ -224,6 +224,7 @@ class _Run:
         steps = check_steps(unwrap)
         schema, pieces = pieces_of(source)
         columns = checked_columns(schema, payload, by, key, timestamp, sender, steps)
+        checked_pieces(columns, schema, pieces, steps)
         wanted = len(os.sched_getaffinity(0)) if threads is None and hasattr(os, "sched_getaffinity") else threads
         if columns.topic_from_waku:
             schema = schema.append(pa.field(TOPIC, pa.string()))

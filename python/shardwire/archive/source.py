@@ -76,6 +76,8 @@ class Piece:
     start: int
     stop: int
     size_bytes: int
+    # Of the file or the table: files may have other columns beside those that are read.
+    schema: pa.Schema
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows, some MB at a time."""
@@ -141,14 +143,14 @@ def pieces_of(source: Source) -> tuple[pa.Schema, list[Piece]]:
     """The columns of a source, and its rows in order, a row group a piece.
 
     Raises:
-        ConfigError: As `files_of` raises it; files have different columns.
+        ConfigError: As `files_of` raises it.
         ShardwireError: A file is no Parquet file, or is damaged.
     """
     if isinstance(source, pa.Table):
         step = max(1, source.num_rows // 64)
         edges = [*range(0, source.num_rows, step), source.num_rows]
         size = source.nbytes // max(1, len(edges) - 1)
-        pieces = [Piece(None, source, start, stop, size) for start, stop in pairwise(edges)]
+        pieces = [Piece(None, source, start, stop, size, source.schema) for start, stop in pairwise(edges)]
         return source.schema, pieces
     schema: pa.Schema | None = None
     found = []
@@ -160,7 +162,7 @@ def pieces_of(source: Source) -> tuple[pa.Schema, list[Piece]]:
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(path, error) from None
         schema = schema or own
-        found += [Piece(path, None, number, number + 1, size) for number, size in enumerate(sizes)]
+        found += [Piece(path, None, number, number + 1, size, own) for number, size in enumerate(sizes)]
     assert schema is not None, "files_of gives at least one file"
     return schema, found
 
@@ -211,9 +213,31 @@ def checked_columns(
     return Columns(payload, tuple(by), key, timestamp, sender, topic_from_waku)
 
 
+def checked_pieces(columns: Columns, schema: pa.Schema, pieces: Sequence[Piece], steps: Sequence[UnwrapStep]) -> None:
+    """Holds that every file has the columns that the first one has, as far as they are read.
+
+    Raises:
+        ConfigError: A file lacks one, or has it with another type.
+    """
+    others = {str(piece.path): piece.schema for piece in pieces if not piece.schema.equals(schema)}
+    for path, own in others.items():
+        try:
+            checked_columns(own, columns.payload, columns.by, columns.key, columns.timestamp, columns.sender, steps)
+        except ConfigError as error:
+            raise ConfigError(f"{path} is not like the files before it: {error}") from None
+        for name in columns.by:
+            if name in own.names and name in schema.names and own.field(name).type != schema.field(name).type:
+                raise ConfigError(
+                    f"{path} is not like the files before it: by names the column {name!r} of type "
+                    f"{own.field(name).type}: it must be {schema.field(name).type}"
+                )
+
+
 def _field(schema: pa.Schema, name: str, role: str) -> Any:
     if name not in schema.names:
         raise ConfigError(f"{role} names the column {name!r}: the archive has {', '.join(schema.names)}")
+    if schema.names.count(name) > 1:
+        raise ConfigError(f"{role} names the column {name!r}, of which the archive has several: rename all but one")
     return schema.field(name)
 
 

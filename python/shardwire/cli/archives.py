@@ -121,6 +121,10 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
     if asked.spark is None:
         if uri := next(filter(_URI.match, sources), None):
             raise ConfigError(f"--spark is missing: only Spark reads {uri!r}; give --spark MASTER, or a path")
+        if str(output) != STANDARD_STREAM and not output.parent.is_dir():
+            raise ConfigError(
+                f"--output is {str(output)!r}: there is no directory {str(output.parent)!r}; make it before"
+            )
         # Beside the page there is room for what is as large as the archive; the system's directory may lie in memory.
         directory = None if str(output) == STANDARD_STREAM else output.parent
         summary = summarize(list(sources), asked.config, threads=asked.threads, directory=directory, **columns)

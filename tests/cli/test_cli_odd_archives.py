@@ -1,0 +1,111 @@
+"""Archives that are not as they should be: an answer, or one line that names the file or the column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from spark.rows import CONFIG, payload_of
+
+from shardwire.cli.app import run
+from shardwire.segmentation import segment
+
+PARTS = segment(payload_of(1, 5_000), CONFIG)
+
+
+def files(directory: Path, *tables: dict[str, Any]) -> Path:
+    directory.mkdir()
+    for number, columns in enumerate(tables):
+        pq.write_table(pa.table(columns), directory / f"{number}.parquet")
+    return directory
+
+
+def two_of_one_name(directory: Path) -> Path:
+    directory.mkdir()
+    pq.write_table(pa.table([pa.array(PARTS)] * 2, names=["payload"] * 2), directory / "0.parquet")
+    return directory
+
+
+def bytes_of(content: bytes) -> Callable[[Path], Path]:
+    def write(directory: Path) -> Path:
+        directory.mkdir()
+        (directory / "0.parquet").write_bytes(content)
+        return directory
+
+    return write
+
+
+COUNT = len(PARTS)
+ODD: dict[str, tuple[Callable[[Path], Path], list[str], list[str]]] = {
+    "no file": (lambda path: files(path), [], ["has no Parquet files"]),
+    "an empty file": (bytes_of(b""), [], ["0.parquet", "cannot be read as Parquet"]),
+    "another format": (bytes_of(b"text, and no more than that"), [], ["0.parquet", "cannot be read as Parquet"]),
+    "no payload": (lambda path: files(path, {"data": PARTS}), [], ["the archive has data"]),
+    "a payload of text": (lambda path: files(path, {"payload": ["text"]}), [], ["of type string", "binary"]),
+    "two payloads": (two_of_one_name, [], ["'payload'", "rename all but one"]),
+    "a file lacks a column": (
+        lambda path: files(path, {"payload": PARTS, "who": ["a"] * COUNT}, {"payload": PARTS}),
+        ["--sender", "who"],
+        ["1.parquet is not like the files before it", "'who'"],
+    ),
+    "a file has another type": (
+        lambda path: files(path, *({"payload": PARTS, "timestamp": [one] * COUNT} for one in (1, "1"))),
+        [],
+        ["1.parquet is not like the files before it", "'timestamp' of type string"],
+    ),
+    "a column that keeps apart has another type": (
+        lambda path: files(path, *({"payload": PARTS, "topic": [one] * COUNT} for one in (1, "1"))),
+        ["--by", "topic"],
+        ["1.parquet is not like the files before it", "'topic' of type string: it must be int64"],
+    ),
+}
+
+
+@pytest.mark.parametrize("command", ["report", "reconstruct"])
+@pytest.mark.parametrize("case", ODD)
+def test_one_line_says_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, case: str
+) -> None:
+    write, options, expected = ODD[case]
+    archive = write(tmp_path / "archive")
+    size = str(CONFIG.segment_size_bytes)
+    assert run([command, str(archive), "-o", str(tmp_path / "out"), "-s", size, *options]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("shardwire: ")
+    assert told.count("\n") == 1
+    assert "defect" not in told
+    for text in expected:
+        assert text in told
+    assert list(tmp_path.iterdir()) == [archive]
+
+
+@pytest.mark.parametrize("command", ["report", "reconstruct"])
+@pytest.mark.parametrize(
+    "tables",
+    [
+        [{"payload": pa.array([], pa.binary())}],
+        [{"payload": pa.array([None, None], pa.binary())}],
+        [{"payload": pa.array([*PARTS, None], pa.binary()), "timestamp": pa.array([5] * COUNT + [None], pa.int64())}],
+        # What nobody asks for may differ, and units of time do.
+        [{"payload": PARTS, "note": [1] * COUNT}, {"payload": PARTS, "note": ["x"] * COUNT}],
+        [{"payload": PARTS, "timestamp": pa.array([5] * COUNT, kind)} for kind in (pa.int64(), pa.timestamp("ms"))],
+        [{"payload": PARTS, "timestamp": pa.array([-(2**63), *[2**63 - 1] * (COUNT - 1)], pa.int64())}],
+    ],
+)
+def test_odd_rows_are_answered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, tables: list[dict[str, Any]]
+) -> None:
+    archive = files(tmp_path / "archive", *tables)
+    size = str(CONFIG.segment_size_bytes)
+    assert run([command, str(archive), "-o", str(tmp_path / "out"), "-s", size]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_page_in_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = files(tmp_path / "archive", {"payload": PARTS})
+    assert run(["report", str(archive), "-o", str(tmp_path / "absent" / "page.html")]) == 2
+    assert f"there is no directory '{tmp_path / 'absent'}'" in capsys.readouterr().err
