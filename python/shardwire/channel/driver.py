@@ -46,6 +46,7 @@ class Driver:
         clock: Both times.
         carry_out: Called with what a commit made true: it resolves, announces, dispatches and delivers.
         may_transmit: Whether anything may be encoded now.
+        may_hand_over: Whether the application takes the next message now.
         process_task_min_elapse_ms: Least time between two batches of received messages.
     """
 
@@ -56,6 +57,7 @@ class Driver:
         clock: Clock,
         carry_out: Callable[[Collected], None],
         may_transmit: Callable[[], bool],
+        may_hand_over: Callable[[], bool],
         process_task_min_elapse_ms: int = 0,
     ) -> None:
         self._engine = engine
@@ -63,6 +65,7 @@ class Driver:
         self._clock = clock
         self._carry_out = carry_out
         self._may_transmit = may_transmit
+        self._may_hand_over = may_hand_over
         self._inputs: deque[Input] = deque()
         self._received: deque[tuple[Input, int]] = deque()
         self._received_bytes = 0
@@ -258,7 +261,8 @@ class Driver:
 
     def _collect(self, now: Now) -> None:
         # While commits fail nothing new is encoded: it could not leave, and would count against the rate limit.
-        collected = self._engine.collect(now, may_transmit=self._commit_failures == 0 and self._may_transmit())
+        may_transmit = self._commit_failures == 0 and self._may_transmit()
+        collected = self._engine.collect(now, may_transmit=may_transmit, may_hand_over=self._may_hand_over)
         self._unfinished.append(collected)
         if self._commit_failures:
             self._uncommitted.merge(collected.changes.records)

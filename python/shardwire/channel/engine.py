@@ -75,7 +75,6 @@ class Engine:
 
     Attributes:
         active: Whether the channel is started; nothing is dispatched and no time runs while it is not.
-        may_hand_over: Whether the application takes the next message now.
         meter: Told how long things take and how large they are.
     """
 
@@ -115,7 +114,6 @@ class Engine:
         self.notices = Notices(sender_id, now)
         self.active = False
         self.meter = Meter()
-        self.may_hand_over: Callable[[], bool] = lambda: False
         self.submissions = Submissions(
             machine, outgoing, config.rate_limit.queue_bytes_max, config.sds.message_id == "content-sha256"
         )
@@ -227,11 +225,14 @@ class Engine:
 
     # --- outputs ---
 
-    def collect(self, now: Now, *, may_transmit: bool = True) -> Collected:
-        """Polls transmits as far as the rate limit and the node allow, then everything that must become durable."""
+    def collect(self, now: Now, *, may_transmit: bool, may_hand_over: Callable[[], bool]) -> Collected:
+        """Polls transmits as far as the rate limit and the node allow, then everything that must become durable.
+
+        The next message waits unless `may_hand_over` says that the application takes it now.
+        """
         self.submissions.register_waiting(now)
         transmits = self.transmissions.poll(now) if self.active and may_transmit else []
-        delivery = self.deliveries.begin() if self.deliveries.may_begin() and self.may_hand_over() else None
+        delivery = self.deliveries.begin() if self.deliveries.may_begin() and may_hand_over() else None
         self._settle(now)
         self._review_left()
         accepted = self.submissions.poll_accepted()

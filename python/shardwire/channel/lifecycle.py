@@ -261,8 +261,6 @@ def _assemble(
     )
     if node.has_store:
         engine.in_store.resume(now)
-    engine.may_hand_over = session.may_hand_over
-    subscriptions.on_change = session.on_listeners_changed
     return session
 
 

@@ -265,7 +265,9 @@ class ReliableChannel(FileTransfers, Observed):
         Raises:
             ConfigError: There is no such event, or the callback cannot be called.
         """
-        return self._session.subscriptions.on(event, callback)
+        unsubscribe = self._session.subscriptions.on(event, callback)
+        self._session.on_listeners_changed()
+        return unsubscribe
 
     def on_message_received(self, callback: Callable[[MessageReceivedEvent], object]) -> Unsubscribe:
         """Calls `callback` with every received message: `on(MessageReceivedEvent, ...)` (Logos 003)."""
@@ -285,14 +287,19 @@ class ReliableChannel(FileTransfers, Observed):
 
     def events(self) -> EventIterator[ChannelEvent]:
         """Every event from now on, as an async iterator that ends with the channel; unread it holds up messages."""
-        return self._session.subscriptions.iterate(ChannelEvent)
+        return self._iterate(ChannelEvent)
 
     def messages(self) -> EventIterator[MessageReceivedEvent]:
         """Received messages, those first that arrived before anybody listened; ends when the channel closes.
 
         One is done when the next is asked for: when the body of `async for event in channel.messages(): ...` has run.
         """
-        return self._session.subscriptions.iterate(MessageReceivedEvent)
+        return self._iterate(MessageReceivedEvent)
+
+    def _iterate(self, kind: type[E]) -> EventIterator[E]:
+        iterator = self._session.subscriptions.iterate(kind)
+        self._session.on_listeners_changed()
+        return iterator
 
     # --- life ---
 

@@ -63,6 +63,7 @@ class Session:
             parts.clock,
             self._carry_out,
             parts.sizes.look,
+            self._may_hand_over,
             parts.config.sync.process_task_min_elapse_ms,
         )
         meta = parts.config.envelope_meta or b""
@@ -358,7 +359,7 @@ class Session:
         # Done while the channel closes: the next life does not hand it over again.
         self.driver.post(self.engine.on_delivery_done)
 
-    def may_hand_over(self) -> bool:
+    def _may_hand_over(self) -> bool:
         """Whether somebody listens and the last message is done."""
         return self._delivery is not None and self.subscriptions.wants(MessageReceivedEvent) and not self.is_closed
 

@@ -39,10 +39,12 @@ def driver_on(clock: SlowClock, process_task_min_elapse_ms: int) -> Driver:
         meter=None,
         handle_time=lambda now: None,
         next_wake_ms=lambda now: None,
-        collect=lambda now, may_transmit: Collected(Changes({})),
+        collect=lambda now, may_transmit, may_hand_over: Collected(Changes({})),
     )
     writer: Any = SimpleNamespace()
-    return Driver(engine, writer, clock, lambda collected: None, lambda: True, process_task_min_elapse_ms)
+    return Driver(
+        engine, writer, clock, lambda collected: None, lambda: True, lambda: False, process_task_min_elapse_ms
+    )
 
 
 @pytest.mark.parametrize("process_task_min_elapse_ms", [0, 1_000])
@@ -88,7 +90,7 @@ def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
     # The time on the clock when others had the loop.
     turns_ms: list[int] = []
 
-    def collect(now: Now, may_transmit: bool) -> Collected:
+    def collect(now: Now, may_transmit: bool, may_hand_over: object) -> Collected:
         clock.ms += STEP_MS_MAX
         return Collected(Changes({("message", "1"): b"x"}))
 
@@ -104,7 +106,7 @@ def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
         clock.ms += STEP_MS_MAX
 
     async def main() -> None:
-        driver = Driver(engine, writer, clock, lambda collected: None, lambda: True)
+        driver = Driver(engine, writer, clock, lambda collected: None, lambda: True, lambda: False)
         driver.post(apply)
         task = asyncio.create_task(driver.run())
         while clock.ms < 3 * STEP_MS_MAX:

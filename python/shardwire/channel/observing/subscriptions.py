@@ -191,7 +191,6 @@ class Subscriptions:
         name: Names the channel in the log.
 
     Attributes:
-        on_change: Called whenever somebody begins to listen.
         require_loop: Raises where the caller is not on the channel's event loop.
         is_ending: Whether who owns the two lanes is cancelling them. While it is not, a callback did that to the task
             it runs in, and is reported like one that raises.
@@ -200,7 +199,6 @@ class Subscriptions:
     def __init__(self, name: str = "") -> None:
         self._name = name
         self._told_unread = False
-        self.on_change: Callable[[], None] = lambda: None
         self.require_loop = OwnLoop(name).require
         self.is_ending: Callable[[], bool] = lambda: True
         self._subscriptions: list[_Subscription] = []
@@ -232,7 +230,7 @@ class Subscriptions:
         assert kind is not None
         subscription = _Subscription(kind, "delivery" if event == _DELIVERY_ERROR else None, callback)
         self._subscriptions.append(subscription)
-        self._on_listener()
+        self._somebody.set()
 
         def unsubscribe() -> None:
             if subscription in self._subscriptions:
@@ -247,12 +245,8 @@ class Subscriptions:
             iterator.end()
         else:
             self._iterators.append(weakref.ref(iterator, self._forget_reference))
-            self._on_listener()
+            self._somebody.set()
         return iterator
-
-    def _on_listener(self) -> None:
-        self._somebody.set()
-        self.on_change()
 
     def forget(self, iterator: EventIterator[Any]) -> None:
         self._iterators = [entry for entry in self._iterators if entry() not in (None, iterator)]
