@@ -370,7 +370,13 @@ def main() -> None:
     if options.save:
         import pyspark
 
-        context = {"machine": machine(), "cores": options.cores, "spark": pyspark.__version__, "commit": commit()}
+        context = {
+            "machine": machine(),
+            "cores": options.cores,
+            "spark": pyspark.__version__,
+            "scale": options.scale,
+            "commit": commit(),
+        }
         save(options.save, bench.rows, {**context, "command": "python benches/spark/bench_pipeline.py --save PATH"})
 
 

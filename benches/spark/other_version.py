@@ -6,6 +6,7 @@ As a script it is that process: a line of JSON in, the plan run, a line out.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,13 @@ class OtherVersion:
 
     def __enter__(self) -> OtherVersion:
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            # Its workers have its libraries too, not those of the process that measures.
+            env={**os.environ, "PYSPARK_PYTHON": self._command[0]},
         )
         self.version = self._answer()
         return self
@@ -70,7 +77,6 @@ def _serve(cores: int) -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
-        .config("spark.pyspark.python", sys.executable)
         .config("spark.sql.shuffle.partitions", 4)
         .getOrCreate()
     )
