@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from shardwire import _native
 
-# Java reads small batches into memory that it has; for those of many MB it gets some anew, and takes longer.
+# Java takes less time for as many bytes in batches of this size than in those of many MB.
 OUTPUT_BATCH_BYTES = 1 << 20
 
 if TYPE_CHECKING:
