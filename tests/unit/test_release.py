@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,41 @@ def test_nothing_is_published_before_every_wheel_was_used() -> None:
         commands = [step.get("run", "") for step in job["steps"]]
         for script in re.findall(r"(?:scripts/\S+\.\w+|\.ci/run)", "\n".join(commands)):
             assert (ROOT / script.strip('"')).exists(), f"{name} runs {script}"
+
+
+def page_of(sources: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(sources / "scripts/release_page.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_page_of_a_release_leads_to_its_repository(sources: Path) -> None:
+    for name in ("README.md", "scripts/release_page.py"):
+        shutil.copy(ROOT / name, sources / name)
+    address = "https://example.org/owner/shardwire"
+    assert page_of(sources, address, TAG).returncode == 0
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", (sources / "README.md").read_text())
+    ours = [(mark, link) for mark, link in links if link.startswith(f"{address}/")]
+    # What leads elsewhere did so before.
+    assert all(link.startswith("https://") for _, link in links)
+    assert len(ours) > 30
+    for mark, link in ours:
+        kind, ref, path = link.removeprefix(f"{address}/").split("/", 2)
+        assert (kind, ref) == ("raw" if mark else "blob", TAG)
+        assert (ROOT / path.partition("#")[0]).exists(), path
+    urls = tomllib.loads((sources / "pyproject.toml").read_text())["project"]["urls"]
+    assert urls["Homepage"] == address
+    assert all(url.startswith(address) for url in urls.values())
+    again = page_of(sources, address, TAG)
+    assert again.returncode == 1
+    assert "already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("https://example.org/a",), ("example.org/a", TAG), ("https://e.org/a/", TAG)]
+)
+def test_a_page_needs_an_address(sources: Path, arguments: tuple[str, ...]) -> None:
+    for name in ("README.md", "scripts/release_page.py"):
+        shutil.copy(ROOT / name, sources / name)
+    before = (sources / "README.md").read_text()
+    assert "usage: " in page_of(sources, *arguments).stderr
+    assert (sources / "README.md").read_text() == before
