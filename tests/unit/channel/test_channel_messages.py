@@ -227,7 +227,7 @@ def test_chunk_events_end_complete() -> None:
 def test_too_large_names_both_numbers() -> None:
     async def scenario(world: World) -> None:
         alice = await world.join("alice", node_config=NodeConfig(max_message_size_bytes=4_096))
-        with pytest.raises(PayloadTooLargeError) as error:
+        with pytest.raises(PayloadTooLargeError, match=r"has 10000000 bytes and .* send_file\(\)") as error:
             await alice.send(bytes(10_000_000))
         assert error.value.payload_bytes == 10_000_000
         assert 0 < error.value.limit_bytes < 10_000_000

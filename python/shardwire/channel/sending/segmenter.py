@@ -61,6 +61,16 @@ class ChannelSegmenter:
         Raises:
             PayloadTooLargeError: The payload exceeds what one message can hold.
         """
+        try:
+            return await self._prepare(payload)
+        except PayloadTooLargeError as error:
+            size, limit = error.payload_bytes, error.limit_bytes
+            remedy = "send it with send_file(), which takes any size, or in parts"
+            raise PayloadTooLargeError(
+                f"the message has {size} bytes and one of this channel holds {limit}: {remedy}", size, limit
+            ) from None
+
+    async def _prepare(self, payload: bytes) -> Prepared:
         if not payload and not self._carries_empty:
             return Prepared([], 1, keccak256(payload).hex())
         if len(payload) < THREAD_BYTES_MIN:

@@ -104,7 +104,7 @@ def send(
                 participation, interruption, file, size_bytes=size_bytes, timeout_s=timeout
             ),
         )
-    message = sending.read_message(file, config.segmentation)
+    message = sending.read_message(file, config)
     return _run(
         participation,
         lambda interruption: sending.send(participation, interruption, message, until=until.value, timeout_s=timeout),

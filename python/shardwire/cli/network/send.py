@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -16,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
 from shardwire.cli.network.output import Output, printable
 from shardwire.cli.network.participation import Member, Participation, taking_part
-from shardwire.config import SegmentationConfig
+from shardwire.config import ChannelConfig
 from shardwire.errors import PayloadTooLargeError, ShardwireError
 from shardwire.events import (
     ChunkAcknowledgedEvent,
@@ -35,14 +36,14 @@ class NotDeliveredError(ShardwireError):
     """A message was not sent, or not delivered, within the time given."""
 
 
-def read_message(file: Path, segmentation: SegmentationConfig) -> bytes:
+def read_message(file: Path, config: ChannelConfig) -> bytes:
     """The message: a file's bytes, or those of the standard input.
 
     Raises:
         PayloadTooLargeError: They are more than one message holds.
         OSError: The file cannot be read.
     """
-    limit = message_bytes_max(segmentation)
+    limit = message_bytes_max(config)
     if str(file) == STANDARD_INPUT:
         # No more than needed of an input without an end.
         message = sys.stdin.buffer.read(limit + 1)
@@ -56,8 +57,12 @@ def read_message(file: Path, segmentation: SegmentationConfig) -> bytes:
     return message
 
 
-def message_bytes_max(segmentation: SegmentationConfig) -> int:
+def message_bytes_max(config: ChannelConfig) -> int:
     """What one message holds, where the network carries segments of the configured size."""
+    segmentation = config.segmentation
+    if config.parity_on_demand:
+        # However much parity it is to leave with, it takes no room.
+        segmentation = replace(segmentation, enable_reed_solomon=False)
     beyond = segmentation.segment_size_bytes * segmentation.max_total_segments
     try:
         segment(bytes(beyond), segmentation)
