@@ -62,7 +62,7 @@ class ChannelConfig:
     auto_start: bool = True
     delivered_when: DeliveredWhen | Set[str] = "any"
     redelivery: Redelivery = "at-least-once"
-    repair: Repair = "auto"
+    repair: Repair = "arq"
     envelope_meta: bytes | None = None
 
     def __post_init__(self) -> None:
