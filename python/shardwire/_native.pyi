@@ -201,9 +201,9 @@ def segment(payload: Buffer, parameters: SegmentationParameters) -> list[bytes]:
 def segment_on_demand(
     payload: Buffer, parameters: SegmentationParameters, parity_millionths: int
 ) -> tuple[list[bytes], int]:
-    """The transport messages of a payload whose parity is made on demand: its data segments and, for a
-    million of them, the first `parity_millionths` of as much parity as there may be; and how much of that there is
-    beyond them."""
+    """The transport messages of a payload whose parity is made on demand, and how much more there can be: its data
+    segments and, for a million of them, the first `parity_millionths` of as much parity as there may be, or what the
+    parameters ask for where that is more."""
 
 def segment_many(payloads: Any, parameters: SegmentationParameters) -> Any:
     """A list of lists of messages for an iterable of buffers; for an Arrow binary array, chunked or not, a list array
@@ -793,6 +793,9 @@ class Participant:
     def withdraw(self, send_id: str) -> bool:
         """Takes a send back: what is queued of it does not leave, and what left is neither sent again nor given to who
         asks for it; False where it is finished or unknown."""
+    def resume(self, send_id: str, ordinals: Sequence[int]) -> list[int]:
+        """Lets contents of a restored send that are not known to have left go once more; gives back those that cannot,
+        since parity on demand is not stored once it is encoded."""
     def stop(self, send_id: str) -> None:
         """Gives up a send all of which has left, as after the last retransmission."""
     def leave_out(self, message_id: str) -> None:

@@ -25,6 +25,7 @@ from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.sending.flights import Flights
 from shardwire.channel.sending.message_sizes import MessageSizes
 from shardwire.channel.sending.outgoing import OutgoingSends
+from shardwire.channel.sending.parity import resume_sends
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
@@ -222,6 +223,7 @@ def _assemble(
     # The machine keeps the order of sends; those that it is done with are the oldest.
     order = {send_id.encode(): number for number, send_id in enumerate(machine.sends())}
     outgoing.restore(dict(sorted(stored.sends.items(), key=lambda item: order.get(item[0], -1))))
+    resume_sends(machine, outgoing)
     deliveries = Deliveries(
         config.redelivery,
         messages_max=config.sds.incoming_buffer_messages_max,

@@ -386,6 +386,10 @@ impl Participant {
         Ok(self.lock(py)?.withdraw(send_id))
     }
 
+    fn resume(&self, py: Python<'_>, send_id: &str, ordinals: Vec<u32>) -> PyResult<Vec<u32>> {
+        Ok(self.lock(py)?.resume(send_id, &ordinals))
+    }
+
     fn stop(&self, py: Python<'_>, send_id: &str) -> PyResult<()> {
         self.lock(py)?.stop(send_id);
         Ok(())

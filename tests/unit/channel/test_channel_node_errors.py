@@ -66,6 +66,27 @@ class LaterRefusingNode(RefusingNode):
         return await self._inner.send(envelope)
 
 
+class LaggingNode(RefusingNode):
+    """One that answers slowly for the first eight messages, and refuses all others meanwhile."""
+
+    def __init__(self, inner: MemoryNode) -> None:
+        super().__init__(inner)
+        self.refused_ms: list[int] = []
+
+    async def send(self, envelope: MessageEnvelope) -> str:
+        self.tries += 1
+        if self.tries > 8 and self.error is not None:
+            self.refused_ms.append(round(asyncio.get_running_loop().time() * 1_000))
+            raise self.error
+        return await self._inner.send(envelope)
+
+    async def events(self) -> AsyncIterator[NodeEvent]:
+        async for event in self._inner.events():
+            if isinstance(event, MessagePropagated) and self.error is not None:
+                await asyncio.sleep(0.05)
+            yield event
+
+
 BOTH_WAYS = pytest.mark.parametrize("kind", [RefusingNode, LaterRefusingNode], ids=["raised", "by event"])
 
 
@@ -91,6 +112,23 @@ def test_a_permanent_error_fails_the_message_at_once(kind: type[RefusingNode]) -
         await close_channel(alice)
 
     assert run_world(scenario).messages("bob") == [b"y"]
+
+
+def test_an_answer_for_an_earlier_message_does_not_end_the_pause_after_a_failure() -> None:
+    async def scenario(world: World) -> None:
+        node, alice = await join_refusing(world, LaggingNode)
+        assert isinstance(node, LaggingNode)
+        await asyncio.sleep(1)
+        node.error, node.tries = NodeError(PASSING), 0
+        for number in range(20):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(0.49)
+        assert len(set(node.refused_ms)) == 1
+        node.error = None
+        await asyncio.sleep(10)
+        await close_channel(alice)
+
+    assert run_world(scenario).messages("bob") == [b"%d" % number for number in range(20)]
 
 
 @BOTH_WAYS

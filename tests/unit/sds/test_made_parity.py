@@ -275,6 +275,93 @@ def test_parity_that_failed_to_leave_leaves_later_or_counts_as_lost_after_a_rest
     assert [event.by for event in twin.events if isinstance(event, SendAcknowledged)] == ["bob"]
 
 
+def but(alice: Sender, *failed: int) -> Sender:
+    """Everything leaves, but for these."""
+    for transmit in alice.drain(at(0)):
+        if transmit.ordinal in failed:
+            alice.machine.handle_transmit_failed(transmit.transmit_id, at(0))
+        else:
+            alice.machine.handle_transmitted(transmit.transmit_id, None, at(0))
+    return alice
+
+
+@pytest.mark.parametrize("failed", [3, 11])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_failed_while_its_message_became_whole_holds_up_nothing(failed: int, restarts: bool) -> None:
+    alice = but(waiting(3), failed)
+    alice.machine.handle_message(lacks(0), at(1))
+    if restarts:
+        commit(alice)
+        alice = alice.again()
+        assert alice.machine.stats()["records_unreadable"] == 0
+    after = alice.send("after", at(1))
+    left = [transmit.send_id for transmit in alice.drain(at(1))]
+    # Parity that is not stored has gone with the earlier life.
+    assert left == ([after] if restarts and failed == 11 else [SEND, after])
+    commit(alice)
+    assert alice.again().machine.stats()["records_unreadable"] == 0
+
+
+def test_what_may_not_have_left_goes_once_more_after_a_restart() -> None:
+    alice = waiting(3)
+    alice.drain(at(0))
+    # Encoded and stored, and then the power fails: the node had none of it.
+    commit(alice)
+    alice = alice.again()
+    # Parity is not stored once it is encoded: the message does without it.
+    assert alice.machine.resume(SEND, range(3, 13)) == [10, 11, 12]
+    assert alice.machine.resume("unknown", [0]) == []
+    assert alice.publish() == list(range(3, DATA))
+    assert alice.publish() == []
+
+
+def test_a_send_is_not_given_up_while_its_restored_segments_wait_to_leave() -> None:
+    alice = waiting(0)
+    alice.drain(at(0))
+    commit(alice)
+    alice = alice.again()
+    alice.machine.resume(SEND, range(DATA))
+    for _ in range(600):
+        alice.now_ms += 1_000
+        alice.machine.handle_timeout(at(alice.now_ms))
+        # The node takes nothing, say.
+        for transmit in alice.drain(at(alice.now_ms)):
+            alice.machine.handle_transmit_failed(transmit.transmit_id, at(alice.now_ms))
+    assert not alice.of(SendGivenUp)
+    assert alice.publish() == list(range(DATA))
+    assert alice.wait(SendGivenUp)
+
+
+def test_a_restored_segment_that_turns_out_to_be_there_does_not_go_again() -> None:
+    alice = waiting(0)
+    alice.drain(at(0))
+    commit(alice)
+    alice = alice.again()
+    alice.machine.resume(SEND, range(DATA))
+    alice.machine.handle_message(names(*range(5)), at(alice.now_ms))
+    assert alice.publish() == list(range(5, DATA))
+    assert alice.wait(SendGivenUp)
+
+
+def test_what_follows_a_cancelled_send_names_nothing_that_nobody_keeps() -> None:
+    alice = but(waiting(3), 10, 11, 12)
+    assert alice.machine.cancel(SEND, at(0))
+    alice.send("after", at(1))
+    after = [SdsMessage.decode(transmit.payload) for transmit in alice.drain(at(1))]
+    assert [entry.message_id for wire in after if wire is not None for entry in wire.causal_history] == []
+
+
+def test_parity_made_later_was_never_stored_and_is_not_deleted() -> None:
+    alice = sent()
+    wanted(alice, 3)
+    commit(alice)
+    alice.make(3)
+    while alice.machine.poll_transmit(at(alice.now_ms)) is not None:
+        pass
+    deleted = [key for (kind, key), value in alice.machine.poll_persist().items() if value is None]
+    assert deleted == []
+
+
 def test_what_follows_names_data_that_can_be_asked_for() -> None:
     alice = waiting(3)
     alice.publish()

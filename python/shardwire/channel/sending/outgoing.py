@@ -234,6 +234,12 @@ class OutgoingSends:
             return ()
         return tuple(send_id for send_id in self._unsent if self._quorum(self._sends[send_id].delivered_to))
 
+    def unsent_ordinals(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Sends that do not count as sent, and their segments of which the network is not known to have any."""
+        for send_id in tuple(self._unsent):
+            record = self._sends[send_id]
+            yield send_id, bits(((1 << record.content_count) - 1) & ~(record.propagated | record.left_out))
+
     def on_acknowledged(self, send_id: str, ordinal: int, by: str) -> None:
         record = self._sends.get(send_id)
         if record is None or ordinal >= record.content_count:

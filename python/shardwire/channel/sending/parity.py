@@ -1,10 +1,17 @@
-"""Parity that receivers of a message need, made of the segments that SDS keeps."""
+"""Parity on demand: made of the segments that SDS keeps, and what becomes of it in a later life."""
 
 from __future__ import annotations
 
 from shardwire._native import ChannelMachine
 from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.sds import ContentsWanted, Now
+
+
+def resume_sends(machine: ChannelMachine, outgoing: OutgoingSends) -> None:
+    """What an earlier life may have ended before goes once more; first parity that was not stored is done without."""
+    for send_id, ordinals in outgoing.unsent_ordinals():
+        for ordinal in machine.resume(send_id, ordinals):
+            outgoing.on_left_out(send_id, ordinal)
 
 
 def make_parity(machine: ChannelMachine, outgoing: OutgoingSends, wanted: ContentsWanted, now: Now) -> int:

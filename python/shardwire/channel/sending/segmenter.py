@@ -115,10 +115,7 @@ class ChannelSegmenter:
         # A single segment is not repaired with parity; where it is to have some, that leaves with it.
         paired = segmentation.enable_reed_solomon and segmentation.parity_for_single_segment
         if first_parity is not None and not (paired and len(payload) <= segmentation.segment_size_bytes):
-            if segmentation.enable_reed_solomon:
-                first_parity = max(first_parity, round(segmentation.parity_rate * 1_000_000))
-            # How much parity there is at first takes nothing from what a message can hold.
-            contents, reserve = segment_on_demand(payload, native_parameters(single), first_parity)
+            contents, reserve = segment_on_demand(payload, native_parameters(segmentation), first_parity)
             form = f"{segmentation.wire_format} {segmentation.erasure_code}" if reserve else ""
         else:
             contents = segment(payload, segmentation)

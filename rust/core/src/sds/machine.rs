@@ -17,7 +17,7 @@ use super::lamport::LamportClock;
 use super::log::{EntryRef, Heads, Log};
 use super::name::Name;
 use super::octets::Octets;
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, OutgoingContent, OutgoingRef};
 use super::participants::Participants;
 use super::records::Records;
 use super::repair::Repair;
@@ -335,45 +335,46 @@ impl Machine {
 
     /// Drops what was not dispatched of a send; false when all of it had left or it is unknown.
     pub fn cancel(&mut self, send_id: &str) -> bool {
-        let Some(handle) = self.outgoing.find(send_id) else {
-            return self.transmission.cancel_ephemeral(send_id);
-        };
-        let send = self.outgoing.get(handle).expect("it was just found");
-        let queued = send
-            .queue
-            .iter()
-            .map(|ordinal| &send.contents[*ordinal as usize]);
-        let encoded = queued.filter(|content| content.wire.is_some());
-        let encoded: Vec<_> = encoded.map(|content| content.message_id.clone()).collect();
-        let history = send.history.as_ref().map(|history| history.ids.clone());
-        if !self.outgoing.cancel(handle) {
-            return false;
-        }
-        self.heads
-            .withdraw(&mut self.log, &encoded, &history.unwrap_or_default());
-        for message_id in &encoded {
-            self.filter.refuse(message_id);
-        }
-        true
+        self.take_back(send_id, |_, _| false)
     }
 
     /// Takes a send back: nothing of it leaves any more, and what left of it is neither sent again
     /// nor given to who asks for it, nor named where nobody can reconstruct it. False when it is
     /// finished or unknown.
     pub fn withdraw(&mut self, send_id: &str) -> bool {
+        self.take_back(send_id, Outgoing::withdraw)
+    }
+
+    /// Drops what waits of a send, or does `otherwise` where nothing does; false where that fails.
+    fn take_back(
+        &mut self,
+        send_id: &str,
+        otherwise: fn(&mut Outgoing, OutgoingRef) -> bool,
+    ) -> bool {
         let Some(handle) = self.outgoing.find(send_id) else {
             return self.transmission.cancel_ephemeral(send_id);
         };
         let send = self.outgoing.get(handle).expect("it was just found");
-        let contents = send.contents.iter();
-        let message_ids: Vec<_> = contents.map(|content| content.message_id.clone()).collect();
+        let id_of = |content: &OutgoingContent| content.message_id.clone();
+        let message_ids: Vec<_> = send.contents.iter().map(id_of).collect();
+        let queued = send
+            .queue
+            .iter()
+            .map(|ordinal| &send.contents[*ordinal as usize]);
+        let encoded = queued.filter(|content| content.wire.is_some());
+        let encoded: Vec<_> = encoded.map(id_of).collect();
         let history = send.history.as_ref().map(|history| history.ids.clone());
+        let history = history.unwrap_or_default();
         let is_heard = send.is_heard();
-        if !self.cancel(send_id) && !self.outgoing.withdraw(handle) {
+        if self.outgoing.cancel(handle) {
+            self.heads.withdraw(&mut self.log, &encoded, &history);
+            for message_id in &encoded {
+                self.filter.refuse(message_id);
+            }
+        } else if !otherwise(&mut self.outgoing, handle) {
             return false;
         }
         if !is_heard {
-            let history = history.unwrap_or_default();
             self.heads.leave_out(&mut self.log, &message_ids, &history);
         }
         true
@@ -382,6 +383,12 @@ impl Machine {
     /// Gives up a send all of which has left, as after the last retransmission.
     pub fn stop(&mut self, send_id: &str) {
         self.outgoing.stop(send_id, &mut self.log, &mut self.events);
+    }
+
+    /// Contents of a restored send that are not known to have left go once more; those that cannot,
+    /// since parity on demand is not stored once it is encoded, are given back.
+    pub fn resume(&mut self, send_id: &str, ordinals: &[u32]) -> Vec<u32> {
+        self.outgoing.resume(send_id, ordinals)
     }
 
     /// Sends a content that its send can do without no more.

@@ -438,10 +438,15 @@ impl Machine {
         if last {
             // Named from now on: what is under way for long would hold up what follows it at every
             // receiver.
-            let named = kept.and_then(|id| self.log.find(id.as_bytes()));
-            let named = named.unwrap_or(entry);
-            self.log.deliver(named);
-            self.heads.deliver(&self.log, named, &fixed.ids);
+            let named = match kept {
+                Some(id) => self.log.find(id.as_bytes()),
+                None => Some(entry),
+            };
+            // A log that is shorter than the parity of a send has nothing to name it by.
+            if let Some(named) = named {
+                self.log.deliver(named);
+                self.heads.deliver(&self.log, named, &fixed.ids);
+            }
             if !is_on_demand {
                 fixed.fields = Vec::new();
             }

@@ -195,8 +195,9 @@ pub fn segment_many<'a>(
 }
 
 /// As [`segment`], of a payload whose parity is made on demand: it announces as much as there may be
-/// ([`Parameters::parity_bound`]), and `parity_millionths` of it for
-/// a million data segments are made.
+/// ([`Parameters::parity_bound`]), of which `parity_millionths` for a million data segments are made,
+/// or as many as `parameters` ask for where that is more. What is made at first takes nothing from what
+/// a payload may hold.
 ///
 /// # Errors
 /// As [`segment`].
@@ -205,6 +206,8 @@ pub fn segment_on_demand<'a>(
     parameters: &Parameters,
     parity_millionths: u32,
 ) -> Result<Segments<'a>, SegmentationError> {
+    let configured = parameters;
+    let parameters = &configured.without_parity();
     let mut counts = admit(payload, parameters)?;
     if counts.data < 2 {
         return segment(payload, parameters);
@@ -213,7 +216,9 @@ pub fn segment_on_demand<'a>(
     let chunk_size_bytes = parameters.chunk_size_bytes();
     let shards: Vec<&[u8]> = payload.chunks(chunk_size_bytes).collect();
     let settings = parameters.settings();
-    let first = (counts.data as u64 * u64::from(parity_millionths) + RATE_SCALE / 2) / RATE_SCALE;
+    let data = counts.data as u64;
+    let first = (data * u64::from(parity_millionths) + RATE_SCALE / 2) / RATE_SCALE;
+    let first = first.max(configured.parity_count(data));
     let wanted = 0..counts.parity.min(first as usize);
     Ok(Segments {
         wire_format: settings.wire_format,

@@ -151,6 +151,13 @@ impl Parameters {
         &self.settings
     }
 
+    /// The same for a payload that leaves without parity.
+    pub(super) fn without_parity(mut self) -> Self {
+        self.settings.enable_reed_solomon = false;
+        self.data_segment_count_max = u64::from(self.settings.max_total_segments) - 1;
+        self
+    }
+
     /// Payload bytes in one data segment: the segment size, or what lip243's bound on the
     /// serialized segment leaves, aligned to 64.
     pub fn chunk_size_bytes(&self) -> usize {
@@ -213,7 +220,7 @@ impl Parameters {
 
     /// specification 002, parityRate: ceil of rate x data in millionths, capped at the number of
     /// data segments, which is Leopard's bound; draft: floor, as deployed; lip243: one fewer.
-    fn parity_count(&self, data: u64) -> u64 {
+    pub(super) fn parity_count(&self, data: u64) -> u64 {
         if !self.settings.enable_reed_solomon
             || (data == 1 && !self.settings.parity_for_single_segment)
         {

@@ -310,7 +310,10 @@ impl Outgoing {
             content.wire = Some(wire.clone());
             let stored = (!content.made).then_some(wire);
             let message_id = content.message_id.clone();
-            self.changes.new_wires.replace(message_id, stored);
+            let is_stored_queued = (place.1 as usize) < self.sends[place.0].scheduled();
+            if stored.is_some() || is_stored_queued {
+                self.changes.new_wires.replace(message_id, stored);
+            }
         }
     }
 
@@ -339,6 +342,9 @@ impl Outgoing {
 
     /// A content is in the network since now: its acknowledgement is waited for from here on.
     pub fn on_propagated(&mut self, place: ContentRef, monotonic_ms: i64) {
+        if let Some(content) = self.content_mut(place) {
+            content.unconfirmed = false;
+        }
         if self.awaits_acknowledgement(place) {
             let send = &mut self.sends[place.0];
             send.contents[place.1 as usize].left_ms = monotonic_ms;
@@ -461,7 +467,8 @@ impl Outgoing {
         let period_ms = self.config.resend_period_ms(0);
         let send = &self.sends[handle];
         let is_under_way = |content: &OutgoingContent| {
-            content.in_flight != 0 || (content.lamport == 0 && content.has_bytes())
+            let has_not_left = content.lamport == 0 && content.has_bytes();
+            content.in_flight != 0 || has_not_left || content.unconfirmed
         };
         let leaves = send.waits() || send.contents.iter().any(is_under_way);
         let need = self.need(handle);
@@ -894,6 +901,7 @@ impl Outgoing {
                 }
                 return Some(place);
             }
+            self.sends[place.0].contents[place.1 as usize].unconfirmed = false;
             self.set_timer(place, monotonic_ms);
         }
         None
@@ -1177,7 +1185,8 @@ impl Outgoing {
         let Some(content) = self.content_mut((handle, ordinal)) else {
             return;
         };
-        if content.in_flight != 0 {
+        // One that the node did not take leaves once more, and is given up with its answer.
+        if content.in_flight != 0 || content.queued {
             return;
         }
         let Some(wire) = content.wire.take() else {
@@ -1201,6 +1210,7 @@ impl Outgoing {
         self.in_store.discard(place);
         if let Some(content) = self.content_mut(place) {
             content.resend_ms = None;
+            content.unconfirmed = false;
         }
     }
 
@@ -1343,6 +1353,33 @@ impl Outgoing {
         for message_id in ids {
             self.changes.contents.replace(message_id, false);
         }
+    }
+
+    /// These contents of a restored send are not known to have left. On demand each goes once more now:
+    /// no other one has a timer of its own. Those of which nothing is kept are given back.
+    pub fn resume(&mut self, send_id: &str, ordinals: &[u32]) -> Vec<u32> {
+        let Some(handle) = self.find(send_id) else {
+            return Vec::new();
+        };
+        let send = &mut self.sends[handle];
+        if send.finished {
+            return Vec::new();
+        }
+        let has_one_timer = send.demand.is_some();
+        let mut left_out = Vec::new();
+        for &ordinal in ordinals {
+            match send.contents.get_mut(ordinal as usize) {
+                Some(content) if content.has_bytes() => {
+                    // One that was not encoded is due already.
+                    if has_one_timer && !content.queued && content.lamport != 0 {
+                        content.unconfirmed = true;
+                        self.due.push_back((handle, ordinal));
+                    }
+                }
+                _ => left_out.push(ordinal),
+            }
+        }
+        left_out
     }
 
     /// Restores which contents have a record of their own.

@@ -88,6 +88,8 @@ pub struct OutgoingContent {
     pub(super) stored_ms: Option<i64>,
     /// When it left last.
     pub(super) left_ms: i64,
+    /// Whether it goes once more since an earlier life may have ended before it left.
+    pub(super) unconfirmed: bool,
     /// Whether it waits for an answer to others of its send.
     pub(super) put_off: bool,
     /// Whose filters hold it.
@@ -131,6 +133,7 @@ impl OutgoingContent {
             timer_ms: None,
             stored_ms: None,
             left_ms: 0,
+            unconfirmed: false,
             put_off: false,
             possible: BTreeMap::new(),
             in_flight: 0,

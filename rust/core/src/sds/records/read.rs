@@ -296,12 +296,13 @@ impl Machine {
                     content.content = bodies.get(&content.message_id).cloned();
                 } else {
                     send.dispatched += 1;
-                    if !send.finished {
+                    if !send.finished || content.queued {
                         content.wire = messages.get(&content.message_id).cloned();
                     }
                 }
                 // What failed to leave was put back, and counts as lost where its bytes are not stored.
-                content.queued &= !content.made || content.has_bytes();
+                let is_spare = content.made || send.finished;
+                content.queued &= !is_spare || content.has_bytes();
                 let bytes = content.content.as_ref().or(content.wire.as_ref());
                 content.size_bytes = bytes.map_or(0, |bytes| bytes.len());
                 send.contents.push(content);
