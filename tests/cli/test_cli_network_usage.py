@@ -126,7 +126,7 @@ def test_a_message_that_is_too_large(tmp_path: Path, capsys: pytest.CaptureFixtu
             timeout=120,
         )
     assert answer.returncode == 1
-    assert b"the standard input has more bytes than the 22,937,600 that one message holds" in answer.stderr
+    assert b"the standard input has more bytes than the 26,112,000 that one message holds" in answer.stderr
 
 
 @pytest.mark.parametrize(

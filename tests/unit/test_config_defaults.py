@@ -114,7 +114,8 @@ def test_defaults_of_the_channel_itself() -> None:
         assert config.delivered_when == "any"
         assert config.redelivery == "at-least-once"
         assert config.envelope_meta is None
-    assert ChannelConfig().repair == "arq"
+    assert ChannelConfig().repair == "auto"
+    assert ChannelConfig().parity_on_demand
     assert ChannelConfig.waku().repair == "arq"
     assert ChannelConfig() == ChannelConfig.logos()
     assert ChannelConfig.logos(delivered_when=2).delivered_when == 2

@@ -81,7 +81,7 @@ class ReliableChannel(FileTransfers, Observed):
     async def send(self, message: Buffer) -> ReliableSendId:
         """Sends a message: segments it, registers it with SDS, and returns when it is durable.
 
-        One message holds 26,112,000 bytes by default, less with parity or a smaller segment; `send_file` takes the
+        One message holds 26,112,000 bytes by default, less with smaller segments; `send_file` takes the
         rest. Waits for room in the outgoing buffer (`SdsConfig.outgoing_buffer_messages_max`). A call that is cancelled
         sends nothing more of the message.
 

@@ -50,7 +50,7 @@ class ChannelConfig:
             "at-most-once" does not.
         repair: "arq" sends again what is shown missing; "parity" sends as many segments of parity as the receiver lacks
             that lacks most, which repair a different loss at each; at first as much leaves as earlier messages needed,
-            or what `segmentation` asks for, rounded, where that is more and the code has room for it. "auto" is
+            or what `segmentation` asks for where that is more and the code has room for it. "auto" is
             "parity" wherever that works: segments can be coded and announce parity, ids name their send,
             `sds.enable_repair` lets receivers say what they lack; else "arq".
         envelope_meta: Marker stamped on every envelope and required of received ones; None for no marker.
@@ -63,7 +63,7 @@ class ChannelConfig:
     auto_start: bool = True
     delivered_when: DeliveredWhen | Set[str] = "any"
     redelivery: Redelivery = "at-least-once"
-    repair: Repair = "arq"
+    repair: Repair = "auto"
     envelope_meta: bytes | None = None
 
     def __post_init__(self) -> None:

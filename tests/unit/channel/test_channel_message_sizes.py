@@ -82,7 +82,7 @@ def test_what_was_segmented_before_and_no_longer_fits_fails_by_name() -> None:
         assert await alice.delivered(fits, timeout_ms=60_000) == {"bob"}
         (error,) = world.of("alice", MessageSendErrorEvent)
         assert (error.request_id, error.stage) == (too_large, "dispatch")
-        assert "it is too large: 102440 bytes, the node carries" in error.error
+        assert "it is too large: 102442 bytes, the node carries" in error.error
         assert len(world.of("alice", ChunkErrorEvent)) == 1
         again = await alice.send(MESSAGE)
         assert await alice.delivered(again, timeout_ms=60_000) == {"bob"}

@@ -532,15 +532,14 @@ def test_what_cannot_announce_parity_is_refused() -> None:
         {"repair": "arq"},
     ],
 )
-def test_where_parity_does_not_work_auto_sends_segments_again(changes: ChannelChanges) -> None:
-    assert ChannelConfig.logos(repair="auto").parity_on_demand
-    chosen: ChannelChanges = {"repair": "auto", **changes}
-    assert not ChannelConfig.logos(**chosen).parity_on_demand
+def test_where_parity_does_not_work_segments_go_again_by_default(changes: ChannelChanges) -> None:
+    assert ChannelConfig.logos().parity_on_demand
+    assert not ChannelConfig.logos(**changes).parity_on_demand
 
 
 def test_a_segment_size_that_cannot_be_coded_stays_what_it_is() -> None:
     async def scenario(world: World) -> None:
-        config = ChannelConfig.logos(segmentation=SegmentationConfig(segment_size_bytes=1_000), repair="auto")
+        config = ChannelConfig.logos(segmentation=SegmentationConfig(segment_size_bytes=1_000))
         alice = await world.join("alice", config)
         await world.join("bob", config)
         await alice.send(bytes(255_000))
@@ -552,7 +551,7 @@ def test_a_segment_size_that_cannot_be_coded_stays_what_it_is() -> None:
 def test_a_single_segment_has_its_parity_with_it() -> None:
     async def scenario(world: World) -> None:
         paired = SegmentationConfig(enable_reed_solomon=True, parity_for_single_segment=True)
-        alice = await world.join("alice", ChannelConfig.logos(segmentation=paired, repair="auto"))
+        alice = await world.join("alice", ChannelConfig.logos(segmentation=paired))
         await world.join("bob")
         world.lose("alice", "bob", {0})
         await alice.send(b"short")

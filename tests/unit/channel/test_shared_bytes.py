@@ -34,7 +34,7 @@ def originals(channel: ReliableChannel) -> tuple[set[str], int]:
     [
         (ChannelConfig.logos(repair="arq"), 1.05, 1.05),
         # A receiver keeps the parity that came, one segment of ten for each that was lost.
-        (ChannelConfig.logos(repair="parity"), 1.05, 1.25),
+        (ChannelConfig.logos(), 1.05, 1.25),
         # Each message carries a filter of 18 KB.
         (ChannelConfig.waku(), 1.5, 1.5),
     ],

@@ -80,7 +80,7 @@ def send(
 
     Exits with 0 where it was delivered, with 1 where it was not in time: with
     --state it goes on with the next command that has the same one. One message
-    holds 26,112,000 bytes at most, less with parity; a file sent with --as-file
+    holds 26,112,000 bytes at most; a file sent with --as-file
     has any size, and the same command goes on where one stopped.
 
     \b
