@@ -180,7 +180,7 @@ def waku_rest() -> list[str]:
 
 def spark() -> list[str]:
     lines = []
-    for pattern in ("*-spark-plans.json", "*-spark-hash.json"):
+    for pattern in ("*-spark-plans.json", "*-spark-versions.json", "*-spark-hash.json"):
         run = read(pattern)
         rows = [
             [
@@ -194,7 +194,7 @@ def spark() -> list[str]:
             if "ratio" in row and "seconds" in row and row["case"] != row["of"]
         ]
         said = source(pattern, run["commit"], run["machine"])
-        if "scale" in run:
+        if run.get("scale", 1) != 1:
             said = f"{said} {run['scale']} of the messages."
         lines += [*table(["data", "plan", "seconds", "beside", "of the processor"], rows), said, ""]
     return lines
