@@ -98,6 +98,8 @@ class MessageDeliveredEvent(ChannelEvent):
 class MessageSendErrorEvent(ChannelEvent):
     """A send failed: it could not be dispatched, or delivery was given up after the last retransmission (Logos 003).
 
+    `delivered` follows where those who have it all the same say so later.
+
     Attributes:
         request_id: What `send` returned.
         message_id: Hex Keccak-256 of the payload.

@@ -42,6 +42,8 @@ def test_nothing_is_retransmitted_without_loss_and_a_burst_takes_one_acknowledge
     assert alice.count(TransmitKind.RETRANSMISSION) == 0
     assert bob.count(TransmitKind.SYNC) == 1
     assert len(alice.of(SendAcknowledged)) == 50
+    # What was acknowledged takes no room in the outgoing buffer.
+    assert alice.machine.pending_sends() == ()
 
 
 @pytest.mark.parametrize("size", [3, 12])
@@ -174,6 +176,20 @@ def test_quorum_of_names_is_waited_for() -> None:
     assert carol.delivered == ["hello"]
     assert alice.machine.pending_sends() == ()
     assert alice.count(TransmitKind.RETRANSMISSION) == 1
+
+
+def test_each_of_several_names_is_waited_for() -> None:
+    alice, bob, carol = parties("alice", "bob", "carol", sync=quiet_sync(), delivered_when=frozenset({"bob", "carol"}))
+    blocked = True
+    exchange = Exchange([alice, bob, carol], lose=lambda name, transmit: blocked and name == "carol")
+    send_id = alice.send("hello", at(0))
+    exchange.run(4_000)
+    assert alice.of(SendAcknowledged) == [SendAcknowledged(send_id, "bob")]
+    assert alice.machine.pending_sends() == (send_id,)
+    blocked = False
+    exchange.run(60_000)
+    assert carol.delivered == ["hello"]
+    assert alice.machine.pending_sends() == ()
 
 
 @pytest.mark.parametrize("content_count", [None, 3])
