@@ -37,7 +37,10 @@ class Life:
             segment_size_bytes=SEGMENT_BYTES, enable_reed_solomon=parity is not None, parity_rate=parity or 0.0
         )
         return ChannelConfig.logos(
-            segmentation=segmentation, repair=self.repair, delivered_when=frozenset(RECEIVERS), redelivery="at-most-once"
+            segmentation=segmentation,
+            repair=self.repair,
+            delivered_when=frozenset(RECEIVERS),
+            redelivery="at-most-once",
         )
 
     def refuse(self, envelope: MessageEnvelope) -> NodeError | None:

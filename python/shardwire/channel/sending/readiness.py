@@ -5,6 +5,8 @@ from __future__ import annotations
 # After a dispatch failed nothing is tried for this long, doubled with each failure in a row.
 PAUSE_MS_MIN = 500
 PAUSE_MS_MAX = 30_000
+# A node that answers meanwhile for what it took before is there: it is tried again after this long.
+PAUSE_MS_OF_ANSWERING = 50
 # A node that names a longer time errs: it is tried again after this one.
 HOLD_MS_MAX = 24 * 3_600_000
 # A hold that ends no later than this after one that was announced is no news, while nothing has left in between.
@@ -53,6 +55,10 @@ class Readiness:
         resumes_ms = max(self._paused_until_ms, self.held_until_ms)
         return resumes_ms if resumes_ms > monotonic_ms else None
 
+    def is_known(self, left_ms: int | None) -> bool:
+        """Whether what left then left before the last failure, and so says nothing new of the node by failing too."""
+        return left_ms is not None and left_ms <= self.failed_ms
+
     def on_failed(self, monotonic_ms: int) -> None:
         """The node did not take a message and gave no time: it is left alone, the longer the more often in a row."""
         self.failed_ms = monotonic_ms
@@ -73,11 +79,14 @@ class Readiness:
         self._announced_ms = self.held_until_ms
         return True
 
-    def on_taken(self, monotonic_ms: int) -> None:
-        """The node brought a message to the network."""
+    def on_taken(self, left_ms: int | None, monotonic_ms: int) -> None:
+        """The node brought a message to the network that left then."""
         self.failures = 0
         self._failures_in_row = 0
-        self._paused_until_ms = 0
+        if self.is_known(left_ms):
+            self._paused_until_ms = min(self._paused_until_ms, self.failed_ms + PAUSE_MS_OF_ANSWERING)
+        else:
+            self._paused_until_ms = 0
         if not self.is_held(monotonic_ms):
             self._announced_ms = -HOLD_NEWS_MS
 

@@ -181,15 +181,13 @@ class Transmissions:
         if flight is None:
             self._unanswered.on_outcome(outcome)
             return
-        # What left before we knew of a failure says nothing of the node since, whether it fails too or is taken.
-        known = flight.left_ms is not None and flight.left_ms <= self.readiness.failed_ms
         if isinstance(outcome, Propagated):
             self._flights.on_answered(flight, now.monotonic_ms)
-            self._on_propagated(outcome, known, now)
+            self._on_propagated(outcome, flight.left_ms, now)
         elif isinstance(outcome, Late):
             self._on_late(outcome.transmit, now)
         else:
-            self._on_failed(outcome, known, now)
+            self._on_failed(outcome, self.readiness.is_known(flight.left_ms), now)
 
     def _on_late(self, transmit: Transmit, now: Now) -> None:
         """Not a failure: it leaves as it is when there is a place. An ephemeral message has one try and is dropped."""
@@ -199,10 +197,12 @@ class Transmissions:
         else:
             self._late.append(transmit)
 
-    def _on_propagated(self, outcome: Propagated, known: bool, now: Now) -> None:
+    def _on_propagated(self, outcome: Propagated, left_ms: int | None, now: Now) -> None:
         transmit = outcome.transmit
-        if not known:
-            self._on_taken(now)
+        if self.readiness.failures:
+            logger.info("the node takes messages again, after %d failures", self.readiness.failures)
+            self._notices.on_taken(self.readiness.failures)
+        self.readiness.on_taken(left_ms, now.monotonic_ms)
         self._machine.handle_transmitted(transmit.transmit_id, outcome.message_hash, now)
         if transmit.send_id is None:
             return
@@ -212,12 +212,6 @@ class Transmissions:
         elif transmit.ordinal is not None:
             self._outgoing.on_propagated(transmit.send_id, transmit.ordinal)
             self.note("propagated", transmit, now)
-
-    def _on_taken(self, now: Now) -> None:
-        if self.readiness.failures:
-            logger.info("the node takes messages again, after %d failures", self.readiness.failures)
-            self._notices.on_taken(self.readiness.failures)
-        self.readiness.on_taken(now.monotonic_ms)
 
     def _on_failed(self, outcome: DispatchFailed, known: bool, now: Now) -> None:
         transmit = outcome.transmit
