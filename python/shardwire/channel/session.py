@@ -107,7 +107,6 @@ class Session:
         self._draining = False
         self._close_task: asyncio.Task[None] | None = None
         self._life_lock = asyncio.Lock()
-        self.subscriptions.is_ending = self._is_ending
         self._link = NodeLink(
             parts.node,
             parts.channel_id,
@@ -176,7 +175,7 @@ class Session:
         self._life_tasks = {
             "driver": asyncio.create_task(self.driver.run(), name=f"shardwire {self.channel_id} driver"),
             "announcements": asyncio.create_task(
-                self.subscriptions.run_announcements(), name=f"shardwire {self.channel_id} announcements"
+                self.subscriptions.run_announcements(self._is_ending), name=f"shardwire {self.channel_id} announcements"
             ),
             "hand-over": asyncio.create_task(self._hand_over(), name=f"shardwire {self.channel_id} hand-over"),
         }
@@ -354,7 +353,7 @@ class Session:
             self.driver.post(self.engine.on_delivery_done)
             delivery = await future
             since_ms = self._clock.monotonic_ms()
-            await self.subscriptions.hand_over(delivery.event())
+            await self.subscriptions.hand_over(delivery.event(), self._is_ending)
             self.engine.meter.record("hand_over_ms", self._clock.monotonic_ms() - since_ms)
         # Done while the channel closes: the next life does not hand it over again.
         self.driver.post(self.engine.on_delivery_done)

@@ -29,10 +29,14 @@ RECEIVED = MessageReceivedEvent(b"payload", "alice", "ab")
 SENT = MessageSentEvent("request", "ab")
 
 
+def is_ending() -> bool:
+    return True
+
+
 def run(scenario: Callable[[Subscriptions], Awaitable[None]]) -> None:
     async def main() -> None:
         subscriptions = Subscriptions()
-        task = asyncio.create_task(subscriptions.run_announcements())
+        task = asyncio.create_task(subscriptions.run_announcements(is_ending))
         await scenario(subscriptions)
         subscriptions.end()
         await asyncio.wait_for(task, 5)
@@ -177,7 +181,7 @@ def test_hand_over_waits_for_every_callback_and_iterator() -> None:
                 order.append("asks for the next")
 
         reader = asyncio.create_task(read())
-        await subscriptions.hand_over(RECEIVED)
+        await subscriptions.hand_over(RECEIVED, is_ending)
         order.append("done")
         reader.cancel()
         await asyncio.gather(reader, return_exceptions=True)
@@ -190,7 +194,7 @@ def test_hand_over_waits_for_somebody_to_listen() -> None:
     heard: list[ChannelEvent] = []
 
     async def scenario(subscriptions: Subscriptions) -> None:
-        task = asyncio.create_task(subscriptions.hand_over(RECEIVED))
+        task = asyncio.create_task(subscriptions.hand_over(RECEIVED, is_ending))
         await asyncio.sleep(0.01)
         assert not task.done()
         subscriptions.on("message-received", heard.append)
@@ -212,7 +216,7 @@ def test_an_iterator_that_leaves_holds_nothing_up(how: str) -> None:
 
         reader = asyncio.create_task(read())
         await asyncio.sleep(0)
-        task = asyncio.create_task(subscriptions.hand_over(RECEIVED))
+        task = asyncio.create_task(subscriptions.hand_over(RECEIVED, is_ending))
         await reader
         gc.collect()
         await asyncio.wait_for(task, 5)
@@ -224,7 +228,7 @@ def test_an_iterator_that_leaves_holds_nothing_up(how: str) -> None:
 def test_iterators_end_with_the_channel_after_what_they_hold() -> None:
     async def main() -> list[ChannelEvent]:
         subscriptions = Subscriptions()
-        task = asyncio.create_task(subscriptions.run_announcements())
+        task = asyncio.create_task(subscriptions.run_announcements(is_ending))
         iterator = subscriptions.iterate(ChannelEvent)
         subscriptions.announce(SENT)
         await subscriptions.await_announced(5)
@@ -242,7 +246,7 @@ def test_a_slow_iterator_loses_cumulative_chunk_events_only(monkeypatch: pytest.
 
     async def main() -> list[ChannelEvent]:
         subscriptions = Subscriptions()
-        task = asyncio.create_task(subscriptions.run_announcements())
+        task = asyncio.create_task(subscriptions.run_announcements(is_ending))
         iterator = subscriptions.iterate(ChannelEvent)
         for number in range(40):
             subscriptions.announce(ChunkSentEvent("m", "r", ChunkInfo((number,), 40)))
@@ -265,7 +269,7 @@ def test_strangers_crowd_out_no_outcome_of_ours(monkeypatch: pytest.MonkeyPatch)
 
     async def main() -> list[ChannelEvent]:
         subscriptions = Subscriptions()
-        task = asyncio.create_task(subscriptions.run_announcements())
+        task = asyncio.create_task(subscriptions.run_announcements(is_ending))
         iterator = subscriptions.iterate(ChannelEvent)
         for number in range(500):
             if number % 100 == 0:

@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 # What it returns is awaited where that can be, and not looked at otherwise.
 Callback = Callable[[Any], object]
 Unsubscribe = Callable[[], None]
+# Whether who runs a lane is cancelling it. While it is not, a callback did that to the task it runs in, and is reported
+# like one that raises.
+IsEnding = Callable[[], bool]
 E = TypeVar("E", bound=ChannelEvent)
 
 # Announcements that wait for a callback that does not return, or for the reader of an iterator. Beyond it chunk events
@@ -192,15 +195,12 @@ class Subscriptions:
 
     Attributes:
         require_loop: Raises where the caller is not on the channel's event loop.
-        is_ending: Whether who owns the two lanes is cancelling them. While it is not, a callback did that to the task
-            it runs in, and is reported like one that raises.
     """
 
     def __init__(self, name: str = "") -> None:
         self._name = name
         self._told_unread = False
         self.require_loop = OwnLoop(name).require
-        self.is_ending: Callable[[], bool] = lambda: True
         self._subscriptions: list[_Subscription] = []
         self._iterators: list[weakref.ref[EventIterator[Any]]] = []
         self._announcements: _Announcements = deque()
@@ -279,14 +279,14 @@ class Subscriptions:
         if _concerns(self._announced, request_id):
             self._dropped = self._announced
 
-    async def run_announcements(self) -> None:
+    async def run_announcements(self, is_ending: IsEnding) -> None:
         """Announces what is queued, for as long as the channel lives."""
         while True:
             while self._announcements and not self._held:
                 event, done = self._announcements.popleft()
                 self._announced = event
                 self._put_to_iterators(event, None)
-                await self._call_back(event)
+                await self._call_back(event, is_ending)
                 self._announced = self._dropped = None
                 if done is not None:
                     done()
@@ -307,7 +307,7 @@ class Subscriptions:
         """Announces nothing more, so that what is left counts as untold; a callback that runs finishes."""
         self._held = True
 
-    async def hand_over(self, event: MessageReceivedEvent) -> None:
+    async def hand_over(self, event: MessageReceivedEvent, is_ending: IsEnding) -> None:
         """Gives a received message to every listener; returns when all of them are done with it.
 
         Waits where the last listener has just left.
@@ -317,7 +317,7 @@ class Subscriptions:
             self._somebody.clear()
             await self._somebody.wait()
         taken = self._put_to_iterators(event, loop)
-        await self._call_back(event)
+        await self._call_back(event, is_ending)
         if not taken:
             return
         unread = loop.call_later(UNREAD_S, self._tell_unread)
@@ -361,7 +361,7 @@ class Subscriptions:
     def _living_iterators(self) -> list[EventIterator[Any]]:
         return [iterator for entry in self._iterators if (iterator := entry()) is not None]
 
-    async def _call_back(self, event: ChannelEvent) -> None:
+    async def _call_back(self, event: ChannelEvent, is_ending: IsEnding) -> None:
         for subscription in list(self._subscriptions):
             if event is self._dropped:
                 return
@@ -373,7 +373,7 @@ class Subscriptions:
                     await result
                 heed_cancellation()
             except BaseException as error:
-                if is_ours(error) and (self.is_ending() or not isinstance(error, asyncio.CancelledError)):
+                if is_ours(error) and (is_ending() or not isinstance(error, asyncio.CancelledError)):
                     raise
                 await outlive_cancellation()
                 self._report(event, subscription, error)
