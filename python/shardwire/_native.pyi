@@ -793,7 +793,7 @@ class Participant:
     def withdraw(self, send_id: str) -> bool:
         """Takes a send back: what is queued of it does not leave, and what left is neither sent again nor given to who
         asks for it; False where it is finished or unknown."""
-    def resume(self, send_id: str, ordinals: Sequence[int]) -> list[int]:
+    def resume(self, send_id: str, ordinals: Sequence[int], now: Now) -> list[int]:
         """Lets contents of a restored send that are not known to have left go once more; gives back those that cannot,
         since parity on demand is not stored once it is encoded."""
     def stop(self, send_id: str) -> None:

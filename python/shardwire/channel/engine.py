@@ -343,7 +343,7 @@ class Engine:
             case ContentsWanted():
                 self.count("parity_on_demand", make_parity(self.machine, self.outgoing, event, now))
             case SendGivenUp():
-                self.outgoing.on_given_up(event.send_id, len(event.unacknowledged))
+                self.outgoing.on_given_up(event.send_id, event.unacknowledged)
             case MissingDetected():
                 self._missing += event.entries
             case DependencyLost():

@@ -223,7 +223,7 @@ def _assemble(
     # The machine keeps the order of sends; those that it is done with are the oldest.
     order = {send_id.encode(): number for number, send_id in enumerate(machine.sends())}
     outgoing.restore(dict(sorted(stored.sends.items(), key=lambda item: order.get(item[0], -1))))
-    resume_sends(machine, outgoing)
+    resume_sends(machine, outgoing, now)
     deliveries = Deliveries(
         config.redelivery,
         messages_max=config.sds.incoming_buffer_messages_max,

@@ -386,8 +386,14 @@ impl Participant {
         Ok(self.lock(py)?.withdraw(send_id))
     }
 
-    fn resume(&self, py: Python<'_>, send_id: &str, ordinals: Vec<u32>) -> PyResult<Vec<u32>> {
-        Ok(self.lock(py)?.resume(send_id, &ordinals))
+    fn resume(
+        &self,
+        py: Python<'_>,
+        send_id: &str,
+        ordinals: Vec<u32>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<Vec<u32>> {
+        Ok(self.lock(py)?.resume(send_id, &ordinals, now.get().into()))
     }
 
     fn stop(&self, py: Python<'_>, send_id: &str) -> PyResult<()> {

@@ -128,8 +128,8 @@ def test_giving_up_names_the_stage_and_a_late_acknowledgement_still_delivers() -
     sends = make()
     propagate(sends)
     events(sends)
-    sends.on_given_up("s", 2)
-    sends.on_given_up("s", 2)
+    sends.on_given_up("s", (0, 1))
+    sends.on_given_up("s", (0, 1))
     (error,) = events(sends)
     assert isinstance(error, MessageSendErrorEvent)
     assert error.stage == "delivery"
@@ -142,7 +142,7 @@ def test_giving_up_before_everything_left_is_a_dispatch_error() -> None:
     sends = make()
     propagate(sends, 2)
     events(sends)
-    sends.on_given_up("s", 4)
+    sends.on_given_up("s", range(4))
     (error,) = events(sends)
     assert isinstance(error, MessageSendErrorEvent)
     assert error.stage == "dispatch"

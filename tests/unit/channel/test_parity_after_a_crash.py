@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
-from channel_world import World, run_world
+from channel_world import CHANNEL, TOPIC, Disk, Mount, World, run_world
+from wrapped_node import WrappedNode
 
-from shardwire import ChannelConfig
+from shardwire import ChannelConfig, ReliableChannel, close_channel, create_reliable_channel
 from shardwire.channel.sending.segmenter import ChannelSegmenter
-from shardwire.config import ErasureCode, Repair, SegmentationConfig, SegmentWireFormat
+from shardwire.config import ErasureCode, RateLimitConfig, Repair, SegmentationConfig, SegmentWireFormat
 from shardwire.errors import NodeError
 from shardwire.events import MessageSendErrorEvent, MessageSentEvent
+from shardwire.node import MessagePropagated, MessageSent, NetworkConditions, NodeEvent
 from shardwire.segmentation import segment
 
 SEGMENT = 512
@@ -116,3 +120,87 @@ def test_no_less_parity_leaves_than_is_configured(
     payload = payload_of(count)
     made = asyncio.run(ChannelSegmenter(chosen, lambda: 0).prepare(payload))
     assert len(made.contents) == len(segment(payload, chosen))
+
+
+class LateNode(WrappedNode):
+    """Says ten seconds later that something is in the network."""
+
+    async def events(self) -> AsyncIterator[NodeEvent]:
+        events: asyncio.Queue[NodeEvent] = asyncio.Queue()
+
+        async def read() -> None:
+            loop = asyncio.get_running_loop()
+            async for event in self._inner.events():
+                loop.call_later(
+                    10 if isinstance(event, MessagePropagated | MessageSent) else 0, events.put_nowait, event
+                )
+
+        reading = asyncio.create_task(read())
+        try:
+            while True:
+                yield await events.get()
+        finally:
+            reading.cancel()
+
+
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_ten_crashes_in_a_minute_do_not_send_everything_ten_times(repair: Repair) -> None:
+    async def scenario(world: World) -> None:
+        disk = Disk()
+
+        async def live() -> tuple[Mount, ReliableChannel]:
+            mount = disk.mount()
+            chosen = config(repair)
+            chosen = replace(chosen, sds=replace(chosen.sds, persistence=mount))
+            node = LateNode(await world.node("alice"))
+            return mount, await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=chosen)
+
+        mount, alice = await live()
+        await alice.send(payload_of(100))
+        for _ in range(10):
+            await asyncio.sleep(5.9)
+            mount.cut_power()
+            await world.nodes.pop("alice").stop()
+            await close_channel(alice)
+            mount, alice = await live()
+        assert world.sent_by("alice") <= 2 * 100
+        await close_channel(alice)
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_a_new_message_leaves_in_the_epoch_of_a_restart(repair: Repair) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config(repair), on_disk=True)
+        await asyncio.sleep(1)
+        disk = world.disks["alice"]
+        disk.power_fails_after = disk.commits + 1
+        await alice.send(payload_of(50))
+        await disk.power_failed.wait()
+        await world.crash("alice")
+        disk.power_fails_after = None
+        limit = RateLimitConfig(enabled=True, messages_per_epoch=20, epoch_size_ms=60_000, counts="segment")
+        alice = await world.join("alice", replace(config(repair), rate_limit=limit), on_disk=True)
+        await asyncio.sleep(0.1)
+        request_id = await alice.send(b"new")
+        await asyncio.sleep(5)
+        assert request_id in [event.request_id for event in world.of("alice", MessageSentEvent)]
+
+    run_world(scenario)
+
+
+def test_an_error_counts_no_more_segments_than_there_are() -> None:
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        await world.join("bob")
+        world.nodes["bob"].conditions = NetworkConditions(loss=1.0)
+        alice = await world.join("alice", config("parity"))
+        await asyncio.sleep(1)
+        await alice.send(payload_of(10))
+        await asyncio.sleep(600)
+        assert alice.stats()["parity_on_demand"] > 0
+        (error,) = world.of("alice", MessageSendErrorEvent)
+        assert error.error.startswith("10 of 10 segments were not acknowledged")
+
+    run_world(scenario)

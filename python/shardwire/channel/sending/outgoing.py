@@ -7,7 +7,7 @@ retransmission: SDS does, and says what happened.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from shardwire.channel.sending.send_events import Outcome, SendEvents, bits, unannounced
@@ -273,14 +273,16 @@ class OutgoingSends:
             self._events.add_acknowledged(record, by)
         self._review_delivered(send_id, record)
 
-    def on_given_up(self, send_id: str, unacknowledged: int) -> None:
+    def on_given_up(self, send_id: str, unacknowledged: Collection[int]) -> None:
         record = self._sends.get(send_id)
         if record is None or record.delivered or record.error_stage:
             return
         stage: SendErrorStage = "delivery" if record.sent else "dispatch"
         missing = record.content_count - record.propagated.bit_count()
+        # Parity that was made later is of no stage of the message.
+        count = sum(1 for ordinal in unacknowledged if ordinal < record.content_count)
         error = (
-            f"{unacknowledged} of {record.content_count} segments were not acknowledged after the last retransmission"
+            f"{count} of {record.content_count} segments were not acknowledged after the last retransmission"
             + ("; a store has the message" if record.is_stored else "")
             if record.sent
             else f"{missing} of {record.content_count} segments could not be handed to the network"

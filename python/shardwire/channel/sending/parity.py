@@ -7,10 +7,10 @@ from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.sds import ContentsWanted, Now
 
 
-def resume_sends(machine: ChannelMachine, outgoing: OutgoingSends) -> None:
+def resume_sends(machine: ChannelMachine, outgoing: OutgoingSends, now: Now) -> None:
     """What an earlier life may have ended before goes once more; first parity that was not stored is done without."""
     for send_id, ordinals in outgoing.unsent_ordinals():
-        for ordinal in machine.resume(send_id, ordinals):
+        for ordinal in machine.resume(send_id, ordinals, now):
             outgoing.on_left_out(send_id, ordinal)
 
 

@@ -387,8 +387,8 @@ impl Machine {
 
     /// Contents of a restored send that are not known to have left go once more; those that cannot,
     /// since parity on demand is not stored once it is encoded, are given back.
-    pub fn resume(&mut self, send_id: &str, ordinals: &[u32]) -> Vec<u32> {
-        self.outgoing.resume(send_id, ordinals)
+    pub fn resume(&mut self, send_id: &str, ordinals: &[u32], now: Now) -> Vec<u32> {
+        self.outgoing.resume(send_id, ordinals, now.monotonic_ms)
     }
 
     /// Sends a content that its send can do without no more.

@@ -465,6 +465,13 @@ impl Outgoing {
         events: &mut VecDeque<Event>,
     ) {
         let period_ms = self.config.resend_period_ms(0);
+        for ordinal in std::mem::take(&mut self.sends[handle].unconfirmed) {
+            let place = (handle, ordinal);
+            if self.awaits_acknowledgement(place) {
+                self.sends[handle].contents[ordinal as usize].unconfirmed = true;
+                self.due.push_back(place);
+            }
+        }
         let send = &self.sends[handle];
         let is_under_way = |content: &OutgoingContent| {
             let has_not_left = content.lamport == 0 && content.has_bytes();
@@ -896,7 +903,7 @@ impl Outgoing {
                 continue;
             }
             if self.is_wanted(place) {
-                if !self.in_store.contains(place) {
+                if self.is_attempt(place) {
                     self.sends[place.0].contents[place.1 as usize].attempts += 1;
                 }
                 return Some(place);
@@ -905,6 +912,14 @@ impl Outgoing {
             self.set_timer(place, monotonic_ms);
         }
         None
+    }
+
+    /// Whether a content that is due counts as one that goes again: no probe, nor one that may not have left.
+    fn is_attempt(&self, place: ContentRef) -> bool {
+        let may_have_left = !self
+            .content(place)
+            .is_some_and(|content| content.unconfirmed);
+        may_have_left && !self.in_store.contains(place)
     }
 
     /// Whether one of those the send must reach still lacks a content.
@@ -934,7 +949,7 @@ impl Outgoing {
     /// A retransmission failed: it was no attempt, and is due as soon as anything may leave.
     pub fn not_sent_again(&mut self, place: ContentRef) {
         if self.awaits_acknowledgement(place) {
-            if !self.in_store.contains(place) {
+            if self.is_attempt(place) {
                 self.sends[place.0].contents[place.1 as usize].attempts -= 1;
             }
             self.due.push_back(place);
@@ -1355,9 +1370,10 @@ impl Outgoing {
         }
     }
 
-    /// These contents of a restored send are not known to have left. On demand each goes once more now:
-    /// no other one has a timer of its own. Those of which nothing is kept are given back.
-    pub fn resume(&mut self, send_id: &str, ordinals: &[u32]) -> Vec<u32> {
+    /// These contents of a restored send are not known to have left. On demand, where they have no timers
+    /// of their own, each goes once more unless that is known in two periods: whoever crashes often does
+    /// not send all of it each time. Those of which nothing is kept are given back.
+    pub fn resume(&mut self, send_id: &str, ordinals: &[u32], monotonic_ms: i64) -> Vec<u32> {
         let Some(handle) = self.find(send_id) else {
             return Vec::new();
         };
@@ -1372,12 +1388,14 @@ impl Outgoing {
                 Some(content) if content.has_bytes() => {
                     // One that was not encoded is due already.
                     if has_one_timer && !content.queued && content.lamport != 0 {
-                        content.unconfirmed = true;
-                        self.due.push_back((handle, ordinal));
+                        send.unconfirmed.push(ordinal);
                     }
                 }
                 _ => left_out.push(ordinal),
             }
+        }
+        if !send.unconfirmed.is_empty() {
+            self.look_again(handle, monotonic_ms + 2 * self.config.resend_period_ms(0));
         }
         left_out
     }

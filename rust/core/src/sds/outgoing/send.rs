@@ -46,6 +46,8 @@ pub struct OutgoingSend {
     pub(super) inquiry: Inquiry,
     /// What its receivers need, while further contents of it can be made.
     pub demand: Option<Demand>,
+    /// Contents of an earlier life that are not known to have left, until they are due.
+    pub(super) unconfirmed: Vec<u32>,
 }
 
 /// The part of a message that the contents of one send share.
@@ -88,7 +90,7 @@ pub struct OutgoingContent {
     pub(super) stored_ms: Option<i64>,
     /// When it left last.
     pub(super) left_ms: i64,
-    /// Whether it goes once more since an earlier life may have ended before it left.
+    /// Whether it is due, or in flight, since an earlier life may have ended before it left.
     pub(super) unconfirmed: bool,
     /// Whether it waits for an answer to others of its send.
     pub(super) put_off: bool,
@@ -159,6 +161,7 @@ impl OutgoingSend {
             given_up: false,
             inquiry: Inquiry::default(),
             demand: None,
+            unconfirmed: Vec::new(),
         }
     }
 
