@@ -84,6 +84,17 @@ def test_json_of_segment_inspect_and_reassemble(tmp_path: Path, capsys: pytest.C
     assert (told["event"], told["recovered"], told["keccak256"]) == ("reassembled", 1, keccak256(PAYLOAD).hex())
 
 
+def test_a_segment_is_not_overwritten_by_what_is_made_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a").write_bytes(PAYLOAD)
+    parts = tmp_path / "parts"
+    assert run(["segment", str(tmp_path / "a"), "-o", str(parts), "-q"]) == 0
+    part = parts / "data-000.segment"
+    before = part.read_bytes()
+    assert run(["reassemble", str(parts), "-o", str(part)]) == 1
+    assert "is one of the segments" in capsys.readouterr().err
+    assert part.read_bytes() == before
+
+
 def test_quiet_says_nothing_where_all_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_bytes(PAYLOAD)
     assert run(["segment", str(tmp_path / "a"), "-o", str(tmp_path / "parts"), "-q"]) == 0

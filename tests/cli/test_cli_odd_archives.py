@@ -109,3 +109,48 @@ def test_a_page_in_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[st
     archive = files(tmp_path / "archive", {"payload": PARTS})
     assert run(["report", str(archive), "-o", str(tmp_path / "absent" / "page.html")]) == 2
     assert f"there is no directory '{tmp_path / 'absent'}'" in capsys.readouterr().err
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return files(tmp_path / "archive", {"payload": PARTS})
+
+
+def test_a_page_takes_no_place_in_the_archive(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = archive / "0.parquet"
+    before = file.read_bytes()
+    (tmp_path / "link.html").symlink_to(file)
+    for output in (file, tmp_path / "link.html", archive / "page.html"):
+        assert run(["report", str(archive), "-o", str(output)]) == 2
+        assert "overlap" in capsys.readouterr().err
+    assert file.read_bytes() == before
+    assert [entry.name for entry in archive.iterdir()] == ["0.parquet"]
+
+
+def test_only_an_earlier_output_is_replaced(archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = tmp_path / "home"
+    for _ in range(2):
+        assert run(["reconstruct", str(archive), "-o", str(home), "--overwrite"]) == 0
+    (home / "sub").mkdir()
+    (home / "sub" / "precious.txt").write_text("precious")
+    (tmp_path / "file").write_text("precious")
+    capsys.readouterr()
+    for output, what in ((home, "holds 'sub'"), (tmp_path / "file", "is a file")):
+        assert run(["reconstruct", str(archive), "-o", str(output), "--overwrite"]) == 1
+        assert what in capsys.readouterr().err
+    assert (home / "sub" / "precious.txt").read_text() == (tmp_path / "file").read_text() == "precious"
+
+
+def test_outputs_without_a_name(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    for output, what in ((".", "exists"), ("", "exists"), ("/", "overlap|root")):
+        assert run(["reconstruct", str(archive), "-o", output]) == 1
+        error = capsys.readouterr().err
+        assert any(word in error for word in what.split("|"))
+        assert "defect" not in error

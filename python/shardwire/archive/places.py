@@ -19,14 +19,17 @@ class Output:
         replace: Whether one that exists is replaced.
 
     Raises:
-        ConfigError: It exists, or it overlaps an input.
+        ConfigError: It exists, or holds more than an earlier output where it is to be replaced; it overlaps an input.
     """
 
     def __init__(self, path: str | os.PathLike[str], inputs: Iterable[str], *, replace: bool = False) -> None:
-        self.path = Path(path)
+        own = Path(os.path.realpath(path))
+        if not own.name:
+            raise ConfigError(f"the output {os.fspath(path)!r} is the root of the file system: name a directory")
+        # What has no name of its own, as the working directory, has one in full.
+        self.path = Path(path) if Path(path).name else own
         self.staging = self.path.with_name(f"{self.path.name}.shardwire-staging")
         self._replace = replace
-        own = Path(os.path.realpath(self.path))
         for name in inputs:
             given = Path(os.path.realpath(name))
             if own == given or own in given.parents or given in own.parents:
@@ -35,6 +38,11 @@ class Output:
                 )
         if self.path.exists() and not replace:
             raise ConfigError(f"the output {os.fspath(path)!r} exists: give another one, or ask to replace it")
+        if self.path.exists() and (foreign := _foreign(self.path)):
+            raise ConfigError(
+                f"the output {os.fspath(path)!r} is not replaced, since it {foreign}, which no reconstruction made: "
+                "give another one, or remove it first"
+            )
         shutil.rmtree(self.staging, ignore_errors=True)
 
     def __enter__(self) -> Output:
@@ -57,6 +65,16 @@ class Output:
         self.staging.rename(self.path)
         if is_replaced:
             _remove(old)
+
+
+def _foreign(path: Path) -> str | None:
+    """What shows that a path holds something else than an earlier output; None for one."""
+    if not path.is_dir():
+        return "is a file"
+    for entry in sorted(path.iterdir()):
+        if entry.suffix != ".parquet" or not entry.is_file():
+            return f"holds {entry.name!r}"
+    return None
 
 
 def _remove(path: Path) -> None:

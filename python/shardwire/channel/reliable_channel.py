@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 # What `async with` allows on leaving.
 LEAVING_DRAIN_TIMEOUT_MS = 30_000
 DELIVERED_TIMEOUT_MS = 30_000
+TIMEOUT_MS_MAX = 10**12
 
 
 class ReliableChannel(FileTransfers, Observed):
@@ -154,11 +155,11 @@ class ReliableChannel(FileTransfers, Observed):
         try:
             content = session.segmenter.prepare_ephemeral(payload)
         except PayloadTooLargeError as error:
-            session.refuse_ephemeral(request_id, await session.segmenter.message_id_of(payload), str(error))
+            session.refuse(request_id, await session.segmenter.message_id_of(payload), str(error), ephemeral=True)
             raise
         message_id = await session.segmenter.message_id_of(payload)
         if content is None:
-            session.refuse_ephemeral(request_id, message_id, EMPTY_REFUSED)
+            session.refuse(request_id, message_id, EMPTY_REFUSED, ephemeral=True)
             return request_id
         session.require_started()
         session.driver.post(lambda now: session.engine.send_ephemeral(request_id, request_id, message_id, content, now))
@@ -362,6 +363,8 @@ class ReliableChannel(FileTransfers, Observed):
 def _check_timeout(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ConfigError(f"{name} is {value!r}: it must be an integer of at least 0")
+    if value > TIMEOUT_MS_MAX:
+        raise ConfigError(f"{name} is too large: it must be at most {TIMEOUT_MS_MAX}, which is 31 years")
 
 
 def _unknown_request(request_id: object) -> ConfigError:
@@ -372,7 +375,11 @@ def _payload_of(message: Buffer) -> bytes:
     if type(message) is bytes:
         return message
     try:
-        return bytes(memoryview(message))
-    except TypeError:
-        remedy = "send message.encode()" if isinstance(message, str) else "it must be bytes or another buffer"
-        raise TypeError(f"message is a {type(message).__name__}: {remedy}") from None
+        view = memoryview(message)
+        # The bytes of an array of Python objects are addresses in this process.
+        if "O" not in (view.format or ""):
+            return bytes(view)
+    except (TypeError, ValueError, BufferError):
+        pass
+    remedy = "send message.encode()" if isinstance(message, str) else "it must be bytes or another buffer of bytes"
+    raise TypeError(f"message is a {type(message).__name__}: {remedy}")

@@ -29,12 +29,13 @@ from shardwire.errors import ChannelClosedError, NodeError
 from shardwire.events import MessageReceivedEvent
 from shardwire.node.protocol import ConnectionState
 from shardwire.sds import Now
-from shardwire.sds.outputs import Transmit
 
 logger = logging.getLogger(__name__)
 
 # On closing, callbacks that are being told outcomes get this long.
 CLOSING_ANNOUNCEMENTS_S = 1.0
+# An event loop whose tasks are all cancelled ends before this, or goes on.
+ENDING_S = 0.1
 
 
 class Session:
@@ -69,8 +70,8 @@ class Session:
         meta = parts.config.envelope_meta or b""
         self._outflow = Outflow(
             parts,
-            self._may_try,
-            self._may_leave,
+            lambda: parts.engine.transmissions.may_try(parts.clock.monotonic_ms()),
+            lambda transmit: parts.engine.transmissions.may_leave(transmit, self.driver.now()),
             self._on_outcome,
             lambda stored: self.driver.post(partial(parts.engine.in_store.on_stored, stored)),
         )
@@ -150,13 +151,10 @@ class Session:
         """Under the "send" rule each request is a send; ids made of contents cannot tell equal messages apart."""
         return request_id if self._config.sds.message_id == "send" else message_id
 
-    def refuse(self, request_id: str, message_id: str, error: str) -> None:
+    def refuse(self, request_id: str, message_id: str, error: str, *, ephemeral: bool = False) -> None:
         self.waiters.give_up(request_id, f"message {request_id} was not sent: {error}")
-        self.driver.post(lambda now: self.engine.refuse(request_id, message_id, error))
-
-    def refuse_ephemeral(self, request_id: str, message_id: str, error: str) -> None:
-        self.waiters.give_up(request_id, f"message {request_id} was not sent: {error}")
-        self.driver.post(lambda now: self.engine.ephemerals.refuse(request_id, message_id, error))
+        tell = self.engine.ephemerals.refuse if ephemeral else self.engine.refuse
+        self.driver.post(lambda now: tell(request_id, message_id, error))
 
     def rate_limit_status(self) -> RateLimitStatus:
         engine = self.engine
@@ -285,17 +283,26 @@ class Session:
         return self.is_closed or all(task.done() or task.cancelling() for task in self._life_tasks.values())
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            wanted = task in self._life_tasks.values() or self._link.runs(task)
-            if not wanted or self._is_ending():
-                return
+        if not task.cancelled():
+            if (error := task.exception()) is not None:
+                # A broken invariant: going on would risk what the channel promises.
+                logger.critical("%s failed, the channel closes", task.get_name(), exc_info=error)
+                self._end()
+        elif task not in self._life_tasks.values() and not self._link.runs(task):
+            return
+        elif self._is_ending():
+            # A loop that ends runs nothing later; in one that goes on somebody cancelled all tasks of the channel.
+            task.get_loop().call_later(ENDING_S, self._on_cancelled, task)
+        else:
+            self._on_cancelled(task)
+
+    def _on_cancelled(self, task: asyncio.Task[None]) -> None:
+        if not self.is_closed:
             # By what it called: a node, a cipher or a callback that cancels the task it runs in, or has it cancelled.
             logger.critical("%s was cancelled from outside, the channel closes", task.get_name())
-        elif (error := task.exception()) is not None:
-            # A broken invariant: going on would risk what the channel promises.
-            logger.critical("%s failed, the channel closes", task.get_name(), exc_info=error)
-        else:
-            return
+            self._end()
+
+    def _end(self) -> None:
         self.engine.active = False
         self._begin_closing(None)
         self._refuse_callers()
@@ -377,12 +384,6 @@ class Session:
     def _on_sizes_changed(self, budget: MessageBudget) -> None:
         self.segmenter.use(budget.segmentation)
         self.driver.post(lambda now: self.engine.on_sizes_changed(budget, now))
-
-    def _may_try(self) -> bool:
-        return self.engine.transmissions.may_try(self._clock.monotonic_ms())
-
-    def _may_leave(self, transmit: Transmit) -> bool:
-        return self.engine.transmissions.may_leave(transmit, self.driver.now())
 
     def _on_outcome(self, outcome: DispatchOutcome) -> None:
         if isinstance(outcome, Propagated):

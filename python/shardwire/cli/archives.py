@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -96,6 +97,14 @@ def reconstruct_archive(
     return not (counts["incomplete"] or counts["invalid"] or report.unreadable), lines(), found
 
 
+def _refuse_input(output: Path, sources: Iterable[str]) -> None:
+    own = os.path.realpath(output)
+    for source in sources:
+        given = os.path.realpath(source)
+        if own == given or given in map(str, Path(own).parents):
+            raise ConfigError(f"--output {str(output)!r} and the archive {source!r} overlap: give a page outside it")
+
+
 def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outcome:
     """Writes what an archive says of its traffic, as one page.
 
@@ -125,6 +134,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
             raise ConfigError(
                 f"--output is {str(output)!r}: there is no directory {str(output.parent)!r}; make it before"
             )
+        _refuse_input(output, sources)
         # Beside the page there is room for what is as large as the archive; the system's directory may lie in memory.
         directory = None if str(output) == STANDARD_STREAM else output.parent
         summary = summarize(list(sources), asked.config, threads=asked.threads, directory=directory, **columns)
@@ -137,6 +147,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
 
         # What is not there is told at once, and not by Spark.
         files = [file for source in sources for file in ([source] if _URI.match(source) else files_of(source))]
+        _refuse_input(output, files)
         with job_session("shardwire report", asked.spark) as spark:
             summary = summarize_archive(spark.read.parquet(*files), asked.config, **columns)
     page = report_page(summary, f"Traffic of {', '.join(Path(source).name or source for source in sources)}")

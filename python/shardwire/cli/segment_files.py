@@ -118,6 +118,8 @@ def reassemble_directory(
     files = sorted(path for path in directory.iterdir() if path.is_file())
     if not files:
         raise ShardwireError(f"{directory} holds no files: name a directory of segments")
+    if any(os.path.realpath(path) == os.path.realpath(output) for path in files):
+        raise ShardwireError(f"--output {str(output)!r} is one of the segments: give another one")
     found = _Found()
     usable = [path for path in files if path.stat().st_size <= SEGMENT_SIZE_BYTES_MAX]
     found.unusable += [f"{path.name} (too large for a segment)" for path in files if path not in usable]

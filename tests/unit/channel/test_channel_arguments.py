@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import pickle
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -324,5 +325,27 @@ def test_a_topic_and_a_sender_in_each_others_place_are_refused_by_name(topic: st
         # Senders may like slashes.
         for sender_id in (topic, "org/alice"):
             await close_channel(await create_reliable_channel(node, CHANNEL, topic, sender_id))
+
+    run_world(scenario)
+
+
+def test_the_addresses_of_python_objects_are_not_sent() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        with pytest.raises(TypeError, match="message is a py_object_Array_1: it must be bytes"):
+            await alice.send((ctypes.py_object * 1)(object()))
+        assert alice.pending() == ()
+
+    run_world(scenario)
+
+
+def test_timeouts_have_an_end() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        request_id = await alice.send(b"x")
+        with pytest.raises(ConfigError, match="timeout_ms is too large: it must be at most 1000000000000"):
+            await alice.delivered(request_id, timeout_ms=10**400)
+        with pytest.raises(ConfigError, match="drain_timeout_ms is too large"):
+            await alice.close(10**400)
 
     run_world(scenario)

@@ -126,3 +126,19 @@ def test_an_event_loop_that_ends_with_a_channel_open_says_nothing(caplog: pytest
 
     asyncio.run(main())
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+def test_a_channel_all_tasks_of_which_are_cancelled_closes(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        await world.node("alice")
+        before = asyncio.all_tasks()
+        alice = await world.join("alice")
+        for task in asyncio.all_tasks() - before:
+            task.cancel()
+        await asyncio.sleep(1)
+        assert alice.is_closed()
+        with pytest.raises(ChannelClosedError):
+            await alice.send(b"x")
+
+    run_world(scenario)
+    assert "was cancelled from outside, the channel closes" in caplog.text

@@ -269,7 +269,7 @@ async def test_datagrams_become_smaller_where_the_path_wants_it(monkeypatch: pyt
 
 
 @real_time
-async def test_what_cannot_be_used_is_said() -> None:
+async def test_what_cannot_be_used_is_said(caplog: pytest.LogCaptureFixture) -> None:
     taken = await started(LOOPBACK)
     with pytest.raises(NodeError, match="in use"):
         await UdpNode(f"udp://{at(taken)}").start()
@@ -277,6 +277,7 @@ async def test_what_cannot_be_used_is_said() -> None:
         await UdpNode("udp://192.0.2.1:9700").start()
     with pytest.raises(NodeError, match="has no address"):
         await UdpNode(LOOPBACK, peers=["no.such.host.invalid:1"]).start()
+    assert "raised" not in caplog.text
     with pytest.raises(NodeError, match="cannot be joined"):
         await UdpNode(f"udp://{GROUP}", interface="192.0.2.1").start()
     small = await started(LOOPBACK, config=NodeConfig(max_message_size_bytes=5_000))

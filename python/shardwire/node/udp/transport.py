@@ -86,6 +86,9 @@ class UdpTransport(Transport):
         self._group: Address | None = None
         place = self._place
         clock = link.clock
+        # Before anything that can fail: what is there by then is disconnected.
+        self._outflow = Outflow(self._sender, clock, self._transmit)
+        self._intake = Intake(self._sender, clock, self._send, self._on_message)
         if is_group(place.host):
             heard, spoken, self._group = bind_group(place.host, place.port, place.interface, place.ttl)
             self._sockets = [
@@ -109,8 +112,6 @@ class UdpTransport(Transport):
                 on_go=self._on_go,
             )
             await self._resolve_peers(first=True)
-        self._outflow = Outflow(self._sender, clock, self._transmit)
-        self._intake = Intake(self._sender, clock, self._send, self._on_message)
         self._set_size()
         link.run("hellos", self._keep_saying_hello)
         link.run("timers", self._keep_looking)
