@@ -10,7 +10,7 @@ import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
 from shardwire._native import BloomFilter, SdsMessage
-from shardwire.channel.session import Session
+from shardwire.channel.sending.transmissions import Transmissions
 from shardwire.config import (
     ChannelConfig,
     RateLimitConfig,
@@ -289,9 +289,9 @@ def test_what_was_not_handed_to_the_node_gives_its_place_back_and_leaves_without
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refusals = [False] * 3
-    may_leave = Session._may_leave
+    may_leave = Transmissions.may_leave
     monkeypatch.setattr(
-        Session, "_may_leave", lambda session, transmit: refusals.pop() if refusals else may_leave(session, transmit)
+        Transmissions, "may_leave", lambda *transmit: refusals.pop() if refusals else may_leave(*transmit)
     )
 
     async def scenario(world: World) -> None:
