@@ -1,9 +1,9 @@
 //! Whole channels under any sequence of operations: participants that send payloads in segments, a network
 //! that loses, repeats, reorders and damages, forged segments, timeouts, deliveries and restarts. Nothing
-//! panics, limits hold, every payload has its hash, what is stored is what is waited for, and a restart
-//! reads all of it.
+//! panics, limits hold, every payload has its hash, what is stored is what is waited for and stands once,
+//! and a restart reads all of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use shardwire_core::channel::{
     Arrival, Channel, Event, RecordKey, Restored, Segmentation, StoredRecord, Value, payload_key,
@@ -11,18 +11,27 @@ use shardwire_core::channel::{
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::keccak::keccak256;
 use shardwire_core::reassemble::{Lent, Limits};
-use shardwire_core::sds::{self, Config, Kinds, Now, Octets};
+use shardwire_core::sds::{self, Config, Kinds, MessageIdRule, Now, Octets};
 use shardwire_core::segment::{Parameters, segment};
-use shardwire_core::wire::sds::{HistoryEntry, Message};
+use shardwire_core::wire::sds::{HistoryEntry, Message, MessageView};
 use shardwire_core::wire::segment::{Header, Slot, WireFormat};
 
 use crate::machine::{Draws, NAMES, at, config};
 use crate::{limits, settings};
 
-/// Of a data segment.
+/// Of a data segment: where segments are large they are stored by reference.
 const SEGMENT_BYTES: usize = 64;
-const BYTES_HELD_MAX: u64 = 8_000;
+const LARGE_SEGMENT_BYTES: usize = 600;
+/// Segments in bytes that may be held.
+const SEGMENTS_HELD_MAX: usize = 125;
 const PAYLOADS: &[&str] = &["channel.payload", "channel.parts"];
+/// More than all that is sent.
+const LARGE_LOG_MAX: usize = 10_000;
+/// Every so often a large payload has this, and a number of its own.
+const MARK: &[u8; 8] = b"\xf5a mark:";
+const MARK_EVERY: usize = 100;
+/// A restart is tried after so many commits.
+const COMMITS_PER_TRIAL: u64 = 4;
 
 type Records = BTreeMap<(String, Vec<u8>), Octets>;
 
@@ -38,6 +47,7 @@ struct Party {
     released: BTreeMap<Box<[u8]>, Vec<u8>>,
     stored: BTreeMap<Box<[u8]>, Vec<u8>>,
     delivered: Vec<Box<[u8]>>,
+    commits: u64,
 }
 
 impl Party {
@@ -55,6 +65,7 @@ impl Party {
             released: BTreeMap::new(),
             stored: BTreeMap::new(),
             delivered: Vec::new(),
+            commits: 0,
         }
     }
 
@@ -97,17 +108,138 @@ impl Party {
                 self.name
             );
         }
+        self.check_needed();
+        self.commits += 1;
     }
 
-    /// Goes on from what the last commit stored.
-    fn restart(&mut self, now: Now) {
-        self.seed += 1;
+    /// Every stored message and content is one that is needed, or named.
+    fn check_needed(&self) {
+        let named = |message_id: &str| {
+            let quoted = format!("\"{}\"", message_id.replace('\0', "\\u0000"));
+            let is_plain = |digit: char| !digit.is_control() && digit != '"' && digit != '\\';
+            if !message_id.replace('\0', "").chars().all(is_plain) {
+                // A damaged one, which stands in a record in other characters.
+                return true;
+            }
+            let mut names = self.records.iter().filter(|((kind, _), _)| {
+                ["channel.segment", "channel.parts"].contains(&kind.as_str())
+            });
+            names.any(|(_, value)| contains(value, quoted.as_bytes()))
+        };
+        let sds = self.channel.sds();
+        for (kind, key) in self.records.keys() {
+            let message_id = String::from_utf8_lossy(key);
+            let is_needed = match kind.as_str() {
+                "sds.message" => {
+                    let is_held = sds.message(&message_id).is_some();
+                    is_held || sds.needs_message(&message_id) || named(&message_id)
+                }
+                "sds.content" | "channel.frame" => sds.needs_message(&message_id),
+                _ => true,
+            };
+            assert!(
+                is_needed,
+                "{} keeps {kind} {message_id:?} for nobody",
+                self.name
+            );
+        }
+    }
+
+    /// No bytes of a large payload stand twice in what one sender sent under one id; where all are honest,
+    /// nowhere.
+    fn check_once(&self, all_honest: bool) {
+        let anywhere = all_honest && !self.by_content();
+        let mut seen: HashMap<(String, u64), &str> = HashMap::new();
+        for ((kind, key), value) in &self.records {
+            let origin = match kind.as_str() {
+                _ if anywhere => String::new(),
+                "sds.message" => self.origin(key, value),
+                "sds.content" => {
+                    let beside = |kind: &str| self.records.get(&(kind.to_owned(), key.clone()));
+                    match (beside("channel.frame"), beside("sds.message")) {
+                        // Of what was forgotten and came again nothing tells that it is the same.
+                        (Some(_), Some(_)) if !all_honest => continue,
+                        (Some(frame), _) => self.origin(key, &unframed(frame, value)),
+                        (None, _) => format!("{} {}", self.name, String::from_utf8_lossy(key)),
+                    }
+                }
+                _ => continue,
+            };
+            for mark in marks(value) {
+                let former = seen.insert((origin.clone(), mark), kind);
+                assert!(
+                    former.is_none(),
+                    "{} stores bytes twice: in {} and in {kind} {:?}",
+                    self.name,
+                    former.unwrap_or_default(),
+                    String::from_utf8_lossy(key)
+                );
+            }
+        }
+    }
+
+    fn is_own(&self, message: &[u8]) -> bool {
+        let message = MessageView::decode(message, self.config.wire_format);
+        message.is_ok_and(|message| *message.sender_id == *self.name.as_bytes())
+    }
+
+    /// Who sent a stored message, and its id.
+    fn origin(&self, key: &[u8], message: &[u8]) -> String {
+        let message = MessageView::decode(message, self.config.wire_format);
+        let sender_id = message.expect("it came or left").sender_id;
+        let (sender_id, key) = (
+            String::from_utf8_lossy(sender_id),
+            String::from_utf8_lossy(key),
+        );
+        format!("{sender_id} {key}")
+    }
+
+    /// Whether equal contents have one id.
+    fn by_content(&self) -> bool {
+        self.config.message_id == MessageIdRule::ContentSha256
+    }
+
+    /// What a restart would go on from is what is held: every message as it came or left.
+    fn check_restorable(&self, now: Now) {
+        let Restored { channel, .. } = self.restored(now);
+        let (held, restored) = (self.channel.sds(), channel.sds());
+        for send_id in held.pending_sends() {
+            let contents = restored.contents_of(send_id);
+            assert!(
+                held.contents_of(send_id).eq(contents),
+                "{} loses contents of {send_id}",
+                self.name
+            );
+        }
+        for (kind, key) in self.records.keys() {
+            let message_id = String::from_utf8_lossy(key);
+            if kind != "sds.message" && kind != "channel.frame" {
+                continue;
+            }
+            assert_eq!(
+                held.own_message(&message_id),
+                restored.own_message(&message_id),
+                "{} {message_id}",
+                self.name
+            );
+            // What is not held is stored since something names it. One of ours is stored in the place of
+            // one that had used its id.
+            let messages = held.message(&message_id).zip(restored.message(&message_id));
+            if let Some((held, restored)) = messages
+                && !self.is_own(restored)
+            {
+                assert_eq!(held, restored, "{} {message_id}", self.name);
+            }
+        }
+    }
+
+    fn restored(&self, now: Now) -> Restored {
         let queued: Vec<_> = self.stored.keys().cloned().collect();
         let records = self.records.iter();
         let records = records.map(|((kind, key), value)| -> StoredRecord<'_> {
             (kind.as_str(), &key[..], value.clone())
         });
-        let Restored { channel, payloads } = Channel::restore(
+        Channel::restore(
             records,
             &queued,
             "room",
@@ -117,7 +249,13 @@ impl Party {
             now,
             Box::new(Draws::from_seed(self.seed)),
         )
-        .expect("what was stored is whole");
+        .expect("what was stored is whole")
+    }
+
+    /// Goes on from what the last commit stored.
+    fn restart(&mut self, now: Now) {
+        self.seed += 1;
+        let Restored { channel, payloads } = self.restored(now);
         self.channel = channel;
         self.released = payloads.into_iter().collect();
         assert_eq!(
@@ -129,6 +267,28 @@ impl Party {
     }
 }
 
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// The message that stands in a frame and a content.
+fn unframed(frame: &[u8], content: &[u8]) -> Vec<u8> {
+    let (at, around) = frame.split_first_chunk().expect("it begins with a place");
+    let (before, after) = around.split_at(u32::from_be_bytes(*at) as usize);
+    [before, content, after].concat()
+}
+
+/// The numbers of the marks in some bytes.
+fn marks(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let starts = bytes
+        .windows(MARK.len() + 8)
+        .filter(|window| window.starts_with(MARK));
+    starts.map(|window| {
+        let number = window[MARK.len()..].first_chunk();
+        u64::from_be_bytes(*number.expect("eight bytes follow"))
+    })
+}
+
 /// Participants of one channel and what is between them.
 pub struct Chat {
     draws: Draws,
@@ -136,6 +296,12 @@ pub struct Chat {
     parties: Vec<Party>,
     /// Everything that was ever on the wire, the newest last.
     wire: Vec<Octets>,
+    segment_bytes: usize,
+    /// Whether nothing is damaged or forged.
+    all_honest: bool,
+    /// Large ones that were sent, and how many marks they have.
+    payloads: Vec<Vec<u8>>,
+    marks: u64,
 }
 
 impl Chat {
@@ -155,21 +321,26 @@ impl Chat {
     }
 
     fn new(mut draws: Draws) -> Self {
-        let config = config(&mut draws);
-        let wire_format = match draws.below(4) {
-            0 => WireFormat::Draft,
-            1 => WireFormat::Lip243,
-            _ => WireFormat::Raw,
+        let mut config = config(&mut draws);
+        let (wire_format, segment_bytes, size) = match draws.below(5) {
+            0 => (WireFormat::Draft, SEGMENT_BYTES, SEGMENT_BYTES),
+            1 => (WireFormat::Lip243, SEGMENT_BYTES, 128 + SEGMENT_BYTES),
+            2 => (WireFormat::Raw, SEGMENT_BYTES, SEGMENT_BYTES),
+            _ => (WireFormat::Raw, LARGE_SEGMENT_BYTES, LARGE_SEGMENT_BYTES),
         };
-        let size = match wire_format {
-            WireFormat::Lip243 => 128 + SEGMENT_BYTES,
-            WireFormat::Raw | WireFormat::Draft => SEGMENT_BYTES,
-        };
-        let settings = settings(wire_format, ErasureCode::Leopard, size);
+        let is_large = segment_bytes == LARGE_SEGMENT_BYTES;
+        let all_honest = is_large && draws.chance(50);
+        if all_honest {
+            // What is forgotten and comes again may be another message: both are stored.
+            config.log_messages_max = LARGE_LOG_MAX;
+        }
+        let mut settings = settings(wire_format, ErasureCode::Leopard, size);
+        // What parity brought back and what came of it late are bytes that stand twice.
+        settings.enable_reed_solomon &= !is_large;
         let segmentation = Segmentation {
             parameters: Parameters::new(settings).expect("the settings are valid"),
             limits: Limits {
-                buffered_bytes_max: BYTES_HELD_MAX,
+                buffered_bytes_max: (SEGMENTS_HELD_MAX * segment_bytes) as u64,
                 timeout_ms: 20_000,
                 ..limits()
             },
@@ -183,6 +354,10 @@ impl Chat {
             now_ms: 0,
             parties,
             wire: Vec::new(),
+            segment_bytes,
+            all_honest,
+            payloads: Vec::new(),
+            marks: 0,
         }
     }
 
@@ -193,6 +368,7 @@ impl Chat {
             0..12 => self.send(which),
             12..45 => self.deliver(which),
             45..55 => self.deliver_most(which),
+            55..63 if self.all_honest => self.deliver_most(which),
             55..63 => self.forge(which),
             63..75 => {
                 self.now_ms += [10, 500, 3_000, 25_000][self.draws.below(4)];
@@ -209,18 +385,19 @@ impl Chat {
                 }
             }
             75..80 => self.restart(which),
+            80..84 => self.take_back(which),
             _ => self.settle(which),
         }
         self.take_events(which);
         let (_, stats) = self.parties[which].channel.counts();
-        assert!(stats.bytes_held <= BYTES_HELD_MAX);
+        assert!(stats.bytes_held <= (SEGMENTS_HELD_MAX * self.segment_bytes) as u64);
     }
 
     /// Everybody goes on from what is stored, and all that can be given up is: nothing is left behind.
     pub fn end(&mut self) {
         for which in 0..self.parties.len() {
             self.take_events(which);
-            self.parties[which].store();
+            self.store(which);
             self.restart(which);
             self.take_events(which);
             self.now_ms += 1_000_000;
@@ -230,14 +407,61 @@ impl Chat {
             let party = &mut self.parties[which];
             let released = std::mem::take(&mut party.released);
             party.delivered.extend(released.into_keys());
-            party.store();
-            assert!(!party.channel.has_partial());
+            self.store(which);
+            assert!(!self.parties[which].channel.has_partial());
+        }
+    }
+
+    fn store(&mut self, which: usize) {
+        let party = &mut self.parties[which];
+        party.store();
+        if self.segment_bytes == LARGE_SEGMENT_BYTES {
+            party.check_once(self.all_honest);
+        }
+        if party.commits.is_multiple_of(COMMITS_PER_TRIAL) {
+            party.check_restorable(at(self.now_ms));
+        }
+    }
+
+    fn payload(&mut self, which: usize) -> Vec<u8> {
+        if self.segment_bytes == SEGMENT_BYTES {
+            let length = self.draws.below(20) * self.draws.below(64);
+            return (0..length).map(|_| self.draws.next() as u8).collect();
+        }
+        // Equal contents have ids of their own but where those are made of contents.
+        if self.parties[which].by_content() && !self.payloads.is_empty() && self.draws.chance(50) {
+            let newest = self.payloads.len().min(4);
+            return self.payloads[self.payloads.len() - 1 - self.draws.below(newest)].clone();
+        }
+        // The last segment is as long as the others: below a limit bytes do stand twice.
+        let mut payload = vec![0; (1 + self.draws.below(4)) * LARGE_SEGMENT_BYTES];
+        for place in payload.chunks_exact_mut(MARK_EVERY) {
+            self.marks += 1;
+            place[..MARK.len()].copy_from_slice(MARK);
+            place[MARK.len()..MARK.len() + 8].copy_from_slice(&self.marks.to_be_bytes());
+        }
+        self.payloads.push(payload.clone());
+        payload
+    }
+
+    /// Somebody takes a send of theirs back, at any time.
+    fn take_back(&mut self, which: usize) {
+        let sends: Vec<_> = self.parties[which].channel.sds().sends().cloned().collect();
+        if sends.is_empty() {
+            return;
+        }
+        let newest = sends.len().min(3);
+        let send_id = &sends[sends.len() - 1 - self.draws.below(newest)];
+        let machine = self.parties[which].channel.sds_mut();
+        if self.draws.chance(50) {
+            machine.cancel(send_id);
+        } else {
+            machine.withdraw(send_id);
         }
     }
 
     fn send(&mut self, which: usize) {
-        let length = self.draws.below(20) * self.draws.below(64);
-        let payload: Vec<u8> = (0..length).map(|_| self.draws.next() as u8).collect();
+        let payload = self.payload(which);
         let party = &mut self.parties[which];
         party.sends += 1;
         let send_id = format!("{:032x}", 1_000 + party.sends * 3 + which as u64);
@@ -247,7 +471,11 @@ impl Chat {
             return;
         };
         let count = segments.count();
-        let needed = if count > 1 { count - count / 3 } else { 1 };
+        let has_parity = parameters.settings().enable_reed_solomon;
+        let needed = match count {
+            2.. if has_parity => count - count / 3,
+            _ => count,
+        };
         let contents = segments.to_vecs().into_iter().map(Octets::from).collect();
         if party.channel.sds().has_room() {
             // Refused where a stranger was first with one of its ids.
@@ -276,7 +504,7 @@ impl Chat {
         });
         let place = self.wire.len() - 1 - self.draws.below(newest);
         let mut bytes = self.wire[place].to_vec();
-        if self.draws.chance(5) {
+        if self.draws.chance(5) && !self.all_honest {
             let place = self.draws.below(bytes.len());
             bytes[place] ^= 1 << self.draws.below(8);
         }
@@ -377,7 +605,7 @@ impl Chat {
     fn restart(&mut self, which: usize) {
         if self.draws.chance(50) {
             self.take_events(which);
-            self.parties[which].store();
+            self.store(which);
         }
         self.parties[which].restart(at(self.now_ms));
     }
@@ -435,6 +663,6 @@ impl Chat {
                 party.delivered.push(key);
             }
         }
-        party.store();
+        self.store(which);
     }
 }

@@ -234,10 +234,14 @@ impl Channel {
         for sds::Record { kind, key, value } in self.sds.poll_persist() {
             last.insert((kind, key), value);
         }
-        for ((kind, key), value) in last {
-            shared.take(sds::Record { kind, key, value }, &mut records);
-        }
         let sds = &self.sds;
+        let is_ours = |message_id: &str, message: &[u8]| {
+            let own = sds.own_message(message_id);
+            own.is_some_and(|own| std::ptr::eq::<[u8]>(&**own, message))
+        };
+        for ((kind, key), value) in last {
+            shared.take(sds::Record { kind, key, value }, is_ours, &mut records);
+        }
         shared.apply(|message_id| sds.needs_message(message_id), &mut records);
         for record in self.receiving.poll_completions() {
             let is_put = record.change == reassemble::Change::PutCompleted;

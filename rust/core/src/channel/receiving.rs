@@ -233,6 +233,7 @@ impl Receiving {
             message_id: &came.message_id,
             index: Some(0),
             wire: arrival.data,
+            kept_by_sds: sds.message(&came.message_id),
         };
         let told = self.whole.keep(
             (&came.sender_id, send_id),
@@ -385,6 +386,7 @@ impl Receiving {
                     send_id: &send_id,
                     content: &came.content,
                     wire: arrival.data,
+                    kept_by_sds: sds.message(&came.message_id),
                     payload_hash: header.entire_message_hash,
                     index,
                     authenticated: is_authenticated,
@@ -454,6 +456,7 @@ impl Receiving {
             message_id: &came.message_id,
             index: of.index,
             wire: arrival.data,
+            kept_by_sds: sds.message(&came.message_id),
         };
         let told = self.whole.keep(
             (&came.sender_id, send_id),

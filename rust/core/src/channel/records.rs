@@ -120,11 +120,6 @@ impl Records {
         self.0.insert((kind, key.into()), None);
     }
 
-    /// The record stays as it is stored.
-    pub fn leave(&mut self, kind: &'static str, key: impl Into<RecordKey>) {
-        self.0.remove(&(kind, key.into()));
-    }
-
     pub fn into_vec(self) -> Vec<Record> {
         let records = self.0.into_iter();
         records

@@ -138,7 +138,7 @@ impl Stored {
             let content = content.ok_or_else(|| without_bytes("a sent message", key))?;
             let wire = framed(&frame, &content).ok_or(RestoreError::Damaged("frame"))?;
             shared.restore_frame(&message_id);
-            messages.insert(message_id.clone(), wire.clone());
+            // What names the id has the message beside it; this one is that of SDS.
             stored.sds.push((MESSAGE.to_owned(), message_id, wire));
         }
         for (message_id, content) in contents {

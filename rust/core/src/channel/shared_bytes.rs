@@ -8,8 +8,12 @@
 //!   parts of a whole one ([`PARTS`]) name it, and it stays for as long as one of them does.
 //! - A message of ours whose content was stored while it waited to leave is what the wire puts around
 //!   that content ([`FRAME`]), beside the `sds.content` record.
+//!
+//! Two messages may have one id, of which one is forged, or where ids are made of contents. What names an
+//! id has the `sds.message` record. That is the message of SDS too, unless the id has a frame.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
 use memchr::memmem;
@@ -21,7 +25,7 @@ use super::records::{
 };
 use crate::reassemble::Payload;
 use crate::sds::{self, CONTENT, MESSAGE, Name, Octets};
-use crate::wire::sds::WireFormat as SdsWireFormat;
+use crate::wire::sds::{MessageView, WireFormat as SdsWireFormat};
 use crate::wire::segment::{HASH_LENGTH, WireFormat};
 
 /// Below this a name costs about as much as the bytes.
@@ -42,6 +46,8 @@ pub(super) struct Kept<'a> {
     pub content: &'a [u8],
     /// The SDS message.
     pub wire: &'a Octets,
+    /// The message that SDS keeps under the id, if any.
+    pub kept_by_sds: Option<&'a Octets>,
     pub payload_hash: Hash,
     /// Of a data segment; `None` for parity.
     pub index: Option<u8>,
@@ -61,6 +67,8 @@ pub(super) struct Completed<'a> {
     pub index: Option<u8>,
     /// The SDS message.
     pub wire: &'a Octets,
+    /// The message that SDS keeps under the id, if any.
+    pub kept_by_sds: Option<&'a Octets>,
 }
 
 /// A stored segment of a partial message.
@@ -86,7 +94,7 @@ pub(super) struct SharedBytes {
     uses: HashMap<Name, u32>,
     /// No longer named: gone with the next commit unless SDS keeps them.
     released: LinkedHashSet<Name>,
-    /// Named, and not stored yet.
+    /// Named since the last commit, each by the message that it then is.
     wires: LinkedHashMap<Name, Octets>,
     contents: HashMap<Name, Outline>,
     framed: HashSet<Name>,
@@ -129,7 +137,7 @@ impl SharedBytes {
             .concat()
             .into();
         // A rival of the same id: one of the two is forged, and both are needed to find out which.
-        let is_taken = self.is_kept(kept.message_id);
+        let is_taken = !self.may_name(kept.message_id, kept.wire, kept.kept_by_sds);
         let record = SegmentRecord {
             version: SCHEMA_VERSION,
             sender_id: kept.sender_id.to_owned(),
@@ -293,8 +301,8 @@ impl SharedBytes {
         let held = self.segments.get(key).into_iter().flatten();
         let held = held.filter(|segment| segment.payload_hash == *payload_hash);
         let held = held.filter_map(|segment| Some((segment.index?, segment.message_id.as_ref())));
-        let is_rival = self.is_kept(completed.message_id);
-        let last = (!is_rival).then_some(completed.message_id);
+        let may_name = self.may_name(completed.message_id, completed.wire, completed.kept_by_sds);
+        let last = may_name.then_some(completed.message_id);
         let last = completed.index.map(|index| (index, last));
         let mut places: Vec<Option<Option<&Name>>> = vec![None; completed.data_count];
         for (index, message_id) in held.chain(last) {
@@ -310,18 +318,29 @@ impl SharedBytes {
         places.into_iter().map(|place| place?.cloned()).collect()
     }
 
-    /// Whether the message of an id is stored, or will be.
-    fn is_kept(&self, message_id: &Name) -> bool {
-        self.stored.contains(message_id) || self.wires.contains_key(message_id)
+    /// Whether the record of an id has `wire`, or will have it with this commit: nothing names another
+    /// message there, and SDS keeps none.
+    fn may_name(&self, message_id: &Name, wire: &Octets, kept_by_sds: Option<&Octets>) -> bool {
+        let is_same = |other: &Octets| are_same(other, wire);
+        match (
+            self.uses.contains_key(message_id),
+            self.wires.get(message_id),
+        ) {
+            (true, Some(named)) => is_same(named),
+            (true, None) => false,
+            (false, _) => kept_by_sds.is_none_or(is_same),
+        }
     }
 
     fn name(&mut self, message_id: &Name, wire: Option<&Octets>) {
+        let uses = self.uses.entry(message_id.clone()).or_default();
         if let Some(wire) = wire
-            && !self.stored.contains(message_id)
+            && *uses == 0
         {
+            // What is stored there may be another one, which SDS forgot just now.
             self.wires.insert(message_id.clone(), wire.clone());
         }
-        *self.uses.entry(message_id.clone()).or_default() += 1;
+        *uses += 1;
     }
 
     fn release(&mut self, message_id: &Name) {
@@ -347,8 +366,14 @@ impl SharedBytes {
 
     // --- what is stored -------------------------------------------------------------------------
 
-    /// A record that SDS changes, in its stored form. [`SharedBytes::apply`] ends the commit.
-    pub fn take(&mut self, record: sds::Record, records: &mut Records) {
+    /// A record that SDS changes, in its stored form; `is_ours` tells whether a message is that of a content
+    /// of ours. [`SharedBytes::apply`] ends the commit.
+    pub fn take(
+        &mut self,
+        record: sds::Record,
+        is_ours: impl Fn(&str, &[u8]) -> bool,
+        records: &mut Records,
+    ) {
         let sds::Record { kind, key, value } = record;
         match (kind, value) {
             (CONTENT, Some(content)) => {
@@ -358,12 +383,15 @@ impl SharedBytes {
                     .insert(key.clone(), (head.into(), content.len()));
                 records.put(CONTENT, key, Some(Value::Sds(content)));
             }
-            (CONTENT, None) => {
-                records.delete(CONTENT, key.clone());
-                self.deleted_contents.push(key);
+            (CONTENT, None) => self.deleted_contents.push(key),
+            (MESSAGE, Some(wire)) => {
+                let is_ours = is_ours(&key, &wire);
+                self.on_message_put(key, wire, is_ours, records);
             }
-            (MESSAGE, Some(wire)) => self.on_message_put(key, wire, records),
-            (MESSAGE, None) => self.on_message_deleted(key, records),
+            (MESSAGE, None) => {
+                self.drop_frame(&key, records);
+                self.drop_unnamed(&key, records);
+            }
             (kind, value) => records.put(kind, key, value.map(Value::Sds)),
         }
     }
@@ -373,56 +401,91 @@ impl SharedBytes {
     fn forget_wire(&mut self, message_id: &Name, records: &mut Records) {
         if self.framed.remove(message_id) {
             records.delete(FRAME, message_id.clone());
-        } else if !self.uses.contains_key(message_id) && self.stored.remove(message_id) {
-            records.delete(MESSAGE, message_id.clone());
         }
+        self.drop_unnamed(message_id, records);
     }
 
-    fn on_message_put(&mut self, message_id: Name, wire: sds::Value, records: &mut Records) {
-        if let Some((head, length)) = self.contents.get(&message_id)
-            && *length >= SHARED_BYTES_MIN
-            && let Some(start) = memmem::find(&wire, head)
-            && let Some(after) = wire.get(start + length..)
+    fn on_message_put(
+        &mut self,
+        message_id: Name,
+        wire: sds::Value,
+        is_ours: bool,
+        records: &mut Records,
+    ) {
+        let is_named = self.uses.contains_key(&message_id);
+        let named = self.wires.get(&message_id).filter(|_| is_named);
+        // Named before this commit is what is stored, whatever that is.
+        let is_other = is_named && named.is_none_or(|named| !are_same(named, &wire));
+        if is_ours && let Some(place) = self.place_of_content(&message_id, &wire) {
+            self.put_frame(message_id, &wire, place, records);
+        } else if is_other
+            && (is_ours || !self.contents.contains_key(&message_id))
+            && let Some(place) = content_of(&wire, self.sds_wire_format)
         {
-            let at = u32::try_from(start).unwrap_or(u32::MAX).to_be_bytes();
-            let frame = [&at, &wire[..start], after].concat();
-            records.leave(MESSAGE, message_id.clone());
-            records.put(FRAME, message_id.clone(), Some(frame));
-            self.framed.insert(message_id);
-            return;
-        }
-        if self.uses.contains_key(&message_id) && self.stored.contains(&message_id) {
-            records.leave(MESSAGE, message_id);
+            let content = wire[place.clone()].to_vec();
+            records.put(CONTENT, message_id.clone(), Some(content));
+            self.put_frame(message_id, &wire, place, records);
         } else {
-            // What is stored and not named may be another message of this id, which SDS forgot just now.
-            records.put(MESSAGE, message_id.clone(), Some(Value::Sds(wire)));
-            self.stored.insert(message_id);
+            self.drop_frame(&message_id, records);
+            if is_ours && self.contents.remove(&message_id).is_some() {
+                records.delete(CONTENT, message_id.clone());
+            }
+            if !is_other {
+                self.wires.remove(&message_id);
+                records.put(MESSAGE, message_id.clone(), Some(Value::Sds(wire)));
+                self.stored.insert(message_id);
+            }
         }
     }
 
-    fn on_message_deleted(&mut self, message_id: Name, records: &mut Records) {
-        if self.framed.remove(&message_id) {
-            self.contents.remove(&message_id);
+    /// Where the stored content of an id stands in a message.
+    fn place_of_content(&self, message_id: &Name, wire: &[u8]) -> Option<Range<usize>> {
+        let (head, length) = self.contents.get(message_id)?;
+        let start = memmem::find(wire, head)?;
+        let place = start..start + length;
+        (*length >= SHARED_BYTES_MIN && place.end <= wire.len()).then_some(place)
+    }
+
+    /// Stores a message as what stands around its content.
+    fn put_frame(
+        &mut self,
+        message_id: Name,
+        wire: &[u8],
+        content: Range<usize>,
+        records: &mut Records,
+    ) {
+        let at = u32::try_from(content.start)
+            .unwrap_or(u32::MAX)
+            .to_be_bytes();
+        let frame = [&at, &wire[..content.start], &wire[content.end..]].concat();
+        records.put(FRAME, message_id.clone(), Some(frame));
+        self.drop_unnamed(&message_id, records);
+        self.framed.insert(message_id);
+    }
+
+    fn drop_frame(&mut self, message_id: &Name, records: &mut Records) {
+        if self.framed.remove(message_id) {
+            self.contents.remove(message_id);
             records.delete(FRAME, message_id.clone());
             records.delete(CONTENT, message_id.clone());
-            records.leave(MESSAGE, message_id);
-        } else if self.uses.contains_key(&message_id) {
-            // It goes when nothing names it any more.
-            records.leave(MESSAGE, message_id);
-        } else {
-            self.stored.remove(&message_id);
-            records.delete(MESSAGE, message_id);
+        }
+    }
+
+    /// What is stored of an id goes, or stays until nothing names it any more.
+    fn drop_unnamed(&mut self, message_id: &Name, records: &mut Records) {
+        if !self.uses.contains_key(message_id) && self.stored.remove(message_id) {
+            records.delete(MESSAGE, message_id.clone());
         }
     }
 
     /// Ends a commit: what nothing names any more goes, unless SDS keeps it.
     pub fn apply(&mut self, is_needed: impl Fn(&str) -> bool, records: &mut Records) {
         for message_id in std::mem::take(&mut self.deleted_contents) {
-            if self.framed.contains(&message_id) {
-                // The rest of the message stands beside it.
-                records.leave(CONTENT, message_id.clone());
-            }
             self.contents.remove(&message_id);
+            // In a frame the rest of the message stands beside it.
+            if !self.framed.contains(&message_id) {
+                records.delete(CONTENT, message_id);
+            }
         }
         for (message_id, wire) in std::mem::take(&mut self.wires) {
             if self.uses.contains_key(&message_id) {
@@ -432,9 +495,15 @@ impl SharedBytes {
             }
         }
         for message_id in std::mem::take(&mut self.released) {
-            let is_named = self.uses.contains_key(&message_id) || is_needed(&message_id);
-            if !is_named && self.stored.remove(&message_id) {
-                records.delete(MESSAGE, message_id);
+            let is_needed = is_needed(&message_id);
+            if !is_needed {
+                self.drop_frame(&message_id, records);
+                if self.contents.remove(&message_id).is_some() {
+                    records.delete(CONTENT, message_id.clone());
+                }
+            }
+            if !is_needed || self.framed.contains(&message_id) {
+                self.drop_unnamed(&message_id, records);
             }
         }
         for ((kind, key), value) in std::mem::take(&mut self.changes) {
@@ -462,9 +531,11 @@ impl SharedBytes {
 
     // --- after a restart ------------------------------------------------------------------------
 
+    // SDS may not keep all that is restored: what it does not keep and nothing names goes with the first
+    // commit.
+
     pub fn restore_message(&mut self, message_id: &Name) {
         self.stored.insert(message_id.clone());
-        // SDS may not keep all of them: what it does not keep and nothing names goes with the first commit.
         self.released.insert(message_id.clone());
     }
 
@@ -473,10 +544,12 @@ impl SharedBytes {
         let head = &content[..content.len().min(HEAD_BYTES)];
         self.contents
             .insert(message_id.clone(), (head.into(), content.len()));
+        self.released.insert(message_id.clone());
     }
 
     pub fn restore_frame(&mut self, message_id: &Name) {
         self.framed.insert(message_id.clone());
+        self.released.insert(message_id.clone());
     }
 
     pub fn restore_payload(&mut self, key: &[u8]) {
@@ -518,51 +591,286 @@ impl SharedBytes {
     }
 }
 
+/// Messages are mostly compared with themselves.
+fn are_same(one: &[u8], other: &[u8]) -> bool {
+    std::ptr::eq(one, other) || one == other
+}
+
+/// Where the content of a message stands in it.
+fn content_of(wire: &[u8], wire_format: SdsWireFormat) -> Option<Range<usize>> {
+    let content = MessageView::decode(wire, wire_format).ok()?.content?;
+    let start = content.as_ptr().addr() - wire.as_ptr().addr();
+    Some(start..start + content.len())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeMap;
 
-    fn stored(shared: &mut SharedBytes, changes: &[(&'static str, &str, &[u8])]) -> Vec<Vec<u8>> {
-        let mut records = Records::default();
-        for (kind, key, value) in changes {
-            let value = Some(sds::Value::Fields(value.to_vec()));
-            shared.take(
-                sds::Record {
-                    kind,
-                    key: Name::new(key),
-                    value,
-                },
-                &mut records,
-            );
+    use super::*;
+    use crate::wire::sds::Message;
+
+    const ID: &str = "id";
+
+    /// What is stored, and by whom messages are kept.
+    struct Store {
+        shared: SharedBytes,
+        records: BTreeMap<(&'static str, Vec<u8>), Vec<u8>>,
+        /// Messages that SDS keeps.
+        kept: Vec<&'static str>,
+        is_ours: bool,
+    }
+
+    impl Store {
+        fn new() -> Self {
+            Store {
+                shared: SharedBytes::new(SdsWireFormat::Spec, WireFormat::Raw),
+                records: BTreeMap::new(),
+                kept: vec![ID],
+                is_ours: false,
+            }
         }
-        shared.apply(|_| false, &mut records);
-        let values = records
-            .into_vec()
-            .into_iter()
-            .filter_map(|record| record.value);
-        let bytes = values.map(|value| match value {
-            Value::Sds(value) => value.to_vec(),
-            Value::Payload(payload) => payload.to_vec(),
-        });
-        bytes.collect()
+
+        /// A commit with these changes of SDS, all of [`ID`].
+        fn commit(&mut self, changes: &[(&'static str, Option<&Octets>)]) {
+            let mut records = Records::default();
+            for (kind, value) in changes {
+                let record = sds::Record {
+                    kind,
+                    key: Name::new(ID),
+                    value: value.cloned().map(sds::Value::Shared),
+                };
+                self.shared.take(record, |_, _| self.is_ours, &mut records);
+            }
+            let is_needed = |message_id: &str| self.kept.contains(&message_id);
+            self.shared.apply(is_needed, &mut records);
+            for record in records.into_vec() {
+                let name = (record.kind, record.key.as_bytes().to_vec());
+                match record.value {
+                    None => drop(self.records.remove(&name)),
+                    Some(Value::Sds(value)) => drop(self.records.insert(name, value.to_vec())),
+                    Some(Value::Payload(value)) => drop(self.records.insert(name, value.to_vec())),
+                }
+            }
+        }
+
+        /// A segment of a partial message comes under [`ID`].
+        fn keep_segment(&mut self, send_id: &str, wire: &Octets, kept_by_sds: Option<&Octets>) {
+            let content = content_of(wire, SdsWireFormat::Spec).expect("it has a content");
+            self.shared.keep_segment(&Kept {
+                message_id: &Name::new(ID),
+                sender_id: "bob",
+                send_id,
+                content: &wire[content],
+                wire,
+                kept_by_sds,
+                payload_hash: [0; HASH_LENGTH],
+                index: Some(0),
+                authenticated: false,
+            });
+        }
+
+        fn drop_segments(&mut self, send_id: &str) {
+            let key = payload_key("bob", send_id);
+            self.shared.drop_segments(&key, &[0; HASH_LENGTH]);
+        }
+
+        /// As after a restart.
+        fn restart(&mut self) {
+            self.shared = SharedBytes::new(SdsWireFormat::Spec, WireFormat::Raw);
+            for ((kind, key), value) in &self.records {
+                match *kind {
+                    FRAME => self.shared.restore_frame(&Name::from_wire(key)),
+                    MESSAGE => self.shared.restore_message(&Name::from_wire(key)),
+                    CONTENT if !self.records.contains_key(&(FRAME, key.clone())) => {
+                        self.shared.restore_content(&Name::from_wire(key), value);
+                    }
+                    _ => {}
+                }
+            }
+        }
+
+        fn kinds(&self) -> Vec<&'static str> {
+            self.records.keys().map(|(kind, _)| *kind).collect()
+        }
+
+        fn of(&self, kind: &'static str) -> &[u8] {
+            &self.records[&(kind, ID.as_bytes().to_vec())]
+        }
+
+        /// How often bytes of the content that [`content`] makes of `seed` are stored.
+        fn count(&self, seed: u8) -> usize {
+            let part = &content(seed)[300..400];
+            let values = self.records.values();
+            values
+                .map(|value| memmem::find_iter(value, part).count())
+                .sum()
+        }
+    }
+
+    /// No two parts of one are equal; contents of two seeds begin alike, but for seed 0.
+    fn content(seed: u8) -> Octets {
+        let number = |at: u16| match (seed, at) {
+            (0, _) => at | 1 << 15,
+            (_, 0..50) => at,
+            _ => at | u16::from(seed) << 9,
+        };
+        Octets::from(
+            (0..500)
+                .flat_map(|at| number(at).to_be_bytes())
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    fn message(sender_id: &str, seed: u8) -> Octets {
+        let message = Message {
+            sender_id: sender_id.to_owned(),
+            message_id: ID.to_owned(),
+            channel_id: "room".to_owned(),
+            lamport_timestamp: Some(1),
+            content: Some(content(seed).to_vec()),
+            ..Message::default()
+        };
+        let bytes = message.encode(SdsWireFormat::Spec);
+        Octets::from(bytes.expect("a message of the wire"))
     }
 
     #[test]
     fn another_message_takes_the_place_of_one_of_its_id_that_nothing_names() {
-        let mut shared = SharedBytes::new(SdsWireFormat::Spec, WireFormat::Raw);
-        for wire in [&b"forged"[..], b"real"] {
-            assert_eq!(stored(&mut shared, &[(MESSAGE, "id", wire)]), [wire]);
+        let mut store = Store::new();
+        for seed in [1, 2] {
+            let wire = message("bob", seed);
+            store.commit(&[(MESSAGE, Some(&wire))]);
+            assert_eq!((store.kinds(), store.of(MESSAGE)), (vec![MESSAGE], &*wire));
         }
     }
 
     #[test]
     fn the_bytes_of_a_content_of_ours_stand_once() {
-        let mut shared = SharedBytes::new(SdsWireFormat::Spec, WireFormat::Raw);
-        let content: Vec<u8> = (0..=255).cycle().take(1_000).collect();
-        let waiting = stored(&mut shared, &[(CONTENT, "id", &content)]);
-        assert_eq!(waiting, [&content[..]]);
-        let wire = [b"before", &content[..], b"after"].concat();
-        let frame = [&6u32.to_be_bytes()[..], b"beforeafter"].concat();
-        assert_eq!(stored(&mut shared, &[(MESSAGE, "id", &wire)]), [frame]);
+        let mut store = Store::new();
+        store.is_ours = true;
+        store.commit(&[(CONTENT, Some(&content(1)))]);
+        assert_eq!(store.of(CONTENT), &*content(1));
+        let wire = message("alice", 1);
+        store.commit(&[(MESSAGE, Some(&wire)), (CONTENT, None)]);
+        assert_eq!(store.kinds(), [FRAME, CONTENT]);
+        assert_eq!((store.of(CONTENT), store.count(1)), (&*content(1), 1));
+        store.commit(&[(MESSAGE, None)]);
+        assert_eq!(store.kinds(), [""; 0]);
+    }
+
+    #[test]
+    fn a_cancelled_content_that_comes_from_another_participant_stands_once() {
+        let mut store = Store::new();
+        store.commit(&[(CONTENT, Some(&content(1)))]);
+        let wire = message("bob", 1);
+        store.keep_segment("send", &wire, Some(&wire));
+        store.commit(&[(MESSAGE, Some(&wire)), (CONTENT, None)]);
+        assert_eq!(store.kinds(), [SEGMENT, MESSAGE]);
+        assert_eq!(store.count(1), 1);
+    }
+
+    #[test]
+    fn a_message_that_begins_as_a_cancelled_content_does_keeps_its_own_bytes() {
+        let mut store = Store::new();
+        store.commit(&[(CONTENT, Some(&content(1)))]);
+        let wire = message("bob", 2);
+        store.commit(&[(MESSAGE, Some(&wire)), (CONTENT, None)]);
+        assert_eq!((store.kinds(), store.of(MESSAGE)), (vec![MESSAGE], &*wire));
+    }
+
+    #[test]
+    fn a_message_takes_the_place_of_a_frame_of_its_id() {
+        let mut store = Store::new();
+        store.is_ours = true;
+        store.commit(&[(CONTENT, Some(&content(1)))]);
+        store.commit(&[(MESSAGE, Some(&message("alice", 1))), (CONTENT, None)]);
+        // Withdrawn, and forged at once.
+        store.is_ours = false;
+        let forged = message("mallory", 2);
+        store.keep_segment("send", &forged, Some(&forged));
+        store.commit(&[(MESSAGE, Some(&forged))]);
+        assert_eq!(store.kinds(), [SEGMENT, MESSAGE]);
+        assert_eq!(store.of(MESSAGE), &*forged);
+    }
+
+    #[test]
+    fn segments_that_are_taken_in_again_name_the_message_that_is_kept_for_repair() {
+        let mut store = Store::new();
+        let wire = message("bob", 1);
+        store.keep_segment("send", &wire, Some(&wire));
+        store.commit(&[(MESSAGE, Some(&wire))]);
+        store.drop_segments("send");
+        store.commit(&[]);
+        assert_eq!(store.kinds(), [MESSAGE]);
+        store.keep_segment("send", &wire, Some(&wire));
+        store.commit(&[]);
+        assert_eq!(store.kinds(), [SEGMENT, MESSAGE]);
+        assert_eq!(store.count(1), 1);
+    }
+
+    #[test]
+    fn a_segment_of_another_message_of_its_id_has_its_own_bytes() {
+        let (kept, other) = (message("bob", 1), message("mallory", 2));
+        let mut store = Store::new();
+        store.commit(&[(MESSAGE, Some(&kept))]);
+        store.keep_segment("send", &other, Some(&kept));
+        store.commit(&[]);
+        assert_eq!((store.count(1), store.count(2)), (1, 1));
+        assert_eq!(store.of(MESSAGE), &*kept);
+        store.commit(&[(MESSAGE, None)]);
+        assert_eq!((store.count(1), store.count(2)), (0, 1));
+    }
+
+    #[test]
+    fn a_message_of_ours_stands_beside_a_named_one_of_its_id() {
+        for is_stored_first in [true, false] {
+            let mut store = Store::new();
+            let theirs = message("bob", 1);
+            store.keep_segment("send", &theirs, Some(&theirs));
+            store.commit(&[(MESSAGE, Some(&theirs))]);
+            store.is_ours = true;
+            if is_stored_first {
+                store.commit(&[(CONTENT, Some(&content(1)))]);
+            }
+            let ours = message("alice", 1);
+            store.commit(&[(MESSAGE, Some(&ours)), (CONTENT, None)]);
+            assert_eq!(store.kinds(), [FRAME, SEGMENT, CONTENT, MESSAGE]);
+            assert_eq!(store.of(MESSAGE), &*theirs);
+            store.drop_segments("send");
+            store.commit(&[]);
+            assert_eq!(store.kinds(), [FRAME, CONTENT]);
+            store.commit(&[(MESSAGE, None)]);
+            assert_eq!(store.kinds(), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_content_goes_that_was_cancelled_and_sent_again_at_once() {
+        let mut store = Store::new();
+        store.is_ours = true;
+        store.commit(&[(CONTENT, Some(&content(1)))]);
+        // SDS does not say that the content goes: it has one of its id that was never stored.
+        let wire = message("alice", 0);
+        store.commit(&[(MESSAGE, Some(&wire))]);
+        assert_eq!((store.kinds(), store.of(MESSAGE)), (vec![MESSAGE], &*wire));
+    }
+
+    #[test]
+    fn what_nobody_takes_back_after_a_restart_goes() {
+        let mut store = Store::new();
+        store.is_ours = true;
+        store.commit(&[(CONTENT, Some(&content(1)))]);
+        store.restart();
+        store.commit(&[]);
+        assert_eq!(store.kinds(), [CONTENT]);
+        store.commit(&[(MESSAGE, Some(&message("alice", 1))), (CONTENT, None)]);
+        store.restart();
+        store.commit(&[]);
+        assert_eq!(store.kinds(), [FRAME, CONTENT]);
+        store.kept.clear();
+        store.restart();
+        store.commit(&[]);
+        assert_eq!(store.kinds(), [""; 0]);
     }
 }

@@ -757,6 +757,18 @@ impl Machine {
         original || self.outgoing.find_content(id).is_some()
     }
 
+    /// The message of an id that is stored, to send it again or to repair others with: one of ours that is
+    /// not acknowledged is, whoever had used its id.
+    pub fn message(&self, message_id: &str) -> Option<&Octets> {
+        let own = self.own_message(message_id);
+        own.or_else(|| self.log.original(message_id.as_bytes()))
+    }
+
+    /// The message of a content of ours that may be sent again.
+    pub fn own_message(&self, message_id: &str) -> Option<&Octets> {
+        self.outgoing.stored_wire(message_id.as_bytes())
+    }
+
     /// Whether a content is held, or can be reconstructed.
     pub fn holds(&self, message_id: &str) -> bool {
         self.log.contains(message_id.as_bytes())

@@ -46,7 +46,7 @@ impl Machine {
                 Change::Message(message_id, message) => {
                     // A content of ours that is not acknowledged keeps its bytes, whoever had used its id.
                     let own = outgoing.stored_wire(message_id.as_bytes());
-                    shared(MESSAGE, message_id, message.or(own))
+                    shared(MESSAGE, message_id, own.or(message))
                 }
             });
         });
@@ -61,8 +61,11 @@ impl Machine {
                 Stored::Send(send_id, send) => record(SEND, send_id, send.map(outgoing_send)),
             });
         });
-        self.log
-            .poll_originals(|message_id, message| out.push(shared(MESSAGE, message_id, message)));
+        let outgoing = &self.outgoing;
+        self.log.poll_originals(|message_id, message| {
+            let own = outgoing.stored_wire(message_id.as_bytes());
+            out.push(shared(MESSAGE, message_id, own.or(message)));
+        });
         self.put_incoming(&mut out);
         let records = &mut self.records;
         for (message_id, owed) in self.repair.poll_changed() {
