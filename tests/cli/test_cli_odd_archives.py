@@ -154,3 +154,10 @@ def test_outputs_without_a_name(
         error = capsys.readouterr().err
         assert any(word in error for word in what.split("|"))
         assert "defect" not in error
+
+
+def test_a_report_tells_rows_that_are_no_segments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = files(tmp_path / "archive", {"payload": [*PARTS, *[b"junk"] * 50]})
+    assert run(["report", str(archive), "-o", str(tmp_path / "page.html")]) == 0
+    assert "1 complete" in (told := capsys.readouterr().out)
+    assert told.rstrip().endswith("; 50 rows are no segments")

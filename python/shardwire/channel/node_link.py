@@ -14,6 +14,7 @@ from shardwire.channel.receiving.retrieval import Retrieval
 from shardwire.channel.topics import acquire_topic, release_topic
 from shardwire.errors import ConfigError, NodeError, ShardwireError
 from shardwire.node.protocol import ConnectionState, Node, NodeEvent
+from shardwire.quoting import quoted
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +163,12 @@ class NodeLink:
         while True:
             if self._events is not None:
                 try:
-                    await self._reception.run(self._events)
+                    if not await self._reception.run(self._events):
+                        logger.warning(
+                            "events() of the node ended and had given none: it must go on until the node stops; "
+                            "channel %s sends and receives nothing before it is started again",
+                            quoted(self._channel_id),
+                        )
                     return
                 except EventsError as error:
                     if error.events_read:

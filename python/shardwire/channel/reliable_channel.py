@@ -29,6 +29,7 @@ from shardwire.events import (
     MessageSentEvent,
 )
 from shardwire.names import ChannelId, ReliableSendId, SenderId
+from shardwire.quoting import quoted
 from shardwire.sds import Now
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ class ReliableChannel(FileTransfers, Observed):
         self._require_loop = session.subscriptions.require_loop
 
     # --- what it is ---
+
+    def __repr__(self) -> str:
+        session = self._session
+        state = "closed" if session.is_closed else "started" if session.is_started else "stopped"
+        return f"<ReliableChannel {quoted(self.channel_id)} of {quoted(self.sender_id)}, {state}>"
 
     @property
     def channel_id(self) -> ChannelId:

@@ -163,7 +163,9 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
         "senders": len(summary.senders),
         "no_segments": summary.unreadable,
     }
-    return Outcome(f"{output}: {told}; {summary.total.loss:.2%} of the segments did not come", fields)
+    rows = sum(summary.unreadable.values())
+    no_segments = f"; {rows:,} rows are no segments" if rows else ""
+    return Outcome(f"{output}: {told}; {summary.total.loss:.2%} of the segments did not come{no_segments}", fields)
 
 
 def _step_of(name: str, key: Key) -> UnwrapStep:

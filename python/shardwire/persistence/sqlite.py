@@ -298,7 +298,9 @@ class SqlitePersistence:
             sqlite3.SQLITE_FULL: "the disk is full: make room, nothing was stored",
             sqlite3.SQLITE_BUSY: "another process holds the database locked",
             sqlite3.SQLITE_LOCKED: "another process holds the database locked",
-            sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+            sqlite3.SQLITE_CANTOPEN: "it is a directory: name a file"
+            if self._path.is_dir()
+            else "the file cannot be opened",
             sqlite3.SQLITE_READONLY: "the file is read-only",
             sqlite3.SQLITE_IOERR: "the disk reported an error, nothing was stored",
         }

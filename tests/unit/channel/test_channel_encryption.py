@@ -278,3 +278,38 @@ def test_random_bytes_end_no_channel(wire_format: str) -> None:
         assert world.channels["bob"].stats().get("dropped_by_error", 0) == 0
 
     assert b"still here" in run_world(scenario).messages("bob")
+
+
+def told_of_keys(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if "do all participants have this key and cipher?" in line]
+
+
+def test_a_key_that_reads_nothing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", encryption=ChaCha20Poly1305Encryption([KEY]))
+        await world.join("bob", encryption=ChaCha20Poly1305Encryption([bytes(32)]))
+        for number in range(10):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(600)
+        assert world.channels["bob"].stats()["dropped_undecryptable"] > 3
+
+    run_world(scenario)
+    # Bob, and alice of what he says, if he says anything.
+    assert 1 <= len(told_of_keys(caplog)) <= 2
+
+
+def test_what_strangers_publish_beside_readable_messages_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        for name in ("alice", "bob"):
+            await world.join(name, encryption=ChaCha20Poly1305Encryption([KEY]))
+        alice, bob = world.channels["alice"], world.channels["bob"]
+        assert await alice.delivered(await alice.send(b"x")) == {"bob"}
+        assert await bob.delivered(await bob.send(b"y")) == {"alice"}
+        eve = await world.node("eve")
+        for number in range(10):
+            await eve.send(MessageEnvelope(TOPIC, b"junk %d" % number))
+        await asyncio.sleep(1)
+        assert alice.stats()["dropped_undecryptable"] == 10
+
+    run_world(scenario)
+    assert told_of_keys(caplog) == []

@@ -274,3 +274,15 @@ def test_a_node_is_entered_and_left() -> None:
         assert node.stopped
 
     run_world(scenario)
+
+
+def test_a_channel_says_what_it_is() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        assert repr(alice) == "<ReliableChannel 'channel' of 'alice', started>"
+        await alice.stop()
+        assert repr(alice).endswith("stopped>")
+        await alice.close()
+        assert repr(alice).endswith("closed>")
+
+    run_world(scenario)

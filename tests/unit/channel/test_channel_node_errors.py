@@ -380,3 +380,39 @@ def test_a_node_must_say_whether_it_has_a_store(value: object) -> None:
             await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
 
     run_world(scenario)
+
+
+class EndingNode(WrappedNode):
+    """Its events end before there was any."""
+
+    async def events(self) -> AsyncIterator[NodeEvent]:
+        return
+        yield
+
+
+class NamelessNode(WrappedNode):
+    """Gives no id for what it takes."""
+
+    async def send(self, envelope: MessageEnvelope) -> str:
+        await super().send(envelope)
+        return None  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (EndingNode, "events() of the node ended and had given none"),
+        (NamelessNode, "send() of the node returned a NoneType: it must be a str"),
+    ],
+)
+def test_a_node_that_keeps_not_to_the_protocol_is_told_at_once(
+    kind: type[WrappedNode], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        alice = await create_reliable_channel(kind(await world.node("alice")), CHANNEL, TOPIC, "alice", config=SMALL)
+        await alice.send(b"x")
+        await asyncio.sleep(1)
+        assert told in caplog.text
+        await close_channel(alice)
+
+    run_world(scenario)

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 # Transport hashes of what was sent or taken in, so that an echo, a repetition of the network or a store that answers
 # with what is known costs no decryption and is not mistaken for a retransmission.
 KNOWN_HASHES_MAX = 50_000
+# So many messages in a row from the start that nobody could decrypt are worth a warning.
+UNREADABLE_TOLD = 3
 # Received messages that are read before others have the loop, where a node has more at hand. What became of messages of
 # ours is as much as we sent, and the next ones name it: it does not wait.
 RECEIVED_AT_ONCE_MAX = 64
@@ -103,9 +105,13 @@ class Reception:
         self._peer_log = peer_log
         self._known_hashes: OrderedDict[bytes, None] = OrderedDict()
         self._newest_timestamp_ns = 0
+        self._has_decrypted = False
 
-    async def run(self, events: AsyncIterator[NodeEvent]) -> None:
+    async def run(self, events: AsyncIterator[NodeEvent]) -> int:
         """Reads until the node stops; drops events whose fields are not what the protocol says, and names the field.
+
+        Returns:
+            How many events there were.
 
         Raises:
             EventsError: The iterator raised.
@@ -153,6 +159,7 @@ class Reception:
                 case MessagesMissed():
                     self._on_missed(event.since_ns)
         self._on_connection(ConnectionState.DISCONNECTED)
+        return read
 
     @property
     def known_hashes(self) -> Collection[bytes]:
@@ -179,7 +186,11 @@ class Reception:
         if not self._admits(envelope, message_hash):
             return None
         payload = envelope.payload
-        return payload if self._encryption is None else await self._decrypt(self._encryption, payload)
+        if self._encryption is None:
+            return payload
+        data = await self._decrypt(self._encryption, payload)
+        self._has_decrypted |= data is not None
+        return data
 
     def _admits(self, envelope: MessageEnvelope, message_hash: bytes) -> bool:
         """Whether a message is new and meant for this channel; it is known from here on."""
@@ -217,6 +228,12 @@ class Reception:
             # Anybody can publish on a topic: what we cannot read is counted, not logged one by one.
             self._peer_log.count("dropped_undecryptable")
             logger.debug("a message could not be decrypted: %s", type(error).__name__)
+            if not self._has_decrypted and self._peer_log.counts["dropped_undecryptable"] == UNREADABLE_TOLD:
+                # Of channels that share the topic, or of participants with another key.
+                self._peer_log.tell(
+                    "none of the first %d messages could be decrypted: do all participants have this key and cipher?",
+                    UNREADABLE_TOLD,
+                )
             return None
 
     def _authenticated_sender(self, sender_of: Callable[[bytes], object], payload: bytes) -> str | None:

@@ -145,8 +145,13 @@ class Dispatcher:
         self._requests.begin()
         try:
             async with asyncio.timeout(PROPAGATION_TIMEOUT_MS / 1000) as limit:
-                request_id = await self._node.send(envelope)
-            self._requests.add(request_id, transmit)
+                request_id: object = await self._node.send(envelope)
+            if isinstance(request_id, str):
+                self._requests.add(request_id, transmit)
+            else:
+                text = f"send() of the node returned a {type(request_id).__name__}: it must be a str"
+                logger.error("%s", text)
+                self._report(DispatchFailed(transmit, text, unanswered=True))
         except (PayloadTooLargeError, ConfigError) as error:
             self._report(DispatchFailed(transmit, str(error), permanent=True))
         except NodeError as error:

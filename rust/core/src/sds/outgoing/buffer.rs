@@ -950,7 +950,8 @@ impl Outgoing {
     pub fn not_sent_again(&mut self, place: ContentRef) {
         if self.awaits_acknowledgement(place) {
             if self.is_attempt(place) {
-                self.sends[place.0].contents[place.1 as usize].attempts -= 1;
+                let attempts = &mut self.sends[place.0].contents[place.1 as usize].attempts;
+                *attempts = attempts.saturating_sub(1);
             }
             self.due.push_back(place);
             self.touch_content(place);
