@@ -7,6 +7,9 @@ from types import TracebackType
 from typing import Any
 
 from shardwire.channel.reliable_channel import ReliableChannel
+from shardwire.errors import ConfigError
+
+_NOT_YET = "the channel is not there yet: write `channel = await create_reliable_channel(...)`"
 
 
 class ChannelCreation(Coroutine[Any, Any, ReliableChannel]):
@@ -33,11 +36,18 @@ class ChannelCreation(Coroutine[Any, Any, ReliableChannel]):
 
     def send(self, value: Any, /) -> Any:
         """Runs the creation up to its next wait, as an event loop does."""
+        if value is not None:
+            raise TypeError(_NOT_YET)
         return self._creating.send(value)
 
     def throw(self, *raised: Any) -> Any:
         """Raises an error where the creation waits, as an event loop does to cancel it."""
         return self._creating.throw(*raised)
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(ReliableChannel, name):
+            raise AttributeError(_NOT_YET, name=name, obj=self)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def close(self) -> None:
         """Gives the creation up where nothing was awaited."""
@@ -52,6 +62,8 @@ async def close_channel(channel: ReliableChannel, drain_timeout_ms: int = 0) -> 
         drain_timeout_ms: How long to wait for its messages first; 0 closes at once.
 
     Raises:
-        ConfigError: `drain_timeout_ms` is no integer of at least 0.
+        ConfigError: `channel` is none, or `drain_timeout_ms` is no integer of at least 0.
     """
+    if not isinstance(channel, ReliableChannel):
+        raise ConfigError(f"channel is a {type(channel).__name__}: give what `await create_reliable_channel(...)` made")
     await channel.close(drain_timeout_ms)

@@ -67,6 +67,8 @@ class FileTransfers:
             isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0
         ):
             raise ConfigError(f"timeout_ms is {timeout_ms!r}: it must be None or an integer of at least 0")
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"path is a {type(path).__name__}: it must name a file")
         config = session.config
         if delivered_when is not None:
             config = replace(config, delivered_when=delivered_when)

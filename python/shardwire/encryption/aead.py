@@ -208,6 +208,8 @@ def _invalid_tag() -> type[Exception]:
 
 
 def _checked_keys(owner: str, keys: bytes | Iterable[bytes]) -> tuple[bytes, ...]:
+    if not isinstance(keys, Iterable):
+        raise ConfigError(f"{owner}: keys is a {type(keys).__name__}: it must be {KEY_BYTES} bytes, or several keys")
     given = (keys,) if isinstance(keys, bytes | bytearray | memoryview) else tuple(keys)
     if not 1 <= len(given) <= _KEYS_MAX:
         raise ConfigError(f"{owner}: {len(given)} keys were given: it takes 1 to {_KEYS_MAX}")

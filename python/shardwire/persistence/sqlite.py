@@ -46,7 +46,10 @@ class SqlitePersistence:
     _key: bytes | None = None
 
     def __init__(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
-        self._path = Path(path)
+        try:
+            self._path = Path(path)
+        except TypeError:
+            raise ConfigError(f"path is a {type(path).__name__}: it must name a file") from None
         if os.fspath(path) == ":memory:":
             raise ConfigError("path is ':memory:': use MemoryPersistence, which keeps state in this process only")
         if not self._path.name:

@@ -9,11 +9,13 @@ from dataclasses import replace
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
-from shardwire.channel import create_reliable_channel
+from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
+from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.errors import ChannelClosedError, ConfigError
 from shardwire.events import MessageReceivedEvent
 from shardwire.node import MemoryNetwork, NetworkConditions, NodeConfig
+from shardwire.persistence import SqlitePersistence
 
 
 def test_creating_is_awaited_or_entered_or_run_as_a_task() -> None:
@@ -284,5 +286,37 @@ def test_a_channel_says_what_it_is() -> None:
         assert repr(alice).endswith("stopped>")
         await alice.close()
         assert repr(alice).endswith("closed>")
+
+    run_world(scenario)
+
+
+def test_what_was_not_awaited_says_so() -> None:
+    async def scenario(world: World) -> None:
+        creation = create_reliable_channel(await world.node("alice"), CHANNEL, TOPIC, "alice")
+        with pytest.raises(AttributeError, match=r"await create_reliable_channel"):
+            creation.on_message_received(print)  # type: ignore[attr-defined]
+        with pytest.raises(TypeError, match=r"await create_reliable_channel"):
+            creation.send(b"x")
+        with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+            creation.nothing  # type: ignore[attr-defined]  # noqa: B018
+        with pytest.raises(ConfigError, match="channel is a ChannelCreation"):
+            await close_channel(creation)  # type: ignore[arg-type]
+        await (await creation).close()
+
+    run_world(scenario)
+
+
+def test_none_in_the_place_of_a_path_or_of_keys_is_refused() -> None:
+    with pytest.raises(ConfigError, match="path is a NoneType"):
+        SqlitePersistence(None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="keys is a NoneType: it must be 32 bytes"):
+        ChaCha20Poly1305Encryption(None)  # type: ignore[arg-type]
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        with pytest.raises(ConfigError, match="path is a NoneType"):
+            await alice.send_file(None)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="channel is a NoneType"):
+            await close_channel(None)  # type: ignore[arg-type]
 
     run_world(scenario)

@@ -121,7 +121,7 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PersistenceError, match="cannot be opened"):
+    with pytest.raises(PersistenceError, match="it is a directory: name a file"):
         SqlitePersistence(tmp_path).load("a")
 
 
