@@ -100,7 +100,7 @@ def test_a_dead_port(capsys: pytest.CaptureFixture[str], scheme: str) -> None:
 
 def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, expected in (
-        (["http://localhost"], "URL: url ends in 'http://localhost': it must begin with"),
+        (["http://localhost"], "URL: url is 'http://localhost': it must begin with"),
         ([], "Missing argument"),
         (["nats://localhost", "--topic", "notes"], "--topic: content topic"),
     ):

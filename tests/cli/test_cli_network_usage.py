@@ -32,7 +32,7 @@ def say(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     [
         (WHO, "Missing option '--node'"),
         (NODE, "Missing option '--channel'"),
-        (("--node", "http://localhost", *WHO), "--node: url ends in 'http://localhost': it must begin with one of"),
+        (("--node", "http://localhost", *WHO), "--node: url is 'http://localhost': it must begin with one of"),
         (("--node", "nats://localhost?stream=a.b", *WHO), "--node: "),
         (("--node", "nats://zulu:tango@localhost?nothing=1", *WHO), "--node: url has the option 'nothing'"),
         ((*NODE, *WHO, "--channel", ""), "--channel: it has 0 bytes: 1 to 256 are allowed"),

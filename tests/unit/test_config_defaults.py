@@ -229,6 +229,8 @@ def test_a_quota_is_required_when_the_limit_is_enabled() -> None:
 
 
 def test_leopard_names_the_nearest_segment_size() -> None:
+    with pytest.raises(ConfigError, match="for repair='parity': the nearest is 1024"):
+        ChannelConfig(segmentation=SegmentationConfig(segment_size_bytes=1000), repair="parity")
     with pytest.raises(ConfigError, match="the nearest is 1024"):
         SegmentationConfig(segment_size_bytes=1_000, enable_reed_solomon=True)
     assert SegmentationConfig(segment_size_bytes=1_000, enable_reed_solomon=True, erasure_code="vandermonde")

@@ -104,8 +104,8 @@ def files_of(source: Paths) -> list[str]:
     """The files that are meant, in the order of their names within each path.
 
     Raises:
-        ConfigError: There is no such file or directory, or no Parquet file in it; a directory is a table of Delta or
-            Iceberg.
+        ConfigError: There is no such file or directory, or no Parquet file in it; a path is a URI; a directory is a
+            table of Delta or Iceberg.
     """
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     found: list[str] = []
@@ -118,6 +118,11 @@ def files_of(source: Paths) -> list[str]:
             files = sorted(str(file) for file in Path(path).rglob("*") if file.is_file() and _is_data(file, Path(path)))
         elif os.path.isfile(path):
             files = [path]
+        elif "://" in path:
+            raise ConfigError(
+                f"{path!r} is no path of this machine: read it as an Arrow table, for example with pyarrow.dataset, "
+                "and give that, or use shardwire.spark"
+            )
         else:
             raise ConfigError(f"there is no file or directory {path!r}")
         if not files:
@@ -169,7 +174,10 @@ def pieces_of(source: Source) -> tuple[pa.Schema, list[Piece]]:
 
 def _unreadable(path: str, error: Exception) -> ShardwireError:
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return ShardwireError(f"{path} cannot be read as Parquet: {said}")
+    among = (
+        "" if path.endswith(".parquet") else "; where it lies among Parquet files, name those: 'DIRECTORY/*.parquet'"
+    )
+    return ShardwireError(f"{path} cannot be read as Parquet: {said}{among}")
 
 
 def checked_columns(

@@ -330,6 +330,10 @@ def _choose_persistence(config: ChannelConfig) -> tuple[Persistence, Persistence
 
 
 def _check_node(node: Node) -> None:
+    if isinstance(node, str):
+        raise ConfigError("node is a text: make a node of an address with shardwire.node.create_node, and start it")
+    if isinstance(node, type):
+        raise ConfigError(f"node is the class {node.__name__}: give an object of it, started")
     for name in _NODE_MEMBERS:
         if not hasattr(node, name):
             raise ConfigError(f"node is a {type(node).__name__} without {name}: it must be a shardwire.node.Node")

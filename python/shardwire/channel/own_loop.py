@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 
 from shardwire.errors import ConfigError
 
@@ -20,14 +21,26 @@ class OwnLoop:
     def __init__(self, name: str) -> None:
         self._name = name
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._told = False
+
+    def require_thread(self) -> None:
+        """For what runs no coroutine, as subscribing.
+
+        Raises:
+        ConfigError: The caller runs in another thread than that of the loop, as `require` tells it.
+        """
+        if threading.get_ident() != self._thread:
+            raise self._refuse()
 
     def require(self) -> None:
         """Raises:
         ConfigError: The caller does not run on the loop that this was made on; the log says so once.
         """
-        if asyncio.get_running_loop() is self._loop:
-            return
+        if asyncio.get_running_loop() is not self._loop:
+            raise self._refuse()
+
+    def _refuse(self) -> ConfigError:
         error = (
             f"channel {self._name} is used on another event loop than the one it was made on: create it where it is "
             "used, or hand the call over with asyncio.run_coroutine_threadsafe"
@@ -35,4 +48,4 @@ class OwnLoop:
         if not self._told:
             self._told = True
             logger.error("%s", error)
-        raise ConfigError(error)
+        return ConfigError(error)

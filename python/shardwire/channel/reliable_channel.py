@@ -270,7 +270,7 @@ class ReliableChannel(FileTransfers, Observed):
             A function that unsubscribes.
 
         Raises:
-            ConfigError: There is no such event, or the callback cannot be called.
+            ConfigError: There is no such event, the callback cannot be called, or the caller runs in another thread.
         """
         unsubscribe = self._session.subscriptions.on(event, callback)
         self._session.on_listeners_changed()

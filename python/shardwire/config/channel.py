@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 from shardwire.config.checks import check_bools, check_choices, refuse
 from shardwire.config.rate_limit import RateLimitConfig
 from shardwire.config.sds import SdsConfig, SyncConfig
-from shardwire.config.segmentation import SegmentationConfig
+from shardwire.config.segmentation import SegmentationConfig, refuse_size
 from shardwire.config.without_store import MEMBERS_ASSUMED, without_store
 from shardwire.errors import ConfigError
 
@@ -83,6 +83,8 @@ class ChannelConfig:
             raise refuse(self, "repair", "parity", "'arq' under wire_format='draft', where nothing announces parity")
         if self.repair == "parity" and self.sds.message_id != "send":
             raise refuse(self, "repair", "parity", "'arq' for message_id='content-sha256': ids must name their send")
+        if self.repair == "parity" and not self.segmentation.has_codable_size:
+            raise refuse_size(self.segmentation, "repair='parity'")
         self._check_delivered_when()
         meta = self.envelope_meta
         # 14/WAKU2-MESSAGE: meta is at most 64 bytes.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from shardwire.config.checks import check_bools, check_choices, check_integers, check_share, refuse
+from shardwire.errors import ConfigError
 
 ErasureCode = Literal["leopard", "vandermonde"]
 SegmentWireFormat = Literal["raw", "draft", "lip243"]
@@ -85,9 +86,7 @@ class SegmentationConfig:
         if not isinstance(self.limits, ReassemblyLimits):
             raise refuse(self, "limits", self.limits, "a ReassemblyLimits")
         if self.enable_reed_solomon and not self.has_codable_size:
-            nearest = max(64, round(self.segment_size_bytes / 64) * 64)
-            limit = f"a multiple of 64 for erasure_code='leopard': the nearest is {nearest}"
-            raise refuse(self, "segment_size_bytes", self.segment_size_bytes, limit)
+            raise refuse_size(self, "erasure_code='leopard'")
         if self.wire_format == "lip243":
             check_integers(self, 192, ("segment_size_bytes",), 1 << 30)
         # Under `raw` any rate gives a single segment one of parity; a rate counts in millionths.
@@ -100,3 +99,10 @@ class SegmentationConfig:
         """Whether parity can be made of segments of this size: Leopard takes multiples of 64 bytes."""
         pads = self.wire_format == "lip243" or self.erasure_code != "leopard"
         return pads or self.segment_size_bytes % 64 == 0
+
+
+def refuse_size(segmentation: SegmentationConfig, what: str) -> ConfigError:
+    """What is raised where `what` needs parity, which cannot be made of segments of this size."""
+    nearest = max(64, round(segmentation.segment_size_bytes / 64) * 64)
+    limit = f"a multiple of 64 for {what}: the nearest is {nearest}"
+    return refuse(segmentation, "segment_size_bytes", segmentation.segment_size_bytes, limit)

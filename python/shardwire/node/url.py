@@ -165,20 +165,21 @@ def _take_apart(url: str) -> tuple[str, str, dict[str, Any]]:
     if not isinstance(url, str):
         raise ConfigError(f"url is a {type(url).__name__}: it must be a text such as nats://localhost")
     # Whatever stands before the last @ may be a secret.
-    shown = url.rpartition("@")[2]
+    _, hides, shown = url.rpartition("@")
+    told = f"url {'ends in' if hides else 'is'} {shown!r}"
     scheme, separator, _ = url.partition("://")
     scheme = scheme.lower()
     if not separator or scheme not in NODE_SCHEMES:
         known = ", ".join(f"{name}://" for name in NODE_SCHEMES)
         meant = f" ({_MEANT[scheme]})" if separator and scheme in _MEANT else ""
-        raise ConfigError(f"url ends in {shown!r}: it must begin with one of {known}{meant}")
+        raise ConfigError(f"{told}: it must begin with one of {known}{meant}")
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise ConfigError(f"url ends in {shown!r}: it is no URL") from None
+        raise ConfigError(f"{told}: it is no URL") from None
     if "@" in parts.path + parts.query + parts.fragment:
         # A password with such a character would be read as an option, and told as a wrong one.
-        raise ConfigError(f"url ends in {shown!r}: in user, password and options write / ? # @ as %2F %3F %23 %40")
+        raise ConfigError(f"{told}: in user, password and options write / ? # @ as %2F %3F %23 %40")
     readers = _OPTIONS[scheme]
     options: dict[str, Any] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):

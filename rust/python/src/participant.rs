@@ -22,7 +22,7 @@ use shardwire_core::sds::{
 
 use crate::buffer::{Buffer, all_of, buffers_of};
 use crate::erasure::parse_code;
-use crate::error::Error;
+use crate::error::{Error, config_error};
 use crate::now::Now;
 use crate::sds::{HistoryEntry, parse_sds_wire_format};
 use crate::sds_events::{Transmit, transmit_kinds, transmit_object};
@@ -108,7 +108,8 @@ pub fn config_of(
     header_bytes_max: usize,
     delivered_when: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Config> {
-    let get = |name: &str| sds.getattr(name);
+    let get = |name: &str| member(sds, name, "config", "SdsConfig");
+    let of_sync = |name: &str| member(sync, name, "sync", "SyncConfig");
     let rule: String = get("message_id")?.extract()?;
     let lost_ms: Option<i64> = get("timeout_for_lost_messages_ms")?.extract()?;
     Ok(Config {
@@ -138,11 +139,26 @@ pub fn config_of(
         log_messages_max: get("log_messages_max")?.extract()?,
         max_lamport_skew_ms: get("max_lamport_skew_ms")?.extract()?,
         replay_window_ms: get("replay_window_ms")?.extract()?,
-        sync_min_interval_ms: sync.getattr("sync_min_interval_ms")?.extract()?,
-        sweep_in_buf_interval_ms: sync.getattr("sweep_in_buf_interval_ms")?.extract()?,
-        acknowledgement_sync: sync.getattr("acknowledgement_sync")?.extract()?,
-        participant_ttl_ms: sync.getattr("participant_ttl_ms")?.extract()?,
+        sync_min_interval_ms: of_sync("sync_min_interval_ms")?.extract()?,
+        sweep_in_buf_interval_ms: of_sync("sweep_in_buf_interval_ms")?.extract()?,
+        acknowledgement_sync: of_sync("acknowledgement_sync")?.extract()?,
+        participant_ttl_ms: of_sync("participant_ttl_ms")?.extract()?,
         header_bytes_max,
+    })
+}
+
+/// A field of a configuration; `role` is the argument that should be a `kind`.
+fn member<'py>(
+    config: &Bound<'py, PyAny>,
+    name: &str,
+    role: &str,
+    kind: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    config.getattr(name).or_else(|_| {
+        let found = config.get_type().name()?;
+        Err(config_error(format!(
+            "{role} is a {found}: it must be a {kind}"
+        )))
     })
 }
 

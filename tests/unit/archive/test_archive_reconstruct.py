@@ -186,6 +186,8 @@ def test_an_output_never_destroys_its_input(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "damaged.parquet").write_bytes(b"PAR1 and so on")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "mixed").mkdir()
+    (tmp_path / "mixed" / "notes.txt").write_text("what these files are")
     table = tmp_path / "table"
     (table / "_delta_log").mkdir(parents=True)
     (table / "_delta_log" / "0.json").write_text("{}")
@@ -194,10 +196,13 @@ def test_what_cannot_be_read_is_told_in_one_line(tmp_path: Path) -> None:
         ("empty", "has no Parquet files"),
         ("nothing", "there is no file or directory"),
         ("table", "is a table of Delta, whose files are not all its rows"),
+        ("mixed", "notes.txt cannot be read as Parquet: .* name those: 'DIRECTORY/\\*.parquet'"),
     ):
         with pytest.raises(ShardwireError, match=match) as refused:
             reconstruct(str(tmp_path / source), CONFIG)
         assert "\n" not in str(refused.value)
+    with pytest.raises(ShardwireError, match="is no path of this machine: read it as an Arrow table"):
+        reconstruct("s3a://bucket/archive", CONFIG)
 
 
 def test_an_empty_archive(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig, RateLimitConfig, ReliableChannelOptions, SdsConfig
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.errors import ConfigError, NodeError, PersistenceError
-from shardwire.node import MemoryNetwork, MessageEnvelope, Node, NodeConfig, StorePage, StoreQuery
+from shardwire.node import MemoryNetwork, MessageEnvelope, NatsNode, Node, NodeConfig, StorePage, StoreQuery
 from shardwire.node.protocol import NodeEvent
 from shardwire.persistence import MemoryPersistence, SqlitePersistence
 from shardwire.persistence.protocol import Changes, ChannelState
@@ -53,6 +53,22 @@ def test_arguments_of_wrong_types_are_refused(name: str, value: object, message:
         arguments: dict[str, Any] = {name: value}
         with pytest.raises(ConfigError, match=message):
             await create_reliable_channel(await world.node("alice"), CHANNEL, TOPIC, "alice", **arguments)
+
+    run_world(scenario)
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ("nats://localhost", "node is a text: make a node of an address with shardwire.node.create_node"),
+        (NatsNode, "node is the class NatsNode: give an object of it"),
+        (None, "node is a NoneType without config"),
+    ],
+)
+def test_what_is_no_node_is_refused(node: Any, message: str) -> None:
+    async def scenario(_: World) -> None:
+        with pytest.raises(ConfigError, match=message):
+            await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
 
     run_world(scenario)
 

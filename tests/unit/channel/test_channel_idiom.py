@@ -253,11 +253,15 @@ def test_a_second_event_loop_is_refused_at_once_and_told_of_once(caplog: pytest.
                 with pytest.raises(ConfigError, match="another event loop than the one it was made on"):
                     await call()  # type: ignore[operator]
                 refused.append("once")
+            for listen in (lambda: channel.on_message_received(print), channel.messages, channel.events):
+                with pytest.raises(ConfigError, match="another event loop than the one it was made on"):
+                    listen()
+                refused.append("once")
 
         thread = threading.Thread(target=lambda: asyncio.run(elsewhere()))
         thread.start()
         await asyncio.to_thread(thread.join)
-        assert len(refused) == 8
+        assert len(refused) == 11
         await channel.close()
         with pytest.raises(ChannelClosedError):
             await channel.send(b"x")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sds_exchange import LOGOS, Exchange, Party, at, hear, hint_of, message, quiet_sync
 
 from shardwire._native import HistoryEntry, SdsMessage, sds_limits
+from shardwire.config import SdsConfig, SyncConfig
 from shardwire.errors import ConfigError
 from shardwire.sds import (
     ContentReceived,
     EphemeralReceived,
+    MessageChannel,
     MessageDropped,
     SendAcknowledged,
     SenderIdConflict,
@@ -348,6 +351,11 @@ def test_mistakes_of_the_user_are_refused_at_once() -> None:
     machine.send("a" * 32, [b"x"], at(0), contents_needed=1)
     with pytest.raises(ConfigError, match="in use"):
         machine.send("a" * 32, [b"x"], at(0), contents_needed=1)
+    sds, sync = SdsConfig(), SyncConfig()
+    for given, said in (((sync, sds), "config is a SyncConfig: .* SdsConfig"), ((sds, None), "sync is a NoneType")):
+        swapped: Any = given
+        with pytest.raises(ConfigError, match=said):
+            MessageChannel("c", "alice", *swapped, now=at(0), rng=random.Random(1))
     with pytest.raises(ConfigError, match="header_bytes_max"):
         Party("alice", header_bytes_max=100)
     for name in ("", "x" * 300):

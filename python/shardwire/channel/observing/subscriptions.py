@@ -200,7 +200,8 @@ class Subscriptions:
     def __init__(self, name: str = "") -> None:
         self._name = name
         self._told_unread = False
-        self.require_loop = OwnLoop(name).require
+        loop = OwnLoop(name)
+        self.require_loop, self._require_thread = loop.require, loop.require_thread
         self._subscriptions: list[_Subscription] = []
         self._iterators: list[weakref.ref[EventIterator[Any]]] = []
         self._announcements: _Announcements = deque()
@@ -220,8 +221,9 @@ class Subscriptions:
             A function that unsubscribes; calling it again does nothing.
 
         Raises:
-            ConfigError: There is no such event, or the callback cannot be called.
+            ConfigError: There is no such event, the callback cannot be called, or the caller runs in another thread.
         """
+        self._require_thread()
         check_callable("callback", callback)
         kind = EVENT_TYPES_BY_NAME.get(event) if isinstance(event, str) else event
         if kind is not ChannelEvent and kind not in EVENT_TYPES:
@@ -239,7 +241,12 @@ class Subscriptions:
         return unsubscribe
 
     def iterate(self, kind: type[E]) -> EventIterator[E]:
-        """An iterator over the events of `kind` from now on."""
+        """An iterator over the events of `kind` from now on.
+
+        Raises:
+            ConfigError: The caller runs in another thread.
+        """
+        self._require_thread()
         iterator = EventIterator(self, kind)
         if self._ended:
             iterator.end()
