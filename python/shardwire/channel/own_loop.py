@@ -43,7 +43,7 @@ class OwnLoop:
     def _refuse(self) -> ConfigError:
         error = (
             f"channel {self._name} is used on another event loop than the one it was made on: create it where it is "
-            "used, or hand the call over with asyncio.run_coroutine_threadsafe"
+            "used, or hand the call over with asyncio.run_coroutine_threadsafe, or call_soon_threadsafe of its loop"
         )
         if not self._told:
             self._told = True
