@@ -3,7 +3,7 @@
 use super::{ids, incoming, log, outgoing, participants, reception, repair, sync};
 
 /// Names and values; `docs/guide/sds.md` says what each bounds.
-pub const LIMITS: [(&str, usize); 17] = [
+pub const LIMITS: [(&str, usize); 18] = [
     ("ASKERS_MAX", sync::lacking::ASKERS_MAX),
     ("CONTENTS_PER_SEND_MAX", ids::CONTENTS_PER_SEND_MAX as usize),
     (
@@ -25,6 +25,7 @@ pub const LIMITS: [(&str, usize); 17] = [
     ("REVIEWED_MAX", sync::anti_entropy::REVIEWED_MAX),
     ("SENDER_ID_BYTES_MAX", ids::SENDER_ID_BYTES_MAX),
     ("STATEMENTS_MAX", sync::lacking::STATEMENTS_MAX),
+    ("TOGETHER_MAX", sync::acknowledgements::TOGETHER_MAX),
     (
         "UNKNOWN_PER_MESSAGE_MAX",
         reception::UNKNOWN_PER_MESSAGE_MAX,

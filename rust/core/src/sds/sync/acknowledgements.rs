@@ -12,6 +12,10 @@ use crate::sds::log::{EntryRef, Log};
 const REPEATS_MAX: u8 = 2;
 const REPEATED_WINDOWS: i64 = 12;
 pub const REPEATED_MAX: usize = 600;
+/// From so many messages on that nobody has spoken of, they are acknowledged within an eighth of the
+/// usual time: who sends that many is soon at the end of its outgoing buffer, and waits.
+pub const TOGETHER_MAX: usize = 128;
+const SOONER: i64 = 8;
 
 /// Received contents that no message of ours has named since they came.
 ///
@@ -19,7 +23,8 @@ pub const REPEATED_MAX: usize = 600;
 /// since in the history of a content message they would make it wait, at every receiver, for a send
 /// that it does not follow. An acknowledgement sync is due at a random moment in the first quarter
 /// of the acknowledgement timeout; where one participant's is enough, the moments of a large group
-/// crowd towards the end, so that few speak.
+/// crowd towards the end, so that few speak. In a burst of messages it is due sooner, see
+/// [`TOGETHER_MAX`]; segments of one message are no burst.
 ///
 /// Entries are numbered as they become unacknowledged. What is stored is that number, with the
 /// entry, and the highest number up to which all was acknowledged (`order_acknowledged`): to
@@ -34,6 +39,10 @@ pub struct Acknowledgements {
     delivered: LinkedHashSet<EntryRef>,
     incomplete: LinkedHashSet<EntryRef>,
     by_others: LinkedHashSet<EntryRef>,
+    /// Of those that nobody has spoken of the first content of each message.
+    unspoken: LinkedHashSet<EntryRef>,
+    /// When it was due before there were so many of these; none while it is not due sooner.
+    regular_due_ms: Option<i64>,
     /// Said by a sync, and to be said again: the oldest first.
     repeated: LinkedHashSet<EntryRef>,
     order: u64,
@@ -52,6 +61,8 @@ impl Acknowledgements {
             delivered: LinkedHashSet::new(),
             incomplete: LinkedHashSet::new(),
             by_others: LinkedHashSet::new(),
+            unspoken: LinkedHashSet::new(),
+            regular_due_ms: None,
             repeated: LinkedHashSet::new(),
             order: 0,
             order_acknowledged: 0,
@@ -107,6 +118,7 @@ impl Acknowledgements {
             return;
         };
         let is_delivered = held.send.is_none();
+        let is_first = held.ordinal == 0;
         if held.unacknowledged == 0 {
             self.order += 1;
             held.unacknowledged = self.order;
@@ -119,8 +131,26 @@ impl Acknowledgements {
         };
         owed.replace(entry);
         self.by_others.remove(&entry);
+        let is_burst = is_first && self.unspoken.replace(entry).is_none() && self.is_burst();
         if self.due_ms.is_none() && self.prompt {
             self.draw(now, members, rng);
+        } else if is_burst && self.prompt && self.regular_due_ms.is_none() {
+            let regular_ms = self.due_ms;
+            self.draw(now, members, rng);
+            self.due_ms = self.due_ms.min(regular_ms);
+            self.regular_due_ms = regular_ms;
+        }
+    }
+
+    fn is_burst(&self) -> bool {
+        self.unspoken.len() >= TOGETHER_MAX
+    }
+
+    /// Somebody spoke of `entry`: where few are left that nobody spoke of, the rest has its usual time.
+    fn spoken_of(&mut self, entry: EntryRef) {
+        self.unspoken.remove(&entry);
+        if !self.is_burst() {
+            self.due_ms = self.regular_due_ms.take().or(self.due_ms);
         }
     }
 
@@ -139,7 +169,10 @@ impl Acknowledgements {
     /// Draws the moment of the next acknowledgement sync.
     fn draw(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
         let members = if self.suppress { members } else { 1 };
-        self.due_ms = Some(now.monotonic_ms + feedback_delay_ms(rng, self.window_ms, members));
+        let sooner = if self.is_burst() { SOONER } else { 1 };
+        let wait_ms = feedback_delay_ms(rng, self.window_ms / sooner, members);
+        self.due_ms = Some(now.monotonic_ms + wait_ms);
+        self.regular_due_ms = None;
     }
 
     /// Restores what of the log is not acknowledged; the timer restarts.
@@ -189,6 +222,7 @@ impl Acknowledgements {
         held.repeats = 0;
         if held.unacknowledged != 0 {
             self.by_others.replace(entry);
+            self.spoken_of(entry);
             self.rest_if_all_said();
         }
     }
@@ -199,6 +233,7 @@ impl Acknowledgements {
         for entry in entries {
             if self.owes(*entry) {
                 self.by_others.replace(*entry);
+                self.spoken_of(*entry);
             }
         }
         self.rest_if_all_said();
@@ -213,14 +248,20 @@ impl Acknowledgements {
                 held.unacknowledged = 0;
             }
             self.by_others.remove(&entry);
+            self.spoken_of(entry);
             self.rest_if_all_said();
         }
     }
 
     fn rest_if_all_said(&mut self) {
         if self.by_others.len() == self.len() {
-            self.due_ms = None;
+            self.rest();
         }
+    }
+
+    fn rest(&mut self) {
+        self.due_ms = None;
+        self.regular_due_ms = None;
     }
 
     /// A message of ours that leaves now names these; gives those that were not acknowledged.
@@ -251,6 +292,7 @@ impl Acknowledgements {
             if !self.delivered.remove(&entry) {
                 self.incomplete.remove(&entry);
             }
+            self.spoken_of(entry);
             numbers.push(held.unacknowledged);
             newly.push(entry);
             held.unacknowledged = 0;
@@ -264,7 +306,7 @@ impl Acknowledgements {
             self.note_said(&newly, &numbers, log);
         }
         if self.len() == self.by_others.len() {
-            self.due_ms = None;
+            self.rest();
         } else if self.due_ms.is_some_and(|due_ms| due_ms <= now.monotonic_ms) {
             // More than one message can name: the rest follows in its own time.
             self.draw(now, members, rng);
