@@ -1241,6 +1241,8 @@ class ChannelMachine(Participant):
         ours and what is missing."""
     def poll_persist(self, delivered: Iterable[Buffer] | None = None) -> dict[tuple[str, bytes], bytes | None]:
         """Records that changed since the last call; None deletes. The messages under the keys `delivered` are done."""
+    def drop_changes(self, delivered: Iterable[Buffer]) -> None:
+        """In place of `poll_persist` where nothing is stored: forgets what changed."""
     def next_expiry_ms(self) -> int | None:
         """Monotonic ms at which the next partial message expires; None for never."""
     def has_partial(self) -> bool:

@@ -72,6 +72,7 @@ class Engine:
         peer_log: Told what is wrong with what peers send.
         sender_id: Ours.
         now: The moment of creation.
+        is_stored: Whether changes are committed; where they are not, `collect` gives none.
 
     Attributes:
         active: Whether the channel is started; nothing is dispatched and no time runs while it is not.
@@ -90,8 +91,10 @@ class Engine:
         peer_log: PeerLog,
         sender_id: str,
         now: Now,
+        is_stored: bool,
     ) -> None:
         self._config = config
+        self._is_stored = is_stored
         self.machine = machine
         self.peer_log = peer_log
         self.outgoing = outgoing
@@ -217,11 +220,12 @@ class Engine:
             self._machine_due = (due_ms,)
         else:
             self.machine.handle_timeout(now)
+            self._settle(now)
         expiry_ms = self.machine.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= now.monotonic_ms:
             self.machine.expire(now)
             self._machine_due = None
-        self._settle(now)
+            self._settle(now)
 
     # --- outputs ---
 
@@ -265,7 +269,14 @@ class Engine:
 
     def collect_changes(self) -> Changes:
         """Everything that must become durable, and nothing else."""
-        records = self.machine.poll_persist(self.deliveries.poll_delivered())
+        delivered = self.deliveries.poll_delivered()
+        if not self._is_stored:
+            self.machine.drop_changes(delivered)
+            for part in (self.outgoing, self.deliveries, self.quota):
+                part.drop_changes()
+            self._changes.clear()
+            return Changes()
+        records = self.machine.poll_persist(delivered)
         for part in (self.outgoing, self.deliveries, self.quota):
             if changed := part.poll_persist():
                 records.update(changed)

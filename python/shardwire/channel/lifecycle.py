@@ -45,7 +45,6 @@ from shardwire.names import ChannelId, SenderId
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock, running_clock
 from shardwire.node.protocol import Node
 from shardwire.peer_log import PeerLog
-from shardwire.persistence import MemoryPersistence
 from shardwire.persistence.protocol import Changes, Persistence, RecordName
 from shardwire.quoting import quoted
 from shardwire.sds import Now
@@ -133,7 +132,7 @@ async def _create(
     encryption = _bind_encryption(encryption, channel_id)
     sizes = MessageSizes(node, config, channel_id, content_topic, sender_id, encryption)
     await sizes.measure()
-    persistence, own_persistence = _choose_persistence(config)
+    persistence = _persistence_of(config)
     writer = Writer(persistence, channel_id)
     flights = Flights()
     membership: NodeMembership | None = None
@@ -147,8 +146,7 @@ async def _create(
             await writer.commit(Changes({**identity}))
         node_limit = node.config.rate_limit_config
         if node_limit is not None and node_limit.enabled:
-            kept = None if own_persistence is not None else persistence
-            membership = await node_limits.join(node, node_limit, kept, flights.counted, clock.epoch_ms)
+            membership = await node_limits.join(node, node_limit, persistence, flights.counted, clock.epoch_ms)
         session = _assemble(
             node,
             channel_id,
@@ -162,14 +160,13 @@ async def _create(
             records,
             stored,
             writer,
-            own_persistence,
             flights,
             membership,
         )
     except BaseException:
         if membership is not None:
             await membership.leave()
-        await writer.close(own_persistence)
+        await writer.close()
         raise
     session.open()
     channel = ReliableChannel(session)
@@ -206,7 +203,6 @@ def _assemble(
     records: Mapping[RecordName, bytes],
     stored: StoredState,
     writer: Writer,
-    own_persistence: Persistence | None,
     flights: Flights,
     membership: NodeMembership | None,
 ) -> Session:
@@ -236,7 +232,9 @@ def _assemble(
         limit = Limit(config.rate_limit, lambda count: session.make_durable(), stored.rate)
         own_limit = limit, limit.join(flights.counted, clock.epoch_ms)
     quota = Quota(own_limit, membership)
-    engine = Engine(config, machine, outgoing, deliveries, quota, flights, timeline, peer_log, sender_id, now)
+    engine = Engine(
+        config, machine, outgoing, deliveries, quota, flights, timeline, peer_log, sender_id, now, writer.stores
+    )
     session = Session(
         Parts(
             node,
@@ -256,7 +254,6 @@ def _assemble(
             subscriptions,
             timeline,
             writer,
-            own_persistence,
             # A time that has not come says nothing: the clock was ahead when it was stored.
             stored.last_seen_ns if stored.last_seen_ns <= now.epoch_ms * NANOSECONDS_PER_MS else 0,
         )
@@ -314,10 +311,9 @@ def _bind_encryption(encryption: Encryption | None, channel_id: str) -> Encrypti
     return bound
 
 
-def _choose_persistence(config: ChannelConfig) -> tuple[Persistence, Persistence | None]:
-    """The persistence, and again where it is the channel's own."""
+def _persistence_of(config: ChannelConfig) -> Persistence | None:
     if config.sds.persistence is not None:
-        return config.sds.persistence, None
+        return config.sds.persistence
     global _warned_of_memory_persistence
     if not _warned_of_memory_persistence:
         _warned_of_memory_persistence = True
@@ -325,8 +321,7 @@ def _choose_persistence(config: ChannelConfig) -> tuple[Persistence, Persistence
             "SdsConfig.persistence is not set: channel state is kept in memory and lost with the process; "
             "use SqlitePersistence(path) to keep it"
         )
-    own = MemoryPersistence()
-    return own, own
+    return None
 
 
 def _check_node(node: Node) -> None:

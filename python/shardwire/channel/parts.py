@@ -16,7 +16,6 @@ from shardwire.config import ChannelConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import Node
-from shardwire.persistence.protocol import Persistence
 
 
 @dataclass(slots=True)
@@ -38,6 +37,4 @@ class Parts:
     subscriptions: Subscriptions
     timeline: Timeline
     writer: Writer
-    # Closed with the channel; None where the persistence is the application's.
-    own_persistence: Persistence | None
     last_seen_ns: int

@@ -57,7 +57,6 @@ class Session:
         self._clock = parts.clock
         self._rng = parts.rng
         self._writer = parts.writer
-        self._own_persistence = parts.own_persistence
         self.driver = Driver(
             parts.engine,
             parts.writer,
@@ -269,7 +268,7 @@ class Session:
             self.sizes.close()
             self.subscriptions.end()
             await self._quota.leave()
-            await self._writer.close(self._own_persistence)
+            await self._writer.close()
 
     def _refuse_callers(self) -> None:
         error = self.closed_error()

@@ -19,7 +19,7 @@ class SdsConfig:
     """Scalable Data Sync (Logos 003 SdsConfig; Waku 004 ReliableChannelOptions).
 
     Attributes:
-        persistence: Where state is kept; None gives each channel a `MemoryPersistence` of its own.
+        persistence: Where state is kept; None keeps it for as long as the channel lives.
         acknowledgement_timeout_ms: How long an unacknowledged message waits before it is sent again.
         max_retransmissions: How often it is sent again before delivery is given up.
         back_off_percent: How much longer each wait is than the one before, up to eight times the first; 0: equal.

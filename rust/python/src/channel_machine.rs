@@ -199,6 +199,20 @@ impl ChannelMachine {
         Ok(records)
     }
 
+    /// In place of `poll_persist` where nothing is stored: forgets what changed.
+    fn drop_changes(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        delivered: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let delivered = buffers_of(delivered, "delivered")?;
+        let delivered: Vec<&[u8]> = delivered.iter().map(Buffer::as_bytes).collect();
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.poll_persist(&delivered);
+        });
+        Ok(())
+    }
+
     fn next_expiry_ms(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Option<i64>> {
         Ok(with(slf.as_super().lock_held(py)?, |channel| {
             channel.next_expiry_ms()

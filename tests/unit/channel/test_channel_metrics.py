@@ -30,7 +30,7 @@ def test_every_metric_is_measured_and_says_what_happened() -> None:
     async def scenario(world: World) -> None:
         limit = RateLimitConfig(enabled=True, epoch_size_ms=EPOCH_MS, messages_per_epoch=3, counts="segment")
         alice = await world.join("alice", ChannelConfig.logos(rate_limit=limit))
-        bob = await world.join("bob", listen=False)
+        bob = await world.join("bob", listen=False, on_disk=True)
         bob.on_message_received(slow)
         for name, channel in (("alice", alice), ("bob", bob)):
             channel.measure(lambda seen, of=measured[name]: of[seen.name].append(seen.value))  # type: ignore[misc]
@@ -56,6 +56,25 @@ def test_every_metric_is_measured_and_says_what_happened() -> None:
     assert len(receiver["delivery_wait_ms"]) == 2
     assert len(receiver["commit_ms"]) == len(receiver["commit_size_bytes"])
     assert sum(receiver["commit_size_bytes"]) > 250_000
+
+
+def test_a_channel_whose_state_ends_with_it_makes_no_records() -> None:
+    measured: list[str] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", ChannelConfig.logos(rate_limit=RateLimitConfig(True, messages_per_epoch=100)))
+        bob = await world.join("bob")
+        for channel in (alice, bob):
+            channel.measure(lambda seen: measured.append(seen.name))
+        await alice.delivered(await alice.send(bytes(250_000)))
+        await alice.stop()
+        await alice.start()
+        await alice.delivered(await alice.send(b"after"))
+        assert world.messages("bob") == [bytes(250_000), b"after"]
+
+    run_world(scenario)
+    assert "delivered_ms" in measured
+    assert "commit_ms" not in measured
 
 
 def test_unsubscribing_ends_it_and_an_observer_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -92,9 +92,9 @@ class CountStore:
                     return
             except BaseException:
                 self._rooms = [room for room in self._rooms if room.writer is not writer]
-                await writer.close(None)
+                await writer.close()
                 raise
-            await writer.close(None)
+            await writer.close()
             known.users.append(persistence)
 
     async def _take_in(
@@ -123,7 +123,7 @@ class CountStore:
                 await self._give_up(room, count)
             elif was_written and room.users[0] is not persistence:
                 # It may be closed from now on.
-                await room.writer.close(None)
+                await room.writer.close()
                 room.writer = Writer(room.users[0], self._name)
                 await room.writer.load()
 
@@ -140,7 +140,7 @@ class CountStore:
                 await self._commit(self._rooms[0], count(), is_counted_here=True)
                 await self._commit(room, count(), is_counted_here=False)
         finally:
-            await room.writer.close(None)
+            await room.writer.close()
 
     async def store(self, count: Count) -> None:
         """Makes the count durable, where any channel of the node keeps its state beyond its own life.

@@ -110,6 +110,10 @@ class Quota:
         """The channel's own count, where it changed since the last call."""
         return {} if self._own is None else self._own.poll_persist()
 
+    def drop_changes(self) -> None:
+        """Where nothing is stored: in place of `poll_persist`."""
+        self.poll_persist()
+
     async def leave(self) -> None:
         """The channel is closed; what it used of its node's limit stays counted."""
         if self._own is not None:

@@ -20,6 +20,7 @@ from shardwire.channel.storing.records import (
 from shardwire.config import Redelivery
 from shardwire.errors import PersistenceError
 from shardwire.events import MessageReceivedEvent
+from shardwire.persistence.protocol import RecordName
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,11 @@ class Delivery:
     def event(self) -> MessageReceivedEvent:
         return MessageReceivedEvent(self.payload, self.sender_id, self.message_id, self.redelivered)
 
+    def record(self) -> bytes:
+        """Its record; not of an ephemeral message."""
+        assert self.send_id is not None
+        return DeliveryRecord(self.sender_id, self.send_id, self.message_id).encode()
+
 
 class Deliveries:
     """The queue of deliveries, in order, and the one in progress.
@@ -65,7 +71,8 @@ class Deliveries:
         self._current: Delivery | None = None
         self._bytes = 0
         self._next_sequence = 0
-        self._changes: Records = {}
+        # What is queued is encoded when it is to be stored.
+        self._changes: dict[RecordName, Delivery | bytes | None] = {}
         self._delivered: list[bytes] = []
 
     def is_full(self, held_bytes: int = 0) -> bool:
@@ -96,8 +103,7 @@ class Deliveries:
         self._queue.append(delivery)
         self._bytes += len(payload)
         if send_id is not None:
-            record = DeliveryRecord(sender_id, send_id, message_id)
-            self._changes[DELIVERY, sequence_key(delivery.sequence)] = record.encode()
+            self._changes[DELIVERY, sequence_key(delivery.sequence)] = delivery
 
     def may_begin(self) -> bool:
         """Whether a message waits and none is in progress."""
@@ -128,7 +134,11 @@ class Deliveries:
 
     def poll_persist(self) -> Records:
         changes, self._changes = self._changes, {}
-        return changes
+        return {name: change.record() if isinstance(change, Delivery) else change for name, change in changes.items()}
+
+    def drop_changes(self) -> None:
+        """Where nothing is stored: in place of `poll_persist`."""
+        self._changes.clear()
 
     def poll_delivered(self) -> list[bytes]:
         """Keys of the messages whose bytes are needed no more, once what `poll_persist` gives is durable."""

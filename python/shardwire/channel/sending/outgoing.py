@@ -335,6 +335,10 @@ class OutgoingSends:
             records[SEND, send_id.encode()] = None if record is None else record.encode()
         return records
 
+    def drop_changes(self) -> None:
+        """Where nothing is stored: in place of `poll_persist`."""
+        self._changed.clear()
+
     def restore(self, stored: dict[bytes, bytes]) -> None:
         """Takes back what `poll_persist` gave; outcomes that were never announced become events again."""
         for key, value in stored.items():

@@ -22,43 +22,54 @@ _UNCARRIED = (StopIteration, GeneratorExit)
 
 
 class Writer:
-    """Runs the calls of one persistence, in a thread of its own where they may wait for a disk."""
+    """Runs the calls of one persistence, in a thread of its own where they may wait for a disk.
 
-    def __init__(self, persistence: Persistence, channel_id: str) -> None:
+    Args:
+        persistence: What is called; None for a channel whose state ends with it.
+        channel_id: The channel.
+
+    Attributes:
+        stores: Whether there is a persistence.
+    """
+
+    def __init__(self, persistence: Persistence | None, channel_id: str) -> None:
+        self.stores = persistence is not None
         self._persistence = persistence
         self._channel_id = channel_id
         self._executor: ThreadPoolExecutor | None = None
         self._claimed = False
         self._loaded = False
-        if not isinstance(persistence, MemoryPersistence):
+        if persistence is not None and not isinstance(persistence, MemoryPersistence):
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shardwire-writer")
 
     async def load(self) -> ChannelState | None:
         """Raises:
         PersistenceError: Another channel of this process uses this state, or as `Persistence.load`.
         """
+        if self._persistence is None:
+            return None
         loop = asyncio.get_running_loop()
-        self._claim(loop)
+        self._claim(self._persistence, loop)
         if self._executor is None:
-            return self._load()
-        return await loop.run_in_executor(self._executor, self._load)
+            return self._load(self._persistence)
+        return await loop.run_in_executor(self._executor, self._load, self._persistence)
 
     async def commit(self, changes: Changes) -> None:
         """Raises:
         PersistenceError: As `Persistence.commit`; what else a persistence raises goes through.
         """
-        if self._executor is None:
-            self._commit(changes)
+        if self._persistence is None:
             return
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._commit, changes)
+        if self._executor is None:
+            self._commit(self._persistence, changes)
+            return
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._commit, self._persistence, changes)
 
-    async def close(self, own_persistence: Persistence | None) -> None:
-        """Gives the channel's state free, closes a persistence that is the channel's own, and ends the thread.
+    async def close(self) -> None:
+        """Gives the channel's state free and ends the thread.
 
         What the thread is still busy with comes first; nobody waits longer for that than `CLOSING_CALL_S`.
         """
-        if own_persistence is not None:
-            own_persistence.close()
         if self._executor is None:
             self._release()
             return
@@ -66,30 +77,30 @@ class Writer:
         self._executor.shutdown(wait=False)
         await asyncio.wait({releasing}, timeout=CLOSING_CALL_S)
 
-    def _load(self) -> ChannelState | None:
+    def _load(self, persistence: Persistence) -> ChannelState | None:
         try:
-            state = self._persistence.load(self._channel_id)
+            state = persistence.load(self._channel_id)
         except _UNCARRIED as error:
             raise _carried("load", error) from error
         self._loaded = True
         return state
 
-    def _commit(self, changes: Changes) -> None:
+    def _commit(self, persistence: Persistence, changes: Changes) -> None:
         try:
-            self._persistence.commit(self._channel_id, changes)
+            persistence.commit(self._channel_id, changes)
         except _UNCARRIED as error:
             raise _carried("commit", error) from error
 
-    def _claim(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _claim(self, persistence: Persistence, loop: asyncio.AbstractEventLoop) -> None:
         for name in [name for name, (_, user) in _IN_USE.items() if user.is_closed()]:
             del _IN_USE[name]
-        name = (id(self._persistence), self._channel_id)
+        name = (id(persistence), self._channel_id)
         if name in _IN_USE:
             raise PersistenceError(
-                f"the state of channel {self._channel_id!r} in this {type(self._persistence).__name__} is in use by "
+                f"the state of channel {self._channel_id!r} in this {type(persistence).__name__} is in use by "
                 "this process already: close the other channel first, or use another persistence"
             )
-        _IN_USE[name] = (self._persistence, loop)
+        _IN_USE[name] = (persistence, loop)
         self._claimed = True
 
     def _release(self) -> None:
