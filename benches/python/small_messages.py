@@ -1,10 +1,10 @@
 """Small messages through whole channels: `python benches/python/small_messages.py`.
 
 Messages of 100 B from one sender to one, five and twenty receivers, all in one process on an in-process network in real
-time, with state in memory or in SQLite: messages a second, processor time of all participants a message, and how long a
-lone message takes from `send` to the callback of the last receiver. Each case runs in a process of its own; rounds are
-interleaved, and medians count. `--beside TREE` runs the same on another checkout of the project, its native module
-built, in the same run. `--output NAME` also writes benches/results/NAME.json and NAME.md.
+time, with state kept nowhere, in memory or in SQLite: messages a second, processor time of all participants a message,
+and how long a lone message takes from `send` to the callback of the last receiver. Each case runs in a process of its
+own; rounds are interleaved, and medians count. `--beside TREE` runs the same on another checkout of the project, its
+native module built, in the same run. `--output NAME` also writes benches/results/NAME.json and NAME.md.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from shardwire import (
     ChannelConfig,
     MemoryPersistence,
+    Persistence,
     SdsConfig,
     SqlitePersistence,
     close_channel,
@@ -39,7 +41,21 @@ WARM_UP = 200
 MESSAGES = 4_000
 LONE_MESSAGES = 30
 ROUNDS = 5
-CASES = [("memory", 1), ("memory", 5), ("memory", 20), ("sqlite", 1), ("sqlite", 5)]
+CASES = [
+    ("none", 1),
+    ("none", 5),
+    ("none", 20),
+    ("memory", 1),
+    ("memory", 5),
+    ("memory", 20),
+    ("sqlite", 1),
+    ("sqlite", 5),
+]
+KEPT: dict[str, Callable[[Path], Persistence | None]] = {
+    "none": lambda database: None,
+    "memory": lambda database: MemoryPersistence(),
+    "sqlite": SqlitePersistence,
+}
 Figures = dict[str, float]
 
 
@@ -65,8 +81,7 @@ async def measure(persistence: str, receivers: int, messages: int) -> Figures:
             node = network.create_node(f"node{number}")
             await node.start()
             database = Path(directory) / f"{number}.db"
-            kept = SqlitePersistence(database) if persistence == "sqlite" else MemoryPersistence()
-            config = ChannelConfig.logos(sds=SdsConfig(persistence=kept))
+            config = ChannelConfig.logos(sds=SdsConfig(persistence=KEPT[persistence](database)))
             channel = await create_reliable_channel(node, "bench", TOPIC, f"member{number}", config=config)
             if number:
                 channel.on_message_received(on_received)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 import pickle
 import sqlite3
 import sys
@@ -21,8 +20,8 @@ from shardwire.persistence import Changes, SqlitePersistence, StoredKind, read_c
 from shardwire.persistence.checksums import checksum_of
 from shardwire.segmentation import Reassembler, SegmentationConfig, segment
 
-KEY, OTHER_KEY = os.urandom(32), os.urandom(32)
-MARKER = os.urandom(16)
+# The same in every process: names of tests tell them.
+KEY, OTHER_KEY, MARKER = (keccak256(name) for name in (b"key", b"other key", b"marker"))
 RECORDS = {("kind", bytes([number])): MARKER * number for number in range(20)}
 
 

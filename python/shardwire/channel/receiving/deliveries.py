@@ -23,9 +23,9 @@ from shardwire.events import MessageReceivedEvent
 from shardwire.persistence.protocol import RecordName
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delivery:
-    """One message for the application.
+    """One message for the application; not frozen, as one is made for each.
 
     Attributes:
         sequence: Its place in the order of deliveries.

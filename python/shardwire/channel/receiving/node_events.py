@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
 
 from shardwire.channel.sending.dispatch import is_duration_ms
 from shardwire.node.protocol import (
@@ -86,16 +88,18 @@ def is_well_formed(event: MessageReceived) -> bool:
 def fault_of(event: object) -> str | None:
     """What is wrong with an event of a kind that means something here, for people, without its values; None where
     nothing is, or its kind means nothing."""
-    for kind, checks in _CHECKS.items():
-        if not isinstance(event, kind):
-            continue
-        for path, is_right, expected in checks:
-            value: object = event
-            for name in path.split("."):
-                value = getattr(value, name, None)
-            if not is_right(value):
-                return _fault(kind.__name__, path, value, expected)
+    kind: type[Any] = type(event)
+    if kind not in _CHECKS:
+        kind = next((known for known in _CHECKS if isinstance(event, known)), kind)
+    for path, is_right, expected in _CHECKS.get(kind, ()):
+        value = getattr(event, path, None) if "." not in path else reduce(_part, path.split("."), event)
+        if not is_right(value):
+            return _fault(kind.__name__, path, value, expected)
     return None
+
+
+def _part(value: object, name: str) -> object:
+    return getattr(value, name, None)
 
 
 def _fault(kind: str, path: str, value: object, expected: str) -> str:

@@ -60,6 +60,8 @@ class MessageSizes:
         self._encryption = encryption
         self._meta = config.envelope_meta or b""
         self._size_bytes = 0
+        # A size of the node's messages, and what an envelope of that carries: asked for each.
+        self._payload_of_size = (0, 0)
         self._cipher_bytes: int | None = None
         self._refusal: ConfigError | None = None
         self._measuring = asyncio.Lock()
@@ -71,7 +73,10 @@ class MessageSizes:
     @property
     def payload_bytes_max(self) -> int:
         """What the payload of an envelope may have."""
-        return payload_bytes_max(self._said_bytes() or self._size_bytes, self._content_topic, self._meta)
+        size_bytes = self._said_bytes() or self._size_bytes
+        if self._payload_of_size[0] != size_bytes:
+            self._payload_of_size = size_bytes, payload_bytes_max(size_bytes, self._content_topic, self._meta)
+        return self._payload_of_size[1]
 
     async def measure(self) -> None:
         """Raises:

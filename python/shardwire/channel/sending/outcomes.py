@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from shardwire.sds.outputs import Transmit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Propagated:
-    """A transmit reached the network under this message hash."""
+    """A transmit reached the network under this message hash; not frozen, as one is made for each."""
 
     transmit: Transmit
     message_hash: bytes

@@ -17,9 +17,9 @@ THREAD_BYTES_MIN = 1 << 20
 EMPTY_REFUSED = "the message is empty, which the draft segment wire cannot carry"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
-    """A segmented message.
+    """A segmented message; not frozen, as one is made for each.
 
     Attributes:
         contents: Data segments in order, then parity segments; none of an empty message that the wire cannot carry.
