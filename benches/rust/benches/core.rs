@@ -6,16 +6,20 @@
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use shardwire_benches::{erasure, keccak, reassemble};
+use shardwire_benches::{erasure, keccak, reassemble, sds};
 
 fn core(criterion: &mut Criterion) {
     let cases = keccak::cases()
         .into_iter()
         .chain(erasure::cases())
-        .chain(reassemble::cases());
+        .chain(reassemble::cases())
+        .chain(sds::cases());
     for case in cases {
         let mut group = criterion.benchmark_group(case.name);
-        group.throughput(Throughput::Bytes(case.bytes as u64));
+        group.throughput(match case.messages {
+            0 => Throughput::Bytes(case.bytes as u64),
+            messages => Throughput::Elements(messages as u64),
+        });
         for mut candidate in case.candidates {
             group.bench_function(candidate.name, |bencher| bencher.iter(&mut candidate.run));
         }

@@ -61,6 +61,7 @@ fn encoding(k: usize, m: usize) -> Case {
     Case {
         name: format!("encode ({k}, {m})"),
         bytes: k * SHARD_LEN,
+        messages: 0,
         candidates: vec![
             ours("shardwire vandermonde", ErasureCode::Vandermonde),
             ours("shardwire leopard", ErasureCode::Leopard),
@@ -104,6 +105,7 @@ fn decoding(k: usize, m: usize, lost: usize) -> Case {
     Case {
         name: format!("decode ({k}, {m}), {lost} lost"),
         bytes: k * SHARD_LEN,
+        messages: 0,
         candidates: vec![
             ours("shardwire vandermonde", ErasureCode::Vandermonde),
             ours("shardwire leopard", ErasureCode::Leopard),

@@ -37,6 +37,7 @@ fn one(len: usize) -> Case {
     Case {
         name: format!("keccak256, one message of {len} B"),
         bytes: len,
+        messages: 0,
         candidates: vec![
             Candidate::new("shardwire", move || {
                 black_box(keccak256(black_box(&ours)));
@@ -67,6 +68,7 @@ fn many(name: &str, lengths: &[usize]) -> Case {
     Case {
         name: format!("keccak256_many, {name}"),
         bytes: lengths.iter().sum(),
+        messages: 0,
         candidates: vec![
             Candidate::new("shardwire", move || {
                 let inputs: Vec<&[u8]> = ours.iter().map(Vec::as_slice).collect();

@@ -6,6 +6,7 @@
 pub mod erasure;
 pub mod keccak;
 pub mod reassemble;
+pub mod sds;
 
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct Case {
     pub name: String,
     /// Message or data bytes that the work covers.
     pub bytes: usize,
+    /// How many messages those are, where that is what counts; else 0.
+    pub messages: usize,
     /// Ours, then the peers.
     pub candidates: Vec<Candidate>,
 }
@@ -45,6 +48,8 @@ pub struct Measurement {
     pub name: &'static str,
     /// Bytes of the case per second of thread CPU time, in units of 10^9.
     pub gigabytes_per_second: f64,
+    /// Messages of the case per second, where they count; else 0.
+    pub messages_per_second: f64,
 }
 
 /// Enough work for a clock that ticks in microseconds.
@@ -69,13 +74,13 @@ pub fn measure(case: &mut Case, rounds: usize) -> Vec<Measurement> {
         seconds.sort_by(f64::total_cmp);
         seconds[seconds.len() / 2]
     });
-    let rate = |seconds: f64| case.bytes as f64 / seconds / 1e9;
     case.candidates
         .iter()
         .zip(medians)
         .map(|(candidate, seconds)| Measurement {
             name: candidate.name,
-            gigabytes_per_second: rate(seconds),
+            gigabytes_per_second: case.bytes as f64 / seconds / 1e9,
+            messages_per_second: case.messages as f64 / seconds,
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use serde_json::{Value, json};
-use shardwire_benches::{erasure, keccak, measure, reassemble};
+use shardwire_benches::{erasure, keccak, measure, reassemble, sds};
 
 /// An odd number, so that the median is one of the rounds.
 const ROUNDS: usize = 21;
@@ -20,20 +20,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     let cases = keccak::cases()
         .into_iter()
         .chain(erasure::cases())
-        .chain(reassemble::cases());
+        .chain(reassemble::cases())
+        .chain(sds::cases());
     let mut results = Vec::new();
-    println!("| case | candidate | GB/s | ours / peer |\n|---|---|---|---|");
+    println!("| case | candidate | GB/s | messages/s | ours / peer |\n|---|---|---|---|---|");
     for mut case in cases.filter(|case| case.name.contains(&filter)) {
         let measurements = measure(&mut case, ROUNDS);
         let ours = measurements[0].gigabytes_per_second;
         for measurement in &measurements {
             let (name, rate) = (measurement.name, measurement.gigabytes_per_second);
+            let mut result = json!({"case": case.name, "candidate": name, "gb_per_s": rate});
+            let mut messages = String::new();
+            if case.messages > 0 {
+                result["messages_per_s"] = measurement.messages_per_second.round().into();
+                messages = format!("{:.0}", measurement.messages_per_second);
+            }
             println!(
-                "| {} | {name} | {rate:.3} | {:.2} |",
+                "| {} | {name} | {rate:.3} | {messages} | {:.2} |",
                 case.name,
                 ours / rate
             );
-            results.push(json!({"case": case.name, "candidate": name, "gb_per_s": rate}));
+            results.push(result);
         }
     }
     if let Some(path) = results_path.filter(|_| !results.is_empty()) {

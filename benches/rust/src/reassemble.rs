@@ -60,6 +60,7 @@ fn poisoned(code: ErasureCode, is_shuffled: bool) -> Case {
     Case {
         name: format!("reassemble (64, 8) {code}, {order}"),
         bytes: payload.len(),
+        messages: 0,
         candidates: vec![
             case("shardwire, clean", 0),
             case("shardwire, 1 bad", 1),

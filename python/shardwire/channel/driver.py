@@ -155,10 +155,9 @@ class Driver:
             await self._let_others_run(now.monotonic_ms)
             collecting_ms = self._clock.monotonic_ms()
             self._collect(now)
+            await self._let_others_run(collecting_ms)
             if self._uncommitted.records:
-                await self._let_others_run(collecting_ms)
                 await self._commit()
-                now = self.now()
             if not self._commit_failures:
                 self._carry_out_all()
             if flushes:
@@ -176,6 +175,7 @@ class Driver:
                 continue
             if self._received:
                 self._wake_for_received()
+            now = self.now()
             self._set_timer(self._engine.next_wake_ms(now), now.monotonic_ms)
             await self._wake.wait()
 

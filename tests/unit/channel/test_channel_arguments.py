@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import enum
 import pickle
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -363,5 +364,32 @@ def test_timeouts_have_an_end() -> None:
             await alice.delivered(request_id, timeout_ms=10**400)
         with pytest.raises(ConfigError, match="drain_timeout_ms is too large"):
             await alice.close(10**400)
+
+    run_world(scenario)
+
+
+class Who(enum.StrEnum):
+    ALICE = "alice"
+
+
+class Length(enum.IntEnum):
+    EPOCH_MS = 60_000
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_members_of_enumerations_are_the_texts_and_numbers_that_they_are(on_disk: bool) -> None:
+    limit = RateLimitConfig(enabled=True, epoch_size_ms=Length.EPOCH_MS, messages_per_epoch=10)
+    config = ChannelConfig.logos(rate_limit=limit)
+
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        alice = await world.join(Who.ALICE, config, on_disk=on_disk)
+        await alice.delivered(await alice.send(b"first"))
+        if on_disk:
+            await world.crash(Who.ALICE)
+            alice = await world.join("alice", config, on_disk=True)
+            assert alice.rate_limit_status().used > 0
+        await alice.delivered(await alice.send(b"second"))
+        assert world.messages("bob") == [b"first", b"second"]
 
     run_world(scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -414,5 +415,30 @@ def test_a_node_that_keeps_not_to_the_protocol_is_told_at_once(
         await asyncio.sleep(1)
         assert told in caplog.text
         await close_channel(alice)
+
+    run_world(scenario)
+
+
+class Code(enum.StrEnum):
+    REFUSED = "refused for good"
+
+
+class Coded(NodeError):
+    def __str__(self) -> str:
+        return Code.REFUSED
+
+
+def test_a_text_of_a_class_derived_from_str_ends_its_message_alone() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", on_disk=True)
+        bob = await world.join("bob")
+        world.nodes["alice"].send_fault = lambda envelope: Coded("", permanent=True)
+        await alice.send(b"x")
+        await asyncio.sleep(1)
+        world.nodes["alice"].send_fault = None
+        await alice.delivered(await alice.send(b"y"))
+        assert bob.is_started()
+        (failed,) = world.of("alice", MessageSendErrorEvent)
+        assert "refused for good" in failed.error
 
     run_world(scenario)

@@ -333,3 +333,38 @@ def test_a_callback_that_hangs_holds_a_bounded_number_of_events(monkeypatch: pyt
         assert len(heard) <= 11
 
     run(scenario)
+
+
+def test_a_listener_that_ends_while_it_is_asked_who_listens_is_not_remembered() -> None:
+    """A garbage collection ends an iterator that nobody holds at any moment: here while a class is compared."""
+
+    async def scenario(subscriptions: Subscriptions) -> None:
+        class Ends(type):
+            def __subclasscheck__(cls, subclass: type) -> bool:
+                iterators.clear()
+                return True
+
+        class Kind(metaclass=Ends):
+            pass
+
+        iterators = [subscriptions.iterate(Kind)]  # type: ignore[type-var]
+        subscriptions.wants(MessageReceivedEvent)
+        assert not subscriptions.wants(MessageReceivedEvent)
+
+    run(scenario)
+
+
+def test_who_begins_or_ends_to_listen_is_known_at_once() -> None:
+    async def scenario(subscriptions: Subscriptions) -> None:
+        assert not subscriptions.wants(MessageSentEvent)
+        unsubscribe = subscriptions.on(MessageSentEvent, lambda event: None)
+        assert subscriptions.wants(MessageSentEvent)
+        assert not subscriptions.wants(MessageReceivedEvent)
+        unsubscribe()
+        assert not subscriptions.wants(MessageSentEvent)
+        iterator = subscriptions.iterate(ChannelEvent)
+        assert subscriptions.wants(MessageSentEvent)
+        await iterator.aclose()
+        assert not subscriptions.wants(MessageSentEvent)
+
+    run(scenario)

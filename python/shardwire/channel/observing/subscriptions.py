@@ -204,7 +204,8 @@ class Subscriptions:
         self.require_loop, self._require_thread = loop.require, loop.require_thread
         self._subscriptions: list[_Subscription] = []
         self._iterators: list[weakref.ref[EventIterator[Any]]] = []
-        # Whether anybody listens to a class of events, as far as that was asked since somebody began or ended to.
+        # Whether anybody listens to a class of events, as far as that was asked since somebody began or ended to. It is
+        # replaced then, not cleared: an answer that is being found meanwhile is for the old one.
         self._wanted: dict[type[ChannelEvent], bool] = {}
         self._announcements: _Announcements = deque()
         # What the callbacks are being told, and what of that was dropped before all of them were.
@@ -234,13 +235,13 @@ class Subscriptions:
         assert kind is not None
         subscription = _Subscription(kind, "delivery" if event == _DELIVERY_ERROR else None, callback)
         self._subscriptions.append(subscription)
-        self._wanted.clear()
+        self._wanted = {}
         self._somebody.set()
 
         def unsubscribe() -> None:
             if subscription in self._subscriptions:
                 self._subscriptions.remove(subscription)
-                self._wanted.clear()
+                self._wanted = {}
 
         return unsubscribe
 
@@ -256,25 +257,26 @@ class Subscriptions:
             iterator.end()
         else:
             self._iterators.append(weakref.ref(iterator, self._forget_reference))
-            self._wanted.clear()
+            self._wanted = {}
             self._somebody.set()
         return iterator
 
     def forget(self, iterator: EventIterator[Any]) -> None:
         self._iterators = [entry for entry in self._iterators if entry() not in (None, iterator)]
-        self._wanted.clear()
+        self._wanted = {}
 
     def _forget_reference(self, reference: weakref.ref[EventIterator[Any]]) -> None:
         self._iterators = [entry for entry in self._iterators if entry is not reference]
-        self._wanted.clear()
+        self._wanted = {}
 
     def wants(self, kind: type[ChannelEvent]) -> bool:
         """Whether anybody listens to events of `kind`."""
-        wanted = self._wanted.get(kind)
+        known = self._wanted
+        wanted = known.get(kind)
         if wanted is None:
             kinds = [listener.kind for listener in self._subscriptions]
             kinds += [iterator.kind for iterator in self._living_iterators()]
-            wanted = self._wanted[kind] = issubclass(kind, tuple(kinds))
+            wanted = known[kind] = issubclass(kind, tuple(kinds))
         return wanted
 
     def announce(self, event: ChannelEvent, done: Callable[[], None] | None = None) -> None:

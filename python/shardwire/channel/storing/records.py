@@ -32,10 +32,15 @@ LAST_SEEN = "channel.last-seen"
 # As `json.dumps` does, which takes several times as long for values as small as these.
 _JSON_OF: dict[type, Callable[[Any], str]] = {
     str: encode_basestring_ascii,
-    int: repr,
+    int: int.__repr__,
     bool: lambda value: "true" if value else "false",
     list: lambda texts: "[" + ",".join(map(encode_basestring_ascii, texts)) + "]",
 }
+
+
+def _json_of(value: object) -> str:
+    """Of a value whose class is one of those, or derived from one, as a member of a `StrEnum` is."""
+    return next(_JSON_OF[kind] for kind in type(value).__mro__ if kind in _JSON_OF)(value)
 
 
 class _JsonRecord:
@@ -48,7 +53,7 @@ class _JsonRecord:
         # Not `asdict`, which copies every list for nothing: this runs with every step of every send.
         read, forms = _FORMS.get(type(self)) or _form_of(type(self))
         values = [
-            start + _JSON_OF[type(value)](value)
+            start + (_JSON_OF.get(type(value)) or _json_of)(value)
             for (start, default), value in zip(forms, read(self), strict=True)
             if value != default
         ]

@@ -12,9 +12,11 @@ use crate::sds::log::{EntryRef, Log};
 const REPEATS_MAX: u8 = 2;
 const REPEATED_WINDOWS: i64 = 12;
 pub const REPEATED_MAX: usize = 600;
-/// From so many messages on that nobody has spoken of, they are acknowledged within an eighth of the
-/// usual time: who sends that many is soon at the end of its outgoing buffer, and waits.
+/// From so many messages on that nobody has spoken of, they are acknowledged sooner: who sends that many
+/// is soon at the end of its outgoing buffer, and waits.
 pub const TOGETHER_MAX: usize = 128;
+/// Within so large a part of the usual time, and where one speaks for many within a larger one: about
+/// `members ^ (delay of the network / time)` of them speak before they hear each other.
 const SOONER: i64 = 8;
 
 /// Received contents that no message of ours has named since they came.
@@ -24,7 +26,7 @@ const SOONER: i64 = 8;
 /// that it does not follow. An acknowledgement sync is due at a random moment in the first quarter
 /// of the acknowledgement timeout; where one participant's is enough, the moments of a large group
 /// crowd towards the end, so that few speak. In a burst of messages it is due sooner, see
-/// [`TOGETHER_MAX`]; segments of one message are no burst.
+/// [`TOGETHER_MAX`]; segments of one message are no burst, where ids name their send.
 ///
 /// Entries are numbered as they become unacknowledged. What is stored is that number, with the
 /// entry, and the highest number up to which all was acknowledged (`order_acknowledged`): to
@@ -131,14 +133,14 @@ impl Acknowledgements {
         };
         owed.replace(entry);
         self.by_others.remove(&entry);
-        let is_burst = is_first && self.unspoken.replace(entry).is_none() && self.is_burst();
-        if self.due_ms.is_none() && self.prompt {
+        let is_new = is_first && self.unspoken.replace(entry).is_none();
+        if !self.prompt {
+            return;
+        }
+        if self.due_ms.is_none() {
             self.draw(now, members, rng);
-        } else if is_burst && self.prompt && self.regular_due_ms.is_none() {
-            let regular_ms = self.due_ms;
-            self.draw(now, members, rng);
-            self.due_ms = self.due_ms.min(regular_ms);
-            self.regular_due_ms = regular_ms;
+        } else if is_new && self.unspoken.len() == TOGETHER_MAX {
+            self.hasten(now, members, rng);
         }
     }
 
@@ -163,15 +165,32 @@ impl Acknowledgements {
 
     /// What is owed changes all the time just now: it is said later.
     pub fn put_off(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
-        self.draw(now, members, rng);
+        self.draw_usual(now, members, rng);
     }
 
     /// Draws the moment of the next acknowledgement sync.
     fn draw(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
+        self.draw_usual(now, members, rng);
+        if self.is_burst() {
+            self.hasten(now, members, rng);
+        }
+    }
+
+    /// Where it comes sooner so, it is due at the moment that a burst has.
+    fn hasten(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
         let members = if self.suppress { members } else { 1 };
-        let sooner = if self.is_burst() { SOONER } else { 1 };
-        let wait_ms = feedback_delay_ms(rng, self.window_ms / sooner, members);
-        self.due_ms = Some(now.monotonic_ms + wait_ms);
+        let size = i64::from(members.max(2).next_power_of_two().ilog2()).min(SOONER);
+        let wait_ms = feedback_delay_ms(rng, self.window_ms * size / SOONER, members);
+        let sooner_ms = now.monotonic_ms + wait_ms;
+        if let Some(due_ms) = self.due_ms.filter(|due_ms| *due_ms > sooner_ms) {
+            self.regular_due_ms = self.regular_due_ms.or(Some(due_ms));
+            self.due_ms = Some(sooner_ms);
+        }
+    }
+
+    fn draw_usual(&mut self, now: Now, members: usize, rng: &mut dyn Randomness) {
+        let members = if self.suppress { members } else { 1 };
+        self.due_ms = Some(now.monotonic_ms + feedback_delay_ms(rng, self.window_ms, members));
         self.regular_due_ms = None;
     }
 
