@@ -337,7 +337,7 @@ class Engine:
             case WholeEphemeralReceived():
                 self.deliveries.append(event.sender_id, None, event.message_id, event.content)
             case SegmentSeen():
-                self._timeline.note(_observation(event, now))
+                self._timeline.note(SegmentObservation.of(event, now.epoch_ms))
             case MessageGivenUp():
                 self._irretrievable.append(event.entry)
             case MessageFault():
@@ -393,16 +393,3 @@ class Engine:
 
     def count(self, name: str, by: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + by
-
-
-def _observation(seen: SegmentSeen, now: Now) -> SegmentObservation:
-    return SegmentObservation(
-        seen.stage,
-        seen.send_id,
-        seen.ordinal,
-        seen.sender_id,
-        now.epoch_ms,
-        data_count=seen.data_count,
-        content_count=seen.content_count,
-        message_id=seen.message_id,
-    )

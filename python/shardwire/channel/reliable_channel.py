@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Self, overload
 from shardwire.channel.file_transfers import FileTransfers
 from shardwire.channel.limits.rate_limit import RateLimitStatus
 from shardwire.channel.observed import Observed
-from shardwire.channel.observing.subscriptions import Callback, E, EventIterator, Unsubscribe
+from shardwire.channel.observing.event_iterator import E, EventIterator
+from shardwire.channel.observing.subscriptions import Callback, Unsubscribe
 from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.sending.outgoing import PendingSend
 from shardwire.channel.sending.segmenter import EMPTY_REFUSED

@@ -242,7 +242,7 @@ def test_iterators_end_with_the_channel_after_what_they_hold() -> None:
 
 
 def test_a_slow_iterator_loses_cumulative_chunk_events_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardwire.channel.observing.subscriptions.ANNOUNCEMENTS_MAX", 10)
+    monkeypatch.setattr("shardwire.channel.observing.event_iterator.ANNOUNCEMENTS_MAX", 10)
 
     async def main() -> list[ChannelEvent]:
         subscriptions = Subscriptions()
@@ -265,7 +265,7 @@ def test_a_slow_iterator_loses_cumulative_chunk_events_only(monkeypatch: pytest.
 
 
 def test_strangers_crowd_out_no_outcome_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardwire.channel.observing.subscriptions.ANNOUNCEMENTS_MAX", 10)
+    monkeypatch.setattr("shardwire.channel.observing.event_iterator.ANNOUNCEMENTS_MAX", 10)
 
     async def main() -> list[ChannelEvent]:
         subscriptions = Subscriptions()
@@ -293,7 +293,7 @@ def test_strangers_crowd_out_no_outcome_of_ours(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_callback_that_hangs_holds_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunk events go first, then the oldest others: those count as not told."""
-    monkeypatch.setattr("shardwire.channel.observing.subscriptions.ANNOUNCEMENTS_MAX", 10)
+    monkeypatch.setattr("shardwire.channel.observing.event_iterator.ANNOUNCEMENTS_MAX", 10)
     heard: list[str] = []
     told: list[str] = []
 

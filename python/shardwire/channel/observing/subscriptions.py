@@ -15,19 +15,23 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any
 
 from shardwire.channel.hooks import frames, heed_cancellation, is_ours, outlive_cancellation
+from shardwire.channel.observing.event_iterator import (
+    Announcements,
+    E,
+    EventIterator,
+    concerns,
+    make_room,
+    without,
+)
 from shardwire.channel.own_loop import OwnLoop
 from shardwire.errors import ConfigError
 from shardwire.event_names import EVENT_TYPES, EVENT_TYPES_BY_NAME
 from shardwire.events import (
     CallbackErrorEvent,
     ChannelEvent,
-    ChunkAcknowledgedEvent,
-    ChunkPossiblyAcknowledgedEvent,
-    ChunkSendingEvent,
-    ChunkSentEvent,
     MessageReceivedEvent,
     MessageSendErrorEvent,
 )
@@ -41,46 +45,11 @@ Unsubscribe = Callable[[], None]
 # Whether who runs a lane is cancelling it. While it is not, a callback did that to the task it runs in, and is reported
 # like one that raises.
 IsEnding = Callable[[], bool]
-E = TypeVar("E", bound=ChannelEvent)
 
-# Announcements that wait for a callback that does not return, or for the reader of an iterator. Beyond it chunk events
-# go, which are cumulative: a later one says all that an earlier one said. Where that makes too little room the oldest
-# of the others go too, a tenth at a time, but for received messages, and those of no request of ours first: strangers
-# bring about as many as they like. `delivered` and `pending` still answer for what an
-# outcome would have told, and as it counts as untold, the next life of a channel that keeps its state tells it.
-ANNOUNCEMENTS_MAX = 10_000
-_CUMULATIVE = (ChunkSendingEvent, ChunkSentEvent, ChunkPossiblyAcknowledgedEvent, ChunkAcknowledgedEvent)
 _DELIVERY_ERROR = "reliable:message:delivery-error"
 # Received messages wait for the reader of an iterator; after this long the log says so, once a channel.
 UNREAD_S = 60.0
 UNREAD = "channel %s: messages wait for events() or messages(), not asked for the next for %d s: read on, or aclose()"
-
-
-_Announcements = deque[tuple[ChannelEvent, Callable[[], None] | None]]
-
-
-def _make_room(waiting: _Announcements) -> _Announcements:
-    """What is left of announcements of which too many wait."""
-    kept: _Announcements = deque(entry for entry in waiting if not isinstance(entry[0], _CUMULATIVE))
-    for is_surplus in (_is_of_no_request, _is_no_message):
-        surplus = len(kept) - ANNOUNCEMENTS_MAX * 9 // 10
-        left = iter(kept)
-        kept = deque()
-        for entry in left:
-            if surplus > 0 and is_surplus(entry[0]):
-                surplus -= 1
-            else:
-                kept.append(entry)
-    logger.warning("a callback or an event iterator that is too slow lost %d events", len(waiting) - len(kept))
-    return kept
-
-
-def _is_no_message(event: ChannelEvent) -> bool:
-    return not isinstance(event, MessageReceivedEvent)
-
-
-def _is_of_no_request(event: ChannelEvent) -> bool:
-    return _is_no_message(event) and not hasattr(event, "request_id")
 
 
 def check_callable(name: str, value: object) -> None:
@@ -89,14 +58,6 @@ def check_callable(name: str, value: object) -> None:
     """
     if not callable(value):
         raise ConfigError(f"{name} is a {type(value).__name__}: it must be callable")
-
-
-def _concerns(event: ChannelEvent | None, request_id: str) -> bool:
-    return getattr(event, "request_id", None) == request_id
-
-
-def _without(waiting: _Announcements, request_id: str) -> _Announcements:
-    return deque(entry for entry in waiting if not _concerns(entry[0], request_id))
 
 
 class _Subscription:
@@ -112,79 +73,6 @@ class _Subscription:
         if not isinstance(event, self.kind):
             return False
         return self.stage is None or (isinstance(event, MessageSendErrorEvent) and event.stage == self.stage)
-
-
-class EventIterator(Generic[E]):
-    """An async iterator over the events of a channel; asking for the next event says the last one was dealt with.
-
-    It ends when the channel closes. One that is left (`break`) counts as done with its last event once nothing refers
-    to it any more; `aclose()` says so at once.
-    """
-
-    def __init__(self, subscriptions: Subscriptions, kind: type[E]) -> None:
-        # The class of events that it gives.
-        self.kind = kind
-        self._subscriptions = subscriptions
-        self._queue: deque[tuple[Any, Callable[[], None] | None]] = deque()
-        self._wake = Wake()
-        self._done: Callable[[], None] | None = None
-        self._ended = False
-
-    def put(self, event: ChannelEvent, done: Callable[[], None] | None) -> None:
-        """Called by the channel: queues an event; `done` is called when the reader is done with it."""
-        if self._ended:
-            if done is not None:
-                done()
-            return
-        if len(self._queue) >= ANNOUNCEMENTS_MAX:
-            self._queue = _make_room(self._queue)
-        self._queue.append((event, done))
-        self._wake.set()
-
-    def drop(self, request_id: str) -> None:
-        """Takes back the events of a request that the reader has not taken."""
-        self._queue = _without(self._queue, request_id)
-
-    def end(self) -> None:
-        """Lets the reader take what is queued, then stops the iteration."""
-        self._ended = True
-        self._wake.set()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> E:
-        self._subscriptions.require_loop()
-        self._finish_last()
-        while not self._queue:
-            if self._ended:
-                raise StopAsyncIteration
-            self._wake.clear()
-            await self._wake.wait()
-        event, self._done = self._queue.popleft()
-        return cast(E, event)
-
-    def _finish_last(self) -> None:
-        done, self._done = self._done, None
-        if done is not None:
-            done()
-
-    async def aclose(self) -> None:
-        """Leaves: nothing waits for this iterator any longer."""
-        self._release()
-        self._subscriptions.forget(self)
-
-    def _release(self) -> None:
-        self._ended = True
-        self._finish_last()
-        while self._queue:
-            _, done = self._queue.popleft()
-            if done is not None:
-                done()
-        self._wake.set()
-
-    def __del__(self) -> None:
-        self._release()
 
 
 class Subscriptions:
@@ -207,7 +95,7 @@ class Subscriptions:
         # Whether anybody listens to a class of events, as far as that was asked since somebody began or ended to. It is
         # replaced then, not cleared: an answer that is being found meanwhile is for the old one.
         self._wanted: dict[type[ChannelEvent], bool] = {}
-        self._announcements: _Announcements = deque()
+        self._announcements: Announcements = deque()
         # What the callbacks are being told, and what of that was dropped before all of them were.
         self._announced: ChannelEvent | None = None
         self._dropped: ChannelEvent | None = None
@@ -285,17 +173,16 @@ class Subscriptions:
             if done is not None:
                 done()
             return
-        if len(self._announcements) >= ANNOUNCEMENTS_MAX:
-            self._announcements = _make_room(self._announcements)
+        self._announcements = make_room(self._announcements)
         self._announcements.append((event, done))
         self._wake.set()
 
     def drop(self, request_id: str) -> None:
         """Takes back the events of a request that were not announced yet; a callback that runs finishes."""
-        self._announcements = _without(self._announcements, request_id)
+        self._announcements = without(self._announcements, request_id)
         for iterator in self._living_iterators():
             iterator.drop(request_id)
-        if _concerns(self._announced, request_id):
+        if concerns(self._announced, request_id):
             self._dropped = self._announced
 
     async def run_announcements(self, is_ending: IsEnding) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, Self, TypeVar
 
-from shardwire._native import SdsMessage
+from shardwire._native import SdsMessage, SegmentSeen
 from shardwire.channel.hooks import ends_process
 from shardwire.channel.storing.records import SendRecord
 from shardwire.config import SdsWireFormat
@@ -46,6 +46,20 @@ class SegmentObservation:
     data_count: int | None = None
     content_count: int | None = None
     message_id: str | None = None
+
+    @classmethod
+    def of(cls, seen: SegmentSeen, epoch_ms: int) -> Self:
+        """What the machine saw of a segment that arrived, or that parity brought back."""
+        return cls(
+            seen.stage,
+            seen.send_id,
+            seen.ordinal,
+            seen.sender_id,
+            epoch_ms,
+            data_count=seen.data_count,
+            content_count=seen.content_count,
+            message_id=seen.message_id,
+        )
 
 
 @dataclass(frozen=True, slots=True)
