@@ -12,7 +12,7 @@ WHEELS := target/wheels
 help:
 	@echo "make demo [FILE=path]  send a file through a lossy network and reconstruct it, live and on Spark"
 	@echo "make waku              run three go-waku nodes on this machine, to try channels on (minutes the first time)"
-	@echo "make test [SEARCH=1]   run every test; with SEARCH=1 on new random examples"
+	@echo "make test [SEARCH=1] [JOBS=2]  run every test; with SEARCH=1 on new random examples"
 	@echo "make mutants [ONLY=text]  break the library on purpose, and see that its tests notice"
 	@echo "make spark-versions    run the chosen part of the Spark tests on PySpark 3.5, 4.0 and 4.1"
 	@echo "make interop           run channels through real servers, and beside other implementations (part of make test)"
@@ -49,11 +49,14 @@ test: export PROPTEST_RNG_SEED := 20260101
 endif
 # Spark sessions of tests live for seconds: optimising their code would take longer than running it.
 test: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+# So many files of tests side by side.
+JOBS ?= 2
 test: build
 	@echo "shardwire: testing the Rust crates: 2 minutes, and 2 of compiling the first time"
 	cargo test --quiet --locked --workspace
+	@cd tests && ../$(BIN)/python waku_servers.py --build
 	@echo "shardwire: testing the Python package: half an hour"
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile
 	@echo "make test: the tests of the Rust core (cargo test) and of the Python package (pytest) passed"
 
 # A sample of these is part of `make test`.

@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import urllib.error
 import urllib.request
@@ -39,6 +40,7 @@ def waku_node_program() -> Path:
     if program.exists():
         return program
     directory.mkdir(parents=True, exist_ok=True)
+    print("shardwire: building the go-waku nodes that tests run against: some minutes, once", flush=True)
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not program.exists():
@@ -165,7 +167,16 @@ class WakuNodes:
 
 
 def main() -> None:
-    """Runs them until interrupted: `make waku`."""
+    """Runs them until interrupted, `make waku`; with `--build` builds the program where it is not there yet.
+
+    That takes longer than a test may.
+    """
+    if "--build" in sys.argv:
+        try:
+            waku_node_program()
+        except MissingServerError as error:
+            print(f"shardwire: tests against go-waku nodes fail: {error}", file=sys.stderr)
+        return
     with tempfile.TemporaryDirectory() as directory, WakuNodes(Path(directory), (8645, 8646)) as nodes:
         print(
             f"Waku nodes with REST at {nodes.first.url} and {nodes.second.url}, and a store; Ctrl-C ends them",
