@@ -7,6 +7,7 @@ days, the latest counts.
 from __future__ import annotations
 
 import json
+import statistics
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +135,17 @@ def channel(machine: str) -> list[str]:
     return [*table(head, rows), said, ""]
 
 
+def small_messages() -> list[str]:
+    pattern = "*-small-messages"
+    rows = []
+    for case, rounds in read(f"{pattern}.json")["ours"].items():
+        medians = {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
+        rates = plain(medians["messages a second"]), plain(medians["processor time, us"])
+        rows.append([*case.split(", "), *rates, f"{medians['lone message, ms']:.1f}"])
+    head = ["persistence", "to", "messages a second", "processor time a message, us", "a lone message, ms"]
+    return [*table(head, rows), f"[All of them](../../{latest(f'{pattern}.md').relative_to(ROOT)}).", ""]
+
+
 def brokers() -> list[str]:
     """Empty until somebody measured on a machine at rest."""
     if not list(RESULTS.glob("*-brokers.json")):
@@ -228,6 +240,7 @@ def page() -> str:
             """What was measured, each figure beside a peer or a floor in the same run. Machines differ and are noisy:
             the ratios tell more than the rates. `make bench` measures the core and segmentation anew and says of
             every target what it found; `benches/bench_sds.py`, `benches/python/channel_goodput.py`,
+            `benches/python/small_messages.py`,
             `benches/python/brokers.py` and `benches/spark/bench_pipeline.py` measure the rest. This page is made by
             `benches/figures.py`."""
         ),
@@ -256,6 +269,14 @@ def page() -> str:
             passes of Keccak-256 and one of SHA-256."""
         ),
         *by_machine(channel),
+        "### Small messages",
+        "",
+        *paragraph(
+            """Messages of 100 bytes, each sent when `send` has returned for the one before: when that is durable. All
+            participants run in one process on two cores, and the processor time is that of all. A lone message is timed
+            until the last receiver has it; the network takes none."""
+        ),
+        *small_messages(),
         *brokers(),
         "## A Waku node",
         "",
