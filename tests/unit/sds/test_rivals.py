@@ -205,3 +205,36 @@ def test_contents_that_a_forged_message_announced_hide_none() -> None:
     bob.held.clear()
     hear(bob, *(message("alice", "real", ordinal=ordinal, needed=3, count=3) for ordinal in range(3)))
     assert bob.delivered == ["forged", "real"]
+
+
+def refuse(party: Party, data: bytes, message_id: str, *, invalid: bool) -> None:
+    party.machine.handle_message(data, at(0))
+    while party.machine.poll_event() is not None:
+        pass
+    party.machine.handle_content_refused(message_id, data, invalid=invalid)
+    party.drain(at(0))
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_else_is_missing_of_a_send_is_asked_for_after_a_content_of_it_was_refused(waits: bool) -> None:
+    bob = Party("bob")
+    named = HistoryEntry(f"{SEND}.0", None, "alice")
+    hear(bob, sds_message("carol", f"{1:032x}.0", b"0/1/1|after" if waits else b"", (named,)))
+    refuse(bob, message("alice", "none", ordinal=1), f"{SEND}.1", invalid=True)
+    assert bob.delivered == (["after"] if waits else [])
+    assert bob.machine.missing() == (named,)
+    hear(bob, message("alice", "real"))
+    assert bob.delivered[-1] == "real"
+    assert bob.machine.missing() == ()
+    assert bob.machine.stats()["repair_requests"] == 0
+
+
+def test_a_send_of_which_nothing_is_left_but_its_name_counts_as_lost_in_time() -> None:
+    lost_ms = 2 * LOGOS.sds.repair_t_max_ms
+    bob = Party("bob", sds=replace(LOGOS.sds, timeout_for_lost_messages_ms=lost_ms))
+    hear(bob, sds_message("carol", f"{1:032x}.0", b"0/1/1|after", (HistoryEntry(f"{SEND}.0", None, "alice"),)))
+    refuse(bob, message("alice", "no room", ordinal=1), f"{SEND}.1", invalid=False)
+    for now_ms, delivered in ((lost_ms - 1, []), (lost_ms, ["after"])):
+        bob.machine.handle_timeout(at(now_ms))
+        bob.drain(at(now_ms))
+        assert bob.delivered == delivered

@@ -498,9 +498,11 @@ impl Machine {
         if incoming.ask_again(&message_id, key.clone(), &mut around) {
             return;
         }
-        match incoming.get(handle).map(|send| send.contents.is_empty()) {
-            Some(true) => incoming.drop(handle, true, &mut around),
-            Some(false) => {}
+        match incoming.get(handle) {
+            Some(send) if !send.contents.is_empty() => {}
+            // Others of its contents are asked for still, though nothing waits for them.
+            Some(send) if !send.missing.is_empty() => incoming.go_on_quietly(handle, &mut around),
+            Some(_) => incoming.drop(handle, true, &mut around),
             None => incoming.restore_lost(key, true),
         }
     }

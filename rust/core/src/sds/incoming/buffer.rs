@@ -364,9 +364,16 @@ impl Incoming {
         held.send = None;
         self.contents_held -= 1;
         self.changed.replace(send.key.clone());
-        if send.contents.is_empty() && send.dependents.is_empty() {
+        if !send.contents.is_empty() {
+            return;
+        }
+        if send.dependents.is_empty() && send.missing.is_empty() {
             self.forget(handle);
             self.remove(handle);
+        } else if !send.lost {
+            // Only named again, it counts as lost in time.
+            let came_ms = send.last_progress_ms;
+            self.resume_gaps(handle, came_ms);
         }
     }
 

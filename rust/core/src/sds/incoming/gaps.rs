@@ -287,7 +287,7 @@ impl Incoming {
 
     /// What follows a send that is only named goes on; it is asked for all the same, and no loss is
     /// told.
-    fn go_on_quietly(&mut self, send: SendRef, around: &mut Surroundings<'_>) {
+    pub fn go_on_quietly(&mut self, send: SendRef, around: &mut Surroundings<'_>) {
         self.named.discard(send);
         self.sends[send].deadline_ms = None;
         self.lost.remember(self.sends[send].key.clone(), true);
