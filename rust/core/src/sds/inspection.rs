@@ -112,4 +112,21 @@ impl Machine {
             sync_due_ms: self.sync_schedule.due_ms,
         }
     }
+
+    /// What the parts count is what they hold: every test that stores something looks.
+    #[cfg(debug_assertions)]
+    pub(super) fn audit(&self) {
+        self.incoming.audit();
+        self.given_up.audit();
+        self.rivals.audit();
+        self.outgoing.audit();
+        let held = self
+            .log
+            .originals()
+            .filter_map(|id| self.log.original(id.as_bytes()));
+        assert_eq!(
+            self.log.original_bytes(),
+            held.map(|message| message.len()).sum::<usize>()
+        );
+    }
 }

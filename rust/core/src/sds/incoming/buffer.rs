@@ -851,6 +851,64 @@ impl Incoming {
             }
         }
     }
+
+    /// What is counted is what is there, and who waits for whom is known to both.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self) {
+        let sends = || {
+            self.by_key
+                .values()
+                .map(|&handle| (handle, &self.sends[handle]))
+        };
+        assert_eq!(self.sends.len(), self.by_key.len());
+        assert_eq!(
+            self.contents_held,
+            sends().map(|(_, send)| send.contents.len()).sum::<usize>()
+        );
+        assert_eq!(
+            self.pairs,
+            sends().map(|(_, send)| send.waits_for.len()).sum::<usize>()
+        );
+        for (handle, send) in sends() {
+            let is_tied = |cause: &SendRef| self.sends[*cause].dependents.contains(&handle);
+            assert!(
+                send.waits_for.iter().all(is_tied),
+                "{:?} is not awaited",
+                send.key
+            );
+            let is_tied = |waiting: &SendRef| self.sends[*waiting].waits_for.contains(&handle);
+            assert!(
+                send.dependents.iter().all(is_tied),
+                "{:?} holds up nobody",
+                send.key
+            );
+            let is_of_it =
+                |id: &Name| self.missing.get(id.as_bytes()).map(|known| known.send) == Some(handle);
+            assert!(
+                send.missing.iter().all(is_of_it),
+                "of {:?} nothing is missing",
+                send.key
+            );
+        }
+        for (id, missing) in self.missing.iter() {
+            let send = self.sends.get(missing.send);
+            assert!(
+                send.is_some_and(|send| send.missing.contains(id)),
+                "{id:?} is missing of {send:?}"
+            );
+        }
+        assert!(
+            self.blocked
+                .iter()
+                .all(|send| self.sends[*send].reconstructed)
+        );
+        assert!(
+            self.by_send_id
+                .values()
+                .all(|send| self.sends.get(*send).is_some())
+        );
+        self.missing.audit();
+    }
 }
 
 /// Puts a delivered send where the causal order has it, and lets any message name its contents.

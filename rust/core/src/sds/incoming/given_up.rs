@@ -291,6 +291,15 @@ impl GivenUp {
     pub fn restore(&mut self, name: Name) {
         self.sends.insert(name, Vec::new());
     }
+
+    /// What is counted is what is there.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self) {
+        assert_eq!(
+            self.former_count,
+            self.sends.values().map(Vec::len).sum::<usize>()
+        );
+    }
 }
 
 /// `entry` is said by nothing that leaves from now on.

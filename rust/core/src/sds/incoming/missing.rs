@@ -236,6 +236,17 @@ impl MissingMessages {
             || oldest().find(|id| send_of(id).is_some_and(|send| !send.contents.is_empty()));
         free.or_else(partial).or_else(|| ids.front())
     }
+
+    /// Each is in the share of one participant.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self) {
+        assert!(self.by_participant.values().all(|share| !share.is_empty()));
+        let shares = self.by_participant.values().map(LinkedHashSet::len);
+        assert_eq!(self.by_id.len(), shares.sum::<usize>());
+        for (id, missing) in &self.by_id {
+            assert!(self.by_participant[&missing.named_by].contains(id));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -177,4 +177,17 @@ impl Rivals {
         let kept = MessageView::decode(kept, self.wire_format).ok();
         kept.and_then(|kept| kept.content) != Some(content)
     }
+
+    /// What is counted is what is there.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self) {
+        assert_eq!(
+            self.taken.len(),
+            self.by_id
+                .values()
+                .map(|count| *count as usize)
+                .sum::<usize>()
+        );
+        assert!(self.by_id.values().all(|count| *count > 0));
+    }
 }

@@ -1410,6 +1410,37 @@ impl Outgoing {
     pub fn restore_count(&mut self, sends_so_far: u64) {
         self.sends_so_far = sends_so_far;
     }
+
+    /// What is counted is what is there.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self) {
+        assert_eq!(self.sends.len(), self.by_send_id.len());
+        let queued = || {
+            self.iter()
+                .flat_map(|send| send.contents.iter().filter(|content| content.queued))
+        };
+        assert_eq!(self.queue.contents(), queued().count());
+        assert_eq!(
+            self.queue.contents(),
+            self.iter().map(|send| send.queue.len()).sum::<usize>()
+        );
+        assert_eq!(
+            self.queue.bytes(),
+            queued().map(|content| content.size_bytes).sum::<usize>()
+        );
+        assert_eq!(
+            self.finished_contents,
+            self.finished.iter().map(|(count, _)| count).sum::<usize>()
+        );
+        let is_held = |place: ContentRef| self.content(place).is_some();
+        assert!(
+            self.by_id
+                .values()
+                .copied()
+                .chain(self.awaiting())
+                .all(is_held)
+        );
+    }
 }
 
 fn is_delivered(delivered_when: &DeliveredWhen, complete: &BTreeSet<Arc<str>>) -> bool {

@@ -33,6 +33,8 @@ pub const SIBLINGS_REPORTED: u8 = 8;
 impl Machine {
     /// Records that changed since the last call, to be stored in their order.
     pub fn poll_persist(&mut self) -> Vec<Record> {
+        #[cfg(debug_assertions)]
+        self.audit();
         let mut out = Vec::new();
         self.settle_filter();
         self.put_state(&mut out);
