@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shardwire_core::sds::{
     Config, DeliveredWhen, Event, Kinds, Machine, MessageIdRule, Name, Now, Octets, Place,
-    Randomness, Transmit, Value,
+    Randomness, Transmit, TransmitKind, Value,
 };
-use shardwire_core::wire::sds::{HistoryEntry, Message, WireFormat};
+use shardwire_core::wire::sds::{HistoryEntry, Message, MessageView, WireFormat};
 
 const EPOCH_MS: i64 = 1_760_000_000_000;
 pub(super) const NAMES: [&str; 3] = ["alice", "bob", "carol"];
@@ -17,6 +17,8 @@ const MISSING_MAX: usize = 24;
 const LOG_MAX: usize = 40;
 const CONTENTS_MAX: usize = 16;
 const OUTGOING_MAX: usize = 8;
+/// Little more than a channel needs at least, so that what is to be said often has no room.
+const HEADER_BYTES_MAX: usize = 1_300;
 /// A send has at most so many contents here.
 const CONTENTS_PER_SEND: u32 = 4;
 
@@ -121,7 +123,7 @@ pub(super) fn config(draws: &mut Draws) -> Config {
         sweep_in_buf_interval_ms: if draws.chance(70) { 0 } else { 1_000 },
         acknowledgement_sync: draws.chance(80),
         participant_ttl_ms: 60_000,
-        header_bytes_max: 4_096,
+        header_bytes_max: HEADER_BYTES_MAX,
     }
 }
 
@@ -522,7 +524,16 @@ impl World {
         if let Some(send_id) = &transmit.send_id {
             self.seen.push(send_id.to_string());
         }
-        let machine = &mut self.parties[which].machine;
+        let Party {
+            machine, config, ..
+        } = &mut self.parties[which];
+        let message = MessageView::decode(&transmit.payload, config.wire_format);
+        let content = message.expect("what leaves can be read").content;
+        let header_bytes = transmit.payload.len() - content.map_or(0, <[u8]>::len);
+        assert!(
+            header_bytes <= config.header_bytes_max || transmit.kind == TransmitKind::Repair,
+            "{header_bytes} bytes beside the content"
+        );
         let fails = self.draws.chance(10);
         if fails {
             machine.handle_transmit_failed(transmit.transmit_id, now);
