@@ -394,3 +394,169 @@ pub enum Change<'a> {
     /// The message of an id, or that there is none any more.
     Message(&'a Name, Option<&'a Octets>),
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn add(log: &mut Log, message_id: &str, lamport: u64) -> EntryRef {
+        log.add(Name::new(message_id), "alice".into(), lamport, None, 0)
+            .0
+    }
+
+    fn ordered(log: &Log) -> Vec<&str> {
+        log.ordered_ids().map(|id| &**id).collect()
+    }
+
+    #[test]
+    fn the_log_is_ordered_by_timestamp_then_id_however_it_was_delivered() {
+        let sorted = [
+            ("z", 1),
+            ("a", 2),
+            ("b", 2),
+            ("c", 2),
+            ("a0", 3),
+            ("y", 3),
+            ("x", 4),
+        ];
+        let ids = sorted.map(|(id, _)| id);
+        // Every order in which the seven may be delivered that a step through them gives, both ways.
+        for step in 1..sorted.len() {
+            for first in 0..sorted.len() {
+                let mut log = Log::new(10);
+                for place in 0..sorted.len() {
+                    let (id, lamport) = sorted[(first + place * step) % sorted.len()];
+                    let entry = add(&mut log, id, lamport);
+                    log.deliver(entry);
+                }
+                assert_eq!(ordered(&log), ids, "from {first} in steps of {step}");
+                let newest = log
+                    .newest(3)
+                    .map(|entry| &*log.get(entry).unwrap().message_id);
+                assert_eq!(newest.collect::<Vec<_>>(), ["x", "y", "a0"]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_left_the_log_takes_bounded_room_in_its_order() {
+        let mut log = Log::new(4);
+        // Each comes before all others in the order, so what is forgotten never stands first in it.
+        for lamport in (0..1_000).rev() {
+            let entry = add(&mut log, &lamport.to_string(), lamport);
+            log.deliver(entry);
+            assert!(log.ordered.len() <= 2 * 4 + STALE_ORDER_MIN);
+        }
+        assert_eq!(ordered(&log), ["0", "1", "2", "3"]);
+    }
+
+    #[test]
+    fn the_oldest_messages_make_room_for_new_ones() {
+        const COUNT_MAX: usize = 32;
+        let large = Octets::from(vec![0; ORIGINAL_BYTES_MAX / COUNT_MAX]);
+        let mut log = Log::new(1_000);
+        for number in 0..COUNT_MAX as u64 {
+            let entry = add(&mut log, &number.to_string(), 1);
+            log.keep_original(entry, large.clone());
+        }
+        assert_eq!(log.original_bytes(), ORIGINAL_BYTES_MAX);
+        assert_eq!(log.originals().count(), COUNT_MAX);
+        // Of the two oldest one is held by the log no longer.
+        log.withdraw(b"0");
+        assert!(log.original(b"0").is_some());
+        for (number, gone) in [("a", "0"), ("b", "1")] {
+            let entry = add(&mut log, number, 1);
+            log.keep_original(entry, large.clone());
+            assert!(log.original(gone.as_bytes()).is_none());
+            assert_eq!(log.original_bytes(), ORIGINAL_BYTES_MAX);
+            assert_eq!(log.originals().count(), COUNT_MAX);
+        }
+        let entry = add(&mut log, "largest", 1);
+        log.keep_original(entry, vec![0; ORIGINAL_BYTES_MAX].into());
+        assert_eq!(
+            log.originals().map(|id| &**id).collect::<Vec<_>>(),
+            ["largest"]
+        );
+        let entry = add(&mut log, "too large", 1);
+        log.keep_original(entry, vec![0; ORIGINAL_BYTES_MAX + 1].into());
+        assert_eq!(log.originals().count(), 1);
+        log.forget_original(&Name::new("largest"));
+        assert_eq!((log.originals().count(), log.original_bytes()), (0, 0));
+    }
+
+    /// What the records of the log's messages are, when every change is applied.
+    #[derive(Default)]
+    struct Stored {
+        entries: BTreeSet<Name>,
+        messages: BTreeMap<Name, usize>,
+    }
+
+    impl Stored {
+        fn take(&mut self, log: &mut Log) {
+            let mut put = |id: &Name, message: Option<&Octets>| match message {
+                Some(message) => drop(self.messages.insert(id.clone(), message.len())),
+                None => drop(self.messages.remove(id)),
+            };
+            log.poll_persist(|change| match change {
+                Change::Entry(entry) => drop(self.entries.insert(entry.message_id.clone())),
+                Change::Forgotten(id) => drop(self.entries.remove(id)),
+                Change::Message(id, message) => put(id, message),
+            });
+            log.poll_originals(put);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_stored_is_what_is_held(steps in vec((0_u8..10, 0_u8..12, 0_usize..4), 1..300)) {
+            let sizes = [1, 5_000, ORIGINAL_BYTES_MAX / 3, ORIGINAL_BYTES_MAX / 2];
+            let messages = sizes.map(|size| Octets::from(vec![0; size]));
+            let mut log = Log::new(5);
+            let mut stored = Stored::default();
+            for (number, (step, id, size)) in steps.into_iter().enumerate() {
+                let (id, message) = (Name::new(&id.to_string()), messages[size].clone());
+                match (step, log.find(id.as_bytes())) {
+                    (0..5, None) => {
+                        let entry = add(&mut log, &id, number as u64 % 7);
+                        match step {
+                            0 => log.keep_original(entry, message),
+                            1 => log.keep_own(&id, message, false),
+                            2 => {
+                                log.keep_original(entry, message);
+                                log.refuse(entry);
+                            }
+                            3 => log.deliver(entry),
+                            _ => {}
+                        }
+                    }
+                    (0 | 1, Some(_)) => log.keep_own(&id, message, false),
+                    (2, Some(entry)) => log.deliver(entry),
+                    (3, Some(entry)) => log.leave_out(entry),
+                    (4 | 5, _) => drop(log.withdraw(id.as_bytes())),
+                    (6, _) => log.forget_original(&id),
+                    (7, _) => log.keep_own(&id, message, false),
+                    _ => stored.take(&mut log),
+                }
+                let held: BTreeMap<_, _> = log
+                    .originals()
+                    .map(|id| (id.clone(), log.original(id.as_bytes()).unwrap().len()))
+                    .collect();
+                prop_assert_eq!(log.original_bytes(), held.values().sum::<usize>());
+                prop_assert!(log.original_bytes() <= ORIGINAL_BYTES_MAX);
+                prop_assert_eq!(log.originals().count(), held.len());
+                if step > 7 {
+                    prop_assert_eq!(&stored.messages, &held);
+                    let ids: BTreeSet<_> = log.arrivals().map(|(_, entry)| entry.message_id.clone()).collect();
+                    prop_assert_eq!(&stored.entries, &ids);
+                    prop_assert_eq!(log.len(), ids.len());
+                    prop_assert!(ids.len() <= 5);
+                }
+            }
+        }
+    }
+}
