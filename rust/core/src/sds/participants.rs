@@ -151,3 +151,72 @@ impl Participants {
         self.changed.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(number: usize) -> Arc<str> {
+        number.to_string().into()
+    }
+
+    #[test]
+    fn the_least_recently_heard_is_forgotten_beyond_the_limit() {
+        let mut participants = Participants::default();
+        for number in 0..PARTICIPANTS_MAX {
+            assert!(participants.hear(&named(number), 0));
+            participants.hear_live(&named(number), 0);
+        }
+        assert_eq!(participants.poll_changed().len(), PARTICIPANTS_MAX);
+        assert!(!participants.hear(&named(0), HEARD_EXACTLY_MS));
+        participants.hear_live(&named(0), 1);
+        assert!(participants.hear(&named(PARTICIPANTS_MAX), HEARD_EXACTLY_MS));
+        participants.hear_live(&named(PARTICIPANTS_MAX), 1);
+        assert_eq!(participants.len(), PARTICIPANTS_MAX);
+        assert_eq!(participants.live_ms(&named(0)), Some(1));
+        assert_eq!(participants.live_ms(&named(1)), None);
+        let changed = participants.poll_changed();
+        assert_eq!(
+            changed,
+            [(named(PARTICIPANTS_MAX), Some(0)), (named(1), None)]
+        );
+        assert_eq!(participants.live_since(0).count(), 2);
+    }
+
+    #[test]
+    fn a_time_is_that_of_the_last_word_to_the_second() {
+        let mut participants = Participants::default();
+        let alice: Arc<str> = "alice".into();
+        participants.hear(&alice, 0);
+        participants.hear(&alice, HEARD_EXACTLY_MS - 1);
+        assert_eq!(participants.within(5_000, 5_000), [Arc::clone(&alice)]);
+        assert!(participants.within(5_001, 5_000).is_empty());
+        participants.hear(&alice, HEARD_EXACTLY_MS);
+        assert_eq!(participants.within(6_000, 5_000), [alice]);
+    }
+
+    #[test]
+    fn a_horizon_is_stored_when_it_moved_far_and_never_goes_back() {
+        let mut participants = Participants::default();
+        let alice: Arc<str> = "alice".into();
+        participants.on_forgotten(&alice, 7, 1);
+        assert_eq!(participants.horizon(&alice), 0, "who is unknown has none");
+        participants.hear(&alice, 0);
+        participants.poll_changed();
+        for (lamport, horizon, stored) in [
+            (99, 99, None),
+            (100, 100, Some(100)),
+            (50, 100, None),
+            (199, 199, None),
+            (200, 200, Some(200)),
+        ] {
+            participants.on_forgotten(&alice, lamport, 100);
+            assert_eq!(participants.horizon(&alice), horizon);
+            let changed = participants.poll_changed();
+            assert_eq!(changed.first().and_then(|(_, stored)| *stored), stored);
+        }
+        participants.restore(&alice, 300, 0);
+        assert_eq!(participants.horizon(&alice), 300);
+        assert!(participants.poll_changed().is_empty());
+    }
+}

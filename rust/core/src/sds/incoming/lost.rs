@@ -71,3 +71,36 @@ impl LostKeys {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_all_the_same_stays_so_and_the_oldest_is_forgotten() {
+        let mut lost = LostKeys::new(2);
+        for (key, askable, settled) in [
+            ("a", false, true),
+            ("a", true, false),
+            ("a", false, false),
+            ("b", true, false),
+            ("b", true, false),
+        ] {
+            lost.remember(Name::new(key), askable);
+            assert!(lost.contains(key.as_bytes()));
+            assert_eq!(lost.is_settled(key.as_bytes()), settled, "{key}");
+        }
+        assert_eq!(lost.len(), 2);
+        lost.poll_changed();
+        lost.remember(Name::new("c"), false);
+        assert_eq!(lost.len(), 2);
+        assert!(!lost.contains(b"a") && !lost.is_settled(b"a"));
+        lost.forget(&Name::new("b"));
+        lost.forget(&Name::new("unknown"));
+        let changed = [("c", Some(false)), ("a", None), ("b", None)];
+        assert_eq!(
+            lost.poll_changed(),
+            changed.map(|(key, askable)| (Name::new(key), askable))
+        );
+    }
+}

@@ -347,4 +347,58 @@ mod tests {
             Some("invented 1")
         );
     }
+
+    #[test]
+    fn the_newest_hint_stands_and_a_sender_once_known() {
+        let mut table = Table::new(4);
+        let send = table.send(false, false);
+        table.add("id", send, "bob");
+        let mut version = table.table.version();
+        let entry = |hint: Option<&[u8]>, sender: Option<&str>| HistoryEntry {
+            message_id: "id".to_owned(),
+            retrieval_hint: hint.map(Vec::from),
+            sender_id: sender.map(str::to_owned),
+        };
+        // What is named, what is known from then on, and whether that is news.
+        for (hint, sender, known_hint, known_sender, news) in [
+            (None, None, None, None, false),
+            (None, Some("alice"), None, Some("alice"), true),
+            (Some(&b"1"[..]), None, Some(&b"1"[..]), Some("alice"), true),
+            (Some(b"1"), Some("alice"), Some(b"1"), Some("alice"), false),
+            (Some(b""), Some("mallory"), Some(b"1"), Some("alice"), false),
+            (Some(b"2"), None, Some(b"2"), Some("alice"), true),
+            (None, None, Some(b"2"), Some("alice"), false),
+        ] {
+            table.table.poll_changed();
+            table
+                .table
+                .learn(b"id", &entry(hint, sender), &"bob".into());
+            let known = &table.table.get(b"id").unwrap().entry;
+            assert_eq!(*known, entry(known_hint, known_sender));
+            assert_eq!(table.table.version() != version, news);
+            assert_eq!(table.table.poll_changed().contains(&Name::new("id")), news);
+            version = table.table.version();
+        }
+        table.table.remove(b"id");
+        assert_ne!(table.table.version(), version);
+        table.add("id", send, "bob");
+        assert_ne!(table.table.version(), version);
+    }
+
+    #[test]
+    fn what_two_participants_name_is_in_the_share_of_who_named_less() {
+        let mut table = Table::new(4);
+        let send = table.send(false, false);
+        for id in ["one", "two", "three"] {
+            table.add(id, send, "mallory");
+        }
+        table.add("own", send, "alice");
+        let entry = table.table.get(b"one").unwrap().entry.clone();
+        let mut learn = |by: &str| table.table.learn(b"one", &entry, &by.into()).to_string();
+        assert_eq!(learn("alice"), "alice");
+        // Both have two now: it stays where it is.
+        assert_eq!(learn("mallory"), "alice");
+        assert_eq!(learn("bob"), "bob");
+        table.table.audit();
+    }
 }
