@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from sds_exchange import LOGOS, Party, at, hear, message, quiet_sync
 
-from shardwire._native import HistoryEntry, SdsMessage, sds_limits
+from shardwire._native import BloomFilter, HistoryEntry, SdsMessage, sds_limits
 from shardwire.errors import ConfigError
 from shardwire.sds import MessageDropped, TransmitKind
 
@@ -135,3 +135,64 @@ def test_an_echo_of_an_ephemeral_message_is_known_as_long_as_it_is_remembered() 
     for data, dropped in ((echoes[4], 1), (echoes[1], 2), (echoes[0], 2)):
         hear(bob, data)
         assert len(bob.of(MessageDropped)) == dropped
+
+
+def test_a_full_filter_is_made_anew_of_the_newest_four_fifths_and_is_the_same_after_a_restart() -> None:
+    capacity = 500
+    bob = Party("bob", sds=replace(LOGOS.sds, bloom_filter_capacity=capacity), sync=quiet_sync())
+    ids = [name_of(number) for number in range(capacity * 6 // 5)]
+
+    def held(party: Party) -> list[int]:
+        return BloomFilter(capacity).review(party.machine.inspect()["bloom_filter"], ids)
+
+    for number in range(len(ids) - 1):
+        hear(bob, message(number, content=b"0/1/1|m%d" % number))
+    assert held(bob)[: len(ids) - 1] == list(range(len(ids) - 1))
+    hear(bob, message(len(ids) - 1, content=b"0/1/1|the last"))
+    kept = held(bob)
+    assert kept[-400:] == list(range(200, 600))
+    # Of those that were left out one in a thousand is there by accident.
+    assert len(kept) <= 402
+    assert held(bob.restarted(at(0))) == kept
+
+
+def test_the_filters_of_so_many_members_are_remembered() -> None:
+    most = LIMITS["FILTERS_REMEMBERED_MAX"]
+    alice = Party("alice", sds=replace(LOGOS.sds, bloom_filter_capacity=10), sync=quiet_sync())
+    bloom = bytes(BloomFilter(10).size_bytes)
+    for number, remembered in ((most - 1, most), (most, most)):
+        for place in range(number):
+            data = message(0, sender=f"p{place}", message_id=f"sync-{place}", content=None, bloom=bloom)
+            alice.machine.handle_message(data, at(0))
+        hear(alice, message(0, sender=f"last {number}", message_id=f"sync {number}", content=None, bloom=bloom))
+        assert alice.machine.stats()["filters_remembered"] == remembered
+
+
+def ask(party: Party, numbers: range) -> None:
+    requests = [HistoryEntry(name_of(number)) for number in numbers]
+    hear(party, message(0, sender="carol", message_id=f"sync {numbers}", content=None, requests=requests))
+
+
+def owed_by(party: Party) -> set[str]:
+    return set(party.machine.inspect()["repair_answers"])
+
+
+def test_so_many_answers_are_owed_and_no_more_and_after_a_restart_as_well() -> None:
+    most = LIMITS["REPAIR_BUFFER_MAX"]
+    bob = Party("bob", sync=quiet_sync())
+    for number in range(most + 1):
+        hear(bob, message(number, content=b"0/1/1|m%d" % number))
+    for number in range(0, most, 100):
+        ask(bob, range(number, number + 100))
+    names = {name_of(number) for number in range(most)}
+    assert owed_by(bob) == owed_by(bob.restarted(at(0))) == names
+    ask(bob, range(most, most + 1))
+    assert len(owed_by(bob)) == most
+    bob = bob.restarted(at(0))
+    assert len(owed_by(bob)) == most
+    # Somebody else answers.
+    answered = min(owed_by(bob))
+    number = int(answered[:32], 16)
+    hear(bob, message(number, content=b"0/1/1|m%d" % number))
+    assert answered not in owed_by(bob)
+    assert answered not in owed_by(bob.restarted(at(0)))
