@@ -237,4 +237,67 @@ mod tests {
         assert_eq!(demand.stated(&by), Some(3));
         assert!(!demand.on_stated(&by, 1, 12));
     }
+
+    #[test]
+    fn who_names_contents_does_so_anew_after_each_that_left() {
+        let mut demand = Demand::new(64, 64);
+        let by: Arc<str> = "bob".into();
+        demand.on_left(10);
+        assert!(demand.on_named(&by, 10));
+        assert!(!demand.is_named_by(&by), "at that moment it had not come");
+        assert!(demand.on_named(&by, 11));
+        assert!(demand.is_named_by(&by));
+        assert!(!demand.on_named(&by, 12));
+        demand.on_left(13);
+        assert!(!demand.is_named_by(&by));
+        assert!(demand.on_named(&by, 14));
+        demand.on_inquiry(20);
+        assert_eq!(demand.asked_ms(), 20);
+        demand.on_left(30);
+        assert_eq!(demand.asked_ms(), 30);
+    }
+
+    #[test]
+    fn so_many_receivers_are_told_apart_and_no_more() {
+        let mut demand = Demand::new(64, 64);
+        let names: Vec<Arc<str>> = (0..=PARTICIPANTS_PER_SEND_MAX)
+            .map(|number| number.to_string().into())
+            .collect();
+        let (last, one_past) = (
+            &names[PARTICIPANTS_PER_SEND_MAX - 1],
+            &names[PARTICIPANTS_PER_SEND_MAX],
+        );
+        for name in &names {
+            demand.on_named(name, 1);
+            demand.on_stated(name, 2, 1);
+        }
+        assert!(demand.is_named_by(last) && !demand.is_named_by(one_past));
+        assert_eq!(
+            (demand.stated_once(last), demand.stated_once(one_past)),
+            (Some(2), None)
+        );
+        assert_eq!(demand.stating().count(), PARTICIPANTS_PER_SEND_MAX);
+        demand.on_stated(last, 1, 2);
+        assert_eq!(
+            demand.stated_once(last),
+            Some(1),
+            "it is known, however full the table is"
+        );
+    }
+
+    #[test]
+    fn silence_is_answered_with_more_each_time() {
+        let mut demand = Demand::new(1_000, 64);
+        let mut goes = Vec::new();
+        while goes.len() < 11 {
+            if let Answer::Contents(count) = demand.answer(&needs(0), 20) {
+                goes.push(count);
+            }
+        }
+        assert_eq!(goes, [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256]);
+        // Any news begins anew.
+        demand.on_news();
+        demand.inquiries = INQUIRIES_MAX;
+        assert_eq!(demand.answer(&needs(0), 20), Answer::Contents(1));
+    }
 }

@@ -140,3 +140,85 @@ impl InStore {
         oldest.copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sds::name::Name;
+    use crate::sds::outgoing::OutgoingSend;
+    use crate::sds::slab::Slab;
+
+    const PERIOD_MS: i64 = 1_000;
+
+    /// Contents of one send.
+    fn places(count: u32) -> Vec<ContentRef> {
+        let send = Slab::default().insert(OutgoingSend::new(Name::new("send"), 1, 1));
+        (0..count).map(|ordinal| (send, ordinal)).collect()
+    }
+
+    #[test]
+    fn the_store_comes_first_for_two_timeouts_after_somebody_is_heard() {
+        let mut store = InStore::new(5);
+        let places = places(2);
+        for place in &places {
+            assert!(
+                !store.holds_back(*place, true, 0, PERIOD_MS),
+                "it did not wait"
+            );
+            assert!(store.holds_back(*place, false, 0, PERIOD_MS));
+        }
+        assert_eq!(store.iter().collect::<Vec<_>>(), places);
+        for (place, monotonic_ms, waits) in [
+            (places[0], 10, true),
+            (places[0], 2_009, true),
+            (places[0], 2_010, false),
+            (places[1], 2_010, false),
+        ] {
+            assert_eq!(
+                store.holds_back(place, true, monotonic_ms, PERIOD_MS),
+                waits
+            );
+            assert_eq!(store.contains(place), waits);
+        }
+    }
+
+    #[test]
+    fn while_nobody_is_heard_so_many_probes_go_and_then_nobody_is_there() {
+        let mut store = InStore::new(3);
+        let places = places(3);
+        // When contents are due, whether a probe goes, and how many sends wait in vain.
+        for (monotonic_ms, goes, silent) in [
+            (0, true, 0),
+            (PERIOD_MS - 1, false, 0),
+            (PERIOD_MS, true, 0),
+            (2 * PERIOD_MS, true, 1),
+            (3 * PERIOD_MS, false, 1),
+            (4 * PERIOD_MS, false, 1),
+        ] {
+            for place in &places[1..] {
+                store.holds_back(*place, false, monotonic_ms, PERIOD_MS);
+            }
+            let probe = goes.then_some(places[1]);
+            assert_eq!(
+                store.take_probe(monotonic_ms, PERIOD_MS),
+                probe,
+                "{monotonic_ms}"
+            );
+            assert_eq!(store.take_probe(monotonic_ms, PERIOD_MS), None);
+            assert_eq!(store.silent_sends(), silent);
+        }
+        store.holds_back(places[1], true, 4 * PERIOD_MS, PERIOD_MS);
+        assert_eq!(store.silent_sends(), 0);
+    }
+
+    #[test]
+    fn beyond_the_limit_what_waits_longest_is_given_up() {
+        let mut store = InStore::new(5);
+        let places = places(WAITING_CONTENTS_MAX as u32 + 1);
+        for place in &places {
+            assert_eq!(store.overflow(), None);
+            store.holds_back(*place, false, 0, PERIOD_MS);
+        }
+        assert_eq!(store.overflow(), Some(places[0]));
+    }
+}

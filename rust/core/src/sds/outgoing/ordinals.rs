@@ -108,6 +108,9 @@ mod tests {
             let mut union = Ordinals::NONE;
             union.extend(&all);
             union.insert(count);
+            // What is there stays there.
+            union.insert(count);
+            union.extend(&all);
             assert_eq!(union, Ordinals::all(count + 1));
             union.truncate(count);
             assert_eq!(union, all);

@@ -185,3 +185,113 @@ fn head(queue: &mut VecDeque<OutgoingRef>, sends: &Slab<OutgoingSend>) -> Option
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sds::name::Name;
+    use crate::sds::outgoing::OutgoingContent;
+
+    const YOUNG_MS: i64 = 1_000;
+
+    struct Queue {
+        queue: DispatchQueue,
+        sends: Slab<OutgoingSend>,
+    }
+
+    impl Queue {
+        fn new() -> Self {
+            Queue {
+                queue: DispatchQueue::new(YOUNG_MS),
+                sends: Slab::default(),
+            }
+        }
+
+        /// Queues a send of `count` contents of three bytes.
+        fn add(&mut self, count: usize) -> OutgoingRef {
+            let mut send = OutgoingSend::new(Name::new("send"), 1, 1);
+            let content = || OutgoingContent::new(Name::new("id"), vec![0; 3].into());
+            send.contents.extend((0..count).map(|_| content()));
+            let handle = self.sends.insert(send);
+            self.queue.add(handle, &mut self.sends[handle]);
+            handle
+        }
+
+        fn next(&mut self, monotonic_ms: i64) -> Option<ContentRef> {
+            self.queue.next(true, true, &mut self.sends, monotonic_ms)
+        }
+    }
+
+    #[test]
+    fn a_young_send_goes_whole_and_an_old_one_takes_turns_with_fresh_ones() {
+        let mut queue = Queue::new();
+        let large = queue.add(6);
+        let small: Vec<_> = (0..3).map(|_| queue.add(1)).collect();
+        // The first is young up to the last moment before a timeout has passed since it began.
+        for (monotonic_ms, place) in [
+            (0, (large, 0)),
+            (1, (large, 1)),
+            (YOUNG_MS - 1, (large, 2)),
+            (YOUNG_MS, (large, 3)),
+            (YOUNG_MS, (small[0], 0)),
+            (YOUNG_MS, (large, 4)),
+            (YOUNG_MS, (small[1], 0)),
+            (YOUNG_MS, (large, 5)),
+            (YOUNG_MS, (small[2], 0)),
+        ] {
+            assert_eq!(queue.next(monotonic_ms), Some(place), "at {monotonic_ms}");
+        }
+        assert_eq!(queue.next(YOUNG_MS), None);
+        assert_eq!((queue.queue.contents(), queue.queue.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn sends_that_are_old_take_turns() {
+        let mut queue = Queue::new();
+        let (one, other) = (queue.add(3), queue.add(3));
+        let first = [(0, one), (YOUNG_MS, one), (YOUNG_MS, other)];
+        for (monotonic_ms, send) in first {
+            assert_eq!(queue.next(monotonic_ms).unwrap().0, send);
+        }
+        assert_eq!(queue.queue.started_contents(&queue.sends), 3);
+        let late = std::iter::from_fn(|| queue.next(3 * YOUNG_MS)).map(|(send, _)| send);
+        assert_eq!(late.collect::<Vec<_>>(), [one, other, other]);
+    }
+
+    #[test]
+    fn what_was_put_back_leaves_first_and_what_is_dropped_never() {
+        let mut queue = Queue::new();
+        let (one, other) = (queue.add(2), queue.add(2));
+        assert_eq!(queue.queue.fresh(&queue.sends), 2);
+        let place = queue.next(0).unwrap();
+        queue.queue.put_back(one, &mut queue.sends[one], place.1);
+        assert_eq!((queue.queue.contents(), queue.queue.bytes()), (4, 12));
+        assert_eq!(queue.queue.started_contents(&queue.sends), 2);
+        assert_eq!(queue.queue.fresh(&queue.sends), 1);
+        queue.queue.clear(&mut queue.sends[other]);
+        assert_eq!((queue.queue.contents(), queue.queue.bytes()), (2, 6));
+        assert_eq!(queue.queue.fresh(&queue.sends), 0);
+        let left: Vec<_> = std::iter::from_fn(|| queue.next(0)).collect();
+        assert_eq!(left, [(one, 0), (one, 1)]);
+    }
+
+    #[test]
+    fn what_waited_before_a_restart_waits_after_it() {
+        let mut queue = Queue::new();
+        let (begun, fresh) = (queue.add(3), queue.add(1));
+        queue.next(0);
+        queue.sends[begun].dispatched = 1;
+        let mut again = DispatchQueue::new(YOUNG_MS);
+        for handle in [begun, fresh] {
+            again.restore(handle, &mut queue.sends[handle], 5);
+        }
+        assert_eq!((again.contents(), again.bytes()), (3, 9));
+        assert_eq!(
+            (
+                again.started_contents(&queue.sends),
+                again.fresh(&queue.sends)
+            ),
+            (2, 1)
+        );
+    }
+}

@@ -142,4 +142,28 @@ mod tests {
         assert!(asks(&names, "anybody"));
         assert!(!super::asks(Some(&[1, 2, 3]), "member-1"));
     }
+
+    #[test]
+    fn who_asked_last_counts_and_what_was_asked_last_is_said_once() {
+        let mut lacking = Lacking::default();
+        let name = |number: usize| Arc::from(format!("member-{number}"));
+        for number in 0..ASKERS_MAX {
+            lacking.on_asked(&name(number));
+        }
+        assert!(lacking.counts(&name(0)));
+        lacking.on_asked(&name(ASKERS_MAX));
+        assert!(!lacking.counts(&name(0)));
+        assert!(lacking.counts(&name(1)) && lacking.counts(&name(ASKERS_MAX)));
+        let send = |number: usize| Name::new(&format!("{number:032x}"));
+        for number in 0..=STATEMENTS_MAX {
+            lacking.owe(&name(1), send(number));
+        }
+        assert!(lacking.is_asked());
+        let statements = lacking.take(LinkedHashMap::new(), |_, _| Some(3));
+        let said: Vec<_> = (1..=STATEMENTS_MAX)
+            .map(|number| statement(&send(number), 3, "member-1"))
+            .collect();
+        assert_eq!(statements.requests, said);
+        assert!(!lacking.is_asked());
+    }
 }
