@@ -1,0 +1,151 @@
+"""What contents and syncs say beside the contents themselves, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sds_exchange import LOGOS, Party, at, contents_of, hear, message, quiet_sync
+
+from shardwire._native import HistoryEntry, SdsMessage
+from shardwire.config import SdsConfig
+from shardwire.sds import Transmit, TransmitKind
+
+SEND = "5e" * 16
+COUNT = 40
+WINDOW_MS = LOGOS.sds.acknowledgement_timeout_ms // 4
+# After so long without a content a burst has ended.
+GAP_MS = WINDOW_MS // 8
+SILENT = quiet_sync(acknowledgement_sync=False)
+
+
+def decoded(transmit: Transmit) -> SdsMessage:
+    read = SdsMessage.decode(transmit.payload)
+    assert read is not None
+    return read
+
+
+def on_demand(count: int) -> list[Transmit]:
+    """Contents of a send of alice that can have more of them."""
+    alice = Party("alice", sync=quiet_sync())
+    alice.machine.send(SEND, contents_of("text", count, count), at(0), contents_needed=count, reserve=5)
+    return alice.drain(at(0))
+
+
+def syncs(party: Party, from_ms: int, until_ms: int) -> list[tuple[int, SdsMessage]]:
+    """Those that leave in this time, each with its moment."""
+    found = []
+    moment: int | None = from_ms
+    while moment is not None and moment <= until_ms:
+        party.machine.handle_timeout(at(moment))
+        out = party.drain(at(moment))
+        for transmit in out:
+            party.machine.handle_transmitted(transmit.transmit_id, None, at(moment))
+        found += [(moment, decoded(transmit)) for transmit in out if transmit.kind is TransmitKind.SYNC]
+        due_ms = party.machine.poll_timeout()
+        assert due_ms is None or due_ms > moment
+        moment = due_ms
+    return found
+
+
+@pytest.mark.parametrize(("count", "asking"), [(COUNT, [0, COUNT // 2, COUNT - 1]), (5, [0, 2, 4]), (2, [0, 1])])
+def test_the_first_the_middle_and_the_last_content_ask_what_is_lacking(count: int, asking: list[int]) -> None:
+    asks = HistoryEntry(f"{SEND}.9999", None, "alice")
+    requests = {transmit.ordinal: decoded(transmit).repair_request for transmit in on_demand(count)}
+    assert requests == {ordinal: ((asks,) if ordinal in asking else ()) for ordinal in range(count)}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_lacking_is_said_by_a_number_once_the_burst_has_ended(seed: int) -> None:
+    bob = Party("bob", sync=quiet_sync(), seed=seed)
+    contents = on_demand(COUNT)
+    last_ms = 0
+    said = []
+    for number, transmit in enumerate(contents[:-3]):
+        # Shorter than the pause that ends a burst, by one.
+        last_ms = number * (GAP_MS - 1)
+        said += syncs(bob, last_ms, last_ms)
+        hear(bob, transmit.payload, last_ms)
+        said += syncs(bob, last_ms, last_ms + GAP_MS - 2)
+    assert said == []
+    ((at_ms, sync),) = syncs(bob, last_ms + GAP_MS - 1, last_ms + 4 * WINDOW_MS)
+    assert at_ms >= last_ms + GAP_MS
+    assert sync.repair_request == (HistoryEntry(f"{SEND}.{9_999 - 3}", None, "alice"),)
+    assert (sync.causal_history, sync.bloom_filter) == ((), None)
+
+
+def test_what_came_of_a_single_message_is_named_beside_numbers() -> None:
+    bob = Party("bob", sync=quiet_sync())
+    for transmit in on_demand(COUNT)[:-3]:
+        hear(bob, transmit.payload)
+    hear(bob, message(1, sender="carol"))
+    ((_, sync),) = syncs(bob, 0, WINDOW_MS)
+    assert f"{1:032x}.0" in [entry.message_id for entry in sync.causal_history]
+    assert not any(entry.message_id.startswith(SEND) for entry in sync.causal_history)
+
+
+def test_no_two_syncs_have_one_id_over_a_restart_either() -> None:
+    bob = Party("bob", sync=quiet_sync())
+    ids = []
+    for number in range(6):
+        if number == 3:
+            bob = bob.restarted(at(number * 10_000))
+        hear(bob, message(number), number * 10_000)
+        ids += [sync.message_id for _, sync in syncs(bob, number * 10_000, number * 10_000 + WINDOW_MS)]
+    assert len(set(ids)) == len(ids) >= 6
+
+
+@pytest.mark.parametrize(("bloom_interval_ms", "filters"), [(LOGOS.sds.bloom_interval_ms, False), (0, True)])
+def test_a_request_takes_a_filter_along_only_where_every_message_has_one(bloom_interval_ms: int, filters: bool) -> None:
+    bob = Party("bob", sds=replace(LOGOS.sds, bloom_interval_ms=bloom_interval_ms), sync=SILENT)
+    hear(bob, message(0, history=[HistoryEntry(f"{1:032x}.0")]))
+    due_ms = min(due_ms for _, due_ms in bob.machine.inspect()["repair_requests"].items())
+    *_, (at_ms, sync) = syncs(bob, 0, due_ms)
+    assert at_ms == due_ms
+    assert [entry.message_id for entry in sync.repair_request] == [f"{1:032x}.0"]
+    assert (sync.bloom_filter is not None) is filters
+
+
+@pytest.mark.parametrize(("bloom_interval_ms", "riding"), [(LOGOS.sds.bloom_interval_ms, [2]), (0, [0, 1, 2])])
+def test_the_filter_rides_on_the_last_content_or_on_every_one(bloom_interval_ms: int, riding: list[int]) -> None:
+    alice = Party("alice", sds=replace(LOGOS.sds, bloom_interval_ms=bloom_interval_ms), sync=SILENT)
+    hear(alice, message(0))
+    alice.send("text", at(1), 3, 3)
+    contents = alice.drain(at(1))
+    assert [transmit.ordinal for transmit in contents if decoded(transmit).bloom_filter] == riding
+
+
+def test_what_one_sync_has_no_room_for_the_next_one_says_in_its_own_time() -> None:
+    sds = replace(LOGOS.sds, causal_history_size=0)
+    bob = Party("bob", sds=sds, sync=quiet_sync(), header_bytes_max=1_300)
+    for number in range(60):
+        hear(bob, message(number))
+    found = syncs(bob, 0, 4 * WINDOW_MS)
+    moments = [moment for moment, _ in found]
+    assert len(set(moments)) == len(moments) >= 3
+    named = {entry.message_id for _, sync in found for entry in sync.causal_history}
+    assert named == {f"{number:032x}.0" for number in range(60)}
+
+
+def test_what_is_waited_for_is_waited_for_anew_after_a_restart() -> None:
+    lost_ms = 2 * LOGOS.sds.repair_t_max_ms
+    bob = Party("bob", sds=replace(LOGOS.sds, timeout_for_lost_messages_ms=lost_ms))
+    hear(bob, message(0, sender="carol"))
+    hear(bob, message(1, content=b"0/1/1|after", history=[HistoryEntry(f"{SEND}.0")]), 5)
+    bob = bob.restarted(at(1_000))
+    for monotonic_ms, delivered in ((1_000 + lost_ms - 1, False), (1_000 + lost_ms, True)):
+        bob.machine.handle_timeout(at(monotonic_ms))
+        bob.drain(at(monotonic_ms))
+        assert ("after" in bob.delivered) is delivered
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_store_is_believed_of_what_is_older_than_a_first_life_alone(restart: bool) -> None:
+    bob = Party("bob", sds=SdsConfig(), sync=quiet_sync())
+    if restart:
+        hear(bob, message(0, sender="carol"))
+        bob = bob.restarted(at(1))
+    hear(bob, message(1, content=b"0/1/1|after", history=[HistoryEntry(f"{SEND}.0")]), 2)
+    bob.machine.handle_irretrievable([f"{SEND}.0"], at(2))
+    bob.drain(at(2))
+    assert ("after" in bob.delivered) is not restart
