@@ -265,3 +265,44 @@ def test_a_newcomer_goes_on_without_the_past_and_asks_for_all_that_is_named_of_i
     bob.drain(at(400_000))
     assert [entry.message_id for entry in bob.machine.missing()] == [entry.message_id for entry in past]
     assert len(bob.of(DependencyLost)) == 1
+
+
+def test_what_a_filter_lacks_is_named_once_it_is_settled_and_again_at_growing_distances() -> None:
+    """Ten seconds settle it; what did not help is named again after 30 seconds, after 60, and so on."""
+    bob = Party("bob", sds=SDS, sync=quiet_sync())
+    ids = [f"{number:032x}.0" for number in range(9)]
+    for number, message_id in enumerate(ids):
+        data = SdsMessage(
+            sender_id="alice",
+            message_id=message_id,
+            channel_id="room",
+            lamport_timestamp=at(0).epoch_ms + number,
+            content=b"0/1/1|m%d" % number,
+        )
+        bob.machine.handle_message(data.encode(), at(0))
+        bob.drain(at(0))
+
+    def named_at(*moments: int) -> list[int]:
+        """When bob names the third message, after carol's filter without it came at each of these."""
+        named = []
+        for number, moment in enumerate(moments):
+            until_ms = moments[number + 1] if number + 1 < len(moments) else moment + 2_000
+            bob.machine.handle_message(sync_of("carol", moment, filter_of(*ids[:2], *ids[3:])), at(moment))
+            now_ms: int | None = moment
+            while now_ms is not None and now_ms < until_ms:
+                bob.machine.handle_timeout(at(now_ms))
+                for sync in messages_of(bob.drain(at(now_ms))):
+                    named += [now_ms for entry in sync.causal_history if entry.message_id == ids[2]]
+                now_ms = bob.machine.poll_timeout()
+        return named
+
+    # What came is acknowledged meanwhile.
+    assert named_at(2_000)
+    bob.drain(at(10_000))
+    assert named_at(15_000, 19_999) == []
+    (first_ms,) = named_at(20_000)
+    (second_ms,) = named_at(first_ms + 29_999, first_ms + 30_000)
+    assert second_ms >= first_ms + 30_000
+    (third_ms,) = named_at(second_ms + 59_999, second_ms + 60_000)
+    assert third_ms >= second_ms + 60_000
+    assert named_at(third_ms + 119_999) == []

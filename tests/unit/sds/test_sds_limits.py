@@ -196,3 +196,34 @@ def test_so_many_answers_are_owed_and_no_more_and_after_a_restart_as_well() -> N
     hear(bob, message(number, content=b"0/1/1|m%d" % number))
     assert answered not in owed_by(bob)
     assert answered not in owed_by(bob.restarted(at(0)))
+
+
+@pytest.mark.parametrize(("sender", "name"), [(256, 256), (257, 1), (1, 257)])
+def test_ids_of_senders_and_messages_have_so_many_bytes(sender: int, name: int) -> None:
+    bob = Party("bob")
+    hear(bob, message(0, sender="s" * sender, message_id="n" * name))
+    legal = sender <= LIMITS["SENDER_ID_BYTES_MAX"] and name <= LIMITS["MESSAGE_ID_BYTES_MAX"]
+    assert len(bob.of(MessageDropped)) == (not legal)
+
+
+def test_under_the_nim_wire_the_skew_of_a_timestamp_counts_in_seconds() -> None:
+    sds = replace(LOGOS.sds, wire_format="nim", max_lamport_skew_ms=60_000)
+    bob = Party("bob", sds=sds)
+    far = SdsMessage(
+        sender_id="mallory",
+        message_id=name_of(1),
+        channel_id="room",
+        lamport_timestamp=at(0).epoch_ms,
+        content=b"0/1/1|far",
+    )
+    hear(bob, far.encode("nim"))
+    assert bob.delivered == ["far"]
+    assert bob.machine.lamport_timestamp == at(0).epoch_ms // 1_000 + 60
+
+
+@pytest.mark.parametrize(("age_ms", "taken"), [(60_000, True), (60_001, False)])
+def test_what_is_as_old_as_the_replay_window_is_taken(age_ms: int, taken: bool) -> None:
+    bob = Party("bob", sds=replace(LOGOS.sds, replay_window_ms=60_000), now=at(100_000))
+    hear(bob, message(1, lamport=at(100_000).epoch_ms - age_ms), 100_000)
+    assert bob.delivered == (["text"] if taken else [])
+    assert bob.of(MessageDropped) == ([] if taken else [MessageDropped("replayed")])
