@@ -16,6 +16,7 @@ COUNT = 40
 WINDOW_MS = LOGOS.sds.acknowledgement_timeout_ms // 4
 # After so long without a content a burst has ended.
 GAP_MS = WINDOW_MS // 8
+QUIET_MS = 4 * LOGOS.sds.acknowledgement_timeout_ms
 SILENT = quiet_sync(acknowledgement_sync=False)
 
 
@@ -149,3 +150,49 @@ def test_a_store_is_believed_of_what_is_older_than_a_first_life_alone(restart: b
     bob.machine.handle_irretrievable([f"{SEND}.0"], at(2))
     bob.drain(at(2))
     assert ("after" in bob.delivered) is not restart
+
+
+def says_it_lacks(sender: str, count: int) -> bytes:
+    entry = HistoryEntry(f"{SEND}.{9_999 - count}", None, "alice")
+    return message(0, sender=sender, message_id=f"{sender} lacks {count}", content=None, requests=[entry])
+
+
+@pytest.mark.parametrize(("others_lack", "speaks"), [(0, False), (1, True)])
+def test_where_one_is_enough_nobody_repeats_that_it_has_all(others_lack: int, speaks: bool) -> None:
+    bob = Party("bob", sync=quiet_sync())
+    for transmit in on_demand(COUNT):
+        hear(bob, transmit.payload)
+    hear(bob, says_it_lacks("carol", others_lack))
+    assert bool(syncs(bob, 0, 4 * WINDOW_MS)) is speaks
+
+
+@pytest.mark.parametrize(
+    ("others_lack", "heard_ms", "speaks"),
+    [(2, GAP_MS, True), (3, GAP_MS, False), (5, GAP_MS, False), (5, GAP_MS - 1, True)],
+)
+def test_who_lacks_no_more_than_another_one_said_after_the_burst_is_silent(
+    others_lack: int, heard_ms: int, speaks: bool
+) -> None:
+    bob = Party("bob", sync=quiet_sync(), delivered_when=frozenset({"bob", "carol"}))
+    for transmit in on_demand(COUNT)[:-3]:
+        hear(bob, transmit.payload)
+    assert syncs(bob, 0, heard_ms - 1) == []
+    hear(bob, says_it_lacks("carol", others_lack), heard_ms)
+    assert bool(syncs(bob, heard_ms, 4 * WINDOW_MS)) is speaks
+    # Asked by the sender it answers, whatever others said.
+    asks = HistoryEntry(f"{SEND}.9999", None, "alice")
+    hear(bob, message(0, sender="alice", message_id="asks", content=None, requests=[asks]), 5 * WINDOW_MS)
+    assert [sync.repair_request[0].message_id for _, sync in syncs(bob, 5 * WINDOW_MS, 6 * WINDOW_MS)] == [
+        f"{SEND}.{9_999 - 3}"
+    ]
+
+
+@pytest.mark.parametrize(("since_ms", "speaks"), [(1_000, False), (QUIET_MS - 1, False), (QUIET_MS, True)])
+def test_who_said_that_it_has_all_is_silent_about_more_of_it_for_four_timeouts(since_ms: int, speaks: bool) -> None:
+    bob = Party("bob", sync=quiet_sync())
+    for transmit in on_demand(COUNT):
+        hear(bob, transmit.payload)
+    ((said_ms, _),) = syncs(bob, 0, 4 * WINDOW_MS)
+    further = message(0, sender="alice", message_id=f"{SEND}.40", content=b"40/40/45|text")
+    hear(bob, further, said_ms + since_ms)
+    assert bool(syncs(bob, said_ms + since_ms, said_ms + since_ms + 2 * WINDOW_MS)) is speaks
