@@ -1005,13 +1005,10 @@ impl Outgoing {
         events: &mut VecDeque<Event>,
     ) {
         let send = &mut self.sends[handle];
+        let mut speaks = false;
         if !send.finished && !send.complete.contains(by) {
             match &mut send.demand {
-                Some(demand) => {
-                    if demand.on_named(by, monotonic_ms) {
-                        self.hasten(handle, monotonic_ms);
-                    }
-                }
+                Some(demand) => speaks = demand.on_named(by, monotonic_ms),
                 None => {
                     if send.inquiry.on_named(monotonic_ms) {
                         self.on_answered(handle, monotonic_ms);
@@ -1025,12 +1022,17 @@ impl Outgoing {
         let send = &mut self.sends[handle];
         let mut held = send.acknowledged.get(by).cloned().unwrap_or(Ordinals::NONE);
         if held.contains(ordinal) {
+            if speaks {
+                self.hasten(handle, monotonic_ms);
+            }
             return;
         }
+        held.insert(ordinal);
         if let Some(demand) = &mut send.demand {
             demand.on_news();
+            // With half of it what it names counts as all that came.
+            speaks |= held.count() == send.contents_needed.div_ceil(2);
         }
-        held.insert(ordinal);
         events.push_back(Event::ContentAcknowledged {
             send_id: send.send_id.clone(),
             ordinal,
@@ -1040,6 +1042,9 @@ impl Outgoing {
         let complete = held.count() >= send.contents_needed;
         send.acknowledged.replace(Arc::clone(by), held);
         self.changes.sends.replace(send.send_id.clone());
+        if speaks {
+            self.hasten(handle, monotonic_ms);
+        }
         if complete {
             self.complete(handle, by, log, events);
         }
