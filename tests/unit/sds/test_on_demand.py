@@ -9,7 +9,7 @@ from sds_exchange import LOGOS, Party, at, contents_of, message, quiet_sync
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.config import DeliveredWhen
-from shardwire.sds import ContentsWanted, SendAcknowledged, TransmitKind
+from shardwire.sds import ContentReceived, ContentsWanted, MessageDropped, SendAcknowledged, TransmitKind
 
 SEND = "5e" * 16
 COUNT = 10
@@ -65,6 +65,7 @@ def names(count: int, by: str = "bob", first: int = 0) -> bytes:
     return message(0, sender=by, message_id=f"sync {next(NUMBERS)}", content=None, history=history)
 
 
+DUPLICATE = MessageDropped("duplicate")
 BOB = frozenset({"bob"})
 BOTH = frozenset({"bob", "carol"})
 
@@ -136,3 +137,16 @@ def test_nothing_is_made_for_who_has_all() -> None:
     assert alice.of(SendAcknowledged) == [SendAcknowledged(SEND, "bob")]
     alice.run(200, 4 * PERIOD_MS)
     assert (alice.wanted, alice.asked, alice.again) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "taken"), [(0, False), (COUNT - 1, False), (COUNT + RESERVE - 1, False), (COUNT + RESERVE, True)]
+)
+def test_nobody_takes_an_id_that_a_content_of_ours_has_or_will_have(ordinal: int, taken: bool) -> None:
+    alice = Party("alice", sync=quiet_sync())
+    contents = contents_of("text", COUNT, COUNT)
+    alice.machine.send(SEND, contents, at(0), contents_needed=COUNT, reserve=RESERVE)
+    alice.machine.handle_message(message(0, sender="mallory", message_id=f"{SEND}.{ordinal}"), at(0))
+    events = list(iter(alice.machine.poll_event, None))
+    assert [event for event in events if isinstance(event, MessageDropped)] == ([] if taken else [DUPLICATE])
+    assert any(isinstance(event, ContentReceived) for event in events) is taken

@@ -369,3 +369,13 @@ def test_a_sync_repeats_an_acknowledgement_twice_and_not_what_another_gave() -> 
             assert named_by(group[1], first) == times
         else:
             assert min(sum(first.encode() in t.payload for t in p.transmitted) for p in group[1:]) <= 1
+
+
+def test_an_ephemeral_message_that_waits_is_taken_back_alone() -> None:
+    alice = Party("alice", sync=quiet_sync())
+    for number in range(3):
+        alice.machine.send_ephemeral(f"{number:032x}", b"m%d" % number, at(0))
+    assert alice.machine.cancel(f"{1:032x}", at(0))
+    assert not alice.machine.cancel(f"{1:032x}", at(0))
+    assert [transmit.send_id for transmit in alice.drain(at(0))] == [f"{0:032x}", f"{2:032x}"]
+    assert not alice.machine.cancel(f"{0:032x}", at(0))
