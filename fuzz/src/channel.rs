@@ -584,17 +584,23 @@ impl Chat {
             retrieval_hint: None,
             sender_id: None,
         });
+        // It may say that it is parity of somebody's send, or ask anybody for such.
+        let repaired = self.draws.chance(40).then(|| HistoryEntry {
+            message_id: format!("{number:032x}.{}", 9_999 - self.draws.below(3)),
+            retrieval_hint: self.draws.chance(50).then(|| b"*".to_vec()),
+            sender_id: Some(NAMES[self.draws.below(NAMES.len())].to_owned()),
+        });
         let message = Message {
             sender_id: [NAMES[0], NAMES[1], NAMES[2], "mallory"][self.draws.below(4)].to_owned(),
             message_id,
             channel_id: "room".to_owned(),
             lamport_timestamp: self
                 .draws
-                .chance(90)
+                .chance(70)
                 .then(|| at(self.now_ms).epoch_ms as u64 + self.draws.next() % 1_000),
             causal_history: history.into_iter().collect(),
             bloom_filter: None,
-            repair_request: Vec::new(),
+            repair_request: repaired.into_iter().collect(),
             content: Some(content),
         };
         if let Ok(bytes) = message.encode(self.parties[which].config.wire_format) {

@@ -124,6 +124,7 @@ pub(super) fn config(draws: &mut Draws) -> Config {
         acknowledgement_sync: draws.chance(80),
         participant_ttl_ms: 60_000,
         header_bytes_max: HEADER_BYTES_MAX,
+        members_make_parity: draws.chance(50),
     }
 }
 

@@ -1185,6 +1185,7 @@ class ChannelMachine(Participant):
         rng: random.Random,
         header_bytes_max: int = 24_000,
         delivered_when: DeliveredWhen | None = None,
+        members_make_parity: bool = False,
     ) -> tuple[ChannelMachine, dict[bytes, bytes]]:
         """The machine that `records` (all that `poll_persist` ever gave, later over earlier) describe.
 
@@ -1201,6 +1202,7 @@ class ChannelMachine(Participant):
             rng: The only source of randomness.
             header_bytes_max: A message is at most this much longer than its content.
             delivered_when: Who must hold a send before its resending stops; None for any one participant.
+            members_make_parity: Whether participants make parity of each other's messages, and ask for such.
 
         Returns:
             The machine, and the payloads of the messages whose keys `queued` names, as far as they are stored: these

@@ -295,6 +295,7 @@ def _make_machine(
         rng=rng,
         header_bytes_max=budget.header_bytes_max,
         delivered_when=_delivered_when(config),
+        members_make_parity=config.parity_on_demand,
     )
 
 

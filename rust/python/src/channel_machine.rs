@@ -8,6 +8,7 @@ use shardwire_core::channel::{
     self, Arrival, Channel, Restored, Segmentation, StoredRecord, Value,
 };
 use shardwire_core::reassemble::Limits;
+use shardwire_core::sds::Config;
 
 use crate::buffer::{Buffer, DETACH_BYTES_MIN, all_of, buffers_of};
 use crate::channel_events::{channel_event_object, payload_object};
@@ -59,7 +60,7 @@ impl ChannelMachine {
     #[staticmethod]
     #[pyo3(signature = (
         records, queued, channel_id, sender_id, config, sync, segmentation, limits, *, now, rng,
-        header_bytes_max = 24_000, delivered_when = None
+        header_bytes_max = 24_000, delivered_when = None, members_make_parity = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "the constructor's")]
     fn restore<'py>(
@@ -76,8 +77,12 @@ impl ChannelMachine {
         rng: Py<PyAny>,
         header_bytes_max: usize,
         delivered_when: Option<&Bound<'py, PyAny>>,
+        members_make_parity: bool,
     ) -> PyResult<(Py<Self>, Bound<'py, PyDict>)> {
-        let config = config_of(config, sync, header_bytes_max, delivered_when)?;
+        let config = Config {
+            members_make_parity,
+            ..config_of(config, sync, header_bytes_max, delivered_when)?
+        };
         let segmentation = Segmentation {
             parameters: segmentation.inner,
             limits: limits_of(limits)?,

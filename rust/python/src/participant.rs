@@ -144,6 +144,7 @@ pub fn config_of(
         acknowledgement_sync: of_sync("acknowledgement_sync")?.extract()?,
         participant_ttl_ms: of_sync("participant_ttl_ms")?.extract()?,
         header_bytes_max,
+        members_make_parity: false,
     })
 }
 

@@ -316,6 +316,13 @@ pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent
             message_id,
             sender_id,
             content,
+        }
+        // Only where members make parity, and then the channel of the core takes it.
+        | Event::ParityReceived {
+            message_id,
+            sender_id,
+            content,
+            ..
         } => made(
             py,
             EphemeralReceived {
@@ -373,7 +380,8 @@ pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent
                 by: text(py, &by),
             },
         ),
-        Event::ContentsWanted { send_id, count } => made(
+        // As above.
+        Event::ContentsWanted { send_id, count } | Event::ParityWanted { send_id, count, .. } => made(
             py,
             ContentsWanted {
                 send_id: text(py, &send_id),

@@ -212,6 +212,33 @@ impl Channel {
                 sds::Event::EphemeralReceived {
                     sender_id, content, ..
                 } => receiving.on_ephemeral(sender_id, content, events),
+                sds::Event::ParityReceived {
+                    message_id,
+                    sender_id,
+                    send_sender_id,
+                    send_id,
+                    content,
+                } => {
+                    let Some(arrival) = arrival else { continue };
+                    let came = receiving::Content {
+                        message_id,
+                        sender_id,
+                        content,
+                        send_id: Some(send_id),
+                        ordinal: None,
+                    };
+                    let sds = &mut self.sds;
+                    receiving.on_parity(came, &send_sender_id, arrival, sds, events, now);
+                }
+                sds::Event::ParityWanted {
+                    sender_id,
+                    send_id,
+                    count,
+                } => {
+                    let (parameters, limits) = receiving.segmentation();
+                    let send = (&sender_id, &send_id);
+                    parity::answer_with_parity(&mut self.sds, send, count, parameters, limits);
+                }
                 // Nothing for whoever owns a channel, and by far the most.
                 sds::Event::SyncReceived { .. } => {}
                 event => events.push_back(Event::Sds(event)),

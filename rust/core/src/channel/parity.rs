@@ -1,9 +1,13 @@
 //! What joins the parts of a channel: here sends, whose contents are opaque to SDS, are segments.
 
+use std::sync::Arc;
+
 use crate::erasure::ErasureCode;
-use crate::sds::{Machine, Now, Octets};
-use crate::segment::further_parity;
-use crate::wire::segment::WireFormat;
+use crate::reassemble::{Limits, Outcome, Reassembler, Receipt, Reconstructed};
+use crate::sds::{Machine, Name, Now, Octets, content_id};
+use crate::segment::{Parameters, further_parity, parity_of};
+use crate::wire::sds::{MessageView, WireFormat as SdsWireFormat};
+use crate::wire::segment::{self, Header, Received, TOTAL_SEGMENTS_MAX, WireFormat};
 
 /// Makes the parity that receivers of a send of ours need, out of the segments that it keeps
 /// ([`crate::sds::Event::ContentsWanted`]); how much there is now.
@@ -30,4 +34,70 @@ pub fn make_parity(
     let (made_count, made) = (made.len(), made.into_iter().map(Octets::from).collect());
     machine.handle_contents_made(send_id, made, now);
     made_count
+}
+
+/// Makes parity of a whole message, whoever sent it, out of the segments that are kept for repair
+/// ([`crate::sds::Event::ParityWanted`]); none where too few are.
+pub(super) fn answer_with_parity(
+    machine: &mut Machine,
+    (sender_id, send_id): (&Arc<str>, &Name),
+    count: u32,
+    parameters: Parameters,
+    limits: Limits,
+) {
+    let Some((found, header, shard_len)) =
+        remake(machine, (sender_id, send_id), parameters, limits)
+    else {
+        return;
+    };
+    let data_count = found.data_segment_count as u32;
+    let parity_count = found.parity_segment_count as u32;
+    let indexes = machine.unheard_parity(send_id, data_count, parity_count, count);
+    let code = found.erasure_code;
+    let code = code.unwrap_or(parameters.settings().erasure_code);
+    let wire_format = parameters.settings().wire_format;
+    let payload = found.payload.to_vec();
+    let made = parity_of(&payload, &header, shard_len, (wire_format, code), &indexes);
+    let made = made.unwrap_or_default().into_iter().map(Octets::from);
+    let contents = indexes.into_iter().zip(made).collect();
+    machine.handle_parity_made(sender_id, send_id, contents);
+}
+
+/// The message that kept segments make once more, a header of theirs and the length of a shard. Some of
+/// them may be false: so it is reconstructed, and has its hash.
+fn remake(
+    machine: &Machine,
+    (sender_id, send_id): (&Arc<str>, &Name),
+    parameters: Parameters,
+    limits: Limits,
+) -> Option<(Reconstructed, Header, usize)> {
+    let mut reassembler = Reassembler::new(parameters, limits);
+    for ordinal in 0..u32::from(TOTAL_SEGMENTS_MAX) {
+        let Some(message) = machine.message(&content_id(send_id, ordinal)) else {
+            continue;
+        };
+        let Ok(message) = MessageView::decode(message, SdsWireFormat::Spec) else {
+            continue;
+        };
+        let Some(content) = message
+            .content
+            .filter(|_| *message.sender_id == *sender_id.as_bytes())
+        else {
+            continue;
+        };
+        let wire_format = parameters.settings().wire_format;
+        let Ok(Received::Segment(read)) = segment::decode(content, wire_format, TOTAL_SEGMENTS_MAX)
+        else {
+            continue;
+        };
+        let receipt = Receipt {
+            sender: Some(sender_id),
+            ..Receipt::default()
+        };
+        if let Outcome::Reconstructed(found) = reassembler.receive(content, &receipt) {
+            let shard_len = found.payload.pieces().next().map_or(0, <[u8]>::len);
+            return Some((*found, read.header, shard_len));
+        }
+    }
+    None
 }

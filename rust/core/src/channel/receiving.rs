@@ -15,7 +15,7 @@ use super::whole::WholeMessages;
 use super::{Segmentation, hex, is_rival};
 use crate::keccak::keccak256;
 use crate::reassemble::{
-    self, Change, Discard, Drop, Dropped, Lent, Outcome, Payload, Reassembler, Receipt,
+    self, Change, Discard, Drop, Dropped, Lent, Limits, Outcome, Payload, Reassembler, Receipt,
     Reconstructed,
 };
 use crate::sds::{Machine, Name, Now, Octets, Part, Place, sha256_id};
@@ -138,6 +138,11 @@ impl Receiving {
 
     pub fn poll_completions(&mut self) -> Vec<reassemble::Record> {
         self.reassembler.poll_completions()
+    }
+
+    /// How segments are read and made, and what may be held.
+    pub fn segmentation(&self) -> (Parameters, Limits) {
+        (self.parameters, self.reassembler.limits())
     }
 
     fn wire_format(&self) -> WireFormat {
@@ -506,6 +511,64 @@ impl Receiving {
         recovered
             .map(|index| sha256_id(&contents[*index]))
             .collect()
+    }
+
+    /// Parity that `came` from another participant than `send_sender_id`, whose message it repairs. It
+    /// begins no message, and is not stored: whoever restarts asks again.
+    pub fn on_parity(
+        &mut self,
+        came: Content,
+        send_sender_id: &Arc<str>,
+        arrival: &Arrival<'_>,
+        sds: &mut Machine,
+        events: &mut Events,
+        now: Now,
+    ) {
+        let Some(send_id) = &came.send_id else {
+            return;
+        };
+        let decoded = segment::decode(&came.content, self.wire_format(), TOTAL_SEGMENTS_MAX);
+        let Ok(Received::Segment(segment)) = decoded else {
+            return;
+        };
+        let Slot::Parity(index) = segment.header.slot else {
+            return;
+        };
+        let segment_bytes = segment.payload.len();
+        sds.handle_parity_heard(send_id, u32::from(index));
+        if !sds.is_partial(send_sender_id, send_id) {
+            return;
+        }
+        let key = payload_key(send_sender_id, send_id);
+        let receipt = Receipt {
+            now_ms: now.monotonic_ms,
+            sender: Some(&came.sender_id),
+            authenticated: arrival.authenticated_sender == Some(&*came.sender_id),
+            message_key: Some(&key),
+        };
+        match self.reassembler.receive_guest(&came.content, &receipt) {
+            Some(Outcome::Reconstructed(found)) => {
+                self.counts.segments_received += 1;
+                let send_id = send_id.clone();
+                let came = Content {
+                    sender_id: Arc::clone(send_sender_id),
+                    ..came
+                };
+                let of = Completing {
+                    came: &came,
+                    send_id: &send_id,
+                    index: None,
+                    segment_bytes,
+                };
+                self.on_reconstructed(&of, *found, arrival, sds, events, now);
+            }
+            Some(Outcome::Stored { segments_held, .. }) => {
+                self.counts.segments_received += 1;
+                let held = u32::try_from(segments_held).unwrap_or(u32::MAX);
+                sds.handle_parity_taken(send_sender_id, send_id, held, now);
+            }
+            _ => self.counts.segments_discarded += 1,
+        }
     }
 
     /// An ephemeral content: one whole segment, or under `draft` bytes as they are.

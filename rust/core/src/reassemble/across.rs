@@ -19,7 +19,8 @@ impl Reassembler {
     /// of its own.
     pub(super) fn attempt_across(&mut self, id: SetId) -> Option<Reconstructed> {
         let is_draft = self.parameters.settings().wire_format == WireFormat::Draft;
-        let is_spent = self.sets[&id].work_across.is_exhausted();
+        let work = self.sets[&id].work_across.as_deref();
+        let is_spent = work.is_some_and(Work::is_exhausted);
         if !is_draft || is_spent || self.siblings(id.key).nth(1).is_none() {
             return None;
         }
@@ -40,9 +41,9 @@ impl Reassembler {
                 return Some(self.conclude(id.key, joined, found, bad_segments));
             }
             let set = self.sets.get_mut(&id).expect("the set is held");
-            set.work_across.add(work);
+            set.work_across.get_or_insert_default().add(work);
             if is_spent {
-                set.work_across = Work::EXHAUSTED;
+                set.work_across = Some(Box::new(Work::EXHAUSTED));
                 return None;
             }
         }
@@ -112,7 +113,7 @@ impl Reassembler {
             return None;
         }
         let mut joined = Set::new(own.hash, None, geometry);
-        joined.work = own.work_across;
+        joined.work = own.work_across.as_deref().copied().unwrap_or_default();
         for (_, member) in members {
             let mut rivals = joined.candidates()[joined.range(member.slot)].iter();
             if rivals.all(|rival| *rival.payload != *member.payload) {

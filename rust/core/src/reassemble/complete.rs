@@ -26,7 +26,8 @@ impl Reassembler {
         if let Some(found) = found {
             return Outcome::Reconstructed(Box::new(self.complete(id, found)));
         }
-        if let Some(reconstructed) = self.attempt_across(id) {
+        let across = self.attempt_across(id);
+        if let Some(reconstructed) = across.or_else(|| self.attempt_with_guests(id, None)) {
             return Outcome::Reconstructed(Box::new(reconstructed));
         }
         self.stats.failed_reconstructions += u64::from(hash_mismatch);
@@ -142,7 +143,7 @@ impl Reassembler {
     }
 
     /// Removes what is left of a payload that is complete.
-    fn forget_sets(&mut self, key: Key) {
+    pub(super) fn forget_sets(&mut self, key: Key) {
         let rest: Vec<SetId> = self.siblings(key).map(|(id, _)| *id).collect();
         for id in rest {
             self.remove_set(id);

@@ -13,6 +13,7 @@ mod choices;
 mod complete;
 mod completed;
 mod field;
+mod guests;
 mod ledger;
 mod lessons;
 mod locate;
@@ -114,6 +115,11 @@ impl Reassembler {
         }
     }
 
+    /// What may be held.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Drops the sets whose last new segment came `timeout_ms` before `now_ms` or earlier.
     pub fn expire(&mut self, now_ms: i64) -> Vec<Dropped> {
         let mut expired = Vec::new();
@@ -167,6 +173,9 @@ impl Reassembler {
     /// Takes a set out of every index and gives its charges back.
     fn remove_set(&mut self, id: SetId) -> Option<Box<Set>> {
         let set = self.sets.remove(&id)?;
+        if let Some(guests) = &set.guests {
+            self.forget_sets(guests.key);
+        }
         self.by_update.remove(&set.tick);
         self.unsaved.remove(&id);
         let sharers = set.candidates().iter().filter_map(|held| held.sharer);
@@ -189,6 +198,9 @@ impl Reassembler {
         let sender = sender.and_then(|sender| self.ledger.name(sender));
         let sender = sender.map(str::to_owned);
         let set = self.remove_set(id)?;
+        if set.is_of_guests {
+            return None;
+        }
         self.stats.count_drop(reason);
         Some(Dropped {
             entire_message_hash: set.hash,
@@ -201,6 +213,8 @@ impl Reassembler {
 
 #[cfg(test)]
 mod budget_tests;
+#[cfg(test)]
+mod guest_tests;
 #[cfg(test)]
 mod poison_tests;
 #[cfg(test)]

@@ -51,6 +51,12 @@ impl Reassembler {
         Ok(())
     }
 
+    /// Whether that much fits as it is.
+    pub(super) fn has_room(&self, sender: SenderId, bytes: u64, place: Option<SetId>) -> bool {
+        let need = self.need(sender, bytes, place);
+        self.exceeded(sender, need).is_none()
+    }
+
     fn need(&self, sender: SenderId, bytes: u64, place: Option<SetId>) -> Need {
         let set = place.map(|id| &self.sets[&id]);
         let has_share = set.is_some_and(|set| set.is_shared_by(sender));
@@ -134,7 +140,7 @@ impl Reassembler {
 
     /// Takes from a set what `loser` alone sent of it: what others sent stays, or else anybody could
     /// have a set evicted by sending a segment of it first.
-    fn displace(&mut self, id: SetId, loser: SenderId) {
+    pub(super) fn displace(&mut self, id: SetId, loser: SenderId) {
         let set = self.sets.get_mut(&id).expect("the set is held");
         let others_have_any =
             set.shares().len() > 1 || set.candidates().iter().any(|held| held.sharer.is_some());

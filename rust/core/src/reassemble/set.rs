@@ -122,6 +122,15 @@ pub(super) struct Share {
     pub bytes: u64,
 }
 
+/// What others than a payload's sender made of it.
+#[derive(Debug, Default)]
+pub(super) struct Guests {
+    /// The key of the sets that hold it.
+    pub key: Key,
+    /// What attempts with it took in vain.
+    pub work: Work,
+}
+
 /// An incomplete payload.
 #[derive(Debug)]
 pub(super) struct Set {
@@ -134,7 +143,11 @@ pub(super) struct Set {
     /// What failed attempts took.
     pub work: Work,
     /// What those took where a segment of this set was tried with those of others.
-    pub work_across: Work,
+    pub work_across: Option<Box<Work>>,
+    /// What others than its sender made of it, where anybody did.
+    pub guests: Option<Box<Guests>>,
+    /// Whether it holds the guests of another one: nobody hears of its end.
+    pub is_of_guests: bool,
     /// What those attempts found out.
     pub lessons: Lessons,
     pub prefix: Prefix,
@@ -160,7 +173,9 @@ impl Set {
             updated_ms: 0,
             tick: u64::MAX,
             work: Work::default(),
-            work_across: Work::default(),
+            work_across: None,
+            guests: None,
+            is_of_guests: false,
             lessons: Lessons::default(),
             prefix: Prefix::default(),
             is_stored: false,
@@ -202,6 +217,12 @@ impl Set {
     /// The largest share of a claimed identity; of several the one that came first.
     pub fn main_claimed(&self) -> Option<&Share> {
         self.main_claimed.map(|place| &self.shares[place as usize])
+    }
+
+    /// Whether nothing that others make of it is tried any more.
+    pub fn has_spent_on_guests(&self) -> bool {
+        let guests = self.guests.as_ref();
+        guests.is_some_and(|guests| guests.work.is_exhausted())
     }
 
     /// Positions of the set that are filled.

@@ -78,6 +78,8 @@ pub struct Config {
     pub participant_ttl_ms: i64,
     /// A message is at most this much longer than its content.
     pub header_bytes_max: usize,
+    /// Whether whoever has a message of another one makes parity of it, and asks for such.
+    pub members_make_parity: bool,
 }
 
 impl Config {
@@ -89,6 +91,18 @@ impl Config {
     /// Whether any one acknowledgement is enough.
     pub fn any_is_enough(&self) -> bool {
         self.delivered_when == DeliveredWhen::Any
+    }
+
+    /// Whether members answer for each other with parity: it travels in ephemeral messages, which name a
+    /// send that ids must name.
+    pub fn answers_with_parity(&self) -> bool {
+        let travels = self.wire_format == WireFormat::Spec && self.by_send();
+        self.members_make_parity && self.enable_repair && travels
+    }
+
+    /// Within it the sender of a send, and others who lack it, had time to hear who asks anybody for parity.
+    pub fn sender_first_ms(&self) -> i64 {
+        3 * self.window_ms()
     }
 
     /// A quarter of the acknowledgement timeout: within it those speak who are to speak promptly.

@@ -80,6 +80,30 @@ pub enum Event {
         /// How many.
         count: u32,
     },
+    /// A participant sent a content that it made of a send of another one. The owner answers with
+    /// `handle_parity_heard`, and `handle_parity_taken` where it is of use.
+    ParityReceived {
+        /// The ephemeral message that brought it.
+        message_id: Name,
+        /// Who made it, as it says.
+        sender_id: Arc<str>,
+        /// Who sent the send.
+        send_sender_id: Arc<str>,
+        /// The send.
+        send_id: Name,
+        /// The content.
+        content: Part,
+    },
+    /// Others lack contents of a send that is whole here, and its sender does not answer. The owner answers
+    /// with `handle_parity_made`, with none where it cannot make any.
+    ParityWanted {
+        /// Who sent the send.
+        sender_id: Arc<str>,
+        /// The send.
+        send_id: Name,
+        /// How many.
+        count: u32,
+    },
     /// `max_retransmissions` passed for some content and nobody is waited for any longer.
     SendGivenUp {
         /// The send.

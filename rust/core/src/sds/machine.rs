@@ -20,7 +20,7 @@ use super::octets::Octets;
 use super::outgoing::{Outgoing, OutgoingContent, OutgoingRef};
 use super::participants::Participants;
 use super::records::Records;
-use super::repair::Repair;
+use super::repair::{Needs, Repair};
 use super::sync::acknowledgements::Acknowledgements;
 use super::sync::anti_entropy::AntiEntropy;
 use super::sync::filter::FilterSchedule;
@@ -56,6 +56,8 @@ pub struct Machine {
     pub(super) filter_request: FilterRequest,
     pub(super) repair: Repair,
     pub(super) lacking: Lacking,
+    /// What others lack of what is whole here.
+    pub(super) needs: Needs,
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming,
     pub(super) rivals: Rivals,
@@ -170,6 +172,7 @@ impl Machine {
             filter_request: FilterRequest::new(&config),
             repair: Repair::new(&config, &sender_id),
             lacking: Lacking::default(),
+            needs: Needs::default(),
             outgoing: Outgoing::new(&config),
             incoming: Incoming::new(&config, &sender_id),
             rivals: Rivals::new(&config),
@@ -643,6 +646,7 @@ impl Machine {
             .on_timeout(at_ms, &self.participants, &mut self.log, &mut self.events);
         let (incoming, mut around) = self.around();
         incoming.on_timeout(at_ms, &mut around);
+        self.want_parity(now);
     }
 
     /// Monotonic milliseconds of the next moment at which [`Machine::handle_timeout`] or
@@ -657,6 +661,9 @@ impl Machine {
             self.sync_schedule.due_ms,
             self.repair.next_request_ms(),
             self.repair.next_answer_ms(),
+            self.needs.next_ms(),
+            (self.needs.queued() > 0).then(|| self.repair.paced_ms()),
+            self.lacking.again_ms(),
             self.outgoing.inquiry_due_ms(),
         ];
         due.into_iter().flatten().min()
@@ -708,7 +715,7 @@ impl Machine {
             TransmitKind::Retransmission => self.outgoing.due(),
             TransmitKind::Sync => 0,
             TransmitKind::Ephemeral => self.transmission.ephemerals.len(),
-            TransmitKind::Repair => self.repair.answers_held(),
+            TransmitKind::Repair => self.repair.answers_held() + self.needs.queued(),
         }
     }
 

@@ -8,7 +8,7 @@
 //! - `incoming`: sends of others until they are delivered, and what is missing of them;
 //! - `outgoing`: sends of ours until they are acknowledged;
 //! - `sync`: when this participant speaks though it has nothing to send;
-//! - `repair`: SDS-R, requests and answers;
+//! - `repair`: SDS-R, requests and answers; `members` what participants make for each other;
 //! - `records`: the stored form.
 
 mod config;
@@ -21,6 +21,7 @@ mod lamport;
 mod limits;
 mod log;
 mod machine;
+mod members;
 mod name;
 mod octets;
 mod outgoing;

@@ -11,10 +11,11 @@ use super::ids::{
 use super::incoming::{Naming, SendRef};
 use super::log::EntryRef;
 use super::machine::Machine;
+use super::members::repaired;
 use super::name::Name;
 use super::octets::{Octets, Part};
 use super::sync::filter::PeerFilter;
-use super::sync::lacking::asks;
+use super::sync::lacking::{asks, asks_anybody};
 use crate::wire::sds::{EntryView, HistoryEntry, MessageView};
 
 /// SDS-R: a message carries at most three requests. What a peer asks beyond this is not looked at.
@@ -100,9 +101,12 @@ impl Machine {
         }
         let sender_id = self.sender_ids.text(message.sender_id);
         let Some(lamport) = message.lamport_timestamp else {
-            return self.take_ephemeral(message_id, sender_id, content, data);
+            return self.take_ephemeral(message_id, sender_id, &message, data);
         };
         if let Some(content) = content {
+            if !from_store {
+                self.hear_content(&message_id);
+            }
             if let Some(known) = self.log.find(message_id.as_bytes()) {
                 return self.take_duplicate(known, &sender_id, content, data, from_store, now);
             }
@@ -207,7 +211,19 @@ impl Machine {
             let Some((send_id, lacking)) = lacking_of(request) else {
                 continue;
             };
-            if let Some(send) = self.outgoing.find(send_id) {
+            let asks_anybody = asks_anybody(request.retrieval_hint);
+            let own = self.outgoing.find(send_id);
+            let is_sent = own.and_then(|own| self.outgoing.get(own));
+            if asks_anybody && lacking > 0 && is_sent.is_none_or(|send| send.finished) {
+                if let Some(sender_id) = request.sender_id.filter(|id| **id != *said_by.as_bytes())
+                {
+                    let sender_id = self.sender_ids.text(sender_id);
+                    self.on_asked_for_any((&sender_id, send_id), said_by, lacking, now);
+                }
+            } else if lacking == 0 {
+                self.needs.on_whole(send_id, said_by);
+            }
+            if let Some(send) = own {
                 let (log, events) = (&mut self.log, &mut self.events);
                 self.outgoing
                     .on_stated(send, said_by, lacking, now.monotonic_ms, log, events);
@@ -219,7 +235,7 @@ impl Machine {
                     let members = self.participants.len();
                     self.acknowledgements.hurry(now, members, &mut *self.rng);
                 }
-            } else if lacking > 0 {
+            } else if lacking > 0 && !asks_anybody {
                 self.on_lacked_by_other(request.sender_id, send_id, lacking, now);
             } else if self.config.any_is_enough() && touched < UNKNOWN_PER_MESSAGE_MAX {
                 let first = self.log.find(content_id(send_id, 0).as_bytes());
@@ -712,20 +728,44 @@ impl Machine {
         &mut self,
         message_id: Name,
         sender_id: Arc<str>,
-        content: Option<&[u8]>,
+        message: &MessageView<'_>,
         data: &Octets,
     ) -> Result<(), Dropped> {
+        let content = message.content.filter(|content| !content.is_empty());
         let content = content.ok_or(Dropped::Undecodable)?;
         if self.recent_ephemerals.contains(&message_id) {
             return Err(Dropped::Duplicate);
         }
         self.remember_ephemeral(message_id.clone());
-        self.events.push_back(Event::EphemeralReceived {
-            message_id,
-            sender_id,
-            content: Part::of(data, content),
+        let content = Part::of(data, content);
+        let repaired = repaired(&message.repair_request);
+        self.events.push_back(match repaired {
+            Some((send_sender_id, send_id)) if self.config.answers_with_parity() => {
+                Event::ParityReceived {
+                    message_id,
+                    sender_id,
+                    send_sender_id: self.sender_ids.text(send_sender_id),
+                    send_id: Name::new(send_id),
+                    content,
+                }
+            }
+            _ => Event::EphemeralReceived {
+                message_id,
+                sender_id,
+                content,
+            },
         });
         Ok(())
+    }
+
+    /// A content was heard, or left here: whoever lacks its send may need no more of it.
+    pub(super) fn hear_content(&mut self, message_id: &Name) {
+        if self.needs.is_empty() {
+            return;
+        }
+        if let Some((send_id, _)) = self.incoming.place_of(message_id) {
+            self.needs.on_heard(send_id, None);
+        }
     }
 
     /// Whether a message under an id brings the content that is held under it: nothing else answers

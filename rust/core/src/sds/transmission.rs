@@ -11,6 +11,7 @@ use super::history::History;
 use super::ids::{ENTRY_FRAME_BYTES, MESSAGE_ID_BYTES_MAX, entry_bytes_max};
 use super::log::EntryRef;
 use super::machine::Machine;
+use super::members::fitting;
 use super::name::Name;
 use super::octets::Octets;
 use super::outgoing::{ContentRef, FixedHistory};
@@ -26,7 +27,7 @@ const FILTER_FRAME_BYTES: usize = 8;
 
 /// A transmission that has no answer yet, with what its failure must undo.
 #[derive(Debug)]
-enum Flight {
+pub(super) enum Flight {
     /// A content of ours, its id and its message.
     Content(TransmitKind, ContentRef, Name, Octets),
     /// A sync that acknowledged these.
@@ -107,12 +108,18 @@ impl Transmission {
         at.and_then(|at| self.ephemerals.remove(at)).is_some()
     }
 
+    /// The id of a message that brings what was made of another participant's send.
+    pub fn new_parity_id(&mut self) -> Name {
+        self.sync_count += 1;
+        Name::from(format!("parity-{:016x}-{:x}", self.nonce, self.sync_count))
+    }
+
     fn new_sync_id(&mut self) -> Name {
         self.sync_count += 1;
         Name::from(format!("sync-{:016x}-{:x}", self.nonce, self.sync_count))
     }
 
-    fn leave(
+    pub(super) fn leave(
         &mut self,
         kind: TransmitKind,
         message_id: Name,
@@ -146,6 +153,7 @@ impl Machine {
                 let own = self.outgoing.wire(message_id.as_bytes());
                 if let Some(message) = own.or_else(|| self.log.original(message_id.as_bytes())) {
                     let message = message.clone();
+                    self.hear_content(&message_id);
                     self.repair.on_answer_left(message.len(), at_ms);
                     return Some(self.transmission.leave(
                         TransmitKind::Repair,
@@ -155,6 +163,12 @@ impl Machine {
                     ));
                 }
             }
+        }
+        if kinds.has(TransmitKind::Repair)
+            && self.needs.queued() > 0
+            && let Some(parity) = self.next_parity(now)
+        {
+            return Some(parity);
         }
         if kinds.has(TransmitKind::Ephemeral)
             && let Some((send_id, message_id, content)) = self.transmission.ephemerals.pop_front()
@@ -310,7 +324,7 @@ impl Machine {
 
     // --- composing ------------------------------------------------------------------------------
 
-    fn encode(
+    pub(super) fn encode(
         &self,
         message_id: &Name,
         lamport_timestamp: Option<u64>,
@@ -414,7 +428,7 @@ impl Machine {
         let mut requests: Vec<HistoryEntry> = inquiry.into_iter().collect();
         let asking_bytes: usize = requests.iter().map(entry_bytes_max).sum();
         match fixed.header_left.checked_sub(asking_bytes) {
-            Some(left) => requests.extend(self.repair.take_requests(now.monotonic_ms, left)),
+            Some(left) => requests.extend(self.take_requests(now, left)),
             None => requests.clear(),
         }
         self.settle_requests(&requests);
@@ -496,7 +510,8 @@ impl Machine {
             asked || is_due(self.sync_schedule.due_ms) || is_due(self.anti_entropy.due_ms);
         let inquires = is_due(self.outgoing.inquiry_due_ms());
         let wanted = by_schedule || inquires || is_due(self.acknowledgements.due_ms);
-        if !wanted && !is_due(self.repair.next_request_ms()) {
+        let again = is_due(self.lacking.again_ms());
+        if !wanted && !again && !is_due(self.repair.next_request_ms()) {
             return None;
         }
         let budget = self.transmission.header_budget;
@@ -505,11 +520,13 @@ impl Machine {
         } else {
             (Vec::new(), Vec::new(), Vec::new())
         };
+        if again {
+            let taken: usize = requests.iter().map(entry_bytes_max).sum();
+            requests.extend(self.take_numbers_again(now, budget.saturating_sub(taken)));
+        }
         let stating_bytes: usize = requests.iter().map(entry_bytes_max).sum();
         let only_stated = !requests.is_empty() && sources.is_empty() && !by_schedule;
-        let asked_for = self
-            .repair
-            .take_requests(at_ms, budget.saturating_sub(stating_bytes));
+        let asked_for = self.take_requests(now, budget.saturating_sub(stating_bytes));
         let only_stated = only_stated && asked_for.is_empty();
         requests.extend(asked_for);
         self.settle_requests(&requests);
@@ -632,15 +649,7 @@ impl Machine {
         });
         self.lacking = lacking;
         requests.extend(statements.requests);
-        let mut left = budget;
-        requests.retain(|request| match left.checked_sub(entry_bytes_max(request)) {
-            Some(after) => {
-                left = after;
-                true
-            }
-            None => false,
-        });
-        (sources, requests, statements.said)
+        (sources, fitting(requests, budget), statements.said)
     }
 
     /// These are asked for now. What is asked for no more is missing no more.

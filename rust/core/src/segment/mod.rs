@@ -282,6 +282,40 @@ pub fn further_parity(
     Ok(parity)
 }
 
+/// Parity of a message by its indexes, out of the message, a header of one of its segments and the length
+/// of its shards.
+///
+/// # Errors
+/// `NotItsData` where they are not of one message.
+pub fn parity_of(
+    payload: &[u8],
+    header: &Header,
+    shard_len: usize,
+    (wire_format, code): (WireFormat, ErasureCode),
+    indexes: &[u32],
+) -> Result<Vec<Vec<u8>>, SegmentationError> {
+    let announced = usize::from(header.parity_segment_count.unwrap_or(0));
+    let data = usize::from(header.data_segment_count.unwrap_or(0));
+    if indexes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_its = shard_len > 0 && payload.chunks(shard_len).count() == data;
+    if !is_its || indexes.iter().any(|index| *index as usize >= announced) {
+        return Err(SegmentationError::NotItsData);
+    }
+    let sources: Vec<_> = payload.chunks(shard_len).enumerate().collect();
+    let targets: Vec<_> = indexes.iter().map(|index| data + *index as usize).collect();
+    let made = erasure::remake(code, (data, announced), &sources, &targets, shard_len)?;
+    let parity = indexes.iter().zip(made).map(|(index, shard)| {
+        let mut own = *header;
+        own.slot = Slot::Parity(*index as u8);
+        let mut message = Vec::with_capacity(own.encoded_length(wire_format, shard.len()));
+        own.encode_into(wire_format, &shard, &mut message);
+        message
+    });
+    Ok(parity.collect())
+}
+
 /// Some of the parity shards of a message, and no others.
 fn parity_shards(
     code: ErasureCode,

@@ -170,6 +170,29 @@ impl Incoming {
         &self.lost
     }
 
+    /// What is asked for of a send.
+    pub fn missing_of(&self, send: SendRef) -> Vec<Name> {
+        let send = self.sends.get(send);
+        send.map_or_else(Vec::new, |send| send.missing.iter().cloned().collect())
+    }
+
+    /// So many contents are here that others made of a send. Gives who sent it, and its id, where anybody
+    /// may be asked for more of it.
+    pub fn on_parity(
+        &mut self,
+        send: SendRef,
+        held: u32,
+        asked_max: u32,
+    ) -> Option<(Arc<str>, Name)> {
+        let send = self.sends.get_mut(send).filter(|send| send.is_partial())?;
+        send.by_members = held;
+        if send.asked_again >= asked_max {
+            return None;
+        }
+        send.asked_again += 1;
+        Some((Arc::clone(&send.sender_id), send.send_id.clone()))
+    }
+
     /// A send; `None` where it was delivered or forgotten.
     pub fn get(&self, send: SendRef) -> Option<&IncomingSend> {
         self.sends.get(send)

@@ -51,6 +51,9 @@ pub struct IncomingSend {
     pub may_predate_us: bool,
     /// Whether its sender repeats contents: then it wants to know which came.
     pub is_repeated: bool,
+    /// Contents that others made of it and that are here, and how often anybody was asked for more.
+    pub by_members: u32,
+    pub asked_again: u32,
     /// Whether what it lacks was told.
     pub siblings_reported: bool,
     /// The sends that it follows and that are not delivered, and those that follow it.
@@ -78,6 +81,8 @@ impl IncomingSend {
             lost: false,
             may_predate_us: false,
             is_repeated: false,
+            by_members: 0,
+            asked_again: 0,
             siblings_reported: false,
             waits_for: LinkedHashSet::new(),
             dependents: LinkedHashSet::new(),

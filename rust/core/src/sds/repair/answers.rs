@@ -79,6 +79,11 @@ impl AnswerBuffer {
         (self.next_ms()? <= monotonic_ms).then_some(name)
     }
 
+    /// When one more may leave, if it is due.
+    pub fn paced_ms(&self) -> i64 {
+        self.paced_until_ms.unwrap_or(i64::MIN)
+    }
+
     /// An answer of so many bytes leaves.
     pub fn on_left(&mut self, size_bytes: usize, monotonic_ms: i64) {
         let idle_ms = monotonic_ms - ANSWER_BURST_MS;

@@ -1,6 +1,7 @@
 //! SDS-R: asking the channel for missing messages, and answering for others (SDS, SDS-Repair).
 
 mod answers;
+mod needs;
 mod requests;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use super::name::Name;
 use crate::bloom::farmhash64;
 use crate::wire::sds::{HistoryEntry, WireFormat};
 use answers::AnswerBuffer;
+pub use needs::Needs;
 use requests::RequestBuffer;
 
 /// SDS-R: a message carries at most three requests.
@@ -151,6 +153,8 @@ pub struct Repair {
     wire_format: WireFormat,
     /// An answer that came so lately may have overtaken the request for it.
     overtaken_ms: i64,
+    /// How long the sender of what anybody is asked for comes before the others.
+    sender_first_ms: i64,
     /// Whether syncs leave by themselves, on which requests can ride.
     syncs: bool,
     me: Arc<str>,
@@ -187,6 +191,7 @@ impl Repair {
             groups: config.repair_groups,
             wire_format: config.wire_format,
             overtaken_ms: config.window_ms(),
+            sender_first_ms: config.sender_first_ms(),
             syncs: config.sync_min_interval_ms > 0,
             me: Arc::clone(me),
             upcoming: LinkedHashMap::new(),
@@ -368,6 +373,48 @@ impl Repair {
             self.requests.remove(&name);
             self.silent.push(name);
         }
+    }
+
+    /// What is asked for by a number: the name follows as if it had been said.
+    pub fn ask_later(&mut self, message_id: &Name, monotonic_ms: i64) {
+        if self.asked_for(message_id).0 > 0 {
+            self.put_off(message_id, false, monotonic_ms);
+        } else if let Some((entry, named_by)) = self.settled(message_id) {
+            self.ask_again_later(&entry, named_by, monotonic_ms + self.sender_first_ms);
+        }
+    }
+
+    /// Contents are on their way that may bring what is asked for: the name waits a period. Where a stranger
+    /// says so, once for each time that we asked.
+    pub fn put_off(&mut self, message_id: &Name, by_stranger: bool, monotonic_ms: i64) {
+        let (ours, all) = self.asked_for(message_id);
+        if by_stranger && all > ours {
+            return;
+        }
+        if let Some((entry, named_by)) = self.settled(message_id) {
+            if by_stranger {
+                self.asked.entry(message_id.clone()).or_default().1 += 1;
+            }
+            let before_ms = self
+                .requests
+                .get(message_id.as_bytes())
+                .map(|known| known.at_ms);
+            let at_ms = monotonic_ms + self.sender_first_ms + self.period_ms(message_id);
+            self.ask_at(
+                entry,
+                named_by,
+                before_ms.map_or(at_ms, |before_ms| before_ms.max(at_ms)),
+            );
+        }
+    }
+
+    /// What is asked for under an id, or will be; it is no longer among what has yet to get its time.
+    fn settled(&mut self, message_id: &Name) -> Option<(HistoryEntry, Arc<str>)> {
+        if let Some(missing) = self.upcoming.remove(message_id) {
+            return Some((missing.entry, missing.named_by));
+        }
+        let request = self.requests.get(message_id.as_bytes())?;
+        Some((request.entry.clone(), Arc::clone(&request.named_by)))
     }
 
     /// How long after a request the next one follows.
@@ -555,6 +602,21 @@ impl Repair {
         self.on_answer(&name, monotonic_ms);
         self.note_heard_again(&name, true, monotonic_ms);
         Some(name)
+    }
+
+    /// Whether a send was answered with parity so often lately that it must wait.
+    pub fn rests(&self, send_id: &str, monotonic_ms: i64) -> bool {
+        self.was_answered(send_id, monotonic_ms)
+    }
+
+    /// A send is answered with parity now.
+    pub fn on_answered_with_parity(&mut self, send_id: &Name, monotonic_ms: i64) {
+        self.note_heard_again(send_id, true, monotonic_ms);
+    }
+
+    /// When one more answer may leave.
+    pub fn paced_ms(&self) -> i64 {
+        self.answers.paced_ms()
     }
 
     /// The answer that was taken leaves, with so many bytes.

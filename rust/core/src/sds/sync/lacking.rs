@@ -18,6 +18,8 @@ pub const STATEMENTS_MAX: usize = 100;
 /// An inquiry that only so few are to answer names them, by the first bytes of the SHA-256 of each.
 const ASKED_BY_NAME_MAX: usize = 16;
 const MARK_BYTES: usize = 4;
+/// The hint of a number that anybody may answer who has the send. No inquiry has it: a mark is longer.
+const ANYBODY: &[u8] = b"*";
 
 /// Who counts, and of which sends it wants to know.
 ///
@@ -27,6 +29,8 @@ const MARK_BYTES: usize = 4;
 pub struct Lacking {
     askers: LinkedHashSet<Arc<str>>,
     owed: LinkedHashSet<(Arc<str>, Name)>,
+    /// Sends of which anybody is asked once more how much they lack, and when.
+    again: LinkedHashMap<(Arc<str>, Name), i64>,
 }
 
 /// What one message says, and the entries that it thereby acknowledges.
@@ -58,6 +62,40 @@ impl Lacking {
         if self.owed.len() > STATEMENTS_MAX {
             self.owed.pop_front();
         }
+    }
+
+    /// What came of a send on request is not enough: it is said at `at_ms` how much is lacking now.
+    pub fn ask_again(&mut self, sender_id: &Arc<str>, send_id: Name, at_ms: i64) {
+        self.again.replace((Arc::clone(sender_id), send_id), at_ms);
+        if self.again.len() > STATEMENTS_MAX {
+            self.again.pop_front();
+        }
+    }
+
+    /// That much of a send need not be said.
+    pub fn ask_no_more(&mut self, sender_id: &Arc<str>, send_id: &Name) {
+        if !self.again.is_empty() {
+            self.again.remove(&(Arc::clone(sender_id), send_id.clone()));
+        }
+    }
+
+    /// When anybody is asked again.
+    pub fn again_ms(&self) -> Option<i64> {
+        self.again.values().copied().min()
+    }
+
+    /// The sends of which anybody is asked now.
+    pub fn take_again(&mut self, monotonic_ms: i64) -> Vec<(Arc<str>, Name)> {
+        let due: Vec<_> = self
+            .again
+            .iter()
+            .filter(|(_, at_ms)| **at_ms <= monotonic_ms)
+            .map(|(send, _)| send.clone())
+            .collect();
+        for send in &due {
+            self.again.remove(send);
+        }
+        due
     }
 
     /// Whether the next message answers an inquiry.
@@ -98,6 +136,19 @@ pub fn statement(send_id: &str, lacking: u32, sender_id: &str) -> HistoryEntry {
         retrieval_hint: None,
         sender_id: Some(sender_id.to_owned()),
     }
+}
+
+/// Asks anybody who has a send for so many contents of it, whichever those are.
+pub fn request(send_id: &str, lacking: u32, sender_id: &str) -> HistoryEntry {
+    HistoryEntry {
+        retrieval_hint: Some(ANYBODY.into()),
+        ..statement(send_id, lacking, sender_id)
+    }
+}
+
+/// Whether a number with this hint asks anybody.
+pub fn asks_anybody(retrieval_hint: Option<&[u8]>) -> bool {
+    retrieval_hint == Some(ANYBODY)
 }
 
 /// Asks what is lacking of a send: these, or with none of them whoever has some of it.

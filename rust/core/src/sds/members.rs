@@ -1,0 +1,261 @@
+//! Participants repair each other with contents that a send's sender never sent.
+//!
+//! Such a content is parity: whoever has the send can make it, and whichever is made fills any gap. It
+//! travels in an ephemeral message of whoever made it, without a place in the causal order, so no id ever
+//! has a second message; beside it stands which send of whom it repairs, as the statement that nothing of
+//! that is lacking here. Who asks for it says how many contents it lacks, at the time of SDS-R at which it
+//! would name them; names follow where nobody answered.
+
+use std::sync::Arc;
+
+use super::config::Now;
+use super::events::{Event, Transmit, TransmitKind};
+use super::ids::{content_id, entry_bytes_max, split_content_id, split_lacking_id};
+use super::incoming::SendRef;
+use super::machine::Machine;
+use super::name::Name;
+use super::octets::Octets;
+use super::repair::{in_response_group, response_offset_ms};
+use super::sync::lacking::{request, statement};
+use super::transmission::Flight;
+use crate::wire::sds::{EntryView, HistoryEntry};
+
+/// Where a sender is heard it is left so many acknowledgement timeouts to answer; who answered so lately
+/// goes on to.
+const PATIENCE_TIMEOUTS: i64 = 4;
+/// Anybody is asked so often for more of one send that something came of; then contents are named.
+const ASKED_AGAIN_MAX: u32 = 16;
+
+/// The send that an ephemeral message brings parity of, and its sender.
+pub(super) fn repaired<'a>(requests: &[EntryView<'a>]) -> Option<(&'a [u8], &'a str)> {
+    let first = requests.first()?;
+    let (send_id, lacking) = split_lacking_id(std::str::from_utf8(first.message_id).ok()?)?;
+    (lacking == 0).then_some((first.sender_id?, send_id))
+}
+
+impl Machine {
+    // --- asking ---------------------------------------------------------------------------------
+
+    /// Requests that ride on the message that leaves now. The first time, a number asks for all that is
+    /// missing of a send.
+    pub(super) fn take_requests(&mut self, now: Now, budget_bytes: usize) -> Vec<HistoryEntry> {
+        let at_ms = now.monotonic_ms;
+        let taken = self.repair.take_requests(at_ms, budget_bytes);
+        if taken.is_empty() || !self.config.answers_with_parity() {
+            return taken;
+        }
+        let mut requests: Vec<HistoryEntry> = Vec::new();
+        for entry in taken {
+            let is_first = self.repair.asked_for(&entry.message_id).0 <= 1;
+            match self.number_for(&entry.message_id).filter(|_| is_first) {
+                Some((send, number)) => {
+                    for message_id in self.incoming.missing_of(send) {
+                        self.repair.ask_later(&message_id, at_ms);
+                    }
+                    if !requests.contains(&number) {
+                        requests.push(number);
+                    }
+                }
+                None => requests.push(entry),
+            }
+        }
+        fitting(requests, budget_bytes)
+    }
+
+    /// Asks for more of what parity that came was not enough for.
+    pub(super) fn take_numbers_again(
+        &mut self,
+        now: Now,
+        budget_bytes: usize,
+    ) -> Vec<HistoryEntry> {
+        let mut numbers: Vec<HistoryEntry> = Vec::new();
+        for (sender_id, send_id) in self.lacking.take_again(now.monotonic_ms) {
+            let found = self.incoming.find(&sender_id, &send_id);
+            if let Some(send) = found
+                && let Some(lacking) = self.lacking_of_anybody(send)
+            {
+                numbers.push(request(&send_id, lacking, &sender_id));
+                for message_id in self.incoming.missing_of(send) {
+                    self.repair.put_off(&message_id, false, now.monotonic_ms);
+                }
+            }
+        }
+        fitting(numbers, budget_bytes)
+    }
+
+    /// The number that asks for a missing content and for all else of its send, where parity can bring it.
+    fn number_for(&self, message_id: &str) -> Option<(SendRef, HistoryEntry)> {
+        split_content_id(message_id)?;
+        let send = self.incoming.missing().get(message_id.as_bytes())?.send;
+        let lacking = self.lacking_of_anybody(send)?;
+        let held = self.incoming.get(send)?;
+        Some((send, request(&held.send_id, lacking, &held.sender_id)))
+    }
+
+    /// How many contents are lacking of a send, those counted that others made of it; `None` where nothing
+    /// of it is here, or its sender announced no parity.
+    fn lacking_of_anybody(&self, send: SendRef) -> Option<u32> {
+        let held = self.incoming.get(send)?;
+        let lacking = self
+            .count_lacking(&held.sender_id, &held.send_id)
+            .filter(|lacking| *lacking > 0)?;
+        let announces = held.content_count? > held.contents_needed?;
+        announces.then(|| lacking.saturating_sub(held.by_members).max(1))
+    }
+
+    // --- answering ------------------------------------------------------------------------------
+
+    /// `by` asks anybody for so many contents of a send.
+    pub(super) fn on_asked_for_any(
+        &mut self,
+        (sender_id, send_id): (&Arc<str>, &str),
+        by: &Arc<str>,
+        lacking: u32,
+        now: Now,
+    ) {
+        let at_ms = now.monotonic_ms;
+        if !self.config.answers_with_parity() {
+            return;
+        }
+        let ours = self.incoming.find(sender_id, send_id);
+        if let Some(send) = ours
+            && let Some(own) = self.lacking_of_anybody(send)
+        {
+            // What repairs it repairs this too.
+            if own <= lacking {
+                self.lacking.ask_no_more(sender_id, &Name::new(send_id));
+                for message_id in self.incoming.missing_of(send) {
+                    self.repair.put_off(&message_id, true, at_ms);
+                }
+            }
+            return;
+        }
+        let (config, me) = (&self.config, &*self.sender_id);
+        let (t_max_ms, wire_format) = (config.repair_t_max_ms, config.wire_format);
+        let answers = in_response_group(me, sender_id, send_id, config.repair_groups, wire_format);
+        let is_whole = self.count_lacking(sender_id, send_id) == Some(0);
+        if !answers || !is_whole || self.repair.rests(send_id, at_ms) {
+            return;
+        }
+        let window_ms = config.window_ms();
+        let timeout_ms = config.acknowledgement_timeout_ms;
+        // Others who ask have time to, and its own sender comes first.
+        let wait_ms = match *me == **sender_id {
+            true => 2 * window_ms,
+            false => {
+                let offset_ms = response_offset_ms(me, sender_id, send_id, t_max_ms, wire_format);
+                config.sender_first_ms() + offset_ms
+            }
+        };
+        let served_ms = 2 * window_ms + (self.rng.unit() * window_ms as f64) as i64;
+        let waits_ms = [wait_ms, served_ms, PATIENCE_TIMEOUTS * timeout_ms];
+        self.needs
+            .on_asked((sender_id, send_id), by, lacking, at_ms, waits_ms);
+    }
+
+    /// What is wanted of what is whole here, as far as nobody else answered.
+    pub(super) fn want_parity(&mut self, now: Now) {
+        let at_ms = now.monotonic_ms;
+        let patience_ms = PATIENCE_TIMEOUTS * self.config.acknowledgement_timeout_ms;
+        let participants = &self.participants;
+        let live_ms = |name: &Arc<str>| participants.live_ms(name);
+        for wanted in self.needs.take_due(at_ms, patience_ms, live_ms) {
+            self.repair.on_answered_with_parity(&wanted.send_id, at_ms);
+            self.events.push_back(Event::ParityWanted {
+                sender_id: wanted.sender_id,
+                send_id: wanted.send_id,
+                count: wanted.count,
+            });
+        }
+    }
+
+    /// So many of the parity contents of a send that nobody was heard to send, by their index; each
+    /// participant begins elsewhere.
+    pub fn unheard_parity(
+        &mut self,
+        send_id: &str,
+        data_count: u32,
+        parity_count: u32,
+        count: u32,
+    ) -> Vec<u32> {
+        if parity_count == 0 {
+            return Vec::new();
+        }
+        let first = (self.rng.unit() * f64::from(parity_count)) as u32;
+        let indexes = (0..parity_count).map(|at| (first + at) % parity_count);
+        let is_unheard = |index: &u32| {
+            let id = content_id(send_id, data_count + index);
+            !self.log.contains(id.as_bytes()) && !self.needs.has_heard(send_id, *index)
+        };
+        indexes.filter(is_unheard).take(count as usize).collect()
+    }
+
+    /// The owner made contents that were wanted, each with its index among the parity.
+    pub fn handle_parity_made(
+        &mut self,
+        sender_id: &Arc<str>,
+        send_id: &str,
+        contents: Vec<(u32, Octets)>,
+    ) {
+        self.needs.on_made((sender_id, send_id), contents);
+    }
+
+    /// Parity of a send that leaves now.
+    pub(super) fn next_parity(&mut self, now: Now) -> Option<Transmit> {
+        let at_ms = now.monotonic_ms;
+        if self.repair.paced_ms() > at_ms {
+            return None;
+        }
+        let made = self.needs.take(at_ms)?;
+        let message_id = self.transmission.new_parity_id();
+        let said = statement(&made.send_id, 0, &made.sender_id);
+        let wire = self.encode(&message_id, None, &[], None, &[said], Some(&made.content))?;
+        self.remember_ephemeral(message_id.clone());
+        self.repair.on_answer_left(wire.len(), at_ms);
+        Some(
+            self.transmission
+                .leave(TransmitKind::Repair, message_id, wire, Flight::Other),
+        )
+    }
+
+    // --- what came ------------------------------------------------------------------------------
+
+    /// Somebody sent parity of a send, of this index.
+    pub fn handle_parity_heard(&mut self, send_id: &str, index: u32) {
+        self.needs.on_heard(send_id, Some(index));
+    }
+
+    /// Whether something of a send is here and more is lacking.
+    pub fn is_partial(&self, sender_id: &str, send_id: &str) -> bool {
+        let send = self.incoming.find(sender_id, send_id);
+        let send = send.and_then(|send| self.incoming.get(send));
+        send.is_some_and(|send| send.is_partial())
+    }
+
+    /// So many contents that others made of a send are here now, and it is not whole.
+    pub fn handle_parity_taken(&mut self, sender_id: &str, send_id: &str, held: u32, now: Now) {
+        let Some(send) = self.incoming.find(sender_id, send_id) else {
+            return;
+        };
+        let window_ms = self.config.window_ms();
+        let delay_ms = window_ms / 4 + (self.rng.unit() * window_ms as f64) as i64;
+        if let Some((sender_id, send_id)) = self.incoming.on_parity(send, held, ASKED_AGAIN_MAX) {
+            // Once what came with it had time to come.
+            let at_ms = now.monotonic_ms + delay_ms;
+            self.lacking.ask_again(&sender_id, send_id, at_ms);
+        }
+    }
+}
+
+/// Those of the requests that have room, the first ones first.
+pub(super) fn fitting(mut requests: Vec<HistoryEntry>, budget_bytes: usize) -> Vec<HistoryEntry> {
+    let mut left = budget_bytes;
+    requests.retain(|request| match left.checked_sub(entry_bytes_max(request)) {
+        Some(after) => {
+            left = after;
+            true
+        }
+        None => false,
+    });
+    requests
+}

@@ -1,0 +1,260 @@
+//! What others lack of messages that are whole here, and the parity that answers it.
+//!
+//! A participant that lacks contents of a send asks anyone for so many of them, not for these. Whoever has
+//! the send makes as many as nobody else was heard to send meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashlink::LinkedHashMap;
+
+use super::REPAIR_BUFFER_MAX;
+use crate::sds::name::Name;
+use crate::sds::octets::Octets;
+use crate::sds::outgoing::Ordinals;
+
+/// Who asks of one send; the longest known goes first.
+const ASKING_MAX: usize = 256;
+/// Where the sender of a send is heard after somebody asked, its own answer is waited for so often.
+const PUT_OFF_MAX: u32 = 3;
+/// Bytes of made contents that wait to leave; what is beyond them is asked for again.
+const QUEUED_BYTES_MAX: usize = 32 << 20;
+
+/// One send of which something is lacking elsewhere.
+#[derive(Debug)]
+pub struct Need {
+    /// Who sent it.
+    pub sender_id: Arc<str>,
+    /// How many each lacked that asked, and how many contents had been heard by then.
+    asking: LinkedHashMap<Arc<str>, (u32, u32)>,
+    /// Contents of it that were heard since, or left here.
+    heard: u32,
+    /// Parity of it that was heard, or left here, by its index.
+    indexes: Ordinals,
+    /// When it is answered, if nobody does before; `None` while the answer is made or leaves.
+    due_ms: Option<i64>,
+    asked_ms: i64,
+    put_off: u32,
+    /// When parity of ours left last, and how much waits to.
+    served_ms: Option<i64>,
+    queued: u32,
+}
+
+impl Need {
+    /// The most that anybody still lacks, as far as was heard.
+    fn left(&self) -> u32 {
+        let left = |(lacking, before): &(u32, u32)| lacking.saturating_sub(self.heard - before);
+        self.asking.values().map(left).max().unwrap_or(0)
+    }
+}
+
+/// A content that answers a need.
+#[derive(Debug)]
+pub struct Made {
+    /// The send that it repairs.
+    pub send_id: Name,
+    /// Who sent that.
+    pub sender_id: Arc<str>,
+    /// Its bytes.
+    pub content: Octets,
+    index: u32,
+}
+
+/// What is to be made now.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Who sent the send.
+    pub sender_id: Arc<str>,
+    /// The send.
+    pub send_id: Name,
+    /// How many contents.
+    pub count: u32,
+}
+
+/// Needs by send, of which the longest known goes first.
+#[derive(Debug, Default)]
+pub struct Needs {
+    by_send: LinkedHashMap<Name, Need>,
+    queue: VecDeque<Made>,
+    queued_bytes: usize,
+    /// Nothing is due before.
+    next_ms: Option<i64>,
+}
+
+impl Needs {
+    /// Whether nobody is known to lack anything.
+    pub fn is_empty(&self) -> bool {
+        self.by_send.is_empty()
+    }
+
+    /// Contents that wait to leave.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// `by` lacks so many contents of a send that is whole here. It is answered after `wait_ms`, or after
+    /// `served_ms` by who answered lately.
+    pub fn on_asked(
+        &mut self,
+        (sender_id, send_id): (&Arc<str>, &str),
+        by: &Arc<str>,
+        lacking: u32,
+        monotonic_ms: i64,
+        [wait_ms, served_ms, lately_ms]: [i64; 3],
+    ) {
+        let need = self
+            .by_send
+            .entry(Name::new(send_id))
+            .or_insert_with(|| Need {
+                sender_id: Arc::clone(sender_id),
+                asking: LinkedHashMap::new(),
+                heard: 0,
+                indexes: Ordinals::NONE,
+                due_ms: None,
+                asked_ms: monotonic_ms,
+                put_off: 0,
+                served_ms: None,
+                queued: 0,
+            });
+        if need.sender_id != *sender_id {
+            return;
+        }
+        let before = need.heard;
+        need.asking.replace(Arc::clone(by), (lacking, before));
+        if need.asking.len() > ASKING_MAX {
+            need.asking.pop_front();
+        }
+        if need.due_ms.is_none() && need.queued == 0 {
+            let serves = need
+                .served_ms
+                .is_some_and(|served_ms| monotonic_ms - served_ms < lately_ms);
+            let wait_ms = if serves { served_ms } else { wait_ms };
+            let due_ms = monotonic_ms + wait_ms;
+            need.due_ms = Some(due_ms);
+            need.asked_ms = monotonic_ms;
+            need.put_off = 0;
+            self.next_ms = Some(self.next_ms.map_or(due_ms, |next_ms| next_ms.min(due_ms)));
+        }
+        if self.by_send.len() > REPAIR_BUFFER_MAX {
+            self.by_send.pop_front();
+        }
+    }
+
+    /// `by` lacks nothing of a send any more.
+    pub fn on_whole(&mut self, send_id: &str, by: &Arc<str>) {
+        if let Some(need) = self.by_send.get_mut(send_id.as_bytes()) {
+            need.asking.remove(by);
+        }
+    }
+
+    /// A content of a send was heard: its parity of this index, where it is parity.
+    pub fn on_heard(&mut self, send_id: &str, index: Option<u32>) {
+        if let Some(need) = self.by_send.get_mut(send_id.as_bytes()) {
+            need.heard = need.heard.saturating_add(1);
+            if let Some(index) = index {
+                need.indexes.insert(index);
+            }
+        }
+    }
+
+    /// Whether parity of this index was heard, or left here.
+    pub fn has_heard(&self, send_id: &str, index: u32) -> bool {
+        let need = self.by_send.get(send_id.as_bytes());
+        need.is_some_and(|need| need.indexes.contains(index))
+    }
+
+    /// When anything may be due.
+    pub fn next_ms(&self) -> Option<i64> {
+        self.next_ms
+    }
+
+    /// What is to be made now. Where `live_ms` tells that the sender spoke since it was asked, its answer is
+    /// waited for, `patience_ms` from then on.
+    pub fn take_due(
+        &mut self,
+        monotonic_ms: i64,
+        patience_ms: i64,
+        live_ms: impl Fn(&Arc<str>) -> Option<i64>,
+    ) -> Vec<Wanted> {
+        let mut wanted = Vec::new();
+        if self.next_ms.is_none_or(|next_ms| next_ms > monotonic_ms) {
+            return wanted;
+        }
+        for (send_id, need) in &mut self.by_send {
+            if need.due_ms.is_none_or(|due_ms| due_ms > monotonic_ms) {
+                continue;
+            }
+            need.due_ms = None;
+            let count = need.left();
+            if count == 0 {
+                need.asking.clear();
+                continue;
+            }
+            let live_ms = live_ms(&need.sender_id).filter(|live_ms| *live_ms > need.asked_ms);
+            if let Some(live_ms) = live_ms
+                && need.put_off < PUT_OFF_MAX
+                && live_ms + patience_ms > monotonic_ms
+            {
+                need.put_off += 1;
+                need.due_ms = Some(live_ms + patience_ms);
+                continue;
+            }
+            wanted.push(Wanted {
+                sender_id: Arc::clone(&need.sender_id),
+                send_id: send_id.clone(),
+                count,
+            });
+        }
+        self.next_ms = self.by_send.values().filter_map(|need| need.due_ms).min();
+        wanted
+    }
+
+    /// Contents were made that answer a need.
+    pub fn on_made(
+        &mut self,
+        (sender_id, send_id): (&Arc<str>, &str),
+        contents: Vec<(u32, Octets)>,
+    ) {
+        let Some(need) = self.by_send.get_mut(send_id.as_bytes()) else {
+            return;
+        };
+        for (index, content) in contents {
+            if self.queued_bytes + content.len() > QUEUED_BYTES_MAX {
+                break;
+            }
+            self.queued_bytes += content.len();
+            need.queued += 1;
+            self.queue.push_back(Made {
+                send_id: Name::new(send_id),
+                sender_id: Arc::clone(sender_id),
+                content,
+                index,
+            });
+        }
+    }
+
+    /// The next content that leaves. What was answered by others meanwhile does not.
+    pub fn take(&mut self, monotonic_ms: i64) -> Option<Made> {
+        while let Some(made) = self.queue.pop_front() {
+            self.queued_bytes -= made.content.len();
+            let Some(need) = self.by_send.get_mut(made.send_id.as_bytes()) else {
+                continue;
+            };
+            need.queued = need.queued.saturating_sub(1);
+            let is_wanted = need.left() > 0 && !need.indexes.contains(made.index);
+            if is_wanted {
+                need.heard = need.heard.saturating_add(1);
+                need.indexes.insert(made.index);
+                need.served_ms = Some(monotonic_ms);
+            }
+            if need.queued == 0 {
+                // Who lacks more says so again.
+                need.asking.clear();
+            }
+            if is_wanted {
+                return Some(made);
+            }
+        }
+        None
+    }
+}
