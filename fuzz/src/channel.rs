@@ -585,9 +585,10 @@ impl Chat {
             sender_id: None,
         });
         // It may say that it is parity of somebody's send, or ask anybody for such.
+        let made = self.draws.below(3) as u8;
         let repaired = self.draws.chance(40).then(|| HistoryEntry {
             message_id: format!("{number:032x}.{}", 9_999 - self.draws.below(3)),
-            retrieval_hint: self.draws.chance(50).then(|| b"*".to_vec()),
+            retrieval_hint: self.draws.chance(50).then(|| vec![b'*', made]),
             sender_id: Some(NAMES[self.draws.below(NAMES.len())].to_owned()),
         });
         let message = Message {

@@ -235,9 +235,9 @@ impl Channel {
                     send_id,
                     count,
                 } => {
-                    let (parameters, limits) = receiving.segmentation();
+                    let segmentation = receiving.segmentation();
                     let send = (&sender_id, &send_id);
-                    parity::answer_with_parity(&mut self.sds, send, count, parameters, limits);
+                    parity::answer_with_parity(&mut self.sds, send, count, segmentation, now);
                 }
                 // Nothing for whoever owns a channel, and by far the most.
                 sds::Event::SyncReceived { .. } => {}

@@ -42,8 +42,8 @@ pub(super) fn answer_with_parity(
     machine: &mut Machine,
     (sender_id, send_id): (&Arc<str>, &Name),
     count: u32,
-    parameters: Parameters,
-    limits: Limits,
+    (parameters, limits): (Parameters, Limits),
+    now: Now,
 ) {
     let Some((found, header, shard_len)) =
         remake(machine, (sender_id, send_id), parameters, limits)
@@ -60,7 +60,7 @@ pub(super) fn answer_with_parity(
     let made = parity_of(&payload, &header, shard_len, (wire_format, code), &indexes);
     let made = made.unwrap_or_default().into_iter().map(Octets::from);
     let contents = indexes.into_iter().zip(made).collect();
-    machine.handle_parity_made(sender_id, send_id, contents);
+    machine.handle_parity_made(sender_id, send_id, contents, payload.len(), now);
 }
 
 /// The message that kept segments make once more, a header of theirs and the length of a shard. Some of
@@ -72,7 +72,7 @@ fn remake(
     limits: Limits,
 ) -> Option<(Reconstructed, Header, usize)> {
     let mut reassembler = Reassembler::new(parameters, limits);
-    for ordinal in 0..u32::from(TOTAL_SEGMENTS_MAX) {
+    for ordinal in 0..TOTAL_SEGMENTS_MAX {
         let Some(message) = machine.message(&content_id(send_id, ordinal)) else {
             continue;
         };

@@ -661,8 +661,7 @@ impl Machine {
             self.sync_schedule.due_ms,
             self.repair.next_request_ms(),
             self.repair.next_answer_ms(),
-            self.needs.next_ms(),
-            (self.needs.queued() > 0).then(|| self.repair.paced_ms()),
+            self.next_parity_ms(),
             self.lacking.again_ms(),
             self.outgoing.inquiry_due_ms(),
         ];

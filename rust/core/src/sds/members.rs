@@ -23,6 +23,8 @@ use crate::wire::sds::{EntryView, HistoryEntry};
 /// Where a sender is heard it is left so many acknowledgement timeouts to answer; who answered so lately
 /// goes on to.
 const PATIENCE_TIMEOUTS: i64 = 4;
+/// Making parity of a message counts in the pace of answers as this part of its bytes would.
+const WORK_SHARE: usize = 8;
 /// Anybody is asked so often for more of one send that something came of; then contents are named.
 const ASKED_AGAIN_MAX: u32 = 16;
 
@@ -44,19 +46,23 @@ impl Machine {
         if taken.is_empty() || !self.config.answers_with_parity() {
             return taken;
         }
-        let mut requests: Vec<HistoryEntry> = Vec::new();
+        let (mut requests, mut asked) = (Vec::<HistoryEntry>::new(), Vec::new());
         for entry in taken {
-            let is_first = self.repair.asked_for(&entry.message_id).0 <= 1;
-            match self.number_for(&entry.message_id).filter(|_| is_first) {
+            let is_early = self.repair.is_early(&entry.message_id);
+            match self.number_for(&entry.message_id).filter(|_| is_early) {
                 Some((send, number)) => {
-                    for message_id in self.incoming.missing_of(send) {
-                        self.repair.ask_later(&message_id, at_ms);
-                    }
+                    asked.push(send);
                     if !requests.contains(&number) {
                         requests.push(number);
                     }
                 }
                 None => requests.push(entry),
+            }
+        }
+        for send in asked {
+            self.incoming.may_ask_again(send, ASKED_AGAIN_MAX);
+            for message_id in self.incoming.missing_of(send) {
+                self.repair.put_off(&message_id, false, at_ms);
             }
         }
         fitting(requests, budget_bytes)
@@ -72,9 +78,10 @@ impl Machine {
         for (sender_id, send_id) in self.lacking.take_again(now.monotonic_ms) {
             let found = self.incoming.find(&sender_id, &send_id);
             if let Some(send) = found
-                && let Some(lacking) = self.lacking_of_anybody(send)
+                && let Some((lacking, made)) = self.lacking_of_anybody(send)
+                && self.incoming.may_ask_again(send, ASKED_AGAIN_MAX)
             {
-                numbers.push(request(&send_id, lacking, &sender_id));
+                numbers.push(request(&send_id, lacking, made, &sender_id));
                 for message_id in self.incoming.missing_of(send) {
                     self.repair.put_off(&message_id, false, now.monotonic_ms);
                 }
@@ -87,20 +94,24 @@ impl Machine {
     fn number_for(&self, message_id: &str) -> Option<(SendRef, HistoryEntry)> {
         split_content_id(message_id)?;
         let send = self.incoming.missing().get(message_id.as_bytes())?.send;
-        let lacking = self.lacking_of_anybody(send)?;
-        let held = self.incoming.get(send)?;
-        Some((send, request(&held.send_id, lacking, &held.sender_id)))
+        let (lacking, made) = self.lacking_of_anybody(send)?;
+        let held = self
+            .incoming
+            .get(send)
+            .filter(|held| held.asked_again == 0)?;
+        let number = request(&held.send_id, lacking, made, &held.sender_id);
+        Some((send, number))
     }
 
-    /// How many contents are lacking of a send, those counted that others made of it; `None` where nothing
-    /// of it is here, or its sender announced no parity.
-    fn lacking_of_anybody(&self, send: SendRef) -> Option<u32> {
+    /// How many contents are lacking of a send, and how many are here that others made of it; `None` where
+    /// nothing of it is here, or its sender announced no parity.
+    fn lacking_of_anybody(&self, send: SendRef) -> Option<(u32, u32)> {
         let held = self.incoming.get(send)?;
         let lacking = self
             .count_lacking(&held.sender_id, &held.send_id)
             .filter(|lacking| *lacking > 0)?;
         let announces = held.content_count? > held.contents_needed?;
-        announces.then(|| lacking.saturating_sub(held.by_members).max(1))
+        announces.then_some((lacking, held.by_members))
     }
 
     // --- answering ------------------------------------------------------------------------------
@@ -119,10 +130,10 @@ impl Machine {
         }
         let ours = self.incoming.find(sender_id, send_id);
         if let Some(send) = ours
-            && let Some(own) = self.lacking_of_anybody(send)
+            && let Some((own, made)) = self.lacking_of_anybody(send)
         {
             // What repairs it repairs this too.
-            if own <= lacking {
+            if own.saturating_sub(made).max(1) <= lacking {
                 self.lacking.ask_no_more(sender_id, &Name::new(send_id));
                 for message_id in self.incoming.missing_of(send) {
                     self.repair.put_off(&message_id, true, at_ms);
@@ -131,7 +142,7 @@ impl Machine {
             return;
         }
         let (config, me) = (&self.config, &*self.sender_id);
-        let (t_max_ms, wire_format) = (config.repair_t_max_ms, config.wire_format);
+        let wire_format = config.wire_format;
         let answers = in_response_group(me, sender_id, send_id, config.repair_groups, wire_format);
         let is_whole = self.count_lacking(sender_id, send_id) == Some(0);
         if !answers || !is_whole || self.repair.rests(send_id, at_ms) {
@@ -143,7 +154,9 @@ impl Machine {
         let wait_ms = match *me == **sender_id {
             true => 2 * window_ms,
             false => {
-                let offset_ms = response_offset_ms(me, sender_id, send_id, t_max_ms, wire_format);
+                // Within T_min, in which names wait for it.
+                let within_ms = config.repair_t_min_ms;
+                let offset_ms = response_offset_ms(me, sender_id, send_id, within_ms, wire_format);
                 config.sender_first_ms() + offset_ms
             }
         };
@@ -156,10 +169,14 @@ impl Machine {
     /// What is wanted of what is whole here, as far as nobody else answered.
     pub(super) fn want_parity(&mut self, now: Now) {
         let at_ms = now.monotonic_ms;
+        if self.needs.queued() > 0 || self.repair.paced_ms() > at_ms {
+            // To make it is work of the same pace.
+            return;
+        }
         let patience_ms = PATIENCE_TIMEOUTS * self.config.acknowledgement_timeout_ms;
         let participants = &self.participants;
         let live_ms = |name: &Arc<str>| participants.live_ms(name);
-        for wanted in self.needs.take_due(at_ms, patience_ms, live_ms) {
+        if let Some(wanted) = self.needs.take_due(at_ms, patience_ms, live_ms) {
             self.repair.on_answered_with_parity(&wanted.send_id, at_ms);
             self.events.push_back(Event::ParityWanted {
                 sender_id: wanted.sender_id,
@@ -167,6 +184,13 @@ impl Machine {
                 count: wanted.count,
             });
         }
+    }
+
+    /// When parity is to be made, or to leave.
+    pub(super) fn next_parity_ms(&self) -> Option<i64> {
+        let queued_ms = (self.needs.queued() > 0).then_some(0);
+        let next_ms = queued_ms.or_else(|| self.needs.next_ms());
+        next_ms.map(|next_ms| next_ms.max(self.repair.paced_ms()))
     }
 
     /// So many of the parity contents of a send that nobody was heard to send, by their index; each
@@ -190,13 +214,17 @@ impl Machine {
         indexes.filter(is_unheard).take(count as usize).collect()
     }
 
-    /// The owner made contents that were wanted, each with its index among the parity.
+    /// The owner made contents that were wanted, each with its index among the parity, out of so many bytes.
     pub fn handle_parity_made(
         &mut self,
         sender_id: &Arc<str>,
         send_id: &str,
         contents: Vec<(u32, Octets)>,
+        size_bytes: usize,
+        now: Now,
     ) {
+        let work_bytes = size_bytes / WORK_SHARE;
+        self.repair.on_answer_left(work_bytes, now.monotonic_ms);
         self.needs.on_made((sender_id, send_id), contents);
     }
 
@@ -238,8 +266,8 @@ impl Machine {
             return;
         };
         let window_ms = self.config.window_ms();
-        let delay_ms = window_ms / 4 + (self.rng.unit() * window_ms as f64) as i64;
-        if let Some((sender_id, send_id)) = self.incoming.on_parity(send, held, ASKED_AGAIN_MAX) {
+        let delay_ms = window_ms / 2 + (self.rng.unit() * window_ms as f64) as i64;
+        if let Some((sender_id, send_id)) = self.incoming.on_parity(send, held) {
             // Once what came with it had time to come.
             let at_ms = now.monotonic_ms + delay_ms;
             self.lacking.ask_again(&sender_id, send_id, at_ms);

@@ -15,7 +15,7 @@ use super::members::repaired;
 use super::name::Name;
 use super::octets::{Octets, Part};
 use super::sync::filter::PeerFilter;
-use super::sync::lacking::{asks, asks_anybody};
+use super::sync::lacking::{asked_of_anybody, asks};
 use crate::wire::sds::{EntryView, HistoryEntry, MessageView};
 
 /// SDS-R: a message carries at most three requests. What a peer asks beyond this is not looked at.
@@ -211,14 +211,14 @@ impl Machine {
             let Some((send_id, lacking)) = lacking_of(request) else {
                 continue;
             };
-            let asks_anybody = asks_anybody(request.retrieval_hint);
+            let asked = asked_of_anybody(request.retrieval_hint, lacking);
             let own = self.outgoing.find(send_id);
             let is_sent = own.and_then(|own| self.outgoing.get(own));
-            if asks_anybody && lacking > 0 && is_sent.is_none_or(|send| send.finished) {
+            if let Some(asked) = asked.filter(|_| is_sent.is_none_or(|send| send.finished)) {
                 if let Some(sender_id) = request.sender_id.filter(|id| **id != *said_by.as_bytes())
                 {
                     let sender_id = self.sender_ids.text(sender_id);
-                    self.on_asked_for_any((&sender_id, send_id), said_by, lacking, now);
+                    self.on_asked_for_any((&sender_id, send_id), said_by, asked, now);
                 }
             } else if lacking == 0 {
                 self.needs.on_whole(send_id, said_by);
@@ -235,7 +235,7 @@ impl Machine {
                     let members = self.participants.len();
                     self.acknowledgements.hurry(now, members, &mut *self.rng);
                 }
-            } else if lacking > 0 && !asks_anybody {
+            } else if lacking > 0 && asked.is_none() {
                 self.on_lacked_by_other(request.sender_id, send_id, lacking, now);
             } else if self.config.any_is_enough() && touched < UNKNOWN_PER_MESSAGE_MAX {
                 let first = self.log.find(content_id(send_id, 0).as_bytes());

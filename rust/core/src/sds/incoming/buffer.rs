@@ -176,21 +176,21 @@ impl Incoming {
         send.map_or_else(Vec::new, |send| send.missing.iter().cloned().collect())
     }
 
-    /// So many contents are here that others made of a send. Gives who sent it, and its id, where anybody
-    /// may be asked for more of it.
-    pub fn on_parity(
-        &mut self,
-        send: SendRef,
-        held: u32,
-        asked_max: u32,
-    ) -> Option<(Arc<str>, Name)> {
+    /// So many contents are here that others made of a send. Gives who sent that, and its id.
+    pub fn on_parity(&mut self, send: SendRef, held: u32) -> Option<(Arc<str>, Name)> {
         let send = self.sends.get_mut(send).filter(|send| send.is_partial())?;
         send.by_members = held;
-        if send.asked_again >= asked_max {
-            return None;
-        }
-        send.asked_again += 1;
         Some((Arc::clone(&send.sender_id), send.send_id.clone()))
+    }
+
+    /// Anybody is asked for more of a send, unless that was done `asked_max` times.
+    pub fn may_ask_again(&mut self, send: SendRef, asked_max: u32) -> bool {
+        let send = self.sends.get_mut(send);
+        let Some(send) = send.filter(|send| send.asked_again < asked_max) else {
+            return false;
+        };
+        send.asked_again += 1;
+        true
     }
 
     /// A send; `None` where it was delivered or forgotten.

@@ -81,7 +81,7 @@ impl AnswerBuffer {
 
     /// When one more may leave, if it is due.
     pub fn paced_ms(&self) -> i64 {
-        self.paced_until_ms.unwrap_or(i64::MIN)
+        self.paced_until_ms.unwrap_or(0)
     }
 
     /// An answer of so many bytes leaves.

@@ -375,46 +375,39 @@ impl Repair {
         }
     }
 
-    /// What is asked for by a number: the name follows as if it had been said.
-    pub fn ask_later(&mut self, message_id: &Name, monotonic_ms: i64) {
-        if self.asked_for(message_id).0 > 0 {
-            self.put_off(message_id, false, monotonic_ms);
-        } else if let Some((entry, named_by)) = self.settled(message_id) {
-            self.ask_again_later(&entry, named_by, monotonic_ms + self.sender_first_ms);
-        }
+    /// Whether the time at which a message is asked for first is in the first half of what SDS-R leaves: a
+    /// number may ask for it, and its name still comes within T_max where that is in vain.
+    pub fn is_early(&self, message_id: &str) -> bool {
+        self.asked_for(message_id).0 <= 1
+            && self.offset_ms(message_id) <= i64::midpoint(self.t_min_ms, self.t_max_ms)
     }
 
-    /// Contents are on their way that may bring what is asked for: the name waits a period. Where a stranger
-    /// says so, once for each time that we asked.
+    /// Contents are on their way that may bring what is asked for: the name waits until they had time to
+    /// come. Where a stranger says so, once for each time that we asked.
     pub fn put_off(&mut self, message_id: &Name, by_stranger: bool, monotonic_ms: i64) {
         let (ours, all) = self.asked_for(message_id);
         if by_stranger && all > ours {
             return;
         }
-        if let Some((entry, named_by)) = self.settled(message_id) {
+        if let Some((entry, named_by, before_ms)) = self.settled(message_id) {
             if by_stranger {
                 self.asked.entry(message_id.clone()).or_default().1 += 1;
             }
-            let before_ms = self
-                .requests
-                .get(message_id.as_bytes())
-                .map(|known| known.at_ms);
-            let at_ms = monotonic_ms + self.sender_first_ms + self.period_ms(message_id);
-            self.ask_at(
-                entry,
-                named_by,
-                before_ms.map_or(at_ms, |before_ms| before_ms.max(at_ms)),
-            );
+            let at_ms = monotonic_ms + self.sender_first_ms + self.t_min_ms + self.overtaken_ms;
+            self.ask_at(entry, named_by, before_ms.max(at_ms));
         }
     }
 
-    /// What is asked for under an id, or will be; it is no longer among what has yet to get its time.
-    fn settled(&mut self, message_id: &Name) -> Option<(HistoryEntry, Arc<str>)> {
+    /// What is asked for under an id, or will be, and when; it is no longer among what has yet to get its
+    /// time.
+    fn settled(&mut self, message_id: &Name) -> Option<(HistoryEntry, Arc<str>, i64)> {
         if let Some(missing) = self.upcoming.remove(message_id) {
-            return Some((missing.entry, missing.named_by));
+            let at_ms = missing.since_ms + self.offset_ms(message_id);
+            return Some((missing.entry, missing.named_by, at_ms));
         }
         let request = self.requests.get(message_id.as_bytes())?;
-        Some((request.entry.clone(), Arc::clone(&request.named_by)))
+        let named_by = Arc::clone(&request.named_by);
+        Some((request.entry.clone(), named_by, request.at_ms))
     }
 
     /// How long after a request the next one follows.

@@ -168,25 +168,25 @@ impl Needs {
         self.next_ms
     }
 
-    /// What is to be made now. Where `live_ms` tells that the sender spoke since it was asked, its answer is
-    /// waited for, `patience_ms` from then on.
+    /// The next that is to be made now. Where `live_ms` tells that the sender spoke since it was asked, its
+    /// answer is waited for, `patience_ms` from then on.
     pub fn take_due(
         &mut self,
         monotonic_ms: i64,
         patience_ms: i64,
         live_ms: impl Fn(&Arc<str>) -> Option<i64>,
-    ) -> Vec<Wanted> {
-        let mut wanted = Vec::new();
+    ) -> Option<Wanted> {
         if self.next_ms.is_none_or(|next_ms| next_ms > monotonic_ms) {
-            return wanted;
+            return None;
         }
+        let mut wanted = None;
         for (send_id, need) in &mut self.by_send {
             if need.due_ms.is_none_or(|due_ms| due_ms > monotonic_ms) {
                 continue;
             }
-            need.due_ms = None;
             let count = need.left();
             if count == 0 {
+                need.due_ms = None;
                 need.asking.clear();
                 continue;
             }
@@ -199,11 +199,13 @@ impl Needs {
                 need.due_ms = Some(live_ms + patience_ms);
                 continue;
             }
-            wanted.push(Wanted {
+            need.due_ms = None;
+            wanted = Some(Wanted {
                 sender_id: Arc::clone(&need.sender_id),
                 send_id: send_id.clone(),
                 count,
             });
+            break;
         }
         self.next_ms = self.by_send.values().filter_map(|need| need.due_ms).min();
         wanted
@@ -256,5 +258,115 @@ impl Needs {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEND: &str = "0123456789abcdef0123456789abcdef";
+    const WAITS_MS: [i64; 3] = [1_000, 100, 10_000];
+
+    fn asked(needs: &mut Needs, by: &str, lacking: u32, now_ms: i64) {
+        let alice: Arc<str> = "alice".into();
+        needs.on_asked((&alice, SEND), &by.into(), lacking, now_ms, WAITS_MS);
+    }
+
+    fn due(needs: &mut Needs, now_ms: i64) -> Option<u32> {
+        needs
+            .take_due(now_ms, 500, |_| None)
+            .map(|wanted| wanted.count)
+    }
+
+    fn make(needs: &mut Needs, indexes: std::ops::Range<u32>) {
+        let contents = indexes.map(|index| (index, Octets::from(vec![7; 10])));
+        needs.on_made((&"alice".into(), SEND), contents.collect());
+    }
+
+    fn leave(needs: &mut Needs, now_ms: i64) -> usize {
+        std::iter::from_fn(|| needs.take(now_ms)).count()
+    }
+
+    #[test]
+    fn the_most_that_anybody_lacks_is_made_less_what_was_heard_since_it_was_said() {
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 5, 0);
+        needs.on_heard(SEND, Some(3));
+        needs.on_heard(SEND, None);
+        asked(&mut needs, "carol", 4, 10);
+        needs.on_heard(SEND, None);
+        assert_eq!(needs.next_ms(), Some(1_000));
+        assert_eq!(due(&mut needs, 999), None);
+        assert_eq!(due(&mut needs, 1_000), Some(3));
+        assert!(needs.has_heard(SEND, 3) && !needs.has_heard(SEND, 4));
+        assert_eq!(needs.next_ms(), None);
+    }
+
+    #[test]
+    fn what_others_send_meanwhile_is_not_sent_and_nobody_waits_for_what_they_answered() {
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 3, 0);
+        assert_eq!(due(&mut needs, 1_000), Some(3));
+        make(&mut needs, 0..3);
+        needs.on_heard(SEND, Some(1));
+        assert_eq!(leave(&mut needs, 1_000), 2);
+        assert_eq!(needs.queued(), 0);
+        asked(&mut needs, "bob", 2, 2_000);
+        needs.on_heard(SEND, Some(7));
+        needs.on_heard(SEND, Some(8));
+        assert_eq!(due(&mut needs, 3_000), None);
+        asked(&mut needs, "bob", 1, 3_000);
+        needs.on_whole(SEND, &"bob".into());
+        assert_eq!(due(&mut needs, 9_000), None);
+    }
+
+    #[test]
+    fn who_answered_lately_answers_soon() {
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 1, 0);
+        assert_eq!(due(&mut needs, 1_000), Some(1));
+        make(&mut needs, 0..1);
+        assert_eq!(leave(&mut needs, 1_000), 1);
+        asked(&mut needs, "bob", 1, 2_000);
+        assert_eq!(needs.next_ms(), Some(2_100));
+        asked(&mut needs, "bob", 1, 3_000);
+        assert_eq!(due(&mut needs, 3_000), Some(1));
+        asked(&mut needs, "bob", 1, 20_000);
+        assert_eq!(needs.next_ms(), Some(21_000));
+    }
+
+    #[test]
+    fn a_sender_that_is_heard_is_left_time_and_not_for_ever() {
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 1, 0);
+        let mut now_ms = 1_000;
+        for _ in 0..PUT_OFF_MAX {
+            let live_ms = |_: &Arc<str>| Some(now_ms - 1);
+            assert_eq!(needs.take_due(now_ms, 500, live_ms), None);
+            assert_eq!(needs.next_ms(), Some(now_ms + 499));
+            now_ms += 499;
+        }
+        let wanted = needs.take_due(now_ms, 500, |_| Some(now_ms - 1));
+        assert_eq!(wanted.map(|wanted| wanted.count), Some(1));
+    }
+
+    #[test]
+    fn needs_and_what_waits_are_bounded() {
+        let mut needs = Needs::default();
+        for number in 0..2 * ASKING_MAX {
+            asked(&mut needs, &format!("member-{number}"), 1, 0);
+        }
+        assert_eq!(needs.by_send[SEND.as_bytes()].asking.len(), ASKING_MAX);
+        let alice: Arc<str> = "alice".into();
+        for number in 0..2 * REPAIR_BUFFER_MAX {
+            let send_id = format!("{number:032x}");
+            needs.on_asked((&alice, &send_id), &"bob".into(), 1, 0, WAITS_MS);
+        }
+        assert_eq!(needs.by_send.len(), REPAIR_BUFFER_MAX);
+        asked(&mut needs, "bob", 9, 0);
+        let large = |index| (index, Octets::from(vec![0; QUEUED_BYTES_MAX / 2]));
+        needs.on_made((&alice, SEND), (0..3).map(large).collect());
+        assert_eq!(needs.queued(), 2);
     }
 }

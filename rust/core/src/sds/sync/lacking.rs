@@ -18,8 +18,9 @@ pub const STATEMENTS_MAX: usize = 100;
 /// An inquiry that only so few are to answer names them, by the first bytes of the SHA-256 of each.
 const ASKED_BY_NAME_MAX: usize = 16;
 const MARK_BYTES: usize = 4;
-/// The hint of a number that anybody may answer who has the send. No inquiry has it: a mark is longer.
-const ANYBODY: &[u8] = b"*";
+/// How the hint of a number begins that anybody may answer who has the send; a byte follows, which says how
+/// many contents are here that others made. No inquiry has such a hint: a mark is longer.
+const ANYBODY: u8 = b'*';
 
 /// Who counts, and of which sends it wants to know.
 ///
@@ -64,9 +65,11 @@ impl Lacking {
         }
     }
 
-    /// What came of a send on request is not enough: it is said at `at_ms` how much is lacking now.
+    /// What came of a send on request is not enough: it is said at `at_ms` how much is lacking then, or
+    /// when that was to be said already.
     pub fn ask_again(&mut self, sender_id: &Arc<str>, send_id: Name, at_ms: i64) {
-        self.again.replace((Arc::clone(sender_id), send_id), at_ms);
+        let send = (Arc::clone(sender_id), send_id);
+        self.again.entry(send).or_insert(at_ms);
         if self.again.len() > STATEMENTS_MAX {
             self.again.pop_front();
         }
@@ -138,17 +141,25 @@ pub fn statement(send_id: &str, lacking: u32, sender_id: &str) -> HistoryEntry {
     }
 }
 
-/// Asks anybody who has a send for so many contents of it, whichever those are.
-pub fn request(send_id: &str, lacking: u32, sender_id: &str) -> HistoryEntry {
+/// Asks anybody who has a send for contents of it, whichever those are: so many as are lacking, less those
+/// that are `made` by others and here. For the send's own sender it is a statement as any other, in which
+/// what others made does not count: it may be false.
+pub fn request(send_id: &str, lacking: u32, made: u32, sender_id: &str) -> HistoryEntry {
+    let made = u8::try_from(made).unwrap_or(u8::MAX);
     HistoryEntry {
-        retrieval_hint: Some(ANYBODY.into()),
+        retrieval_hint: Some(vec![ANYBODY, made]),
         ..statement(send_id, lacking, sender_id)
     }
 }
 
-/// Whether a number with this hint asks anybody.
-pub fn asks_anybody(retrieval_hint: Option<&[u8]>) -> bool {
-    retrieval_hint == Some(ANYBODY)
+/// How many a number with this hint asks of anybody, where `lacking` stands in it.
+pub fn asked_of_anybody(retrieval_hint: Option<&[u8]>, lacking: u32) -> Option<u32> {
+    match retrieval_hint {
+        Some([ANYBODY, made]) if lacking > 0 => {
+            Some(lacking.saturating_sub(u32::from(*made)).max(1))
+        }
+        _ => None,
+    }
 }
 
 /// Asks what is lacking of a send: these, or with none of them whoever has some of it.
