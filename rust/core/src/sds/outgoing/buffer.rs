@@ -814,13 +814,14 @@ impl Outgoing {
         events: &mut VecDeque<Event>,
     ) {
         let period_ms = self.config.resend_period_ms(0);
+        let is_missing = self.is_known_to_be_missing(place);
         let send = &mut self.sends[place.0];
         let count = send.contents.len();
         let content = &mut send.contents[place.1 as usize];
-        let due = send
-            .inquiry
-            .on_due(count, content.left_ms, monotonic_ms, period_ms);
-        if std::mem::take(&mut content.put_off) && due != Due::Missing {
+        let left = (content.left_ms, is_missing);
+        let due = send.inquiry.on_due(count, left, monotonic_ms, period_ms);
+        let put_off_ms = content.put_off_ms.take();
+        if put_off_ms.is_some_and(|until_ms| until_ms <= monotonic_ms) && due != Due::Missing {
             // It waited in vain, as if it had gone again.
             content.attempts += 1;
         }
@@ -838,10 +839,26 @@ impl Outgoing {
             self.due.push_back(place);
             return;
         };
-        content.put_off = true;
+        content.put_off_ms = Some(until_ms);
         let held = self.unacknowledged.len() + self.in_store.len();
         self.timers.set(place, until_ms, held, &mut self.sends);
         self.touch_content(place);
+    }
+
+    /// Whether somebody whom a content is to reach named what it has since that left, and not it.
+    fn is_known_to_be_missing(&self, (handle, ordinal): ContentRef) -> bool {
+        let send = &self.sends[handle];
+        let left_ms = send.contents[ordinal as usize].left_ms;
+        let lacks = |name: &Arc<str>| {
+            let held = send.acknowledged.get(name);
+            !send.complete.contains(name)
+                && send.inquiry.is_heard_since(name, left_ms)
+                && held.is_none_or(|held| !held.contains(ordinal))
+        };
+        match &self.delivered_when {
+            DeliveredWhen::Named(names) => names.iter().any(lacks),
+            DeliveredWhen::Any | DeliveredWhen::Count(_) => send.acknowledged.keys().any(lacks),
+        }
     }
 
     /// What its receivers lack of a send is known: what waited for that goes once all who answer had
@@ -851,7 +868,9 @@ impl Outgoing {
         let held = self.unacknowledged.len() + self.in_store.len();
         for ordinal in 0..self.sends[handle].contents.len() as u32 {
             let content = &self.sends[handle].contents[ordinal as usize];
-            if content.put_off && content.resend_ms.is_some_and(|due_ms| due_ms > at_ms) {
+            let waits = content.put_off_ms.is_some()
+                && content.resend_ms.is_some_and(|due_ms| due_ms > at_ms);
+            if waits && self.is_known_to_be_missing((handle, ordinal)) {
                 self.timers
                     .set((handle, ordinal), at_ms, held, &mut self.sends);
             }
@@ -1010,7 +1029,7 @@ impl Outgoing {
             match &mut send.demand {
                 Some(demand) => speaks = demand.on_named(by, monotonic_ms),
                 None => {
-                    if send.inquiry.on_named(monotonic_ms) {
+                    if send.inquiry.on_named(by, monotonic_ms) {
                         self.on_answered(handle, monotonic_ms);
                     }
                 }

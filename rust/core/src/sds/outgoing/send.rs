@@ -92,8 +92,8 @@ pub struct OutgoingContent {
     pub(super) left_ms: i64,
     /// Whether it is due, or in flight, since an earlier life may have ended before it left.
     pub(super) unconfirmed: bool,
-    /// Whether it waits for an answer to others of its send.
-    pub(super) put_off: bool,
+    /// Until when it waits for an answer to others of its send, if it does.
+    pub(super) put_off_ms: Option<i64>,
     /// Whose filters hold it.
     pub possible: BTreeMap<Arc<str>, FilterHits>,
     /// The transmission that has no answer yet; 0 for none.
@@ -136,7 +136,7 @@ impl OutgoingContent {
             stored_ms: None,
             left_ms: 0,
             unconfirmed: false,
-            put_off: false,
+            put_off_ms: None,
             possible: BTreeMap::new(),
             in_flight: 0,
         }
