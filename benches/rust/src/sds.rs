@@ -179,6 +179,7 @@ fn machine(name: &str) -> Machine {
         acknowledgement_sync: true,
         participant_ttl_ms: 600_000,
         header_bytes_max: 24_000,
+        members_make_parity: true,
     };
     let machine = Machine::new("rooms", name, config, at(0), Box::new(Draws(1)));
     machine.expect("a legal configuration")
