@@ -238,7 +238,7 @@ impl MissingMessages {
     }
 
     /// Each is in the share of one participant.
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     pub fn audit(&self) {
         assert!(self.by_participant.values().all(|share| !share.is_empty()));
         let shares = self.by_participant.values().map(LinkedHashSet::len);

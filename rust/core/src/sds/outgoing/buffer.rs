@@ -1029,7 +1029,8 @@ impl Outgoing {
             match &mut send.demand {
                 Some(demand) => speaks = demand.on_named(by, monotonic_ms),
                 None => {
-                    if send.inquiry.on_named(by, monotonic_ms) {
+                    let count = send.contents.len();
+                    if send.inquiry.on_named(by, count, monotonic_ms) {
                         self.on_answered(handle, monotonic_ms);
                     }
                 }

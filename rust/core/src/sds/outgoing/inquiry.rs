@@ -90,8 +90,12 @@ impl Inquiry {
             .is_some_and(|named_ms| *named_ms > left_ms)
     }
 
-    /// `by`, who cannot reconstruct the send, named a content of it; whether that answers what was asked.
-    pub fn on_named(&mut self, by: &Arc<str>, now_ms: i64) -> bool {
+    /// `by`, who cannot reconstruct the send of `count` contents, named one of them; whether that answers what
+    /// was asked.
+    pub fn on_named(&mut self, by: &Arc<str>, count: usize, now_ms: i64) -> bool {
+        if count <= REPEATED_MAX {
+            return false;
+        }
         if let Some(named_ms) = self.named_ms.get_mut(by) {
             *named_ms = now_ms;
         } else if self.named_ms.len() < PARTICIPANTS_PER_SEND_MAX {
@@ -128,15 +132,15 @@ mod tests {
             assert_eq!(due(&mut inquiry, 10, 1_000), Due::Unanswered);
         }
         assert_eq!(due(&mut inquiry, 10, 1_001), Due::Waits(2_000));
-        assert!(inquiry.on_named(&bob(), 1_100));
-        assert!(!inquiry.on_named(&bob(), 1_101));
+        assert!(inquiry.on_named(&bob(), 72, 1_100));
+        assert!(!inquiry.on_named(&bob(), 72, 1_101));
         assert_eq!(due_where(&mut inquiry, (10, true), 1_200), Due::Missing);
     }
 
     #[test]
     fn who_spoke_says_nothing_for_those_who_are_silent() {
         let mut inquiry = Inquiry::default();
-        inquiry.on_named(&bob(), 500);
+        inquiry.on_named(&bob(), 72, 500);
         assert!(inquiry.is_heard_since(&bob(), 499));
         assert!(!inquiry.is_heard_since(&bob(), 500));
         assert!(!inquiry.is_heard_since(&"carol".into(), 499));
