@@ -19,3 +19,12 @@ proptest! {
         chat.end();
     }
 }
+
+#[test]
+fn what_is_asked_for_of_a_send_that_another_one_hides_is_asked_for_no_more() {
+    let mut chat = Chat::from_seed(6_606_004_244_335_835_870);
+    for _ in 0..151 {
+        chat.step();
+    }
+    chat.end();
+}

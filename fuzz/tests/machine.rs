@@ -27,3 +27,12 @@ proptest! {
         world.restart_all();
     }
 }
+
+#[test]
+fn what_is_asked_for_of_a_send_that_goes_is_asked_for_no_more() {
+    let mut world = World::from_seed(8_030_991_831_091_129_025);
+    for _ in 0..50 {
+        world.step();
+    }
+    world.restart_all();
+}

@@ -613,6 +613,8 @@ impl Incoming {
 
     /// Delivers one send; gives those that it alone held up.
     fn release_one(&mut self, handle: SendRef, around: &mut Surroundings<'_>) -> Vec<SendRef> {
+        // Something of it may have been asked for since it was whole.
+        self.forget_missing(handle, around);
         self.forget(handle);
         let Some(send) = self.remove(handle) else {
             return Vec::new();
