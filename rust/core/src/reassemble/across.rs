@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::budget::Work;
 use super::lessons::Lessons;
 use super::recover::Attempt;
-use super::set::{Candidate, Geometry, SEGMENTS_MAX, Set, SetId};
+use super::set::{Candidate, Geometry, Key, SEGMENTS_MAX, Set, SetId};
 use super::{Reassembler, Reconstructed};
 use crate::wire::segment::{Slot, WireFormat};
 
@@ -28,18 +28,11 @@ impl Reassembler {
             let Some(joined) = self.join_across(id, geometry) else {
                 continue;
             };
-            let mut lessons = Lessons::default();
-            let budget = self.limits.work_budget;
-            let attempt = Attempt::new(&joined, &mut lessons, &self.parameters, budget);
-            let Some(mut attempt) = attempt else {
-                continue;
+            let (work, is_spent) = match self.attempt_joined(id.key, joined) {
+                None => continue,
+                Some(Ok(found)) => return Some(found),
+                Some(Err(in_vain)) => in_vain,
             };
-            let found = attempt.run();
-            let (work, is_spent) = (attempt.budget.work, attempt.is_spent());
-            if let Some(found) = found {
-                let bad_segments = self.bad_segments(&joined, &found);
-                return Some(self.conclude(id.key, joined, found, bad_segments));
-            }
             let set = self.sets.get_mut(&id).expect("the set is held");
             set.work_across.get_or_insert_default().add(work);
             if is_spent {
@@ -48,6 +41,25 @@ impl Reassembler {
             }
         }
         None
+    }
+
+    /// Tries segments of several sets together; of an attempt in vain what it took, and whether that spent
+    /// its budget. `None` where they cannot be enough.
+    pub(super) fn attempt_joined(
+        &mut self,
+        key: Key,
+        joined: Set,
+    ) -> Option<Result<Reconstructed, (Work, bool)>> {
+        let mut lessons = Lessons::default();
+        let budget = self.limits.work_budget;
+        let mut attempt = Attempt::new(&joined, &mut lessons, &self.parameters, budget)?;
+        let found = attempt.run();
+        let in_vain = (attempt.budget.work, attempt.is_spent());
+        let Some(found) = found else {
+            return Some(Err(in_vain));
+        };
+        let bad_segments = self.bad_segments(&joined, &found);
+        Some(Ok(self.conclude(key, joined, found, bad_segments)))
     }
 
     /// The count that the newest segment tells, with counts of the other class: first those that its

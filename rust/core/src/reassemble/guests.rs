@@ -6,9 +6,7 @@
 
 use super::budget::Work;
 use super::ledger::SenderId;
-use super::lessons::Lessons;
 use super::receive::Arrival;
-use super::recover::Attempt;
 use super::set::{Candidate, Geometry, Key, Set, SetId, key_of};
 use super::{Outcome, Reassembler, Receipt, Reconstructed};
 use crate::wire::segment::{self, Received, Slot};
@@ -135,18 +133,11 @@ impl Reassembler {
             let Some(joined) = self.join_guests(id, newest, sender) else {
                 continue;
             };
-            let mut lessons = Lessons::default();
-            let budget = self.limits.work_budget;
-            let attempt = Attempt::new(&joined, &mut lessons, &self.parameters, budget);
-            let Some(mut attempt) = attempt else {
-                continue;
+            let (work, is_spent) = match self.attempt_joined(id.key, joined) {
+                None => continue,
+                Some(Ok(found)) => return Some(found),
+                Some(Err(in_vain)) => in_vain,
             };
-            let found = attempt.run();
-            let (work, is_spent) = (attempt.budget.work, attempt.is_spent());
-            if let Some(found) = found {
-                let bad_segments = self.bad_segments(&joined, &found);
-                return Some(self.conclude(id.key, joined, found, bad_segments));
-            }
             self.stats.failed_reconstructions += 1;
             let guests = &mut self.sets.get_mut(&id)?.guests.as_deref_mut()?;
             guests.work.add(work);
