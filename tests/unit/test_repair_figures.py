@@ -73,3 +73,11 @@ def test_a_measurement_repeats_and_counts_what_left() -> None:
     lossy = measure(Case("arq-0", 12, 2, Loss(0.3), 256), 1)
     assert lossy.segments > 12
     assert lossy.rounds > 1
+
+
+@pytest.mark.parametrize(("loss", "seed"), [(0.2, 6), (0.3, 4)])
+def test_no_filter_is_said_of_what_a_number_tells(loss: float, seed: int) -> None:
+    """One filter is as large as the message."""
+    cost = measure(Case("parity", 16, 20, Loss(loss)), seed)
+    assert cost.delivered
+    assert cost.control_bytes < 0.15 * cost.bytes

@@ -409,6 +409,12 @@ impl Machine {
         let at_ms = now.monotonic_ms;
         let (incoming, mut around) = self.around();
         incoming.place(entry, place, at_ms, &mut around);
+        let counts = place.content_count.zip(place.contents_needed);
+        let has_parity = counts.is_some_and(|(count, needed)| count > needed);
+        if has_parity && self.config.answers_with_parity() {
+            // Numbers tell what its receivers lack, also of those who did not hear its sender ask.
+            self.filter.on_counted(at_ms);
+        }
         let counts = place.ordinal.zip(place.contents_needed);
         if self.config.by_send() && counts.is_some_and(|(ordinal, needed)| ordinal >= needed) {
             self.spare(entry);
