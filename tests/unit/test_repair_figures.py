@@ -76,7 +76,7 @@ def test_a_measurement_repeats_and_counts_what_left() -> None:
 
 
 @pytest.mark.parametrize(("loss", "seed"), [(0.2, 6), (0.3, 4)])
-def test_no_filter_is_said_of_what_a_number_tells(loss: float, seed: int) -> None:
+def test_who_did_not_hear_the_sender_ask_says_no_filter_either(loss: float, seed: int) -> None:
     """One filter is as large as the message."""
     cost = measure(Case("parity", 16, 20, Loss(loss)), seed)
     assert cost.delivered

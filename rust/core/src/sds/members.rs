@@ -103,13 +103,6 @@ impl Machine {
         Some((send, number))
     }
 
-    /// Whether anything is asked for that no number tells: a filter shows others nothing new of the rest.
-    pub(super) fn lacks_more_than_numbers_tell(&self) -> bool {
-        let by_number = self.config.answers_with_parity();
-        let is_told = |id: &Name| by_number && self.number_for(id).is_some();
-        self.repair.requests().any(|(id, _)| !is_told(id))
-    }
-
     /// How many contents are lacking of a send, and how many are here that others made of it; `None` where
     /// nothing of it is here, or its sender announced no parity.
     fn lacking_of_anybody(&self, send: SendRef) -> Option<(u32, u32)> {

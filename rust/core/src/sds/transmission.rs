@@ -500,7 +500,7 @@ impl Machine {
         let is_due = |due_ms: Option<i64>| due_ms.is_some_and(|due_ms| due_ms <= at_ms);
         let mut asked = false;
         if is_due(self.filter_request.due_ms) {
-            let missing = self.lacks_more_than_numbers_tell();
+            let missing = self.repair.requests_held() > 0;
             if !missing {
                 self.settle_filter();
             }
