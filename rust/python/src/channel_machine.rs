@@ -213,7 +213,7 @@ impl ChannelMachine {
         let delivered = buffers_of(delivered, "delivered")?;
         let delivered: Vec<&[u8]> = delivered.iter().map(Buffer::as_bytes).collect();
         with(slf.as_super().lock_held(py)?, |channel| {
-            channel.poll_persist(&delivered);
+            channel.drop_changes(&delivered);
         });
         Ok(())
     }

@@ -277,6 +277,18 @@ impl Channel {
         records.into_vec()
     }
 
+    /// In place of [`Channel::poll_persist`] where nothing is stored: forgets what changed; the messages
+    /// under the keys `delivered` are done.
+    pub fn drop_changes(&mut self, delivered: &[&[u8]]) {
+        let shared = self.receiving.shared_mut();
+        for key in delivered {
+            shared.on_delivered(key);
+        }
+        self.sds.drop_changes();
+        shared.drop_changes();
+        self.receiving.poll_completions();
+    }
+
     // --- views ----------------------------------------------------------------------------------
 
     /// Whether some of a message is here that is not whole.

@@ -516,6 +516,20 @@ impl SharedBytes {
         }
     }
 
+    /// In place of [`SharedBytes::apply`] where nothing is stored: no record names a message.
+    pub fn drop_changes(&mut self) {
+        self.wires.clear();
+        self.released.clear();
+        for ((kind, key), value) in self.changes.drain() {
+            // What of received messages is kept is still known by it.
+            if value.is_some() {
+                self.written.insert((kind, key));
+            } else {
+                self.written.remove(&(kind, key));
+            }
+        }
+    }
+
     /// The message under `key` is done, from the commit on that comes next.
     pub fn on_delivered(&mut self, key: &[u8]) {
         match self.parts.remove(key) {

@@ -84,6 +84,24 @@ impl Machine {
         out
     }
 
+    /// In place of [`Machine::poll_persist`] where nothing is stored: forgets what changed, and makes no
+    /// record of it.
+    pub fn drop_changes(&mut self) {
+        #[cfg(debug_assertions)]
+        self.audit();
+        self.settle_filter();
+        self.log.poll_persist(|_| {});
+        self.outgoing.poll_persist(&self.log, |_| {});
+        self.log.poll_originals(|_, _| {});
+        self.incoming.poll_changed();
+        self.incoming.poll_changed_missing();
+        self.incoming.poll_changed_lost();
+        self.given_up.poll_changed();
+        self.rivals.poll_changed();
+        self.repair.poll_changed();
+        self.participants.poll_changed();
+    }
+
     fn put_state(&mut self, out: &mut Vec<Record>) {
         let state = self.encode_state();
         if state != self.records.state {

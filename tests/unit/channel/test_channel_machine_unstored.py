@@ -1,0 +1,118 @@
+"""A machine whose changes are dropped, as where there is no persistence, beside its twin whose changes are stored."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from shardwire._native import ChannelMachine, MessageReleased, payload_key
+from shardwire.config import ChannelConfig, SegmentationConfig
+from shardwire.sds import Now
+from shardwire.segmentation import segment
+from shardwire.segmentation.parameters import native_parameters
+
+CONFIG = ChannelConfig.logos()
+SDS = replace(CONFIG.sds, acknowledgement_timeout_ms=1_000, log_messages_max=60)
+SEGMENTATION = replace(CONFIG.segmentation, segment_size_bytes=640)
+STEPS = 400
+
+
+def at(monotonic_ms: int) -> Now:
+    return Now(monotonic_ms, 1_760_000_000_000 + monotonic_ms)
+
+
+def machine(sender_id: str, segmentation: SegmentationConfig = SEGMENTATION) -> ChannelMachine:
+    parameters = native_parameters(segmentation)
+    made, _ = ChannelMachine.restore(
+        {}, [], "room", sender_id, SDS, CONFIG.sync, parameters, segmentation.limits, now=at(0), rng=random.Random(1)
+    )
+    return made
+
+
+class Twins:
+    """One participant twice: what one does the other does."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stored, self.dropped = machine(name), machine(name)
+        self.delivered: list[bytes] = []
+
+    def handle_message(self, data: bytes, now: Now) -> None:
+        assert self.stored.handle_message(data, now) == self.dropped.handle_message(data, now)
+
+    def send(self, send_id: str, contents: list[bytes], needed: int, now: Now) -> None:
+        for twin in (self.stored, self.dropped):
+            twin.send(send_id, contents, now, contents_needed=needed)
+
+    def cancel(self, send_id: str, now: Now) -> None:
+        assert self.stored.cancel(send_id, now) == self.dropped.cancel(send_id, now)
+
+    def run(self, now: Now, *, fails: bool) -> list[bytes]:
+        """Everything that is due; what leaves."""
+        assert self.stored.poll_timeout() == self.dropped.poll_timeout()
+        for twin in (self.stored, self.dropped):
+            twin.handle_timeout(now)
+            twin.expire(now)
+        left = []
+        while True:
+            transmit, other = self.stored.poll_transmit(now), self.dropped.poll_transmit(now)
+            if transmit is None or other is None:
+                assert transmit is other
+                break
+            assert (transmit.kind, transmit.payload) == (other.kind, other.payload)
+            for twin, handed in ((self.stored, transmit), (self.dropped, other)):
+                if fails:
+                    twin.handle_transmit_failed(handed.transmit_id, now)
+                else:
+                    twin.handle_transmitted(handed.transmit_id, bytes(32), now)
+            if fails:
+                break
+            left.append(transmit.payload)
+        events = list(self.stored.poll_events(now))
+        assert repr(events) == repr(list(self.dropped.poll_events(now)))
+        for event in events:
+            if isinstance(event, MessageReleased):
+                self.delivered.append(payload_key(event.sender_id, event.send_id))
+        return left
+
+    def commit(self) -> None:
+        delivered, self.delivered = self.delivered, []
+        self.stored.poll_persist(delivered)
+        self.dropped.drop_changes(delivered)
+        assert self.stored.stats() == self.dropped.stats()
+        assert self.stored.receiving_stats() == self.dropped.receiving_stats()
+        assert self.stored.waiting_bytes == self.dropped.waiting_bytes
+        # Whatever was dropped is not gathered for later.
+        assert {kind for kind, _ in self.dropped.poll_persist(())} <= {"sds.state"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_machine_whose_changes_are_dropped_does_as_one_whose_changes_are_stored(seed: int) -> None:
+    rng = random.Random(seed)
+    twins = [Twins(name) for name in ("alice", "bobby", "carol")]
+    on_the_way: list[tuple[Twins, bytes]] = []
+    released = 0
+    for step in range(STEPS):
+        now = at(step * 100)
+        one = rng.choice(twins)
+        action = rng.random()
+        if action < 0.15:
+            payload = rng.randbytes(rng.choice((50, 700, 5_000)))
+            parity = replace(SEGMENTATION, enable_reed_solomon=rng.random() < 0.5)
+            contents = segment(payload, parity)
+            one.send(f"{rng.getrandbits(128):032x}", contents, -(-len(payload) // 640), now)
+        elif action < 0.2:
+            one.cancel(f"{rng.getrandbits(128):032x}", now)
+        elif action < 0.6:
+            for data in one.run(now, fails=rng.random() < 0.1):
+                on_the_way += [(other, data) for other in twins if other is not one and rng.random() < 0.8]
+        elif on_the_way:
+            for _ in range(min(len(on_the_way), 10)):
+                receiver, data = on_the_way.pop(rng.randrange(len(on_the_way)))
+                receiver.handle_message(data, now)
+        if rng.random() < 0.5:
+            released += len(one.delivered)
+            one.commit()
+    assert released > 5
