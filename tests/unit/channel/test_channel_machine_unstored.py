@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from shardwire._native import ChannelMachine, MessageReleased, payload_key
-from shardwire.config import ChannelConfig, SegmentationConfig
+from shardwire.config import ChannelConfig
 from shardwire.sds import Now
 from shardwire.segmentation import segment
 from shardwire.segmentation.parameters import native_parameters
@@ -23,12 +23,24 @@ def at(monotonic_ms: int) -> Now:
     return Now(monotonic_ms, 1_760_000_000_000 + monotonic_ms)
 
 
-def machine(sender_id: str, segmentation: SegmentationConfig = SEGMENTATION) -> ChannelMachine:
-    parameters = native_parameters(segmentation)
+def machine(sender_id: str) -> ChannelMachine:
+    parameters = native_parameters(SEGMENTATION)
     made, _ = ChannelMachine.restore(
-        {}, [], "room", sender_id, SDS, CONFIG.sync, parameters, segmentation.limits, now=at(0), rng=random.Random(1)
+        {}, [], "room", sender_id, SDS, CONFIG.sync, parameters, SEGMENTATION.limits, now=at(0), rng=random.Random(1)
     )
     return made
+
+
+def forged(sender_id: str, send_id: str, payload: bytes, now: Now) -> list[bytes]:
+    """Messages that somebody says under the id of a send of another participant."""
+    forger = machine(sender_id)
+    contents = segment(payload, SEGMENTATION)
+    forger.send(send_id, contents, now, contents_needed=-(-len(payload) // 640))
+    messages = []
+    while (transmit := forger.poll_transmit(now)) is not None:
+        messages.append(transmit.payload)
+        forger.handle_transmitted(transmit.transmit_id, bytes(32), now)
+    return messages
 
 
 class Twins:
@@ -102,7 +114,11 @@ def test_a_machine_whose_changes_are_dropped_does_as_one_whose_changes_are_store
             payload = rng.randbytes(rng.choice((50, 700, 5_000)))
             parity = replace(SEGMENTATION, enable_reed_solomon=rng.random() < 0.5)
             contents = segment(payload, parity)
-            one.send(f"{rng.getrandbits(128):032x}", contents, -(-len(payload) // 640), now)
+            send_id = f"{rng.getrandbits(128):032x}"
+            one.send(send_id, contents, -(-len(payload) // 640), now)
+            if rng.random() < 0.3:
+                rival = rng.randbytes(len(payload))
+                on_the_way += [(other, data) for other in twins for data in forged(one.name, send_id, rival, now)]
         elif action < 0.2:
             one.cancel(f"{rng.getrandbits(128):032x}", now)
         elif action < 0.6:
