@@ -137,13 +137,29 @@ def channel(machine: str) -> list[str]:
 
 def small_messages() -> list[str]:
     pattern = "*-small-messages"
+    run = read(f"{pattern}.json")
     rows = []
-    for case, rounds in read(f"{pattern}.json")["ours"].items():
+    for case, rounds in run["ours"].items():
         medians = {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
         rates = plain(medians["messages a second"]), plain(medians["processor time, us"])
         rows.append([*case.split(", "), *rates, f"{medians['lone message, ms']:.1f}"])
     head = ["persistence", "to", "messages a second", "processor time a message, us", "a lone message, ms"]
-    return [*table(head, rows), f"[All of them](../../{latest(f'{pattern}.md').relative_to(ROOT)}).", ""]
+    peer = []
+    for case, figures in run["peer"].items():
+        ours, theirs = figures["ours"], figures["theirs"]
+        rates = [plain(theirs[name]) for name in ("messages a second", "processor time, us")]
+        ratio = f"{ours['messages a second'] / theirs['messages a second']:.0f}"
+        peer.append([*case.split(", "), *rates, f"{theirs['lone message, ms']:.1f}", ratio])
+    return [
+        *table(head, rows),
+        *paragraph(
+            """`ReliableChannel` of @waku/sdk keeps no state and hands every message to its node at once. What it takes
+            for one grows with those before it."""
+        ),
+        *table(["to", "of", *head[2:], "messages a second, ours / its"], peer),
+        f"[All of them](../../{latest(f'{pattern}.md').relative_to(ROOT)}).",
+        "",
+    ]
 
 
 def brokers() -> list[str]:

@@ -3,8 +3,10 @@
 Messages of 100 B from one sender to one, five and twenty receivers, all in one process on an in-process network in real
 time, with state kept nowhere, in memory or in SQLite: messages a second, processor time of all participants a message,
 and how long a lone message takes from `send` to the callback of the last receiver. Each case runs in a process of its
-own; rounds are interleaved, and medians count. `--beside TREE` runs the same on another checkout of the project, its
-native module built, in the same run. `--output NAME` also writes benches/results/NAME.json and NAME.md.
+own; rounds are interleaved, and medians count. `ReliableChannel` of @waku/sdk does the same on as many messages as it
+takes within minutes, where `tests/interop/install_peers.py` was run. `--beside TREE` runs the same on another checkout
+of the project, its native module built, in the same run. `--output NAME` also writes benches/results/NAME.json and
+NAME.md.
 """
 
 from __future__ import annotations
@@ -51,12 +53,16 @@ CASES = [
     ("sqlite", 1),
     ("sqlite", 5),
 ]
+# Receivers and messages: what the peer takes grows with every message.
+PEER_CASES = [(1, 1_000), (1, 5_000), (5, 1_000)]
 KEPT: dict[str, Callable[[Path], Persistence | None]] = {
     "none": lambda database: None,
     "memory": lambda database: MemoryPersistence(),
     "sqlite": SqlitePersistence,
 }
 Figures = dict[str, float]
+# Every figure, and how many decimals it is worth.
+UNITS = [("messages a second", 0), ("processor time, us", 0), ("lone message, ms", 1)]
 
 
 async def measure(persistence: str, receivers: int, messages: int) -> Figures:
@@ -123,11 +129,41 @@ def run_case(tree: Path, persistence: str, receivers: int, messages: int) -> Fig
     return figures
 
 
+def run_peer(receivers: int, messages: int) -> Figures | None:
+    """As `measure`, of `ReliableChannel`; None where it is not installed."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from interop.install_peers import installed, node_command
+
+    if not installed():
+        return None
+    script = str(ROOT / "benches" / "channel_peer.mjs")
+    command = [*node_command(), script, str(receivers), str(messages)]
+    figures: Figures = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return figures
+
+
+def beside_peer() -> dict[str, dict[str, Figures]]:
+    """Ours without a persistence and the peer's, by case: one run each."""
+    found = {}
+    for receivers, messages in PEER_CASES:
+        if (theirs := run_peer(receivers, messages)) is None:
+            print("@waku/sdk is not installed: python tests/interop/install_peers.py", file=sys.stderr)
+            break
+        case = f"{called(receivers)}, {messages:,} messages"
+        found[case] = {"ours": run_case(ROOT, "none", receivers, messages), "theirs": theirs}
+        print(f"{case}: {found[case]}", file=sys.stderr)
+    return found
+
+
+def called(receivers: int) -> str:
+    return f"{receivers} {'receiver' if receivers == 1 else 'receivers'}"
+
+
 def rows(runs: dict[str, list[Figures]], beside: dict[str, list[Figures]]) -> list[list[str]]:
     table = []
     for case, figures in runs.items():
         row = [case]
-        for name, digits in (("messages a second", 0), ("processor time, us", 0), ("lone message, ms", 1)):
+        for name, digits in UNITS:
             ours = [figure[name] for figure in figures]
             cell = f"{statistics.median(ours):,.{digits}f}"
             if beside:
@@ -138,7 +174,25 @@ def rows(runs: dict[str, list[Figures]], beside: dict[str, list[Figures]]) -> li
     return table
 
 
-def report(table: list[list[str]], beside: str, rounds: int) -> str:
+def peer_lines(peer: dict[str, dict[str, Figures]]) -> list[str]:
+    """A table of the peer's figures, each with ours over it."""
+    if not peer:
+        return []
+    lines = [
+        "",
+        "`ReliableChannel` of @waku/sdk 0.0.36, its nodes in its process; in brackets ours, stored nowhere, over it.",
+        "",
+        "| case | messages a second | processor time a message, us | a lone message, ms |",
+        "|---|---|---|---|",
+    ]
+    for case, figures in peer.items():
+        ours, theirs = figures["ours"], figures["theirs"]
+        cells = [f"{theirs[name]:,.{digits}f} ({ours[name] / theirs[name]:.2f} x)" for name, digits in UNITS]
+        lines.append(f"| {case} | {' | '.join(cells)} |")
+    return lines
+
+
+def report(table: list[list[str]], peer: dict[str, dict[str, Figures]], beside: str, rounds: int) -> str:
     lines = [
         "# Small messages through whole channels",
         "",
@@ -152,7 +206,7 @@ def report(table: list[list[str]], beside: str, rounds: int) -> str:
         "| case | messages a second | processor time a message, us | a lone message, ms |",
         "|---|---|---|---|",
     ]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in table), ""])
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in table), *peer_lines(peer), ""])
 
 
 def main() -> None:
@@ -173,19 +227,21 @@ def main() -> None:
     beside: dict[str, list[Figures]] = {}
     for round_ in range(arguments.rounds):
         for persistence, receivers in CASES:
-            case = f"{persistence}, {receivers} {'receiver' if receivers == 1 else 'receivers'}"
+            case = f"{persistence}, {called(receivers)}"
             messages = arguments.messages // receivers
             runs.setdefault(case, []).append(run_case(ROOT, persistence, receivers, messages))
             if arguments.beside:
                 other = arguments.beside.resolve()
                 beside.setdefault(case, []).append(run_case(other, persistence, receivers, messages))
             print(f"round {round_ + 1}: {case}: {runs[case][-1]}", file=sys.stderr)
-    text = report(rows(runs, beside), arguments.beside_name if arguments.beside else "", arguments.rounds)
+    peer = beside_peer()
+    text = report(rows(runs, beside), peer, arguments.beside_name if arguments.beside else "", arguments.rounds)
     print(text)
     if arguments.output:
         results = ROOT / "benches" / "results"
+        found = {"ours": runs, "beside": beside, "peer": peer}
         (results / f"{arguments.output}.md").write_text(text)
-        (results / f"{arguments.output}.json").write_text(json.dumps({"ours": runs, "beside": beside}, indent=1) + "\n")
+        (results / f"{arguments.output}.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
