@@ -23,22 +23,29 @@ enum Repr {
 impl Name {
     /// The name of a text.
     pub fn new(text: &str) -> Self {
-        let mut bytes = [0; INLINE_MAX];
-        match bytes.get_mut(..text.len()) {
-            Some(place) => {
-                place.copy_from_slice(text.as_bytes());
-                Name(Repr::Inline {
-                    length: text.len() as u8,
-                    bytes,
-                })
-            }
-            None => Name(Repr::Shared(text.into())),
+        if text.len() <= INLINE_MAX {
+            return Name::inline(text.as_bytes());
         }
+        Name(Repr::Shared(text.into()))
     }
 
     /// The name that bytes from the wire are; what is no UTF-8 in them becomes U+FFFD.
     pub fn from_wire(bytes: &[u8]) -> Self {
+        // Nearly all ids are of this kind, and this is told in a few steps.
+        if bytes.len() <= INLINE_MAX && bytes.is_ascii() {
+            return Name::inline(bytes);
+        }
         Name::new(&String::from_utf8_lossy(bytes))
+    }
+
+    /// Bytes that are the UTF-8 of a text and fit.
+    fn inline(text: &[u8]) -> Self {
+        let mut bytes = [0; INLINE_MAX];
+        bytes[..text.len()].copy_from_slice(text);
+        Name(Repr::Inline {
+            length: text.len() as u8,
+            bytes,
+        })
     }
 
     /// Its UTF-8.
