@@ -1,8 +1,9 @@
 //! Entries by id.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
+use hashlink::DefaultHashBuilder;
 
 use super::entry::{Entry, EntryRef};
 use crate::sds::slab::Slab;
@@ -10,7 +11,8 @@ use crate::sds::slab::Slab;
 /// A table of handles: the ids lie in the entries alone.
 #[derive(Debug, Default)]
 pub struct Index {
-    hasher: RandomState,
+    /// Keyed at random, as those of all maps of names: no peer knows which ids collide.
+    hasher: DefaultHashBuilder,
     table: HashTable<(u32, EntryRef)>,
 }
 
