@@ -8,6 +8,8 @@ use crate::sds::name::Name;
 use crate::wire::sds::HistoryEntry;
 
 const CHECKSUM_BYTES: usize = 4;
+/// Most records fit.
+const RECORD_BYTES_USUAL: usize = 128;
 /// Stands for no bytes, where some may be.
 const ABSENT: u32 = u32::MAX;
 
@@ -17,7 +19,9 @@ pub struct Writer(Vec<u8>);
 impl Writer {
     /// A record of this version.
     pub fn new() -> Self {
-        Writer(vec![VERSION])
+        let mut record = Vec::with_capacity(RECORD_BYTES_USUAL);
+        record.push(VERSION);
+        Writer(record)
     }
 
     pub fn byte(&mut self, value: u8) -> &mut Self {
@@ -49,11 +53,14 @@ impl Writer {
     }
 
     pub fn names<'a>(&mut self, names: impl IntoIterator<Item = &'a Name>) -> &mut Self {
-        let names: Vec<_> = names.into_iter().collect();
-        self.int(names.len() as u32);
+        let place = self.0.len();
+        self.int(0);
+        let mut count = 0_u32;
         for name in names {
             self.bytes(name.as_bytes());
+            count += 1;
         }
+        self.0[place..place + 4].copy_from_slice(&count.to_le_bytes());
         self
     }
 
