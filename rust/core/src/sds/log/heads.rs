@@ -1,6 +1,8 @@
 //! The delivered sends that no delivered send follows yet.
 
-use hashlink::LinkedHashMap;
+use std::hash::BuildHasher;
+
+use hashlink::DefaultHashBuilder;
 
 use super::{EntryRef, Log};
 use crate::sds::ids::SEND_ID_BYTES;
@@ -18,8 +20,12 @@ const COMPARED_MAX: usize = 4;
 #[derive(Debug)]
 pub struct Heads {
     by_send: bool,
-    /// By the send, or the message where ids name no send.
-    by_key: LinkedHashMap<Name, EntryRef>,
+    hasher: DefaultHashBuilder,
+    /// The send, or the message where ids name no send, and the entry that stands for it: the oldest
+    /// first.
+    heads: Vec<(Name, EntryRef)>,
+    /// Hashes of what the heads are called, in the same order.
+    tags: Vec<u64>,
 }
 
 impl Heads {
@@ -27,18 +33,20 @@ impl Heads {
     pub fn new(by_send: bool) -> Self {
         Heads {
             by_send,
-            by_key: LinkedHashMap::new(),
+            hasher: DefaultHashBuilder::default(),
+            heads: Vec::new(),
+            tags: Vec::new(),
         }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.by_key.len()
+        self.heads.len()
     }
 
     /// Entries that stand for the heads, the oldest first.
     pub fn entries(&self) -> impl Iterator<Item = EntryRef> {
-        self.by_key.values().copied()
+        self.heads.iter().map(|(_, entry)| *entry)
     }
 
     /// `entry` stands for a send delivered now, which follows everything its `history` names.
@@ -47,23 +55,35 @@ impl Heads {
             return;
         };
         for named in history {
-            let key = self.key_of(named.as_bytes());
-            if self.by_key.len() > COMPARED_MAX {
-                self.by_key.remove(key);
-            } else if let Some(known) = self.by_key.keys().find(|known| known.as_bytes() == key) {
-                let known = known.clone();
-                self.by_key.remove(&known);
-            }
+            self.remove(self.find(self.key_of(named.as_bytes())));
         }
         let key = self.key_of(delivered.message_id.as_bytes());
-        let key = Name::from_wire(key);
-        if let Some(known) = self.by_key.get_mut(&key) {
-            *known = entry;
+        if let Some(at) = self.find(key) {
+            self.heads[at].1 = entry;
         } else {
-            self.by_key.insert(key, entry);
+            self.tags.push(self.hasher.hash_one(key));
+            self.heads.push((Name::from_wire(key), entry));
         }
-        if self.by_key.len() > HEADS_MAX {
-            self.by_key.pop_front();
+        if self.heads.len() > HEADS_MAX {
+            self.remove(Some(0));
+        }
+    }
+
+    /// Which head is called so.
+    fn find(&self, key: &[u8]) -> Option<usize> {
+        let is_it = |(name, _): &(Name, EntryRef)| name.as_bytes() == key;
+        if self.heads.len() <= COMPARED_MAX {
+            return self.heads.iter().position(is_it);
+        }
+        let hash = self.hasher.hash_one(key);
+        let mut tagged = self.tags.iter().zip(&self.heads);
+        tagged.position(|(tag, head)| *tag == hash && is_it(head))
+    }
+
+    fn remove(&mut self, at: Option<usize>) {
+        if let Some(at) = at {
+            self.heads.remove(at);
+            self.tags.remove(at);
         }
     }
 
@@ -72,11 +92,10 @@ impl Heads {
     pub fn withdraw(&mut self, log: &mut Log, message_ids: &[Name], history: &[Name]) {
         for message_id in message_ids {
             let entry = log.withdraw(message_id.as_bytes());
-            let key = Name::from_wire(self.key_of(message_id.as_bytes()));
             if let Some((entry, _)) = entry
-                && self.by_key.get(&key) == Some(&entry)
+                && let Some(at) = self.standing(message_id, entry)
             {
-                self.by_key.remove(&key);
+                self.remove(Some(at));
                 for named in history {
                     if let Some(named) = log.find(named.as_bytes()) {
                         self.deliver(log, named, &[]);
@@ -94,9 +113,8 @@ impl Heads {
                 continue;
             };
             log.leave_out(entry);
-            let key = Name::from_wire(self.key_of(message_id.as_bytes()));
-            if self.by_key.get(&key) == Some(&entry) {
-                self.by_key.remove(&key);
+            if let Some(at) = self.standing(message_id, entry) {
+                self.remove(Some(at));
                 for named in history {
                     if let Some(named) = log.find(named.as_bytes()) {
                         self.deliver(log, named, &[]);
@@ -104,6 +122,12 @@ impl Heads {
                 }
             }
         }
+    }
+
+    /// Which head `entry` stands for.
+    fn standing(&self, message_id: &Name, entry: EntryRef) -> Option<usize> {
+        let at = self.find(self.key_of(message_id.as_bytes()))?;
+        (self.heads[at].1 == entry).then_some(at)
     }
 
     /// The send that a message id names, or the id itself.
