@@ -136,6 +136,11 @@ impl<'a> Fields<'a> {
 
     fn varint(&mut self) -> Result<u64, ProtobufError> {
         let start = self.offset;
+        // Most keys and lengths are one byte.
+        if let Some(&byte) = self.bytes.get(start).filter(|byte| **byte < 0x80) {
+            self.offset += 1;
+            return Ok(u64::from(byte));
+        }
         let mut value = 0u64;
         for position in 0..10 {
             let byte = *self
