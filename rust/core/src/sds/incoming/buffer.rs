@@ -16,7 +16,7 @@ use super::named::NamedSends;
 use super::send::{IncomingSend, Place, SendRef};
 use crate::sds::config::{Config, Randomness};
 use crate::sds::events::Event;
-use crate::sds::ids::{claimed_key, split_content_id};
+use crate::sds::ids::{claimed_key, content_place, split_content_id};
 use crate::sds::lamport::LamportClock;
 use crate::sds::log::{EntryRef, Heads, Log};
 use crate::sds::name::Name;
@@ -58,6 +58,15 @@ pub struct Surroundings<'a> {
     pub rng: &'a mut dyn Randomness,
     /// Where what happens is told.
     pub events: &'a mut VecDeque<Event>,
+}
+
+/// Sends whose records changed, and keys of those that are gone, each with the number of its last
+/// change: most sends come and go between two calls, and then a name is copied once.
+#[derive(Debug, Default)]
+struct Changes {
+    count: u64,
+    sends: Vec<SendRef>,
+    gone: Vec<(u64, Name)>,
 }
 
 /// All sends that are not delivered.
@@ -102,8 +111,8 @@ pub struct Incoming {
     /// When partial sends are looked at again; what is out of date is passed over.
     pub(super) deadlines: BinaryHeap<Reverse<(i64, u64, SendRef)>>,
     pub(super) deadline_count: u64,
-    /// For `poll_persist`: keys whose records changed.
-    pub(super) changed: LinkedHashSet<Name>,
+    /// For `poll_persist`.
+    changes: Changes,
 }
 
 impl Incoming {
@@ -139,7 +148,7 @@ impl Incoming {
             named: NamedSends::new(config),
             deadlines: BinaryHeap::new(),
             deadline_count: 0,
-            changed: LinkedHashSet::new(),
+            changes: Changes::default(),
         }
     }
 
@@ -219,6 +228,15 @@ impl Incoming {
         }
     }
 
+    /// As [`Incoming::place_of`], of the bytes of an id.
+    pub fn place_of_bytes<'a>(&self, message_id: &'a [u8]) -> Option<(&'a [u8], u32)> {
+        if self.by_send {
+            content_place(message_id)
+        } else {
+            None
+        }
+    }
+
     // --- what arrives ---------------------------------------------------------------------------
 
     /// Whether no further content fits.
@@ -263,7 +281,7 @@ impl Incoming {
         let (sender_id, message_id) = (Arc::clone(&held.sender_id), held.message_id.clone());
         let mut key = send_id.clone();
         let mut known = self.by_key.get(&key).copied();
-        let named = self.named_as_anothers(&message_id, &sender_id);
+        let named = self.named_as_anothers(message_id.as_bytes(), &sender_id);
         if let Some(handle) = known
             && (named == known
                 || !self.sends[handle].contents.is_empty()
@@ -278,7 +296,7 @@ impl Incoming {
             None => {
                 let send = IncomingSend::new(key.clone(), send_id, sender_id, monotonic_ms);
                 let handle = self.sends.insert(send);
-                self.by_key.insert(key.clone(), handle);
+                self.by_key.insert(key, handle);
                 handle
             }
             Some(handle) => {
@@ -297,7 +315,7 @@ impl Incoming {
             held.send = Some(handle);
         }
         self.contents_held += 1;
-        self.changed.replace(key);
+        self.touch(handle);
         if let Some(named) = named {
             self.stand_in(handle, named, around);
         }
@@ -306,8 +324,8 @@ impl Incoming {
 
     /// The send that histories say is another participant's, and of which nothing came but a content
     /// of `sender_id`.
-    fn named_as_anothers(&self, message_id: &str, sender_id: &str) -> Option<SendRef> {
-        let missing = self.missing.get(message_id.as_bytes());
+    fn named_as_anothers(&self, message_id: &[u8], sender_id: &str) -> Option<SendRef> {
+        let missing = self.missing.get(message_id);
         let missing = missing.filter(|missing| self.by_send && missing.is_anothers(sender_id))?;
         let named = self.sends.get(missing.send)?;
         named.contents.is_empty().then_some(missing.send)
@@ -323,7 +341,7 @@ impl Incoming {
         send.deadline_ms = None;
         let (key, dependents) = (send.key.clone(), std::mem::take(&mut send.dependents));
         self.named.discard(named);
-        self.changed.replace(key.clone());
+        self.touch(named);
         self.lost.remember(key, true);
         let free = self.wait_instead(named, handle, dependents);
         self.go(free, around);
@@ -386,7 +404,8 @@ impl Incoming {
         send.contents.remove(at);
         held.send = None;
         self.contents_held -= 1;
-        self.changed.replace(send.key.clone());
+        self.touch(handle);
+        let send = &self.sends[handle];
         if !send.contents.is_empty() {
             return;
         }
@@ -435,12 +454,13 @@ impl Incoming {
             send.content_count = content_count;
             send.contents_needed = contents_needed;
         }
-        self.changed.replace(send.key.clone());
         if send.lost {
             // Given up once, and it goes on: its gaps are told again.
             send.siblings_reported = false;
         }
-        if content_count != Some(1) && send.deadline_ms.is_none() && !send.reconstructed {
+        let is_watched = send.deadline_ms.is_some() || send.reconstructed;
+        self.touch(handle);
+        if content_count != Some(1) && !is_watched {
             self.watch(handle, monotonic_ms);
         }
     }
@@ -457,7 +477,7 @@ impl Incoming {
         if self.sends[handle].waits_for.is_empty() {
             self.release(handle, around);
         } else {
-            self.changed.replace(self.sends[handle].key.clone());
+            self.touch(handle);
             self.block(handle, monotonic_ms);
         }
     }
@@ -569,7 +589,7 @@ impl Incoming {
         }
         waiting.waits_for.insert(cause);
         self.pairs += 1;
-        self.changed.replace(waiting.key.clone());
+        self.touch(send);
         self.sends[cause].dependents.insert(send);
     }
 
@@ -639,7 +659,10 @@ impl Incoming {
         }
         self.blocked.remove(&handle);
         self.contents_held -= send.contents.len();
-        self.changed.replace(send.key.clone());
+        self.changes.count += 1;
+        self.changes
+            .gone
+            .push((self.changes.count, send.key.clone()));
     }
 
     pub(super) fn remove(&mut self, handle: SendRef) -> Option<IncomingSend> {
@@ -662,10 +685,10 @@ impl Incoming {
             };
             if send.waits_for.remove(&cause) {
                 self.pairs -= 1;
-                self.changed.replace(send.key.clone());
                 if send.waits_for.is_empty() && send.reconstructed {
                     ready.push(dependent);
                 }
+                self.touch(dependent);
             }
         }
         ready
@@ -713,9 +736,9 @@ impl Incoming {
 
     /// Nothing waits for a send any longer.
     pub fn go_on_without(&mut self, handle: SendRef, around: &mut Surroundings<'_>) {
+        self.touch(handle);
         let send = &mut self.sends[handle];
         send.lost = true;
-        self.changed.replace(send.key.clone());
         let dependents = std::mem::take(&mut send.dependents);
         let free = self.unblock(handle, dependents);
         self.go(free, around);
@@ -756,7 +779,8 @@ impl Incoming {
             return;
         };
         self.by_key.remove(&send.key);
-        self.changed.replace(send.key);
+        self.changes.count += 1;
+        self.changes.gone.push((self.changes.count, send.key));
         for entry in send.contents {
             if let Some(held) = around.log.get_mut(entry) {
                 held.send = Some(target);
@@ -773,12 +797,36 @@ impl Incoming {
 
     // --- stored form ----------------------------------------------------------------------------
 
-    /// Keys whose records changed since the last call, with the sends where they are still held.
+    /// The stored form of a send changed.
+    pub(super) fn touch(&mut self, handle: SendRef) {
+        let Some(send) = self.sends.get_mut(handle) else {
+            return;
+        };
+        self.changes.count += 1;
+        if std::mem::replace(&mut send.changed, self.changes.count) == 0 {
+            self.changes.sends.push(handle);
+        }
+    }
+
+    /// Keys whose records changed since the last call, with the sends where they are still held, in the
+    /// order of their last changes.
     pub fn poll_changed(&mut self) -> Vec<(Name, Option<SendRef>)> {
-        let changed = std::mem::take(&mut self.changed).into_iter();
-        changed
-            .map(|key| (key.clone(), self.by_key.get(&key).copied()))
-            .collect()
+        let mut changed = Vec::with_capacity(self.changes.sends.len() + self.changes.gone.len());
+        for (number, key) in self.changes.gone.drain(..) {
+            // Another send may have the key by now.
+            if self.by_key.is_empty() || !self.by_key.contains_key(&key) {
+                changed.push((number, key, None));
+            }
+        }
+        for handle in self.changes.sends.drain(..) {
+            if let Some(send) = self.sends.get_mut(handle) {
+                let number = std::mem::take(&mut send.changed);
+                changed.push((number, send.key.clone(), Some(handle)));
+            }
+        }
+        changed.sort_unstable_by_key(|(number, ..)| *number);
+        let keys = changed.into_iter();
+        keys.map(|(_, key, send)| (key, send)).collect()
     }
 
     /// Ids of missing messages whose records changed since the last call.
@@ -838,8 +886,8 @@ impl Incoming {
             nobody,
             monotonic_ms,
         ));
-        self.by_key.insert(key.clone(), handle);
-        self.changed.replace(key);
+        self.by_key.insert(key, handle);
+        self.touch(handle);
         handle
     }
 
@@ -850,7 +898,7 @@ impl Incoming {
         monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) {
-        self.changed.clear();
+        self.poll_changed();
         self.lost.poll_changed();
         self.missing.poll_changed();
         for (handle, keys) in causes {

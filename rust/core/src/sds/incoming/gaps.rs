@@ -638,7 +638,7 @@ impl Incoming {
         } else if !send.contents.is_empty() && send.siblings_reported {
             // Told again while the rest is waited for: there may be room then.
             send.siblings_reported = false;
-            self.changed.replace(send.key.clone());
+            self.touch(handle);
             self.watch(handle, monotonic_ms);
         }
     }

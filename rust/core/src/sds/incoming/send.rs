@@ -63,6 +63,8 @@ pub struct IncomingSend {
     pub missing: LinkedHashSet<Name>,
     /// When it is looked at next.
     pub deadline_ms: Option<i64>,
+    /// The number of the last change of its record; 0 where none is to be written.
+    pub(super) changed: u64,
 }
 
 impl IncomingSend {
@@ -88,6 +90,7 @@ impl IncomingSend {
             dependents: LinkedHashSet::new(),
             missing: LinkedHashSet::new(),
             deadline_ms: None,
+            changed: 0,
         }
     }
 

@@ -106,7 +106,7 @@ impl Records {
                 self.stored.insert((kind, key.clone()));
                 true
             }
-            None => self.stored.remove(&(kind, key.clone())),
+            None => !self.stored.is_empty() && self.stored.remove(&(kind, key.clone())),
         };
         if known {
             out.push(Record {
