@@ -1,11 +1,12 @@
 //! The outgoing buffer: dispatched contents until they are acknowledged, and who acknowledged what
 //! (SDS, Review ACK Status).
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
+use super::changes::{Changes, Stored};
 use super::demand::{Answer, Demand, Need};
 use super::first_parity::FirstParity;
 use super::in_store::InStore;
@@ -54,31 +55,6 @@ pub struct Outgoing {
     first_parity: FirstParity,
     sends_so_far: u64,
     changes: Changes,
-}
-
-/// For `poll_persist`.
-#[derive(Debug, Default)]
-struct Changes {
-    sends: LinkedHashSet<Name>,
-    /// By message id; of a content that is forgotten, whether it never left.
-    contents: LinkedHashMap<Name, bool>,
-    new_contents: LinkedHashMap<Name, Octets>,
-    /// `None` for one whose bytes are stored no more.
-    new_wires: LinkedHashMap<Name, Option<Octets>>,
-    /// Contents that have a record of their own.
-    stored: HashSet<Name>,
-}
-
-/// One change of what is stored of the sends.
-pub enum Stored<'a> {
-    /// The message of a content, which holds its bytes from now on.
-    Wire(&'a Name, Option<&'a Octets>),
-    /// The bytes of a content that waits.
-    Content(&'a Name, Option<&'a Octets>),
-    /// The state of one content of several.
-    State(&'a Name, Option<(&'a OutgoingSend, u32)>),
-    /// A send.
-    Send(&'a Name, Option<&'a OutgoingSend>),
 }
 
 impl Outgoing {
@@ -229,10 +205,7 @@ impl Outgoing {
         let mut send = OutgoingSend::new(send_id.clone(), self.sends_so_far, contents_needed);
         send.demand = (reserve > 0).then(|| Demand::new(reserve, contents.len() as u32));
         for (ordinal, (message_id, content)) in (0..).zip(message_ids.into_iter().zip(contents)) {
-            self.changes.contents.replace(message_id.clone(), false);
-            self.changes
-                .new_contents
-                .replace(message_id.clone(), content.clone());
+            self.changes.on_queued(message_id.clone(), content.clone());
             let mut content = OutgoingContent::new(message_id, content);
             // Parity, of which more can be made.
             content.made = reserve > 0 && ordinal >= contents_needed;
@@ -245,7 +218,7 @@ impl Outgoing {
                 .insert(content.message_id.clone(), (handle, ordinal));
         }
         self.queue.add(handle, send);
-        self.changes.sends.replace(send_id.clone());
+        self.changes.on_send(send_id.clone());
         self.by_send_id.insert(send_id, handle);
     }
 
@@ -312,16 +285,14 @@ impl Outgoing {
             let message_id = content.message_id.clone();
             let is_stored_queued = (place.1 as usize) < self.sends[place.0].scheduled();
             if stored.is_some() || is_stored_queued {
-                self.changes.new_wires.replace(message_id, stored);
+                self.changes.on_encoded(message_id, stored);
             }
         }
     }
 
     /// The record of a send is to be written.
     pub fn touch(&mut self, handle: OutgoingRef) {
-        self.changes
-            .sends
-            .replace(self.sends[handle].send_id.clone());
+        self.changes.on_send(self.sends[handle].send_id.clone());
     }
 
     /// A content leaves now: it stands in the outgoing buffer until it is acknowledged.
@@ -668,7 +639,7 @@ impl Outgoing {
     fn end_demand(&mut self, handle: OutgoingRef, monotonic_ms: i64) {
         let send = &mut self.sends[handle];
         send.demand = None;
-        self.changes.sends.replace(send.send_id.clone());
+        self.changes.on_send(send.send_id.clone());
         for ordinal in 0..self.sends[handle].contents.len() as u32 {
             if self.awaits_acknowledgement((handle, ordinal)) {
                 let held = self.unacknowledged.len() + self.in_store.len();
@@ -703,7 +674,7 @@ impl Outgoing {
         }
         demand.reserve -= count;
         for ((ordinal, message_id), content) in (first..).zip(ids).zip(contents) {
-            self.changes.contents.replace(message_id.clone(), false);
+            self.changes.on_content(message_id.clone());
             self.by_id.insert(message_id.clone(), (handle, ordinal));
             let mut content = OutgoingContent::new(message_id, content);
             content.queued = false;
@@ -716,7 +687,7 @@ impl Outgoing {
         for name in &send.complete {
             send.acknowledged.replace(Arc::clone(name), all.clone());
         }
-        self.changes.sends.replace(send.send_id.clone());
+        self.changes.on_send(send.send_id.clone());
     }
 
     /// `by` says how many contents it lacks of a send.
@@ -1061,7 +1032,7 @@ impl Outgoing {
         });
         let complete = held.count() >= send.contents_needed;
         send.acknowledged.replace(Arc::clone(by), held);
-        self.changes.sends.replace(send.send_id.clone());
+        self.changes.on_send(send.send_id.clone());
         if speaks {
             self.hasten(handle, monotonic_ms);
         }
@@ -1105,7 +1076,7 @@ impl Outgoing {
         }
         let all = Ordinals::all(send.contents.len() as u32);
         send.acknowledged.replace(Arc::clone(by), all);
-        self.changes.sends.replace(send.send_id.clone());
+        self.changes.on_send(send.send_id.clone());
         events.push_back(Event::SendAcknowledged {
             send_id: send.send_id.clone(),
             by: Arc::clone(by),
@@ -1207,7 +1178,7 @@ impl Outgoing {
             self.on_send_finished((handle, ordinal), log);
         }
         let send = &self.sends[handle];
-        self.changes.sends.replace(send.send_id.clone());
+        self.changes.on_send(send.send_id.clone());
         self.finished_contents += send.contents.len();
         self.finished.push_back((send.contents.len(), handle));
         // One of which contents still wait holds up those behind it.
@@ -1258,7 +1229,7 @@ impl Outgoing {
     fn touch_content(&mut self, place: ContentRef) {
         if let Some(content) = self.content(place) {
             let message_id = content.message_id.clone();
-            self.changes.contents.replace(message_id, false);
+            self.changes.on_content(message_id);
         }
     }
 
@@ -1267,7 +1238,7 @@ impl Outgoing {
             return;
         };
         self.by_send_id.remove(&send.send_id);
-        self.changes.sends.replace(send.send_id);
+        self.changes.on_send(send.send_id);
         for (ordinal, content) in (0..).zip(send.contents) {
             self.unacknowledged.remove(&(handle, ordinal));
             self.in_store.discard((handle, ordinal));
@@ -1275,62 +1246,24 @@ impl Outgoing {
                 self.by_id.remove(&content.message_id);
             }
             self.changes
-                .contents
-                .replace(content.message_id, content.lamport == 0);
+                .on_forgotten(content.message_id, content.lamport == 0);
         }
     }
 
     // --- stored form ----------------------------------------------------------------------------
 
     /// Gives `put` what changed since the last call.
-    pub fn poll_persist(&mut self, log: &Log, mut put: impl FnMut(Stored<'_>)) {
-        let mut changes = std::mem::take(&mut self.changes);
-        for (message_id, wire) in &changes.new_wires {
-            if let Some(wire) = wire {
-                put(Stored::Wire(message_id, Some(wire)));
-            }
-            if changes.new_contents.remove(message_id).is_none() {
-                // Stored when it was queued; from now on the wire holds it.
-                put(Stored::Content(message_id, None));
-            }
-        }
-        for (message_id, content) in &changes.new_contents {
-            put(Stored::Content(message_id, Some(content)));
-        }
-        for (message_id, never_left) in &changes.contents {
-            let known = self
-                .by_id
-                .get(message_id)
-                .map(|(send, ordinal)| (&self.sends[*send], *ordinal));
-            let had_record = match known {
-                Some((send, _)) if send.is_alone() => {
-                    changes.sends.replace(send.send_id.clone());
-                    changes.stored.remove(message_id)
-                }
-                Some(known) => {
-                    put(Stored::State(message_id, Some(known)));
-                    changes.stored.insert(message_id.clone());
-                    false
-                }
-                None => {
-                    if *never_left {
-                        put(Stored::Content(message_id, None));
-                    }
-                    if log.original(message_id.as_bytes()).is_none() {
-                        put(Stored::Wire(message_id, None));
-                    }
-                    changes.stored.remove(message_id)
-                }
-            };
-            if had_record {
-                put(Stored::State(message_id, None));
-            }
-        }
-        for send_id in &changes.sends {
-            let send = self.by_send_id.get(send_id).map(|send| &self.sends[*send]);
-            put(Stored::Send(send_id, send));
-        }
-        self.changes.stored = changes.stored;
+    pub fn poll_persist(&mut self, log: &Log, put: impl FnMut(Stored<'_>)) {
+        let (sends, by_id, by_send_id) = (&self.sends, &self.by_id, &self.by_send_id);
+        self.changes.poll(
+            |message_id| {
+                let (send, ordinal) = by_id.get(message_id)?;
+                Some((&sends[*send], *ordinal))
+            },
+            |send_id| by_send_id.get(send_id).map(|send| &sends[*send]),
+            log,
+            put,
+        );
     }
 
     /// Restores a stored send; sends come in the order of their numbers.
@@ -1361,7 +1294,7 @@ impl Outgoing {
             self.finished_contents += count as usize;
             self.finished.push_back((count as usize, handle));
         }
-        self.changes.contents.clear();
+        self.changes.on_restored();
     }
 
     /// Contents that were made on demand and never left go back to what can be made; the ids whose
@@ -1389,10 +1322,10 @@ impl Outgoing {
     /// Restores that contents of a send are to be made again.
     pub fn restore_unmade(&mut self, send_id: &Name, ids: Vec<Name>) {
         if !ids.is_empty() {
-            self.changes.sends.replace(send_id.clone());
+            self.changes.on_send(send_id.clone());
         }
         for message_id in ids {
-            self.changes.contents.replace(message_id, false);
+            self.changes.on_content(message_id);
         }
     }
 
@@ -1428,7 +1361,7 @@ impl Outgoing {
 
     /// Restores which contents have a record of their own.
     pub fn restore_stored(&mut self, stored: impl IntoIterator<Item = Name>) {
-        self.changes.stored.extend(stored);
+        self.changes.restore_stored(stored);
     }
 
     /// Restores how many sends there were.

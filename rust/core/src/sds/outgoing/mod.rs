@@ -2,6 +2,7 @@
 //! acknowledged what.
 
 mod buffer;
+mod changes;
 mod demand;
 mod first_parity;
 mod in_store;
@@ -11,7 +12,8 @@ mod queue;
 mod resend;
 mod send;
 
-pub use buffer::{FINISHED_CONTENTS_MAX, Outgoing, PARTICIPANTS_PER_SEND_MAX, Stored};
+pub use buffer::{FINISHED_CONTENTS_MAX, Outgoing, PARTICIPANTS_PER_SEND_MAX};
+pub use changes::Stored;
 pub use demand::Demand;
 pub use ordinals::Ordinals;
 pub use send::{ContentRef, FixedHistory, OutgoingContent, OutgoingRef, OutgoingSend};
