@@ -222,6 +222,29 @@ fn parity_of_others_displaces_nothing() {
 }
 
 #[test]
+fn parity_of_others_displaces_nothing_of_who_made_it() {
+    let mut receiver = receiver_of(Limits {
+        sets_per_sender_max: 2,
+        ..limits()
+    });
+    receiver.own(0);
+    for number in 0..2 {
+        let mut payload = receiver.payload.clone();
+        payload[0] = 100 + number;
+        let parameters = receiver.reassembler.parameters;
+        let other = segment(&payload, &parameters).unwrap().to_vecs();
+        let receipt = Receipt {
+            message_key: Some(&[number]),
+            ..receipt("bob")
+        };
+        receiver.reassembler.receive(&other[0], &receipt);
+    }
+    assert!(receiver.guest("bob", 0).is_none());
+    assert_eq!(receiver.reassembler.stats().sets_held, 3);
+    assert!(receiver.reassembler.poll_dropped().is_empty());
+}
+
+#[test]
 fn nobody_hears_of_the_end_of_what_others_made() {
     let mut receiver = receiver();
     receiver.own(0);
