@@ -114,7 +114,7 @@ class ReliableChannel(FileTransfers, Observed):
         session.require_started()
         request_id = session.new_request_id()
         if not session.sizes.are_current():
-            await session.sizes.refresh()
+            await session.sizes.refresh(session.use_sizes)
         try:
             prepared = await session.segmenter.prepare(payload)
         except PayloadTooLargeError as error:
@@ -158,7 +158,7 @@ class ReliableChannel(FileTransfers, Observed):
         session.require_started()
         request_id = session.new_request_id()
         if not session.sizes.are_current():
-            await session.sizes.refresh()
+            await session.sizes.refresh(session.use_sizes)
         try:
             content = session.segmenter.prepare_ephemeral(payload)
         except PayloadTooLargeError as error:

@@ -47,7 +47,6 @@ class Session:
         self.sender_id = parts.sender_id
         self._config = parts.config
         self.sizes = parts.sizes
-        self.sizes.on_change = self._on_sizes_changed
         self.engine = parts.engine
         self.segmenter = parts.segmenter
         self.subscriptions = parts.subscriptions
@@ -62,7 +61,7 @@ class Session:
             parts.writer,
             parts.clock,
             self._carry_out,
-            parts.sizes.look,
+            lambda: parts.sizes.look(self.use_sizes),
             self._may_hand_over,
             parts.config.sync.process_task_min_elapse_ms,
         )
@@ -380,7 +379,8 @@ class Session:
         self._retrieval.on_missed(since_ns)
         self._arrivals.on_missed()
 
-    def _on_sizes_changed(self, budget: MessageBudget) -> None:
+    def use_sizes(self, budget: MessageBudget) -> None:
+        """The node's messages have another size: whatever is made of them from now on is divided so."""
         self.segmenter.use(budget.segmentation)
         self.driver.post(lambda now: self.engine.on_sizes_changed(budget, now))
 

@@ -22,6 +22,8 @@ from shardwire.node.protocol import Node
 
 logger = logging.getLogger(__name__)
 
+Use = Callable[[MessageBudget], None]
+
 
 def too_large_text(size_bytes: int, bytes_max: int) -> str:
     return f"it is too large: {size_bytes} bytes, the node carries {bytes_max}"
@@ -40,7 +42,6 @@ class MessageSizes:
 
     Attributes:
         budget: How a message is divided; set by `measure`.
-        on_change: Called with every later budget.
     """
 
     def __init__(
@@ -68,7 +69,6 @@ class MessageSizes:
         # The event loop itself refers to a task weakly.
         self._look_task: asyncio.Task[None] | None = None
         self.budget: MessageBudget
-        self.on_change: Callable[[MessageBudget], None] = lambda budget: None
 
     @property
     def payload_bytes_max(self) -> int:
@@ -105,18 +105,18 @@ class MessageSizes:
             return None
         return size_bytes if type(size_bytes) is int and size_bytes > 0 else None
 
-    def look(self) -> bool:
+    def look(self, use: Use) -> bool:
         """Whether messages may be made now; begins to divide them anew where the node says another size."""
         if self.are_current():
             return True
         if self._look_task is None and self.have_changed():
-            self._look_task = asyncio.create_task(self._refresh_quietly())
+            self._look_task = asyncio.create_task(self._refresh_quietly(use))
         return False
 
-    async def _refresh_quietly(self) -> None:
+    async def _refresh_quietly(self, use: Use) -> None:
         try:
             with contextlib.suppress(ConfigError):
-                await self.refresh()
+                await self.refresh(use)
         finally:
             self._look_task = None
 
@@ -125,19 +125,22 @@ class MessageSizes:
         if self._look_task is not None:
             self._look_task.cancel()
 
-    async def refresh(self) -> None:
+    async def refresh(self, use: Use) -> None:
         """Divides anew where the node says another size.
+
+        Args:
+            use: Called with the new budget, where there is one, before this returns.
 
         Raises:
             ConfigError: Its messages are too small to carry anything at present.
         """
         async with self._measuring:
             if self.have_changed():
-                await self._measure_again()
+                await self._measure_again(use)
         if self._refusal is not None:
             raise self._refusal
 
-    async def _measure_again(self) -> None:
+    async def _measure_again(self, use: Use) -> None:
         before_bytes, self._size_bytes = self._size_bytes, self._node.max_message_size_bytes
         logger.info("the node's messages have %d bytes now, no longer %d", self._size_bytes, before_bytes)
         self._refusal = None
@@ -154,7 +157,7 @@ class MessageSizes:
             logger.error("nothing can be sent: %s", error)
             self._refusal = error
         else:
-            self.on_change(self.budget)
+            use(self.budget)
 
     def _divide(self, cipher_bytes: int) -> MessageBudget:
         return divide_message(
