@@ -202,14 +202,14 @@ fn parity_of_others_displaces_nothing() {
     });
     receiver.own(0);
     let mut payload = receiver.payload.clone();
-    // Nobody proved who sent these: they would make room for the first segment of anybody who does.
+    // Nobody proved who sent two of these: they would make room for a segment of somebody who does.
     for (number, sender) in ["dave", "erin", "frank"].into_iter().enumerate() {
         payload[0] = 100 + number as u8;
         let parameters = receiver.reassembler.parameters;
         let other = segment(&payload, &parameters).unwrap().to_vecs();
         let receipt = Receipt {
             message_key: Some(sender.as_bytes()),
-            authenticated: false,
+            authenticated: sender == "dave",
             ..receipt(sender)
         };
         receiver.reassembler.receive(&other[0], &receipt);
