@@ -54,7 +54,7 @@ CASES = [
     ("sqlite", 5),
 ]
 # Receivers and messages: what the peer takes grows with every message.
-PEER_CASES = [(1, 1_000), (1, 5_000), (5, 1_000)]
+PEER_CASES = [(1, 1_000), (1, 2_000), (5, 1_000)]
 KEPT: dict[str, Callable[[Path], Persistence | None]] = {
     "none": lambda database: None,
     "memory": lambda database: MemoryPersistence(),
