@@ -191,11 +191,12 @@ class _Sending:
         while True:
             if request_id in self._errors:
                 raise NotDeliveredError(f"the message failed: {self._errors[request_id]}")
+            # Whoever acknowledges at once does not change the receipt that was asked for.
+            if self._until == "sent" and request_id in self._sent:
+                return f"{self._size()} sent in {self._elapsed()}"
             if request_id in self._delivered:
                 receivers = names_of(self._delivered[request_id])
                 return f"{self._size()} delivered to {receivers} in {self._elapsed()}"
-            if self._until == "sent" and request_id in self._sent:
-                return f"{self._size()} sent in {self._elapsed()}"
             self._told.clear()
             await self._told.wait()
 
