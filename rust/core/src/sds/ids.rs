@@ -58,24 +58,15 @@ pub fn is_send_id(send_id: &str) -> bool {
 
 /// The send and the ordinal that an id of the rule "send" names; `None` for any other id.
 pub fn split_content_id(message_id: &str) -> Option<(&str, u32)> {
-    let (send_id, ordinal) = content_place(message_id.as_bytes())?;
-    // Before the full stop a character ends.
-    Some((message_id.get(..send_id.len())?, ordinal))
-}
-
-/// As [`split_content_id`], of the bytes of an id.
-pub fn content_place(message_id: &[u8]) -> Option<(&[u8], u32)> {
+    // Of an id that is no ASCII the send id ends between two characters or nowhere.
     let (send_id, place) = message_id.split_at_checked(SEND_ID_BYTES)?;
-    let digits = place.strip_prefix(b".")?;
-    let canonical = digits == b"0" || !digits.starts_with(b"0");
-    let is_number = digits.iter().all(u8::is_ascii_digit);
+    let digits = place.strip_prefix('.')?;
+    let canonical = digits == "0" || !digits.starts_with('0');
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     if !canonical || !is_number || !(1..=PLACE_DIGITS_MAX).contains(&digits.len()) {
         return None;
     }
-    let ordinal = digits
-        .iter()
-        .fold(0, |value, digit| 10 * value + u32::from(digit - b'0'));
-    Some((send_id, ordinal))
+    Some((send_id, digits.parse().ok()?))
 }
 
 /// What a content is called whose message id another content has: no two of one id are called

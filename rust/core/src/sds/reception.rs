@@ -359,8 +359,8 @@ impl Machine {
         retrieval_hint: Option<&[u8]>,
         now: Now,
     ) -> (SendRef, EntryRef) {
-        let place = self.incoming.place_of_bytes(message_id.as_bytes());
-        let place = place.map(|(send_id, ordinal)| (Name::from_wire(send_id), ordinal));
+        let place = self.incoming.place_of(&message_id);
+        let place = place.map(|(send_id, ordinal)| (Name::new(send_id), ordinal));
         let (send_id, ordinal) = place.unzip();
         let data = content.whole.clone();
         // Of a send that is delivered already the owner tells that it is surplus.

@@ -16,7 +16,7 @@ use super::named::NamedSends;
 use super::send::{IncomingSend, Place, SendRef};
 use crate::sds::config::{Config, Randomness};
 use crate::sds::events::Event;
-use crate::sds::ids::{claimed_key, content_place, split_content_id};
+use crate::sds::ids::{claimed_key, split_content_id};
 use crate::sds::lamport::LamportClock;
 use crate::sds::log::{EntryRef, Heads, Log};
 use crate::sds::name::Name;
@@ -67,6 +67,20 @@ struct Changes {
     count: u64,
     sends: Vec<SendRef>,
     gone: Vec<(u64, Name)>,
+}
+
+impl Changes {
+    /// The number of the next change.
+    fn next(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+
+    /// No send is called so any more.
+    fn on_gone(&mut self, key: Name) {
+        let number = self.next();
+        self.gone.push((number, key));
+    }
 }
 
 /// All sends that are not delivered.
@@ -223,15 +237,6 @@ impl Incoming {
     pub fn place_of<'a>(&self, message_id: &'a str) -> Option<(&'a str, u32)> {
         if self.by_send {
             split_content_id(message_id)
-        } else {
-            None
-        }
-    }
-
-    /// As [`Incoming::place_of`], of the bytes of an id.
-    pub fn place_of_bytes<'a>(&self, message_id: &'a [u8]) -> Option<(&'a [u8], u32)> {
-        if self.by_send {
-            content_place(message_id)
         } else {
             None
         }
@@ -659,10 +664,7 @@ impl Incoming {
         }
         self.blocked.remove(&handle);
         self.contents_held -= send.contents.len();
-        self.changes.count += 1;
-        self.changes
-            .gone
-            .push((self.changes.count, send.key.clone()));
+        self.changes.on_gone(send.key.clone());
     }
 
     pub(super) fn remove(&mut self, handle: SendRef) -> Option<IncomingSend> {
@@ -779,8 +781,7 @@ impl Incoming {
             return;
         };
         self.by_key.remove(&send.key);
-        self.changes.count += 1;
-        self.changes.gone.push((self.changes.count, send.key));
+        self.changes.on_gone(send.key);
         for entry in send.contents {
             if let Some(held) = around.log.get_mut(entry) {
                 held.send = Some(target);
@@ -802,8 +803,7 @@ impl Incoming {
         let Some(send) = self.sends.get_mut(handle) else {
             return;
         };
-        self.changes.count += 1;
-        if std::mem::replace(&mut send.changed, self.changes.count) == 0 {
+        if std::mem::replace(&mut send.changed, self.changes.next()) == 0 {
             self.changes.sends.push(handle);
         }
     }
@@ -814,7 +814,7 @@ impl Incoming {
         let mut changed = Vec::with_capacity(self.changes.sends.len() + self.changes.gone.len());
         for (number, key) in self.changes.gone.drain(..) {
             // Another send may have the key by now.
-            if self.by_key.is_empty() || !self.by_key.contains_key(&key) {
+            if !self.by_key.contains_key(&key) {
                 changed.push((number, key, None));
             }
         }
