@@ -138,3 +138,38 @@ impl Heads {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_found_however_many_there_are() {
+        let mut log = Log::new(1_000);
+        let mut heads = Heads::new(false);
+        let mut expected: Vec<String> = Vec::new();
+        for number in 0..3 * COMPARED_MAX {
+            let name = format!("{number}");
+            let (entry, _) = log.add(Name::new(&name), "alice".into(), 1, None, 0);
+            heads.deliver(&log, entry, &[]);
+            heads.deliver(&log, entry, &[]);
+            expected.push(name);
+        }
+        for round in 0..2 * COMPARED_MAX {
+            let followed = expected.remove(round * 5 % expected.len());
+            let name = format!("{followed} and what follows it");
+            let (entry, _) = log.add(Name::new(&name), "alice".into(), 2, None, 0);
+            heads.deliver(&log, entry, &[Name::new(&followed), Name::new("unknown")]);
+            if round % 2 == 0 {
+                heads.withdraw(&mut log, &[Name::new(&name)], &[]);
+            } else {
+                expected.push(name);
+            }
+            let held: Vec<_> = heads
+                .entries()
+                .map(|entry| log.get(entry).unwrap().message_id.to_string())
+                .collect();
+            assert_eq!(held, expected, "round {round}");
+        }
+    }
+}
