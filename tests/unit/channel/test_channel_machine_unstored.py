@@ -31,11 +31,10 @@ def machine(sender_id: str) -> ChannelMachine:
     return made
 
 
-def forged(sender_id: str, send_id: str, payload: bytes, now: Now) -> list[bytes]:
+def forged(sender_id: str, send_id: str, contents: list[bytes], now: Now) -> list[bytes]:
     """Messages that somebody says under the id of a send of another participant."""
     forger = machine(sender_id)
-    contents = segment(payload, SEGMENTATION)
-    forger.send(send_id, contents, now, contents_needed=-(-len(payload) // 640))
+    forger.send(send_id, contents, now, contents_needed=1)
     messages = []
     while (transmit := forger.poll_transmit(now)) is not None:
         messages.append(transmit.payload)
@@ -117,7 +116,7 @@ def test_a_machine_whose_changes_are_dropped_does_as_one_whose_changes_are_store
             send_id = f"{rng.getrandbits(128):032x}"
             one.send(send_id, contents, -(-len(payload) // 640), now)
             if rng.random() < 0.3:
-                rival = rng.randbytes(len(payload))
+                rival = segment(rng.randbytes(len(payload)), SEGMENTATION)
                 on_the_way += [(other, data) for other in twins for data in forged(one.name, send_id, rival, now)]
         elif action < 0.2:
             one.cancel(f"{rng.getrandbits(128):032x}", now)
@@ -132,3 +131,19 @@ def test_a_machine_whose_changes_are_dropped_does_as_one_whose_changes_are_store
             released += len(one.delivered)
             one.commit()
     assert released > 5
+
+
+def test_a_message_that_waits_for_its_delivery_is_told_from_another_one_of_its_send() -> None:
+    bobby = Twins("bobby")
+    send_id = f"{1:032x}"
+    [real] = forged("alice", send_id, [segment(b"real", SEGMENTATION)[0]], at(0))
+    _, rival = forged("alice", send_id, [b"-", segment(b"rival", SEGMENTATION)[0]], at(1))
+    bobby.handle_message(real, at(2))
+    bobby.run(at(2), fails=False)
+    [waiting], bobby.delivered = bobby.delivered, []
+    bobby.commit()
+    bobby.handle_message(rival, at(3))
+    bobby.run(at(3), fails=False)
+    assert len(bobby.delivered) == 1
+    assert waiting not in bobby.delivered
+    bobby.commit()

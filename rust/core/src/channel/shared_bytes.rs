@@ -520,14 +520,7 @@ impl SharedBytes {
     pub fn drop_changes(&mut self) {
         self.wires.clear();
         self.released.clear();
-        for ((kind, key), value) in self.changes.drain() {
-            // What of received messages is kept is still known by it.
-            if value.is_some() {
-                self.written.insert((kind, key));
-            } else {
-                self.written.remove(&(kind, key));
-            }
-        }
+        self.changes.clear();
     }
 
     /// The message under `key` is done, from the commit on that comes next.
