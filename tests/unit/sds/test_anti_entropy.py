@@ -306,3 +306,60 @@ def test_what_a_filter_lacks_is_named_once_it_is_settled_and_again_at_growing_di
     (third_ms,) = named_at(second_ms + 59_999, second_ms + 60_000)
     assert third_ms >= second_ms + 60_000
     assert named_at(third_ms + 119_999) == []
+
+
+@pytest.mark.parametrize(
+    ("by_sync", "from_store", "named"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_only_the_filter_of_a_sync_that_is_heard_shows_what_its_sender_lacks(
+    by_sync: bool, from_store: bool, named: bool
+) -> None:
+    """One out of a store is of long ago, and a content left before what its sender received meanwhile."""
+    bob = Party("bob", sds=SDS, sync=quiet_sync())
+    ids = [f"{number:032x}.0" for number in range(9)]
+    for message_id in ids:
+        bob.machine.handle_message(hears(message_id), at(0))
+        bob.drain(at(0))
+    for now_ms in (2_000, 10_000, 15_000):
+        bob.machine.handle_message(sync_of("carol", now_ms, filter_of(*ids)), at(now_ms))
+        bob.machine.handle_timeout(at(now_ms))
+        bob.drain(at(now_ms))
+    bob.transmitted.clear()
+    lacking = filter_of(*ids[:2], *ids[3:])
+    data = sync_of("carol", 30_000, lacking) if by_sync else hears(f"{99:032x}.0", "carol", lacking)
+    bob.machine.handle_message(data, at(30_000), from_store=from_store)
+    for now_ms in range(30_000, 33_000, 100):
+        bob.machine.handle_timeout(at(now_ms))
+        bob.drain(at(now_ms))
+    histories = [entry.message_id for sync in messages_of(bob.transmitted) for entry in sync.causal_history]
+    assert (histories.count(ids[2]) > histories.count(ids[3])) is named
+
+
+def hears(message_id: str, sender: str = "alice", bloom_filter: bytes | None = None) -> bytes:
+    return SdsMessage(
+        sender_id=sender,
+        message_id=message_id,
+        channel_id="room",
+        lamport_timestamp=at(0).epoch_ms + int(message_id[:32], 16),
+        bloom_filter=bloom_filter,
+        content=f"0/1/1|{message_id}".encode(),
+    ).encode()
+
+
+def test_who_lacks_the_only_message_there_is_hears_of_it() -> None:
+    """A filter that holds none of several is no member's; one that lacks a single message may be."""
+    bob = Party("bob", sds=SDS, sync=quiet_sync())
+    only = f"{1:032x}.0"
+    bob.machine.handle_message(hears(only), at(0))
+    bob.drain(at(0))
+    for now_ms in (2_000, 10_000, 15_000):
+        bob.machine.handle_message(sync_of("carol", now_ms, filter_of(only)), at(now_ms))
+        bob.machine.handle_timeout(at(now_ms))
+        bob.drain(at(now_ms))
+    bob.transmitted.clear()
+    bob.machine.handle_message(sync_of("carol", 30_000, filter_of()), at(30_000))
+    for now_ms in range(30_000, 33_000, 100):
+        bob.machine.handle_timeout(at(now_ms))
+        bob.drain(at(now_ms))
+    histories = [entry.message_id for sync in messages_of(bob.transmitted) for entry in sync.causal_history]
+    assert histories == [only]

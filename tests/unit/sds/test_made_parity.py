@@ -168,6 +168,19 @@ def test_once_all_parity_has_left_what_has_bytes_goes_again() -> None:
     assert set(again) <= set(range(DATA))
 
 
+def test_what_those_who_are_waited_for_lack_goes_again_first() -> None:
+    alice = repaired().again()
+    wanted(alice, 7)
+    alice.make(7)
+    alice.publish()
+    alice = alice.again()
+    history = [HistoryEntry(f"{SEND}.{ordinal}", None, "alice") for ordinal in range(5, DATA)]
+    hear(alice, message(next(NUMBERS), content=None, history=history), alice.now_ms + 1)
+    hear(alice, names(*range(5)), alice.now_ms + 2)
+    alice.wait(SendGivenUp)
+    assert [transmit.ordinal for transmit in alice.left][:5] == [5, 6, 7, 8, 9]
+
+
 def test_who_asks_for_what_was_made_before_a_restart_gets_no_answer() -> None:
     alice = repaired().again()
     for ordinal in (10, 13):
@@ -236,6 +249,23 @@ def test_where_no_more_is_made_what_is_missing_of_the_data_goes_again() -> None:
     again = {transmit.ordinal for transmit in alice.left}
     assert again
     assert again <= set(range(DATA))
+
+
+def test_what_is_made_later_names_what_the_rest_of_its_message_names() -> None:
+    alice = waiting(0)
+    alice.machine.handle_message(message(0, sender="bob", message_id=f"{8:032x}.0"), at(0))
+    alice.publish()
+    wanted(alice, 2)
+    alice.make(2)
+    alice.publish()
+    histories = [[entry.message_id for entry in read(transmit).causal_history] for transmit in alice.left]
+    assert histories == [[f"{8:032x}.0"]] * (DATA + 2)
+
+
+def read(transmit: Transmit) -> SdsMessage:
+    decoded = SdsMessage.decode(transmit.payload)
+    assert decoded is not None
+    return decoded
 
 
 def commit(alice: Sender) -> None:

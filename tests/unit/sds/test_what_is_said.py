@@ -196,3 +196,54 @@ def test_who_said_that_it_has_all_is_silent_about_more_of_it_for_four_timeouts(s
     further = message(0, sender="alice", message_id=f"{SEND}.40", content=b"40/40/45|text")
     hear(bob, further, said_ms + since_ms)
     assert bool(syncs(bob, said_ms + since_ms, said_ms + since_ms + 2 * WINDOW_MS)) is speaks
+
+
+def asks(number: int = 0) -> bytes:
+    """Alice asks what is lacking."""
+    entry = HistoryEntry(f"{SEND}.9999", None, "alice")
+    return message(0, sender="alice", message_id=f"asks {number}", content=None, requests=[entry])
+
+
+@pytest.mark.parametrize("sender", ["alice", "mallory"])
+def test_who_has_anothers_message_under_a_send_id_does_not_say_that_it_has_the_one_asked_about(sender: str) -> None:
+    bob = Party("bob", sync=quiet_sync())
+    for ordinal in range(2):
+        content = f"{ordinal}/2/2|text".encode()
+        hear(bob, message(0, sender=sender, message_id=f"{SEND}.{ordinal}", content=content))
+    assert bob.delivered == ["text"]
+    syncs(bob, 0, 4 * WINDOW_MS)
+    hear(bob, asks(), 5 * WINDOW_MS)
+    said = [sync.repair_request for _, sync in syncs(bob, 5 * WINDOW_MS, 9 * WINDOW_MS)]
+    assert bool(said) is (sender == "alice")
+
+
+def test_what_its_sender_repeats_is_named_and_not_counted() -> None:
+    """It sends again what nobody names, so it is to know which came."""
+    bob = Party("bob", sync=quiet_sync())
+    contents = on_demand(COUNT)
+    for transmit in contents[:-3]:
+        hear(bob, transmit.payload)
+    ((_, counted),) = syncs(bob, 0, QUIET_MS - 1)
+    assert (len(counted.repair_request), counted.causal_history) == (1, ())
+    hear(bob, contents[0].payload, QUIET_MS)
+    ((_, named),) = syncs(bob, QUIET_MS, QUIET_MS + 2 * WINDOW_MS)
+    assert [entry.message_id for entry in named.causal_history] == [transmit.message_id for transmit in contents[:-3]]
+    assert named.repair_request == ()
+
+
+def test_nothing_is_said_of_a_message_that_was_given_up_whoever_asks() -> None:
+    bob = Party("bob", sync=quiet_sync())
+    contents = on_demand(COUNT)
+    for transmit in contents[:-3]:
+        hear(bob, transmit.payload)
+    assert bob.machine.handle_send_abandoned("alice", SEND, at(1))
+    bob.drain(at(1))
+    hear(bob, contents[-1].payload, 2)
+    hear(bob, asks(), 3)
+    counts = [
+        entry
+        for _, sync in syncs(bob, 3, 8 * WINDOW_MS)
+        for entry in sync.repair_request
+        if entry.message_id not in {transmit.message_id for transmit in contents}
+    ]
+    assert counts == []
