@@ -172,6 +172,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_answered_is_asked_again_and_never_released() {
+        let mut inquiry = Inquiry::default();
+        for round in 1..=5 {
+            let now_ms = round * PERIOD_MS;
+            for _ in 0..ASKING_CONTENTS {
+                assert_eq!(due(&mut inquiry, 10, now_ms), Due::Unanswered);
+            }
+            let waits = Due::Waits(now_ms + PERIOD_MS);
+            assert_eq!(due(&mut inquiry, 10, now_ms), waits, "round {round}");
+            inquiry.on_named(&bob(), 72, now_ms + 1);
+        }
+    }
+
+    #[test]
     fn few_contents_are_repeated_as_they_are() {
         let mut inquiry = Inquiry::default();
         for _ in 0..2 * REPEATED_MAX {

@@ -193,6 +193,8 @@ mod tests {
     use crate::sds::outgoing::OutgoingContent;
 
     const YOUNG_MS: i64 = 1_000;
+    /// When the first of them begins.
+    const START_MS: i64 = 10_000;
 
     struct Queue {
         queue: DispatchQueue,
@@ -218,7 +220,8 @@ mod tests {
         }
 
         fn next(&mut self, monotonic_ms: i64) -> Option<ContentRef> {
-            self.queue.next(true, true, &mut self.sends, monotonic_ms)
+            let now_ms = START_MS + monotonic_ms;
+            self.queue.next(true, true, &mut self.sends, now_ms)
         }
     }
 
@@ -256,6 +259,21 @@ mod tests {
         assert_eq!(queue.queue.started_contents(&queue.sends), 3);
         let late = std::iter::from_fn(|| queue.next(3 * YOUNG_MS)).map(|(send, _)| send);
         assert_eq!(late.collect::<Vec<_>>(), [one, other, other]);
+    }
+
+    #[test]
+    fn of_two_young_sends_the_first_goes_whole_before_the_other_goes_on() {
+        let mut queue = Queue::new();
+        let (one, other) = (queue.add(3), queue.add(2));
+        for send in [one, other] {
+            let begun = queue
+                .queue
+                .next(true, false, &mut queue.sends, START_MS)
+                .unwrap();
+            assert_eq!(begun, (send, 0));
+        }
+        let left: Vec<_> = std::iter::from_fn(|| queue.next(1)).collect();
+        assert_eq!(left, [(one, 1), (one, 2), (other, 1)]);
     }
 
     #[test]
