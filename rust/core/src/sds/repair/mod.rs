@@ -657,3 +657,120 @@ impl Repair {
         self.changed.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T_MIN_MS: i64 = 1_000;
+    const T_MAX_MS: i64 = 60_000;
+    const ID: &str = "held";
+
+    /// Of bob, who holds alice's message.
+    fn holding() -> (Repair, Log) {
+        let mut log = Log::new(10);
+        let (held, _) = log.add(Name::new(ID), "alice".into(), 1, None, 0);
+        log.keep_original(held, vec![7; 10].into());
+        (asking(), log)
+    }
+
+    fn asking() -> Repair {
+        Repair {
+            enabled: true,
+            t_min_ms: T_MIN_MS,
+            t_max_ms: T_MAX_MS,
+            groups: 1,
+            wire_format: WireFormat::Spec,
+            overtaken_ms: 100,
+            sender_first_ms: 300,
+            syncs: true,
+            me: "bob".into(),
+            upcoming: LinkedHashMap::new(),
+            requests: RequestBuffer::default(),
+            answers: AnswerBuffer::default(),
+            sync_not_before_ms: 0,
+            asked: HashMap::new(),
+            requested_ms: LinkedHashMap::new(),
+            heard_again: LinkedHashMap::new(),
+            heeded: LinkedHashSet::new(),
+            standing: LinkedHashMap::new(),
+            silent: Vec::new(),
+            changed: LinkedHashSet::new(),
+        }
+    }
+
+    fn entry(message_id: &str) -> HistoryEntry {
+        HistoryEntry {
+            message_id: message_id.into(),
+            ..HistoryEntry::default()
+        }
+    }
+
+    fn due_ms(repair: &Repair) -> Option<i64> {
+        repair.answers.get(ID.as_bytes()).map(|(at_ms, _)| at_ms)
+    }
+
+    #[test]
+    fn what_is_held_under_a_contested_id_is_sent_three_times_more_in_its_own_time() {
+        let (mut repair, log) = holding();
+        let offset_ms = response_offset_ms("bob", "alice", ID, T_MAX_MS, WireFormat::Spec);
+        let mut now_ms = 5_000;
+        repair.stand_by(&entry(ID), &log, || false, now_ms);
+        for _ in 0..STOOD_BY {
+            assert_eq!(due_ms(&repair), Some(now_ms + offset_ms));
+            // One more content under the id puts it off no further.
+            repair.stand_by(&entry(ID), &log, || false, now_ms + 1);
+            assert_eq!(due_ms(&repair), Some(now_ms + offset_ms));
+            now_ms += offset_ms;
+            assert_eq!(repair.take_answer(now_ms), Some(Name::new(ID)));
+            now_ms += T_MAX_MS;
+        }
+        assert_eq!(repair.take_answer(now_ms + offset_ms), Some(Name::new(ID)));
+        assert_eq!(due_ms(&repair), None);
+    }
+
+    #[test]
+    fn what_is_owed_already_is_stood_by_from_when_it_leaves() {
+        let (mut repair, log) = holding();
+        repair.on_request(&entry(ID), &log, || false, 0);
+        let owed_ms = due_ms(&repair).unwrap();
+        repair.stand_by(&entry(ID), &log, || false, 10);
+        assert_eq!(due_ms(&repair), Some(owed_ms));
+        repair.take_answer(owed_ms);
+        assert_eq!(due_ms(&repair), Some(owed_ms + T_MAX_MS));
+    }
+
+    #[test]
+    fn a_request_neither_moves_an_answer_that_is_owed_nor_makes_one_of_what_is_not_kept() {
+        let (mut repair, mut log) = holding();
+        repair.on_request(&entry(ID), &log, || false, 0);
+        let owed_ms = due_ms(&repair);
+        repair.on_request(&entry(ID), &log, || false, 10);
+        assert!(owed_ms.is_some() && due_ms(&repair) == owed_ms);
+        log.forget_original(&Name::new(ID));
+        let mut repair = asking();
+        repair.on_request(&entry(ID), &log, || false, 0);
+        assert_eq!(due_ms(&repair), None);
+        repair.on_request(&entry(ID), &log, || true, 0);
+        assert!(due_ms(&repair).is_some());
+    }
+
+    #[test]
+    fn a_strangers_request_puts_ours_off_by_a_period_and_takes_the_haste_out_of_it() {
+        let mut repair = asking();
+        let log = Log::new(10);
+        let carol: Arc<str> = "carol".into();
+        let offset_ms = request_offset_ms("bob", "missing", T_MIN_MS, T_MAX_MS, WireFormat::Spec);
+        repair.on_missing(entry("missing"), &carol, 0);
+        repair.settle(T_MIN_MS);
+        assert_eq!(repair.requests.get(b"missing").unwrap().at_ms, offset_ms);
+        for strangers in 1..=URGENT_ROUNDS {
+            assert!(repair.requests.next_ms().is_some());
+            repair.on_request(&entry("missing"), &log, || false, 2_000);
+            assert_eq!(repair.asked_for("missing"), (0, strangers));
+        }
+        let request = repair.requests.get(b"missing").unwrap();
+        assert_eq!(request.at_ms, 2_000 + T_MAX_MS + offset_ms);
+        assert_eq!(repair.requests.next_ms(), None);
+    }
+}
