@@ -245,3 +245,18 @@ def test_who_was_away_says_its_filter_with_the_first_sync(away_ms: int, says_it:
     bob.machine.handle_timeout(at(due_ms))
     syncs = [transmit for transmit in bob.drain(at(due_ms)) if transmit.kind is TransmitKind.SYNC]
     assert [SdsMessage.decode(sync.payload).bloom_filter is not None for sync in syncs[:1]] == [says_it]
+
+
+def test_records_of_messages_that_came_in_part_stand_in_the_order_of_their_last_changes() -> None:
+    alice, bob = Party("alice"), Party("bob")
+    for label in ("a", "b", "c"):
+        alice.send(label, at(0), 3, 3)
+    by_send: dict[str, list[bytes]] = {}
+    for transmit in alice.drain(at(0)):
+        by_send.setdefault(transmit.send_id or "", []).append(transmit.payload)
+    first, second, third = by_send.values()
+    for payload in (first[0], second[0], third[0], first[1]):
+        bob.machine.handle_message(payload, at(1))
+    kept = [key.decode() for kind, key in bob.machine.poll_persist() if kind == "sds.incoming"]
+    assert kept == [list(by_send)[place] for place in (1, 2, 0)]
+    assert bob.machine.poll_persist() == {}
