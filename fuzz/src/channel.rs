@@ -239,17 +239,17 @@ impl Party {
         let records = records.map(|((kind, key), value)| -> StoredRecord<'_> {
             (kind.as_str(), &key[..], value.clone())
         });
-        Channel::restore(
-            records,
-            &queued,
+        let channel = Channel::new(
             "room",
             self.name,
             self.config.clone(),
             self.segmentation,
             now,
             Box::new(Draws::from_seed(self.seed)),
-        )
-        .expect("what was stored is whole")
+        );
+        let channel = channel.expect("ids and limits of before");
+        let restored = channel.restore(records, &queued, now);
+        restored.expect("what was stored is whole")
     }
 
     /// Goes on from what the last commit stored.

@@ -179,7 +179,9 @@ impl Party {
         self.seed += 1;
         let rng = Box::new(Draws::from_seed(self.seed));
         let config = self.config.clone();
-        let restored = Machine::restore(records, "room", self.name, config, now, rng);
+        let machine = Machine::new("room", self.name, config, now, rng);
+        let machine = machine.expect("ids and limits of before");
+        let restored = machine.restore(records, now);
         self.machine = restored.expect("records of this release");
         self.in_flight.clear();
     }

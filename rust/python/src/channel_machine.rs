@@ -98,16 +98,9 @@ impl ChannelMachine {
         let queued = all_of::<Buffer<'_>>(queued, "queued")?;
         let queued: Vec<Box<[u8]>> = queued.iter().map(|key| key.as_bytes().into()).collect();
         let (now, rng) = (now.get().into(), Box::new(PythonRandom(rng)));
-        let restored = Channel::restore(
-            records,
-            &queued,
-            channel_id,
-            sender_id,
-            config,
-            segmentation,
-            now,
-            rng,
-        );
+        let channel = Channel::new(channel_id, sender_id, config, segmentation, now, rng);
+        let channel = channel.map_err(Error::from)?;
+        let restored = channel.restore(records, &queued, now);
         let Restored { channel, payloads } = restored.map_err(Error::from)?;
         let taken = PyDict::new(py);
         for (key, payload) in payloads {

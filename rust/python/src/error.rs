@@ -64,19 +64,13 @@ from_core!(
 
 impl From<RestoreError> for Error {
     fn from(error: RestoreError) -> Self {
-        match error {
-            RestoreError::Refusal(refusal) => Error::Refusal(refusal),
-            RestoreError::Version(_) => Error::Stored(error.to_string()),
-        }
+        Error::Stored(error.to_string())
     }
 }
 
 impl From<channel::RestoreError> for Error {
     fn from(error: channel::RestoreError) -> Self {
-        match error {
-            channel::RestoreError::Sds(error) => error.into(),
-            error => Error::Stored(error.to_string()),
-        }
+        Error::Stored(error.to_string())
     }
 }
 

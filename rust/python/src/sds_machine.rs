@@ -78,15 +78,10 @@ impl MessageChannel {
         let records = read
             .iter()
             .map(|(kind, key, value)| (kind.as_str(), key.clone(), value.clone()));
-        let machine = Machine::restore(
-            records,
-            channel_id,
-            sender_id,
-            config,
-            now.get().into(),
-            rng,
-        );
-        Py::new(py, MessageChannel::holding(machine.map_err(Error::from)?))
+        let now = now.get().into();
+        let machine = Machine::new(channel_id, sender_id, config, now, rng).map_err(Error::from)?;
+        let restored = machine.restore(records, now).map_err(Error::from)?;
+        Py::new(py, MessageChannel::holding(restored))
     }
 
     #[pyo3(signature = (data, now, retrieval_hint = None, *, from_store = false))]

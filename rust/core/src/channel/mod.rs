@@ -76,55 +76,35 @@ impl Channel {
         })
     }
 
-    /// The channel that `records` describe: all that [`Channel::poll_persist`] ever gave, later over
-    /// earlier; and the payloads among them that `queued` names.
+    /// This channel, which is new, as `records` describe it: all that [`Channel::poll_persist`] of an
+    /// earlier life ever gave, later over earlier; and the payloads among them that `queued` names.
     ///
     /// # Errors
     /// [`RestoreError`] where another release wrote them, or bytes are missing.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a constructor's, and what was stored"
-    )]
     pub fn restore<'a>(
+        mut self,
         records: impl IntoIterator<Item = StoredRecord<'a>>,
         queued: &[Box<[u8]>],
-        channel_id: &str,
-        sender_id: &str,
-        config: Config,
-        segmentation: Segmentation,
         now: Now,
-        rng: Box<dyn Randomness>,
     ) -> Result<Restored, RestoreError> {
-        let mut receiving = Receiving::new(segmentation, config.wire_format);
-        let Stored {
-            sds: sds_records,
-            segments,
-            mut payloads,
-            completions,
-        } = Stored::read(records, receiving.shared_mut())?;
-        let mut sds = if sds_records.is_empty() {
-            Machine::new(channel_id, sender_id, config, now, rng)
-                .map_err(sds::RestoreError::from)?
-        } else {
-            let records = sds_records
+        let mut stored = Stored::read(records, self.receiving.shared_mut())?;
+        if !stored.sds.is_empty() {
+            let records = std::mem::take(&mut stored.sds);
+            let records = records
                 .iter()
                 .map(|(kind, key, value)| (&**kind, key.clone(), value.clone()));
-            Machine::restore(records, channel_id, sender_id, config, now, rng)?
-        };
-        let mut taken = Vec::new();
-        for key in queued {
-            taken.extend(payloads.remove(key).map(|payload| (key.clone(), payload)));
+            self.sds = self.sds.restore(records, now)?;
         }
-        let mut events = VecDeque::new();
-        receiving.restore(&completions, payloads, segments, &mut sds, &mut events, now)?;
-        let channel = Channel {
-            sds,
-            receiving,
-            events,
-        };
+        let mut payloads = Vec::new();
+        for key in queued {
+            let payload = stored.payloads.remove(key);
+            payloads.extend(payload.map(|payload| (key.clone(), payload)));
+        }
+        self.receiving
+            .restore(stored, &mut self.sds, &mut self.events, now)?;
         Ok(Restored {
-            channel,
-            payloads: taken,
+            channel: self,
+            payloads,
         })
     }
 

@@ -4,12 +4,12 @@
 //! reconstructed, and what became of what was not kept. SDS alone decides when a whole message may be
 //! released.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::events::{Event, Fault, FaultKind, SegmentSeen, Stage};
 use super::records::{payload_key, split_payload_key};
-use super::restored::{RestoreError, StoredSegment};
+use super::restored::{RestoreError, Stored, StoredSegment};
 use super::shared_bytes::{Completed, Kept, SharedBytes};
 use super::whole::WholeMessages;
 use super::{Segmentation, hex, is_rival};
@@ -696,23 +696,21 @@ impl Receiving {
     /// Takes back completions, whole messages that no delivery holds, and segments of partial ones.
     pub fn restore(
         &mut self,
-        completions: &[(Box<[u8]>, Vec<u8>)],
-        payloads: BTreeMap<Box<[u8]>, Vec<u8>>,
-        segments: Vec<StoredSegment>,
+        stored: Stored,
         sds: &mut Machine,
         events: &mut Events,
         now: Now,
     ) -> Result<(), RestoreError> {
-        let completions = completions.iter();
+        let completions = stored.completions.iter();
         let completions =
             completions.map(|(key, value)| (Change::PutCompleted, &key[..], &value[..]));
         self.reassembler.restore(completions);
-        for (key, payload) in payloads {
+        for (key, payload) in stored.payloads {
             if !self.whole.restore(&key, payload) {
                 return Err(RestoreError::Damaged("key of a message"));
             }
         }
-        for segment in segments {
+        for segment in stored.segments {
             self.receive_again(segment, sds, events, now);
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
 use super::send::OutgoingSend;
+use super::sends::Sends;
 use crate::sds::log::Log;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
@@ -71,14 +72,12 @@ impl Changes {
         self.stored.extend(stored);
     }
 
-    /// Gives `put` what changed since the last call. `content` and `send` find what is there by id.
-    pub fn poll<'a>(
-        &mut self,
-        content: impl Fn(&Name) -> Option<(&'a OutgoingSend, u32)>,
-        send: impl Fn(&Name) -> Option<&'a OutgoingSend>,
-        log: &Log,
-        mut put: impl FnMut(Stored<'_>),
-    ) {
+    /// Gives `put` what changed since the last call.
+    pub fn poll(&mut self, sends: &Sends, log: &Log, mut put: impl FnMut(Stored<'_>)) {
+        let content = |message_id: &Name| {
+            let (send, ordinal) = sends.find_content(message_id.as_bytes())?;
+            Some((&sends[send], ordinal))
+        };
         let mut changes = std::mem::take(self);
         for (message_id, wire) in &changes.new_wires {
             if let Some(wire) = wire {
@@ -118,7 +117,8 @@ impl Changes {
             }
         }
         for send_id in &changes.sends {
-            put(Stored::Send(send_id, send(send_id)));
+            let send = sends.find(send_id);
+            put(Stored::Send(send_id, send.and_then(|send| sends.get(send))));
         }
         self.stored = changes.stored;
     }

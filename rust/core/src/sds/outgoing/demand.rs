@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::buffer::PARTICIPANTS_PER_SEND_MAX;
+use super::acknowledged::PARTICIPANTS_PER_SEND_MAX;
 
 /// So many inquiries go out before one content does, where nobody says what is missing.
 const INQUIRIES_MAX: u32 = 2;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::buffer::PARTICIPANTS_PER_SEND_MAX;
+use super::acknowledged::PARTICIPANTS_PER_SEND_MAX;
 
 /// A send of no more contents than this is repeated as it is.
 const REPEATED_MAX: usize = 8;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::send::{ContentRef, OutgoingRef, OutgoingSend};
-use crate::sds::slab::Slab;
+use super::sends::Sends;
 
 /// Which content leaves next.
 ///
@@ -44,13 +44,13 @@ impl DispatchQueue {
     }
 
     /// Sends that have not begun.
-    pub fn fresh(&self, sends: &Slab<OutgoingSend>) -> usize {
+    pub fn fresh(&self, sends: &Sends) -> usize {
         let waits = |send: &&OutgoingRef| sends.get(**send).is_some_and(OutgoingSend::waits);
         self.fresh.iter().filter(waits).count()
     }
 
     /// Contents of sends that have begun.
-    pub fn started_contents(&self, sends: &Slab<OutgoingSend>) -> usize {
+    pub fn started_contents(&self, sends: &Sends) -> usize {
         let begun = self.started.iter().filter_map(|send| sends.get(*send));
         begun.map(|send| send.queue.len()).sum()
     }
@@ -95,7 +95,7 @@ impl DispatchQueue {
         &mut self,
         first: bool,
         further: bool,
-        sends: &mut Slab<OutgoingSend>,
+        sends: &mut Sends,
         monotonic_ms: i64,
     ) -> Option<ContentRef> {
         let mut started = if further {
@@ -144,7 +144,7 @@ impl DispatchQueue {
     }
 
     /// The send that begins next.
-    pub fn next_fresh(&mut self, sends: &Slab<OutgoingSend>) -> Option<OutgoingRef> {
+    pub fn next_fresh(&mut self, sends: &Sends) -> Option<OutgoingRef> {
         head(&mut self.fresh, sends)
     }
 
@@ -168,6 +168,20 @@ impl DispatchQueue {
         }
     }
 
+    /// What is counted is what waits.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self, sends: &Sends) {
+        let queued = || {
+            let contents = sends.iter().flat_map(|send| &send.contents);
+            contents.filter(|content| content.queued)
+        };
+        assert_eq!(self.contents, queued().count());
+        let waiting = sends.iter().map(|send| send.queue.len());
+        assert_eq!(self.contents, waiting.sum::<usize>());
+        let sizes = queued().map(|content| content.size_bytes);
+        assert_eq!(self.bytes, sizes.sum::<usize>());
+    }
+
     fn leave(&mut self, send: &mut OutgoingSend, ordinal: u32) {
         let content = &mut send.contents[ordinal as usize];
         content.queued = false;
@@ -176,7 +190,7 @@ impl DispatchQueue {
     }
 }
 
-fn head(queue: &mut VecDeque<OutgoingRef>, sends: &Slab<OutgoingSend>) -> Option<OutgoingRef> {
+fn head(queue: &mut VecDeque<OutgoingRef>, sends: &Sends) -> Option<OutgoingRef> {
     while let Some(&first) = queue.front() {
         if sends.get(first).is_some_and(OutgoingSend::waits) {
             return Some(first);
@@ -198,14 +212,14 @@ mod tests {
 
     struct Queue {
         queue: DispatchQueue,
-        sends: Slab<OutgoingSend>,
+        sends: Sends,
     }
 
     impl Queue {
         fn new() -> Self {
             Queue {
                 queue: DispatchQueue::new(YOUNG_MS),
-                sends: Slab::default(),
+                sends: Sends::default(),
             }
         }
 
@@ -214,7 +228,7 @@ mod tests {
             let mut send = OutgoingSend::new(Name::new("send"), 1, 1);
             let content = || OutgoingContent::new(Name::new("id"), vec![0; 3].into());
             send.contents.extend((0..count).map(|_| content()));
-            let handle = self.sends.insert(send);
+            let handle = self.sends.add(send);
             self.queue.add(handle, &mut self.sends[handle]);
             handle
         }

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::send::{ContentRef, OutgoingContent, OutgoingSend};
-use crate::sds::slab::Slab;
+use super::send::{ContentRef, OutgoingContent};
+use super::sends::Sends;
 
 /// Timers that are out of date may take this much room beyond four times what is unacknowledged.
 const STALE_MIN: usize = 64;
@@ -19,13 +19,7 @@ pub struct ResendTimers {
 
 impl ResendTimers {
     /// A content is due at `at_ms`; `held` contents are unacknowledged.
-    pub fn set(
-        &mut self,
-        place: ContentRef,
-        at_ms: i64,
-        held: usize,
-        sends: &mut Slab<OutgoingSend>,
-    ) {
+    pub fn set(&mut self, place: ContentRef, at_ms: i64, held: usize, sends: &mut Sends) {
         let Some(content) = content_mut(sends, place) else {
             return;
         };
@@ -41,7 +35,7 @@ impl ResendTimers {
     }
 
     /// When the next content is due; `None` for never.
-    pub fn next_ms(&mut self, sends: &mut Slab<OutgoingSend>) -> Option<i64> {
+    pub fn next_ms(&mut self, sends: &mut Sends) -> Option<i64> {
         loop {
             let Reverse((at_ms, _, place)) = *self.heap.peek()?;
             let mut moved = None;
@@ -62,11 +56,7 @@ impl ResendTimers {
     }
 
     /// Takes out a content that is due; `None` where none is.
-    pub fn take(
-        &mut self,
-        monotonic_ms: i64,
-        sends: &mut Slab<OutgoingSend>,
-    ) -> Option<ContentRef> {
+    pub fn take(&mut self, monotonic_ms: i64, sends: &mut Sends) -> Option<ContentRef> {
         if self.next_ms(sends)? > monotonic_ms {
             return None;
         }
@@ -83,7 +73,7 @@ impl ResendTimers {
         self.heap.push(Reverse((at_ms, self.count, place)));
     }
 
-    fn drop_stale(&mut self, sends: &mut Slab<OutgoingSend>) {
+    fn drop_stale(&mut self, sends: &mut Sends) {
         self.heap.retain(|Reverse((at_ms, _, place))| {
             let Some(content) = content_mut(sends, *place) else {
                 return false;
@@ -97,9 +87,6 @@ impl ResendTimers {
     }
 }
 
-fn content_mut(
-    sends: &mut Slab<OutgoingSend>,
-    (send, ordinal): ContentRef,
-) -> Option<&mut OutgoingContent> {
+fn content_mut(sends: &mut Sends, (send, ordinal): ContentRef) -> Option<&mut OutgoingContent> {
     sends.get_mut(send)?.contents.get_mut(ordinal as usize)
 }

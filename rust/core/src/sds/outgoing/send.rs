@@ -1,13 +1,11 @@
 //! One send of this participant.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use hashlink::LinkedHashMap;
-
+use super::acknowledged::{Acknowledged, PARTICIPANTS_PER_SEND_MAX};
 use super::demand::Demand;
 use super::inquiry::Inquiry;
-use super::ordinals::Ordinals;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
 use crate::sds::slab::Handle;
@@ -31,8 +29,7 @@ pub struct OutgoingSend {
     /// Ordinals of contents that wait for their first dispatch, the next one first.
     pub queue: VecDeque<u32>,
     /// Who acknowledged what, and who can reconstruct it.
-    pub acknowledged: LinkedHashMap<Arc<str>, Ordinals>,
-    pub(super) complete: BTreeSet<Arc<str>>,
+    pub acknowledged: Acknowledged,
     /// What all its contents name and carry, from when the first one leaves.
     pub history: Option<FixedHistory>,
     /// Contents that were encoded.
@@ -115,6 +112,19 @@ impl OutgoingContent {
         self.content.is_some() || self.wire.is_some()
     }
 
+    /// A filter of `by` holds it, which came with `message_id`; false where that is nothing new.
+    pub(super) fn on_filter(&mut self, by: &Arc<str>, message_id: &Name) -> bool {
+        let is_full = self.possible.len() >= PARTICIPANTS_PER_SEND_MAX;
+        let known = self.possible.get(by).map(|hits| hits.last.as_ref());
+        if known.map_or(is_full, |last| last == Some(message_id)) {
+            return false;
+        }
+        let hits = self.possible.entry(Arc::clone(by)).or_default();
+        hits.count = hits.count.saturating_add(1);
+        hits.last = Some(message_id.clone());
+        true
+    }
+
     /// How many filters hold it.
     pub fn filter_hits(&self) -> usize {
         self.possible.values().map(|hits| hits.count as usize).sum()
@@ -152,8 +162,7 @@ impl OutgoingSend {
             contents_needed,
             contents: Vec::new(),
             queue: VecDeque::new(),
-            acknowledged: LinkedHashMap::new(),
-            complete: BTreeSet::new(),
+            acknowledged: Acknowledged::default(),
             history: None,
             dispatched: 0,
             first_ms: 0,
@@ -172,7 +181,7 @@ impl OutgoingSend {
 
     /// Whether another participant can reconstruct it, as far as was heard.
     pub fn is_heard(&self) -> bool {
-        !self.complete.is_empty()
+        !self.acknowledged.complete().is_empty()
     }
 
     /// The message id of the last content that is no parity.
@@ -185,6 +194,44 @@ impl OutgoingSend {
     pub fn scheduled(&self) -> usize {
         let on_demand = self.demand.as_ref();
         on_demand.map_or(self.contents.len(), |demand| demand.scheduled as usize)
+    }
+
+    /// A content of it leaves.
+    pub(super) fn on_left(&mut self, ordinal: u32, monotonic_ms: i64) {
+        self.contents[ordinal as usize].left_ms = monotonic_ms;
+        if let Some(demand) = &mut self.demand {
+            demand.on_left(monotonic_ms);
+        }
+    }
+
+    /// How many contents `name` lacks of it on demand, as it said since the last one left.
+    pub(super) fn known_to_lack(&self, name: &Arc<str>) -> Option<u32> {
+        let demand = self.demand.as_ref()?;
+        let held = self.acknowledged.count(name);
+        // Whoever says only what came says it in full: a few names are no more than a mention.
+        let in_full = demand.is_named_by(name) && 2 * held >= self.contents_needed;
+        let by_names = in_full.then(|| self.contents_needed.saturating_sub(held));
+        demand.stated(name).or(by_names)
+    }
+
+    /// Contents of a stored send that were made on demand and never left go back to what can be made;
+    /// the ids whose records are to be deleted.
+    pub fn unmake(&mut self) -> Vec<Name> {
+        let before = self.contents.len() as u32;
+        let mut ids = Vec::new();
+        while !self.finished
+            && let Some(last) = self
+                .contents
+                .pop_if(|last| last.made && last.lamport == 0 && !last.queued)
+        {
+            ids.push(last.message_id);
+        }
+        let count = self.contents.len() as u32;
+        if let Some(demand) = &mut self.demand {
+            demand.reserve += before - count;
+        }
+        self.acknowledged.truncate(count);
+        ids
     }
 
     /// Whether its only content is named by it: then its record has that content's state.

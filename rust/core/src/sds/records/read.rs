@@ -15,23 +15,18 @@ use super::{
     ANSWER, CONTENT, GIVEN_UP, INCOMING, LOG, LOST, MESSAGE, MISSING, OUTGOING, PARTICIPANT, RIVAL,
     SEND, STATE, VERSION,
 };
-use crate::sds::config::{Config, Now, Randomness};
+use crate::sds::config::Now;
 use crate::sds::ids::content_id;
 use crate::sds::incoming::{IncomingSend, SendRef};
 use crate::sds::log::{Entry, EntryRef};
-use crate::sds::machine::{Machine, Refusal};
+use crate::sds::machine::Machine;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
-use crate::sds::outgoing::{
-    Demand, FixedHistory, Ordinals, Outgoing, OutgoingContent, OutgoingSend,
-};
+use crate::sds::outgoing::{Demand, FixedHistory, Ordinals, OutgoingContent, OutgoingSend};
 
 /// Why a stored state cannot be read at all.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RestoreError {
-    /// The machine cannot be made.
-    #[error(transparent)]
-    Refusal(#[from] Refusal),
     /// Another release wrote it.
     #[error(
         "the stored state has version {0} and this release reads version {VERSION}: let the release that \
@@ -55,8 +50,8 @@ impl Kinds {
 }
 
 impl Machine {
-    /// The machine that `records` describe: all that [`Machine::poll_persist`] ever gave, later over
-    /// earlier.
+    /// This machine, which is new, as `records` describe it: all that [`Machine::poll_persist`] of an
+    /// earlier life ever gave, later over earlier.
     ///
     /// Lamport goes on above everything sent; timers restart from `now`. A record that cannot be read
     /// is counted and passed over.
@@ -64,12 +59,9 @@ impl Machine {
     /// # Errors
     /// [`RestoreError`] where another release wrote them.
     pub fn restore<'a>(
+        mut self,
         records: impl IntoIterator<Item = (&'a str, Name, Octets)>,
-        channel_id: &str,
-        sender_id: &str,
-        config: Config,
         now: Now,
-        rng: Box<dyn Randomness>,
     ) -> Result<Self, RestoreError> {
         let mut kinds = Kinds::default();
         for (kind, key, value) in records {
@@ -85,39 +77,36 @@ impl Machine {
         {
             return Err(RestoreError::Version(version));
         }
-        let mut machine = Machine::new(channel_id, sender_id, config, now, rng)?;
         for kind in [INCOMING, MISSING, LOST, GIVEN_UP, RIVAL, ANSWER] {
             let keys = kinds.0.get(kind).into_iter().flat_map(LinkedHashMap::keys);
-            machine
-                .records
+            self.records
                 .stored
                 .extend(keys.map(|key| (kind, key.clone())));
         }
         let messages = kinds.take(MESSAGE);
-        let waits = machine.restore_log(&mut kinds, &messages);
-        let order_acknowledged = machine.restore_state(&mut kinds, now);
-        machine.restore_incoming(&mut kinds, waits, now);
-        let members = machine.participants.len();
-        let (log, rng) = (&mut machine.log, &mut *machine.rng);
-        machine
-            .acknowledgements
+        let waits = self.restore_log(&mut kinds, &messages);
+        let order_acknowledged = self.restore_state(&mut kinds, now);
+        self.restore_incoming(&mut kinds, waits, now);
+        let members = self.participants.len();
+        let (log, rng) = (&mut self.log, &mut *self.rng);
+        self.acknowledgements
             .restore(log, order_acknowledged, now, members, rng);
-        machine.restore_outgoing(&mut kinds, &messages, now);
+        self.restore_outgoing(&mut kinds, &messages, now);
         for (name, record) in kinds.take_sorted(PARTICIPANT) {
             // Of whom nothing left the log there is no more than the name.
             let horizon = match record.len() {
                 1 => Some(0),
-                _ => machine.read(&record, |fields| fields.long()),
+                _ => self.read(&record, |fields| fields.long()),
             };
-            machine.participants.restore(
+            self.participants.restore(
                 &Arc::from(name.as_str()),
                 horizon.unwrap_or(0),
                 now.monotonic_ms,
             );
         }
-        machine.restore_answers(&mut kinds, now);
-        machine.records.state = machine.encode_state();
-        Ok(machine)
+        self.restore_answers(&mut kinds, now);
+        self.records.state = self.encode_state();
+        Ok(self)
     }
 
     fn read<T>(
@@ -322,7 +311,7 @@ impl Machine {
                     self.log.forget_original(&content.message_id);
                 }
             }
-            unmade.push((send.send_id.clone(), Outgoing::unmake(&mut send)));
+            unmade.push((send.send_id.clone(), send.unmake()));
             self.outgoing.restore(send, now.monotonic_ms);
         }
         // Last, since a send that is restored counts as unchanged.
@@ -405,7 +394,7 @@ fn read_send(
     while !fields.is_empty() {
         let name = fields.text()?;
         send.acknowledged
-            .insert(name, Ordinals::from_bytes(fields.bytes()?));
+            .restore(name, Ordinals::from_bytes(fields.bytes()?));
     }
     Some((send, count, alone))
 }

@@ -227,7 +227,7 @@ fn outgoing_send(send: &OutgoingSend) -> Vec<u8> {
         put_state(&mut writer, content);
     }
     let width = send.contents.len().div_ceil(8);
-    for (name, held) in &send.acknowledged {
+    for (name, held) in send.acknowledged.iter() {
         writer.bytes(name.as_bytes()).bytes(&held.to_bytes(width));
     }
     writer.seal()
