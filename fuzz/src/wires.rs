@@ -178,7 +178,7 @@ pub fn bloom(bytes: &[u8]) {
             assert_eq!(written.len(), filter.size_bytes());
             assert!(filter.load(&written), "a filter reads itself");
         }
-        filter.insert("a");
+        filter.insert(b"a");
         assert!(filter.contains("a"));
     }
 }

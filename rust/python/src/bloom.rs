@@ -44,7 +44,7 @@ impl BloomFilter {
 
     #[pyo3(signature = (message_id, /))]
     fn insert(&mut self, message_id: &str) {
-        self.0.insert(message_id);
+        self.0.insert(message_id.as_bytes());
     }
 
     #[pyo3(signature = (message_ids, /))]
@@ -53,7 +53,7 @@ impl BloomFilter {
             // Borrowed for one at a time: what is iterated over may look at the filter.
             let message_id = message_id?;
             let message_id = message_id.cast::<PyString>()?.to_str()?;
-            slf.try_borrow_mut()?.0.insert(message_id);
+            slf.try_borrow_mut()?.0.insert(message_id.as_bytes());
         }
         Ok(())
     }

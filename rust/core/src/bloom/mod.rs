@@ -104,8 +104,8 @@ impl BloomFilter {
         self.bit_count
     }
 
-    /// Adds an id.
-    pub fn insert(&mut self, message_id: &str) {
+    /// Adds an id, given as its UTF-8.
+    pub fn insert(&mut self, message_id: &[u8]) {
         let hashes = Hashes::of(message_id, self.wire_format, self.bit_count);
         for position in hashes.positions(self.hash_count) {
             self.words[(position / 64) as usize] |= 1 << (position % 64);
@@ -114,7 +114,7 @@ impl BloomFilter {
 
     /// Whether the id was added, or collides with what was.
     pub fn contains(&self, message_id: &str) -> bool {
-        Hashes::of(message_id, self.wire_format, self.bit_count)
+        Hashes::of(message_id.as_bytes(), self.wire_format, self.bit_count)
             .positions(self.hash_count)
             .all(|position| self.bit(position))
     }
@@ -196,7 +196,7 @@ impl BloomFilter {
             .into_iter()
             .enumerate()
             .filter(|(_, message_id)| {
-                Hashes::of(message_id, self.wire_format, peer.bit_count)
+                Hashes::of(message_id.as_bytes(), self.wire_format, peer.bit_count)
                     .positions(peer.hash_count)
                     .all(|position| peer.bit(position, self.wire_format))
             });
@@ -215,10 +215,10 @@ impl BloomFilter {
             ..*self
         };
         for other in others {
-            rest.insert(other);
+            rest.insert(other.as_bytes());
         }
         let unheld = message_ids.iter().map(|message_id| {
-            let hashes = Hashes::of(message_id, self.wire_format, self.bit_count);
+            let hashes = Hashes::of(message_id.as_bytes(), self.wire_format, self.bit_count);
             let positions = hashes.positions(self.hash_count);
             positions.filter(|&position| !rest.bit(position)).collect()
         });
@@ -301,8 +301,7 @@ struct Hashes {
 }
 
 impl Hashes {
-    fn of(message_id: &str, wire_format: WireFormat, bit_count: u64) -> Self {
-        let id = message_id.as_bytes();
+    fn of(id: &[u8], wire_format: WireFormat, bit_count: u64) -> Self {
         let (a, b) = match wire_format {
             WireFormat::Spec => {
                 let hashes = murmur3_x86_32_and_salted(id, *SALT);

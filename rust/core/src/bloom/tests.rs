@@ -17,9 +17,9 @@ fn has_the_size_of_the_peers() {
 
 #[test]
 fn positions_are_those_of_js_and_nim() {
-    let hashes = Hashes::of("a", WireFormat::Spec, 958);
+    let hashes = Hashes::of(b"a", WireFormat::Spec, 958);
     assert_eq!(hashes.positions(4).collect::<Vec<_>>(), [458, 51, 602, 195]);
-    let hashes = Hashes::of("", WireFormat::Nim, 150_000);
+    let hashes = Hashes::of(b"", WireFormat::Nim, 150_000);
     assert_eq!(hashes.positions(2).collect::<Vec<_>>(), [54_353, 85_446]);
 }
 
@@ -27,7 +27,7 @@ fn positions_are_those_of_js_and_nim() {
 fn loads_and_reviews_what_it_wrote() {
     for wire_format in [WireFormat::Spec, WireFormat::Nim] {
         let mut filter = BloomFilter::new(100, 0.01, wire_format).unwrap();
-        filter.insert("held");
+        filter.insert(b"held");
         let bytes = filter.to_bytes();
         let mut other = BloomFilter::new(100, 0.01, wire_format).unwrap();
         assert_eq!(other.review(&bytes, ["absent", "held"]), Some(vec![1]));
@@ -48,7 +48,9 @@ fn tells_hits_from_accidents() {
         let ids: Vec<String> = (0..300).map(|number| format!("id {number}")).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let (others, asked) = ids.split_at(3);
-        others.iter().for_each(|other| filter.insert(other));
+        others
+            .iter()
+            .for_each(|other| filter.insert(other.as_bytes()));
         for &one in asked {
             let conclusive = filter.conclusive(&[one], others.iter().copied());
             assert_eq!(conclusive.is_empty(), filter.contains(one));

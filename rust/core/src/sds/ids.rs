@@ -58,15 +58,24 @@ pub fn is_send_id(send_id: &str) -> bool {
 
 /// The send and the ordinal that an id of the rule "send" names; `None` for any other id.
 pub fn split_content_id(message_id: &str) -> Option<(&str, u32)> {
-    // Of an id that is no ASCII the send id ends between two characters or nowhere.
+    let (send_id, ordinal) = split_content_bytes(message_id.as_bytes())?;
+    // A full stop follows, so it ends between two characters.
+    Some((&message_id[..send_id.len()], ordinal))
+}
+
+/// As [`split_content_id`], of the UTF-8 of an id; the send id is UTF-8 too.
+pub fn split_content_bytes(message_id: &[u8]) -> Option<(&[u8], u32)> {
     let (send_id, place) = message_id.split_at_checked(SEND_ID_BYTES)?;
-    let digits = place.strip_prefix('.')?;
-    let canonical = digits == "0" || !digits.starts_with('0');
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !canonical || !is_number || !(1..=PLACE_DIGITS_MAX).contains(&digits.len()) {
+    let digits = place.strip_prefix(b".")?;
+    let canonical = digits == b"0" || !digits.starts_with(b"0");
+    if !canonical || !(1..=PLACE_DIGITS_MAX).contains(&digits.len()) {
         return None;
     }
-    Some((send_id, digits.parse().ok()?))
+    let ordinal = digits.iter().try_fold(0, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
+        Some(10 * number + digit)
+    });
+    Some((send_id, ordinal?))
 }
 
 /// What a content is called whose message id another content has: no two of one id are called
@@ -137,19 +146,30 @@ const SENDERS_MAX: usize = 1_000;
 
 /// Ids of senders as text, which all that they sent share.
 #[derive(Debug, Default)]
-pub struct SenderIds(HashMap<Box<[u8]>, Arc<str>, DefaultHashBuilder>);
+pub struct SenderIds {
+    texts: HashMap<Box<[u8]>, Arc<str>, DefaultHashBuilder>,
+    /// The last that was asked for, where its bytes are its text.
+    last: Option<Arc<str>>,
+}
 
 impl SenderIds {
     /// The text of an id as it stands in a message.
     pub fn text(&mut self, id: &[u8]) -> Arc<str> {
-        if let Some(text) = self.0.get(id) {
-            return Arc::clone(text);
+        if let Some(last) = self.last.as_ref().filter(|last| *last.as_bytes() == *id) {
+            return Arc::clone(last);
         }
-        if self.0.len() >= SENDERS_MAX {
-            self.0.clear();
-        }
-        let text: Arc<str> = String::from_utf8_lossy(id).into();
-        self.0.insert(id.into(), Arc::clone(&text));
+        let text = match self.texts.get(id) {
+            Some(text) => Arc::clone(text),
+            None => {
+                if self.texts.len() >= SENDERS_MAX {
+                    self.texts.clear();
+                }
+                let text: Arc<str> = String::from_utf8_lossy(id).into();
+                self.texts.insert(id.into(), Arc::clone(&text));
+                text
+            }
+        };
+        self.last = Some(Arc::clone(&text));
         text
     }
 }

@@ -951,8 +951,8 @@ impl Machine {
             hint,
             ordinal,
         );
-        let exactly = self.lamport.span(HORIZON_EXACTLY_MS);
         for (entry, gone) in forgotten.into_iter().flatten() {
+            let exactly = self.lamport.span(HORIZON_EXACTLY_MS);
             self.participants
                 .on_forgotten(&entry.sender_id, entry.lamport, exactly);
             self.acknowledgements.forget(gone, &mut self.log);

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// Ids of all known peers fit: hex of 32 bytes is 64 characters, ours has 34 to 37.
 const INLINE_MAX: usize = 38;
+/// Nearly all ids are as long as this or a little longer.
+const USUAL_MIN: usize = 32;
 
 /// A text that is compared, hashed and kept by the hundred thousand: short ones lie in place.
 #[derive(Clone)]
@@ -41,7 +43,16 @@ impl Name {
     /// Bytes that are the UTF-8 of a text and fit.
     fn inline(text: &[u8]) -> Self {
         let mut bytes = [0; INLINE_MAX];
-        bytes[..text.len()].copy_from_slice(text);
+        match text.split_first_chunk::<USUAL_MIN>() {
+            // At a length that is known copying takes a few steps, and the rest is a few bytes.
+            Some((first, rest)) => {
+                bytes[..USUAL_MIN].copy_from_slice(first);
+                for (to, from) in bytes[USUAL_MIN..].iter_mut().zip(rest) {
+                    *to = *from;
+                }
+            }
+            None => bytes[..text.len()].copy_from_slice(text),
+        }
         Name(Repr::Inline {
             length: text.len() as u8,
             bytes,

@@ -28,11 +28,20 @@ pub struct Participants {
     first_epoch_ms: Option<i64>,
     /// For `poll_persist`.
     changed: LinkedHashSet<Arc<str>>,
+    /// The latest that any horizon is, or was.
+    horizon_max: u64,
 }
 
 impl Participants {
     /// Notes that `sender_id` spoke; true the first time.
     pub fn hear(&mut self, sender_id: &Arc<str>, monotonic_ms: i64) -> bool {
+        let last = self.heard.iter_mut().next_back();
+        if let Some((_, known)) = last.filter(|(last, _)| *last == sender_id) {
+            if monotonic_ms - known.heard_ms >= HEARD_EXACTLY_MS {
+                known.heard_ms = monotonic_ms;
+            }
+            return false;
+        }
         if let Some(known) = self.heard.get_mut(sender_id) {
             if monotonic_ms - known.heard_ms >= HEARD_EXACTLY_MS {
                 known.heard_ms = monotonic_ms;
@@ -61,6 +70,7 @@ impl Participants {
             return;
         };
         known.horizon = known.horizon.max(lamport);
+        self.horizon_max = self.horizon_max.max(lamport);
         if known.horizon - known.stored_horizon >= exactly {
             known.stored_horizon = known.horizon;
             self.changed.replace(Arc::clone(sender_id));
@@ -68,12 +78,27 @@ impl Participants {
     }
 
     /// The latest Lamport timestamp of contents of a sender that left the log; 0 where none did.
-    pub fn horizon(&self, sender_id: &Arc<str>) -> u64 {
+    fn horizon(&self, sender_id: &Arc<str>) -> u64 {
         self.heard.get(sender_id).map_or(0, |known| known.horizon)
+    }
+
+    /// Whether no content of a sender that left the log has this Lamport timestamp or a later one, as
+    /// far as is known.
+    pub fn is_beyond_horizon(&self, sender_id: &Arc<str>, lamport: u64) -> bool {
+        if lamport > self.horizon_max {
+            return true;
+        }
+        let horizon = self.horizon(sender_id);
+        horizon == 0 || lamport > horizon
     }
 
     /// Notes that `sender_id` spoke just now, other than out of a store.
     pub fn hear_live(&mut self, sender_id: &Arc<str>, monotonic_ms: i64) {
+        let last = self.live_ms.iter_mut().next_back();
+        if let Some((_, live_ms)) = last.filter(|(last, _)| *last == sender_id) {
+            *live_ms = monotonic_ms;
+            return;
+        }
         if let Some(live_ms) = self.live_ms.get_mut(sender_id) {
             *live_ms = monotonic_ms;
             self.live_ms.to_back(sender_id);
@@ -147,6 +172,7 @@ impl Participants {
         self.hear(sender_id, monotonic_ms);
         if let Some(known) = self.heard.get_mut(sender_id) {
             (known.horizon, known.stored_horizon) = (horizon, horizon);
+            self.horizon_max = self.horizon_max.max(horizon);
         }
         self.changed.clear();
     }

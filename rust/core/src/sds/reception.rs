@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use memchr::memchr;
+
 use super::config::{DeliveredWhen, Now};
 use super::events::{Dropped, Event};
 use super::ids::{
@@ -39,7 +41,6 @@ fn lacking_of<'a>(request: &EntryView<'a>) -> Option<(&'a str, u32)> {
 }
 
 /// What the ids of a history are here.
-#[derive(Default)]
 struct Followed<'a> {
     known: Vec<EntryRef>,
     unknown: Vec<EntryView<'a>>,
@@ -78,7 +79,7 @@ impl Machine {
         if !(1..=MESSAGE_ID_BYTES_MAX).contains(&id_bytes) || sender_bytes > SENDER_ID_BYTES_MAX {
             return Err(Dropped::OverLimit);
         }
-        if message.message_id.contains(&0) {
+        if memchr(0, message.message_id).is_some() {
             // No implementation makes such ids: names that are made here have it.
             return Err(Dropped::Undecodable);
         }
@@ -335,8 +336,7 @@ impl Machine {
     fn is_replayed(&self, message_id: &Name, sender_id: &Arc<str>, lamport: u64, now: Now) -> bool {
         let window_ms = self.config.replay_window_ms;
         let is_old = window_ms > 0 && self.lamport.is_older(lamport, window_ms, now);
-        let horizon = self.participants.horizon(sender_id);
-        if !is_old && (horizon == 0 || lamport > horizon) {
+        if !is_old && self.participants.is_beyond_horizon(sender_id, lamport) {
             return false;
         }
         let is_partial = |send_id| {
@@ -359,9 +359,7 @@ impl Machine {
         retrieval_hint: Option<&[u8]>,
         now: Now,
     ) -> (SendRef, EntryRef) {
-        let place = self.incoming.place_of(&message_id);
-        let place = place.map(|(send_id, ordinal)| (Name::new(send_id), ordinal));
-        let (send_id, ordinal) = place.unzip();
+        let (send_id, ordinal) = self.incoming.place_in(&message_id).unzip();
         let data = content.whole.clone();
         // Of a send that is delivered already the owner tells that it is surplus.
         self.events.push_back(Event::ContentReceived {
@@ -394,7 +392,10 @@ impl Machine {
     }
 
     fn follow<'a>(&self, history: &[EntryView<'a>]) -> Followed<'a> {
-        let mut followed = Followed::default();
+        let mut followed = Followed {
+            known: Vec::with_capacity(history.len()),
+            unknown: Vec::new(),
+        };
         for entry in history {
             match self.log.find(entry.message_id) {
                 Some(known) => {
@@ -442,13 +443,12 @@ impl Machine {
         }
         if let Some(send) = send {
             self.incoming.follow(send, history.len(), || {
-                let ends = history.len().saturating_sub(HISTORY_ENDS).max(HISTORY_ENDS);
-                let kept = history
-                    .iter()
-                    .enumerate()
-                    .filter(|(at, _)| *at < HISTORY_ENDS || *at >= ends);
-                kept.map(|(_, entry)| Name::from_wire(entry.message_id))
-                    .collect()
+                let (first, rest) = history.split_at(history.len().min(HISTORY_ENDS));
+                let last = &rest[rest.len().saturating_sub(HISTORY_ENDS)..];
+                let mut kept = Vec::with_capacity(first.len() + last.len());
+                let ends = first.iter().chain(last);
+                kept.extend(ends.map(|entry| Name::from_wire(entry.message_id)));
+                kept
             });
         }
         if !followed.unknown.is_empty() {
@@ -658,9 +658,7 @@ impl Machine {
             if !rival.unseen && !from_store {
                 self.stand_by(&message_id, now.monotonic_ms);
             }
-            let place = self.incoming.place_of(&message_id);
-            let place = place.map(|(send_id, ordinal)| (Name::new(send_id), ordinal));
-            let (send_id, ordinal) = place.unzip();
+            let (send_id, ordinal) = self.incoming.place_in(&message_id).unzip();
             self.events.push_back(Event::ContentReceived {
                 message_id: rival.name,
                 sender_id: Arc::clone(sender_id),

@@ -81,31 +81,31 @@ impl<'a> Value<'a> {
 /// Reads the fields of one message in order.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
-    bytes: &'a [u8],
-    offset: usize,
+    rest: &'a [u8],
+    /// Bytes of the whole message.
+    length: usize,
 }
 
 impl<'a> Fields<'a> {
     /// Starts at the first byte of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Fields { bytes, offset: 0 }
+        Fields {
+            rest: bytes,
+            length: bytes.len(),
+        }
     }
 
-    /// The next field's number and value; `None` at the end.
+    /// The next field's number and value; `None` at the end. A call for each field would take longer than
+    /// reading it.
+    #[inline(always)]
     pub fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, ProtobufError> {
-        if self.offset == self.bytes.len() {
+        if self.rest.is_empty() {
             return Ok(None);
         }
         let (field, wire_type) = self.key()?;
         let value = match wire_type {
             0 => Value::Varint(self.varint()?),
-            2 => {
-                let start = self.offset;
-                let length = self.varint()?;
-                let length = usize::try_from(length)
-                    .map_err(|_| ProtobufError::Truncated { offset: start })?;
-                Value::Bytes(self.take(length, start)?)
-            }
+            2 => Value::Bytes(self.delimited()?),
             other => {
                 self.skip(field, other)?;
                 Value::Other
@@ -114,17 +114,33 @@ impl<'a> Fields<'a> {
         Ok(Some((field, value)))
     }
 
-    fn take(&mut self, length: usize, start: usize) -> Result<&'a [u8], ProtobufError> {
-        let rest = &self.bytes[self.offset..];
-        if length > rest.len() {
-            return Err(ProtobufError::Truncated { offset: start });
-        }
-        self.offset += length;
-        Ok(&rest[..length])
+    /// Where the reader stands.
+    fn offset(&self) -> usize {
+        self.length - self.rest.len()
     }
 
+    /// A length, and so many bytes.
+    #[inline(always)]
+    fn delimited(&mut self) -> Result<&'a [u8], ProtobufError> {
+        let start = self.offset();
+        let length = self.varint()?;
+        let length =
+            usize::try_from(length).map_err(|_| ProtobufError::Truncated { offset: start })?;
+        self.take(length, start)
+    }
+
+    #[inline(always)]
+    fn take(&mut self, length: usize, start: usize) -> Result<&'a [u8], ProtobufError> {
+        let Some((taken, rest)) = self.rest.split_at_checked(length) else {
+            return Err(ProtobufError::Truncated { offset: start });
+        };
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    #[inline(always)]
     fn key(&mut self) -> Result<(u32, u8), ProtobufError> {
-        let offset = self.offset;
+        let offset = self.offset();
         let key = self.varint()?;
         let wire_type = (key & 7) as u8;
         let field = (key >> 3) as u32;
@@ -134,20 +150,31 @@ impl<'a> Fields<'a> {
         Ok((field, wire_type))
     }
 
+    /// Nearly all keys and lengths are one byte or two.
+    #[inline(always)]
     fn varint(&mut self) -> Result<u64, ProtobufError> {
-        let start = self.offset;
-        // Most keys and lengths are one byte.
-        if let Some(&byte) = self.bytes.get(start).filter(|byte| **byte < 0x80) {
-            self.offset += 1;
-            return Ok(u64::from(byte));
+        match self.rest {
+            [byte @ ..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok(u64::from(*byte))
+            }
+            [low, high @ ..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok(u64::from(low & 0x7f) | u64::from(*high) << 7)
+            }
+            _ => self.long_varint(),
         }
+    }
+
+    #[inline(never)]
+    fn long_varint(&mut self) -> Result<u64, ProtobufError> {
+        let start = self.offset();
         let mut value = 0u64;
         for position in 0..10 {
-            let byte = *self
-                .bytes
-                .get(self.offset)
-                .ok_or(ProtobufError::Truncated { offset: start })?;
-            self.offset += 1;
+            let Some((&byte, rest)) = self.rest.split_first() else {
+                return Err(ProtobufError::Truncated { offset: start });
+            };
+            self.rest = rest;
             // The tenth byte holds the 64th bit alone.
             if position == 9 && byte > 1 {
                 break;
@@ -162,11 +189,12 @@ impl<'a> Fields<'a> {
 
     /// Passes over a field of wire type 1, 3, 4 or 5. Groups are walked with a stack, not by
     /// recursion: the bytes are a peer's.
+    #[cold]
     fn skip(&mut self, field: u32, wire_type: u8) -> Result<(), ProtobufError> {
         let mut open: Vec<u32> = Vec::new();
         let (mut field, mut wire_type) = (field, wire_type);
         loop {
-            let start = self.offset;
+            let start = self.offset();
             match wire_type {
                 0 => {
                     self.varint()?;
@@ -175,10 +203,7 @@ impl<'a> Fields<'a> {
                     self.take(8, start)?;
                 }
                 2 => {
-                    let length = self.varint()?;
-                    let length = usize::try_from(length)
-                        .map_err(|_| ProtobufError::Truncated { offset: start })?;
-                    self.take(length, start)?;
+                    self.delimited()?;
                 }
                 3 => {
                     if open.len() as u32 >= GROUP_DEPTH_MAX {
@@ -198,7 +223,7 @@ impl<'a> Fields<'a> {
             if open.is_empty() {
                 return Ok(());
             }
-            if self.offset == self.bytes.len() {
+            if self.rest.is_empty() {
                 return Err(ProtobufError::Truncated { offset: start });
             }
             (field, wire_type) = self.key()?;

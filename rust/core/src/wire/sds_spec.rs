@@ -76,6 +76,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<MessageView<'_>, SdsDecodeError> {
     Ok(message)
 }
 
+#[inline]
 fn decode_entry(bytes: &[u8]) -> Result<EntryView<'_>, ProtobufError> {
     let mut entry = EntryView::default();
     let mut fields = Fields::new(bytes);

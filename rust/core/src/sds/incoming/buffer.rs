@@ -8,15 +8,16 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use hashlink::{LinkedHashMap, LinkedHashSet};
+use hashlink::{DefaultHashBuilder, LinkedHashMap, LinkedHashSet};
 
 use super::lost::LostKeys;
 use super::missing::MissingMessages;
 use super::named::NamedSends;
+use super::rare::RareSet;
 use super::send::{IncomingSend, Place, SendRef};
 use crate::sds::config::{Config, Randomness};
 use crate::sds::events::Event;
-use crate::sds::ids::{claimed_key, split_content_id};
+use crate::sds::ids::{claimed_key, split_content_bytes, split_content_id};
 use crate::sds::lamport::LamportClock;
 use crate::sds::log::{EntryRef, Heads, Log};
 use crate::sds::name::Name;
@@ -101,7 +102,7 @@ pub struct Incoming {
     pub(super) sends: Slab<IncomingSend>,
     pub(super) by_key: LinkedHashMap<Name, SendRef>,
     /// Sends whose message ids do not name them, by the id that the owner read.
-    by_send_id: HashMap<Name, SendRef>,
+    by_send_id: HashMap<Name, SendRef, DefaultHashBuilder>,
     /// The send that is partial for longest, where it was looked for.
     eldest: Option<SendRef>,
     /// Reconstructed sends that wait, the longest waiting first.
@@ -147,7 +148,7 @@ impl Incoming {
             contents_held: 0,
             sends: Slab::default(),
             by_key: LinkedHashMap::new(),
-            by_send_id: HashMap::new(),
+            by_send_id: HashMap::default(),
             eldest: None,
             blocked: LinkedHashSet::new(),
             sweep_interval_ms: config.sweep_in_buf_interval_ms,
@@ -242,6 +243,15 @@ impl Incoming {
         }
     }
 
+    /// As [`Incoming::place_of`], of the id of a content.
+    pub fn place_in(&self, message_id: &Name) -> Option<(Name, u32)> {
+        if !self.by_send {
+            return None;
+        }
+        let (send_id, ordinal) = split_content_bytes(message_id.as_bytes())?;
+        Some((Name::from_wire(send_id), ordinal))
+    }
+
     // --- what arrives ---------------------------------------------------------------------------
 
     /// Whether no further content fits.
@@ -282,11 +292,11 @@ impl Incoming {
         monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) -> SendRef {
-        let held = &around.log.get(entry).expect("it was just added");
-        let (sender_id, message_id) = (Arc::clone(&held.sender_id), held.message_id.clone());
+        let held = around.log.get(entry).expect("it was just added");
+        let sender_id = Arc::clone(&held.sender_id);
         let mut key = send_id.clone();
         let mut known = self.by_key.get(&key).copied();
-        let named = self.named_as_anothers(message_id.as_bytes(), &sender_id);
+        let named = self.named_as_anothers(held.message_id.as_bytes(), &sender_id);
         if let Some(handle) = known
             && (named == known
                 || !self.sends[handle].contents.is_empty()
@@ -299,7 +309,9 @@ impl Incoming {
         self.found = None;
         let handle = match known {
             None => {
-                let send = IncomingSend::new(key.clone(), send_id, sender_id, monotonic_ms);
+                let mut send = IncomingSend::new(key.clone(), send_id, sender_id, monotonic_ms);
+                // Most sends have one content.
+                send.contents = vec![entry];
                 let handle = self.sends.insert(send);
                 self.by_key.insert(key, handle);
                 handle
@@ -309,13 +321,15 @@ impl Incoming {
                 if !send.missing.is_empty() || send.contents.is_empty() {
                     send.sender_id = sender_id;
                     send.send_id = send_id;
+                    let message_id = held.message_id.clone();
                     self.on_received(handle, &message_id, monotonic_ms, around);
                 }
-                self.sends[handle].last_progress_ms = monotonic_ms;
+                let send = &mut self.sends[handle];
+                send.last_progress_ms = monotonic_ms;
+                send.contents.push(entry);
                 handle
             }
         };
-        self.sends[handle].contents.push(entry);
         if let Some(held) = around.log.get_mut(entry) {
             held.send = Some(handle);
         }
@@ -330,6 +344,9 @@ impl Incoming {
     /// The send that histories say is another participant's, and of which nothing came but a content
     /// of `sender_id`.
     fn named_as_anothers(&self, message_id: &[u8], sender_id: &str) -> Option<SendRef> {
+        if self.missing.is_empty() {
+            return None;
+        }
         let missing = self.missing.get(message_id);
         let missing = missing.filter(|missing| self.by_send && missing.is_anothers(sender_id))?;
         let named = self.sends.get(missing.send)?;
@@ -357,7 +374,7 @@ impl Incoming {
         &mut self,
         cause: SendRef,
         target: SendRef,
-        dependents: LinkedHashSet<SendRef>,
+        dependents: RareSet<SendRef>,
     ) -> Vec<SendRef> {
         let mut free = Vec::new();
         for dependent in dependents {
@@ -415,8 +432,9 @@ impl Incoming {
             return;
         }
         if send.dependents.is_empty() && send.missing.is_empty() {
-            self.forget(handle);
-            self.remove(handle);
+            if let Some(send) = self.remove(handle) {
+                self.forget(handle, &send);
+            }
         } else if !send.lost {
             // Only named again, it counts as lost in time.
             let came_ms = send.last_progress_ms;
@@ -511,22 +529,18 @@ impl Incoming {
 
     /// The send is not reconstructed: nothing waits for it, and its contents are not asked for.
     pub fn abandon(&mut self, handle: SendRef, around: &mut Surroundings<'_>) {
-        self.forget(handle);
-        let Some(contents) = self.sends.get(handle).map(|send| send.contents.clone()) else {
+        self.forget_missing(handle, around);
+        let Some(send) = self.remove(handle) else {
             return;
         };
-        for entry in contents {
+        self.forget(handle, &send);
+        for &entry in &send.contents {
             if let Some(held) = around.log.get_mut(entry) {
                 held.send = None;
             }
             around.log.touch(entry);
         }
-        self.forget_missing(handle, around);
-        let dependents = self
-            .remove(handle)
-            .map(|send| send.dependents)
-            .unwrap_or_default();
-        let free = self.unblock(handle, dependents);
+        let free = self.unblock(handle, send.dependents);
         self.go(free, around);
     }
 
@@ -640,10 +654,10 @@ impl Incoming {
     fn release_one(&mut self, handle: SendRef, around: &mut Surroundings<'_>) -> Vec<SendRef> {
         // Something of it may have been asked for since it was whole.
         self.forget_missing(handle, around);
-        self.forget(handle);
         let Some(send) = self.remove(handle) else {
             return Vec::new();
         };
+        self.forget(handle, &send);
         deliver(&send, around);
         around.events.push_back(Event::SendReleased {
             sender_id: send.sender_id,
@@ -653,16 +667,15 @@ impl Incoming {
         self.unblock(handle, send.dependents)
     }
 
-    /// Takes a send out of every table but the one that holds it.
-    fn forget(&mut self, handle: SendRef) {
-        let Some(send) = self.sends.get(handle) else {
-            return;
-        };
+    /// Takes a send that was removed out of every other table.
+    fn forget(&mut self, handle: SendRef, send: &IncomingSend) {
         self.by_key.remove(&send.key);
         if send.send_id != send.key && self.by_send_id.get(&send.send_id) == Some(&handle) {
             self.by_send_id.remove(&send.send_id);
         }
-        self.blocked.remove(&handle);
+        if !self.blocked.is_empty() {
+            self.blocked.remove(&handle);
+        }
         self.contents_held -= send.contents.len();
         self.changes.on_gone(send.key.clone());
     }
@@ -670,7 +683,7 @@ impl Incoming {
     pub(super) fn remove(&mut self, handle: SendRef) -> Option<IncomingSend> {
         let send = self.sends.remove(handle)?;
         self.pairs -= send.waits_for.len();
-        for cause in &send.waits_for {
+        for cause in send.waits_for.iter() {
             if let Some(cause) = self.sends.get_mut(*cause) {
                 cause.dependents.remove(&handle);
             }
@@ -679,7 +692,7 @@ impl Incoming {
     }
 
     /// `dependents` wait no longer for `cause`; gives those that may go now.
-    fn unblock(&mut self, cause: SendRef, dependents: LinkedHashSet<SendRef>) -> Vec<SendRef> {
+    fn unblock(&mut self, cause: SendRef, dependents: RareSet<SendRef>) -> Vec<SendRef> {
         let mut ready = Vec::new();
         for dependent in dependents {
             let Some(send) = self.sends.get_mut(dependent) else {
@@ -702,10 +715,10 @@ impl Incoming {
         self.release(handle, around);
     }
 
-    fn stop_waiting(&mut self, handle: SendRef) -> LinkedHashSet<SendRef> {
+    fn stop_waiting(&mut self, handle: SendRef) -> RareSet<SendRef> {
         let causes = std::mem::take(&mut self.sends[handle].waits_for);
         self.pairs -= causes.len();
-        for cause in &causes {
+        for cause in causes.iter() {
             if let Some(cause) = self.sends.get_mut(*cause) {
                 cause.dependents.remove(&handle);
             }
@@ -724,15 +737,15 @@ impl Incoming {
             self.go_on_without(handle, around);
             return;
         }
-        let dependents = std::mem::take(&mut send.dependents);
-        let key = send.key.clone();
-        self.forget(handle);
-        self.remove(handle);
+        let Some(send) = self.remove(handle) else {
+            return;
+        };
+        self.forget(handle, &send);
         self.named.discard(handle);
         if remember {
-            self.lost.remember(key, false);
+            self.lost.remember(send.key, false);
         }
-        let free = self.unblock(handle, dependents);
+        let free = self.unblock(handle, send.dependents);
         self.go(free, around);
     }
 
@@ -809,8 +822,11 @@ impl Incoming {
     }
 
     /// Keys whose records changed since the last call, with the sends where they are still held, in the
-    /// order of their last changes.
-    pub fn poll_changed(&mut self) -> Vec<(Name, Option<SendRef>)> {
+    /// order of their last changes. Of those that are gone only where any `may_be_stored`.
+    pub fn poll_changed(&mut self, may_be_stored: bool) -> Vec<(Name, Option<SendRef>)> {
+        if !may_be_stored {
+            self.changes.gone.clear();
+        }
         let mut changed = Vec::with_capacity(self.changes.sends.len() + self.changes.gone.len());
         for (number, key) in self.changes.gone.drain(..) {
             // Another send may have the key by now.
@@ -898,7 +914,7 @@ impl Incoming {
         monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) {
-        self.poll_changed();
+        self.poll_changed(false);
         self.lost.poll_changed();
         self.missing.poll_changed();
         for (handle, keys) in causes {
@@ -1003,7 +1019,7 @@ fn deliver(send: &IncomingSend, around: &mut Surroundings<'_>) {
                 .get(entry)
                 .map(|held| (held.lamport, &held.message_id))
         };
-        if key(entry) > key(newest) {
+        if entry != newest && key(entry) > key(newest) {
             newest = entry;
         }
     }

@@ -234,7 +234,9 @@ impl Incoming {
             .missing
             .iter()
             .filter_map(|id| self.missing.get(id.as_bytes()));
-        if !missing.any(|missing| missing.is_anothers(sender_id)) {
+        let is_asked_for = missing.any(|missing| missing.is_anothers(sender_id));
+        drop(missing);
+        if !is_asked_for {
             self.drop(named, false, around);
         }
     }

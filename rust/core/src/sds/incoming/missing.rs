@@ -60,6 +60,11 @@ impl MissingMessages {
         }
     }
 
+    /// Whether nothing is missing.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
     /// Entries held.
     pub fn len(&self) -> usize {
         self.by_id.len()

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use hashlink::LinkedHashSet;
-
+use super::rare::RareSet;
 use crate::sds::log::EntryRef;
 use crate::sds::name::Name;
 use crate::sds::slab::Handle;
@@ -57,10 +56,10 @@ pub struct IncomingSend {
     /// Whether what it lacks was told.
     pub siblings_reported: bool,
     /// The sends that it follows and that are not delivered, and those that follow it.
-    pub waits_for: LinkedHashSet<SendRef>,
-    pub(super) dependents: LinkedHashSet<SendRef>,
+    pub waits_for: RareSet<SendRef>,
+    pub(super) dependents: RareSet<SendRef>,
     /// Ids of it that are asked for.
-    pub missing: LinkedHashSet<Name>,
+    pub missing: RareSet<Name>,
     /// When it is looked at next.
     pub deadline_ms: Option<i64>,
     /// The number of the last change of its record; 0 where none is to be written.
@@ -86,9 +85,9 @@ impl IncomingSend {
             by_members: 0,
             asked_again: 0,
             siblings_reported: false,
-            waits_for: LinkedHashSet::new(),
-            dependents: LinkedHashSet::new(),
-            missing: LinkedHashSet::new(),
+            waits_for: RareSet::default(),
+            dependents: RareSet::default(),
+            missing: RareSet::default(),
             deadline_ms: None,
             changed: 0,
         }

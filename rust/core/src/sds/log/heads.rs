@@ -24,7 +24,7 @@ pub struct Heads {
     /// The send, or the message where ids name no send, and the entry that stands for it: the oldest
     /// first.
     heads: Vec<(Name, EntryRef)>,
-    /// Hashes of what the heads are called, in the same order.
+    /// Hashes of what the heads are called, in the same order; none while heads are compared.
     tags: Vec<u64>,
 }
 
@@ -55,17 +55,25 @@ impl Heads {
             return;
         };
         for named in history {
-            self.remove(self.find(self.key_of(named.as_bytes())));
+            if let Some(at) = self.find(self.key_of(named.as_bytes())) {
+                self.remove(at);
+            }
         }
         let key = self.key_of(delivered.message_id.as_bytes());
         if let Some(at) = self.find(key) {
             self.heads[at].1 = entry;
         } else {
-            self.tags.push(self.hasher.hash_one(key));
             self.heads.push((Name::from_wire(key), entry));
+            if self.heads.len() > COMPARED_MAX {
+                let untagged = &self.heads[self.tags.len()..];
+                let tags = untagged
+                    .iter()
+                    .map(|(name, _)| self.hasher.hash_one(name.as_bytes()));
+                self.tags.extend(tags);
+            }
         }
         if self.heads.len() > HEADS_MAX {
-            self.remove(Some(0));
+            self.remove(0);
         }
     }
 
@@ -80,9 +88,11 @@ impl Heads {
         tagged.position(|(tag, head)| *tag == hash && is_it(head))
     }
 
-    fn remove(&mut self, at: Option<usize>) {
-        if let Some(at) = at {
-            self.heads.remove(at);
+    fn remove(&mut self, at: usize) {
+        self.heads.remove(at);
+        if self.heads.len() <= COMPARED_MAX {
+            self.tags.clear();
+        } else {
             self.tags.remove(at);
         }
     }
@@ -95,7 +105,7 @@ impl Heads {
             if let Some((entry, _)) = entry
                 && let Some(at) = self.standing(message_id, entry)
             {
-                self.remove(Some(at));
+                self.remove(at);
                 for named in history {
                     if let Some(named) = log.find(named.as_bytes()) {
                         self.deliver(log, named, &[]);
@@ -114,7 +124,7 @@ impl Heads {
             };
             log.leave_out(entry);
             if let Some(at) = self.standing(message_id, entry) {
-                self.remove(Some(at));
+                self.remove(at);
                 for named in history {
                     if let Some(named) = log.find(named.as_bytes()) {
                         self.deliver(log, named, &[]);

@@ -1,6 +1,6 @@
 //! Entries by id.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 
 use hashbrown::HashTable;
 use hashlink::DefaultHashBuilder;
@@ -19,31 +19,39 @@ pub struct Index {
 impl Index {
     /// The entry of an id.
     pub fn find(&self, message_id: &[u8], entries: &Slab<Entry>) -> Option<EntryRef> {
-        let hash = self.hasher.hash_one(message_id);
+        let wanted = self.tag_of(message_id);
         let is_it = |&(tag, entry): &(u32, EntryRef)| {
-            tag == hash as u32 && entries[entry].message_id.as_bytes() == message_id
+            tag == wanted && entries[entry].message_id.as_bytes() == message_id
         };
-        self.table.find(hash, is_it).map(|(_, entry)| *entry)
+        let found = self.table.find(hash_of(wanted), is_it);
+        found.map(|(_, entry)| *entry)
     }
 
     /// Holds an entry whose id is not held yet.
     pub fn insert(&mut self, entry: EntryRef, entries: &Slab<Entry>) {
-        let hash = self.hash_of(entry, entries);
-        let rehash = |(_, entry): &(u32, EntryRef)| {
-            self.hasher.hash_one(entries[*entry].message_id.as_bytes())
-        };
-        self.table.insert_unique(hash, (hash as u32, entry), rehash);
+        let tag = self.tag_of(entries[entry].message_id.as_bytes());
+        let rehash = |(tag, _): &(u32, EntryRef)| hash_of(*tag);
+        self.table.insert_unique(hash_of(tag), (tag, entry), rehash);
     }
 
     /// Takes an entry out, which the slab still holds.
     pub fn remove(&mut self, entry: EntryRef, entries: &Slab<Entry>) {
-        let hash = self.hash_of(entry, entries);
+        let tag = self.tag_of(entries[entry].message_id.as_bytes());
+        let hash = hash_of(tag);
         if let Ok(found) = self.table.find_entry(hash, |(_, held)| *held == entry) {
             found.remove();
         }
     }
 
-    fn hash_of(&self, entry: EntryRef, entries: &Slab<Entry>) -> u64 {
-        self.hasher.hash_one(entries[entry].message_id.as_bytes())
+    fn tag_of(&self, message_id: &[u8]) -> u32 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(message_id);
+        hasher.finish() as u32
     }
+}
+
+/// The table takes an entry's place from the low bits and a mark of its own from the top ones: it
+/// grows by the tags alone, without a look at the ids.
+fn hash_of(tag: u32) -> u64 {
+    u64::from(tag) << 32 | u64::from(tag)
 }

@@ -6,7 +6,7 @@ use std::ops::{Index, IndexMut};
 use hashlink::LinkedHashMap;
 
 use super::send::{ContentRef, OutgoingContent, OutgoingRef, OutgoingSend};
-use crate::sds::ids::split_content_id;
+use crate::sds::ids::split_content_bytes;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
 use crate::sds::slab::Slab;
@@ -76,11 +76,13 @@ impl Sends {
         if self.by_id.contains_key(message_id) {
             return true;
         }
-        let place = std::str::from_utf8(message_id)
-            .ok()
-            .and_then(split_content_id);
-        let send =
-            place.and_then(|(send_id, ordinal)| Some((self.get(self.find(send_id)?)?, ordinal)));
+        if self.by_send_id.is_empty() {
+            return false;
+        }
+        let send = split_content_bytes(message_id).and_then(|(send_id, ordinal)| {
+            let send = self.by_send_id.get(send_id)?;
+            Some((self.get(*send)?, ordinal))
+        });
         send.is_some_and(|(send, ordinal)| {
             let reserve = send.demand.as_ref().map_or(0, |demand| demand.reserve);
             (ordinal as usize) < send.contents.len() + reserve as usize

@@ -93,7 +93,7 @@ impl Machine {
         self.log.poll_persist(|_| {});
         self.outgoing.poll_persist(&self.log, |_| {});
         self.log.poll_originals(|_, _| {});
-        self.incoming.poll_changed();
+        self.incoming.poll_changed(false);
         self.incoming.poll_changed_missing();
         self.incoming.poll_changed_lost();
         self.given_up.poll_changed();
@@ -127,7 +127,8 @@ impl Machine {
 
     fn put_incoming(&mut self, out: &mut Vec<Record>) {
         let records = &mut self.records;
-        for (key, send) in self.incoming.poll_changed() {
+        let may_be_stored = !records.stored.is_empty();
+        for (key, send) in self.incoming.poll_changed(may_be_stored) {
             let send = send.and_then(|send| self.incoming.get(send));
             let fields = send.map(|send| incoming_send(send, &self.incoming));
             records.put(out, INCOMING, key, fields);

@@ -132,7 +132,9 @@ impl Acknowledgements {
             &mut self.incomplete
         };
         owed.replace(entry);
-        self.by_others.remove(&entry);
+        if !self.by_others.is_empty() {
+            self.by_others.remove(&entry);
+        }
         let is_new = is_first && self.unspoken.replace(entry).is_none();
         if !self.prompt {
             return;
@@ -316,7 +318,7 @@ impl Acknowledgements {
             newly.push(entry);
             held.unacknowledged = 0;
             held.spoken_ms = now.monotonic_ms;
-            if by_sync && !self.by_others.contains(&entry) {
+            if by_sync && (self.by_others.is_empty() || !self.by_others.contains(&entry)) {
                 held.repeats = REPEATS_MAX;
                 self.repeated.replace(entry);
             }
@@ -336,8 +338,10 @@ impl Acknowledgements {
     /// Stores that these were acknowledged: by `order_acknowledged` where nothing before them is
     /// left, else with each.
     fn note_said(&mut self, newly: &[EntryRef], numbers: &[u64], log: &mut Log) {
-        for entry in newly {
-            self.by_others.remove(entry);
+        if !self.by_others.is_empty() {
+            for entry in newly {
+                self.by_others.remove(entry);
+            }
         }
         if self.delivered.is_empty() {
             // What is incomplete stands in the order of its numbers.

@@ -209,7 +209,7 @@ impl FilterSchedule {
         }
         if self.count() * 5 < self.capacity * 6 {
             for message_id in &self.waiting {
-                self.filter.insert(message_id);
+                self.filter.insert(message_id.as_bytes());
             }
             self.inserted = self.count();
             self.waiting.clear();
@@ -244,7 +244,7 @@ impl FilterSchedule {
             if entry.send.is_some() && withholds(entry) {
                 continue;
             }
-            self.filter.insert(&entry.message_id);
+            self.filter.insert(entry.message_id.as_bytes());
             self.inserted += 1;
         }
         oldest

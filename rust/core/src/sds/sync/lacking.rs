@@ -54,7 +54,7 @@ impl Lacking {
 
     /// Whether a sender counts.
     pub fn counts(&self, sender_id: &Arc<str>) -> bool {
-        self.askers.contains(sender_id)
+        !self.askers.is_empty() && self.askers.contains(sender_id)
     }
 
     /// The next message says what is lacking of a send, even if nothing new came of it.
