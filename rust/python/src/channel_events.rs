@@ -10,6 +10,7 @@ use shardwire_core::reassemble::Payload;
 use crate::fresh::new_bytes;
 use crate::sds::HistoryEntry;
 use crate::sds_events::{SdsEvent, event_object, made, output, text};
+use crate::texts::Texts;
 
 output! {
     /// A whole message, after everything that it follows. `send_id` is what it is stored under.
@@ -66,9 +67,13 @@ output! {
 }
 
 /// An event of the core as an object.
-pub fn channel_event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent>> {
+pub fn channel_event_object<'py>(
+    py: Python<'py>,
+    event: Event,
+    texts: &mut Texts,
+) -> PyResult<Bound<'py, SdsEvent>> {
     match event {
-        Event::Sds(event) => event_object(py, event),
+        Event::Sds(event) => event_object(py, event, texts),
         Event::MessageReleased {
             sender_id,
             send_id,
@@ -76,8 +81,8 @@ pub fn channel_event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, 
             payload,
         } => {
             let event = MessageReleased {
-                sender_id: text(py, &sender_id),
-                send_id: text(py, &send_id),
+                sender_id: texts.sender(py, &sender_id),
+                send_id: texts.send(py, &send_id),
                 message_id: hex_text(py, &payload_hash),
                 content: payload_object(py, &payload)?.unbind(),
             };
@@ -89,7 +94,7 @@ pub fn channel_event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, 
             payload,
         } => {
             let event = WholeEphemeralReceived {
-                sender_id: text(py, &sender_id),
+                sender_id: texts.sender(py, &sender_id),
                 message_id: hex_text(py, &payload_hash),
                 content: payload_object(py, &payload)?.unbind(),
             };
@@ -99,27 +104,27 @@ pub fn channel_event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, 
             let entry = Py::new(py, HistoryEntry::from(entry))?;
             made(py, MessageGivenUp { entry })
         }
-        Event::Segment(seen) => made(py, segment_seen(py, &seen)),
-        Event::Fault(fault) => made(py, message_fault(py, &fault)),
+        Event::Segment(seen) => made(py, segment_seen(py, &seen, texts)),
+        Event::Fault(fault) => made(py, message_fault(py, &fault, texts)),
     }
 }
 
-fn segment_seen(py: Python<'_>, seen: &Seen) -> SegmentSeen {
+fn segment_seen(py: Python<'_>, seen: &Seen, texts: &mut Texts) -> SegmentSeen {
     SegmentSeen {
-        stage: PyString::intern(py, seen.stage.name()).unbind(),
-        send_id: text(py, &seen.send_id),
+        stage: texts.word(py, seen.stage.name()),
+        send_id: texts.send(py, &seen.send_id),
         ordinal: seen.ordinal,
-        sender_id: text(py, &seen.sender_id),
+        sender_id: texts.sender(py, &seen.sender_id),
         data_count: seen.data_count,
         content_count: seen.content_count,
         message_id: seen.message_id.as_ref().map(|name| text(py, name)),
     }
 }
 
-fn message_fault(py: Python<'_>, fault: &Fault) -> MessageFault {
+fn message_fault(py: Python<'_>, fault: &Fault, texts: &mut Texts) -> MessageFault {
     MessageFault {
-        kind: PyString::intern(py, fault.kind.name()).unbind(),
-        sender_id: text(py, &fault.sender_id),
+        kind: texts.word(py, fault.kind.name()),
+        sender_id: texts.sender(py, &fault.sender_id),
         name: text(py, &fault.name),
         detail: text(py, &fault.detail),
     }

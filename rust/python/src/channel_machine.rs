@@ -3,7 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList};
 use shardwire_core::channel::{
     self, Arrival, Channel, Restored, Segmentation, StoredRecord, Value,
 };
@@ -18,6 +18,7 @@ use crate::participant::{
     Held, Locked, Participant, PythonRandom, config_of, octets, value_object,
 };
 use crate::reassembler::set_stats;
+use crate::records::Records;
 use crate::segmentation::SegmentationParameters;
 
 /// The machine behind one participant's side of a reliable channel.
@@ -162,14 +163,17 @@ impl ChannelMachine {
         now: &Bound<'_, Now>,
     ) -> PyResult<Bound<'py, PyList>> {
         let now = now.get().into();
-        let events = with(slf.as_super().lock_held(py)?, |channel| {
+        let participant: &Participant = slf.as_super();
+        let events = with(participant.lock_held(py)?, |channel| {
             channel.poll_events(now)
         });
-        let objects = PyList::empty(py);
-        for event in events {
-            objects.append(channel_event_object(py, event)?)?;
-        }
-        Ok(objects)
+        participant.with_texts(|texts| {
+            let objects = PyList::empty(py);
+            for event in events {
+                objects.append(channel_event_object(py, event, texts)?)?;
+            }
+            Ok(objects)
+        })
     }
 
     /// Records that changed since the last call; None deletes.
@@ -184,17 +188,15 @@ impl ChannelMachine {
         let changes = with(slf.as_super().lock_held(py)?, |channel| {
             channel.poll_persist(&delivered)
         });
-        let records = PyDict::new(py);
+        let mut records = Records::new(py);
         for record in changes {
-            let key = PyBytes::new(py, record.key.as_bytes());
-            let value = match &record.value {
-                None => py.None().into_bound(py),
-                Some(Value::Sds(value)) => value_object(py, value)?,
-                Some(Value::Payload(payload)) => payload_object(py, payload)?.into_any(),
-            };
-            records.set_item((PyString::intern(py, record.kind), key), value)?;
+            let value = record.value.as_ref().map(|value| match value {
+                Value::Sds(value) => value_object(py, value),
+                Value::Payload(payload) => Ok(payload_object(py, payload)?.into_any()),
+            });
+            records.put(record.kind, record.key.as_bytes(), value.transpose()?)?;
         }
-        Ok(records)
+        Ok(records.into_dict())
     }
 
     /// In place of `poll_persist` where nothing is stored: forgets what changed.

@@ -21,10 +21,12 @@ mod outcome;
 mod participant;
 mod reassembler;
 mod record;
+mod records;
 mod sds;
 mod sds_events;
 mod sds_machine;
 mod segmentation;
+mod texts;
 mod waku;
 mod waku_json;
 

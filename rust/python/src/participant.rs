@@ -27,6 +27,7 @@ use crate::now::Now;
 use crate::sds::{HistoryEntry, parse_sds_wire_format};
 use crate::sds_events::{Transmit, transmit_kinds, transmit_object};
 use crate::segmentation::parse_wire_format;
+use crate::texts::Texts;
 
 /// Fewer bytes than this are copied: what surrounds a lent buffer would outweigh them.
 const LENT_BYTES_MIN: usize = 4096;
@@ -227,6 +228,7 @@ pub struct Participant {
     held: Mutex<Held>,
     /// The thread that has it; 0 for none.
     owner: AtomicU64,
+    texts: Mutex<Texts>,
 }
 
 /// A number for each thread, from 1 on.
@@ -300,7 +302,17 @@ impl Participant {
         PyClassInitializer::from(Participant {
             held: Mutex::new(held),
             owner: AtomicU64::new(0),
+            texts: Mutex::default(),
         })
+    }
+
+    /// What `make` gives, with texts that were made before. Where an object that is made has others
+    /// collected, their code may come here again: then nothing is known.
+    pub fn with_texts<T>(&self, make: impl FnOnce(&mut Texts) -> T) -> T {
+        match self.texts.try_lock() {
+            Ok(mut texts) => make(&mut texts),
+            Err(_) => make(&mut Texts::default()),
+        }
     }
 
     /// As [`Participant::lock_held`], SDS alone.

@@ -8,6 +8,7 @@ use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
 use shardwire_core::sds::{self, Event, Name};
 
 use crate::sds::HistoryEntry;
+use crate::texts::Texts;
 
 /// Base of what `poll_event` gives. Two events are equal where their class and all fields are.
 #[pyclass(subclass, frozen, module = "shardwire._native")]
@@ -293,7 +294,11 @@ where
 }
 
 /// An event of the core as an object.
-pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent>> {
+pub fn event_object<'py>(
+    py: Python<'py>,
+    event: Event,
+    texts: &mut Texts,
+) -> PyResult<Bound<'py, SdsEvent>> {
     let entry = |entry| Py::new(py, HistoryEntry::from(entry));
     match event {
         Event::ContentReceived {
@@ -306,9 +311,9 @@ pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent
             py,
             ContentReceived {
                 message_id: text(py, &message_id),
-                sender_id: text(py, &sender_id),
+                sender_id: texts.sender(py, &sender_id),
                 content: PyBytes::new(py, &content).unbind(),
-                send_id: send_id.map(|send_id| text(py, &send_id)),
+                send_id: send_id.map(|send_id| texts.send(py, &send_id)),
                 ordinal,
             },
         ),
@@ -327,7 +332,7 @@ pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent
             py,
             EphemeralReceived {
                 message_id: text(py, &message_id),
-                sender_id: text(py, &sender_id),
+                sender_id: texts.sender(py, &sender_id),
                 content: PyBytes::new(py, &content).unbind(),
             },
         ),
@@ -338,8 +343,8 @@ pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent
         } => made(
             py,
             SendReleased {
-                sender_id: text(py, &sender_id),
-                send_id: text(py, &send_id),
+                sender_id: texts.sender(py, &sender_id),
+                send_id: texts.send(py, &send_id),
                 late,
             },
         ),
@@ -351,10 +356,10 @@ pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent
         } => made(
             py,
             ContentAcknowledged {
-                send_id: text(py, &send_id),
+                send_id: texts.send(py, &send_id),
                 ordinal,
                 message_id: text(py, &message_id),
-                by: text(py, &by),
+                by: texts.sender(py, &by),
             },
         ),
         Event::ContentPossiblyAcknowledged {
@@ -366,25 +371,25 @@ pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent
         } => made(
             py,
             ContentPossiblyAcknowledged {
-                send_id: text(py, &send_id),
+                send_id: texts.send(py, &send_id),
                 ordinal,
                 message_id: text(py, &message_id),
-                by: text(py, &by),
+                by: texts.sender(py, &by),
                 count,
             },
         ),
         Event::SendAcknowledged { send_id, by } => made(
             py,
             SendAcknowledged {
-                send_id: text(py, &send_id),
-                by: text(py, &by),
+                send_id: texts.send(py, &send_id),
+                by: texts.sender(py, &by),
             },
         ),
         // As above.
         Event::ContentsWanted { send_id, count } | Event::ParityWanted { send_id, count, .. } => made(
             py,
             ContentsWanted {
-                send_id: text(py, &send_id),
+                send_id: texts.send(py, &send_id),
                 count,
             },
         ),
@@ -394,7 +399,7 @@ pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent
         } => made(
             py,
             SendGivenUp {
-                send_id: text(py, &send_id),
+                send_id: texts.send(py, &send_id),
                 unacknowledged: PyTuple::new(py, unacknowledged)?.unbind(),
             },
         ),
@@ -412,7 +417,7 @@ pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent
         Event::SyncReceived { sender_id } => made(
             py,
             SyncReceived {
-                sender_id: text(py, &sender_id),
+                sender_id: texts.sender(py, &sender_id),
             },
         ),
         Event::SenderIdConflict { message_id } => made(
@@ -424,7 +429,7 @@ pub fn event_object(py: Python<'_>, event: Event) -> PyResult<Bound<'_, SdsEvent
         Event::MessageDropped(reason) => made(
             py,
             MessageDropped {
-                reason: text(py, reason.name()),
+                reason: texts.word(py, reason.name()),
             },
         ),
     }

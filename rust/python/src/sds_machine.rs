@@ -2,13 +2,14 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict};
 use shardwire_core::sds::{Machine, Name, Place};
 
 use crate::buffer::{Buffer, all_of};
 use crate::error::Error;
 use crate::now::Now;
 use crate::participant::{Held, Participant, PythonRandom, config_of, octets, value_object};
+use crate::records::Records;
 use crate::sds_events::{SdsEvent, event_object};
 
 /// A message to be taken in again, and its hint.
@@ -260,25 +261,21 @@ impl MessageChannel {
         slf: PyRef<'_, Self>,
         py: Python<'py>,
     ) -> PyResult<Option<Bound<'py, SdsEvent>>> {
-        slf.as_super()
-            .lock(py)?
-            .poll_event()
-            .map(|event| event_object(py, event))
+        let participant: &Participant = slf.as_super();
+        let event = participant.lock(py)?.poll_event();
+        event
+            .map(|event| participant.with_texts(|texts| event_object(py, event, texts)))
             .transpose()
     }
 
     /// Records that changed since the last call; None deletes.
     fn poll_persist<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let records = PyDict::new(py);
+        let mut records = Records::new(py);
         for record in slf.as_super().lock(py)?.poll_persist() {
-            let key = PyBytes::new(py, record.key.as_bytes());
-            let value = match &record.value {
-                None => py.None().into_bound(py),
-                Some(value) => value_object(py, value)?,
-            };
-            records.set_item((PyString::intern(py, record.kind), key), value)?;
+            let value = record.value.as_ref().map(|value| value_object(py, value));
+            records.put(record.kind, record.key.as_bytes(), value.transpose()?)?;
         }
-        Ok(records)
+        Ok(records.into_dict())
     }
 
     fn poll_reopened<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Vec<Reopened<'py>>> {
