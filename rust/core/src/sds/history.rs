@@ -98,7 +98,7 @@ impl History {
 
     /// Takes room for an entry, and marks it as named; false, and nothing changed, where there is
     /// none.
-    fn claim(&mut self, log: &mut Log, entry: EntryRef, whole: bool, number: u64) -> bool {
+    fn claim(&mut self, log: &mut Log, entry: EntryRef, whole: bool, number: u32) -> bool {
         let Some(held) = log.get_mut(entry) else {
             return false;
         };

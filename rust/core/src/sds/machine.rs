@@ -60,6 +60,8 @@ pub struct Machine {
     pub(super) needs: Needs,
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming,
+    /// Room for the entries that a history names.
+    pub(super) named: Vec<EntryRef>,
     pub(super) rivals: Rivals,
     /// From when on filters may be weighed against a long log again.
     pub(super) conclude_ms: i64,
@@ -175,6 +177,7 @@ impl Machine {
             needs: Needs::default(),
             outgoing: Outgoing::new(&config),
             incoming: Incoming::new(&config, &sender_id),
+            named: Vec::new(),
             rivals: Rivals::new(&config),
             conclude_ms: 0,
             given_up: GivenUp::new(&config),

@@ -27,6 +27,8 @@ pub const UNKNOWN_PER_MESSAGE_MAX: usize = 1_000;
 /// Of a longer history a waiting send keeps both ends: the heads stand first, the causal history
 /// last.
 const HISTORY_ENDS: usize = 256;
+/// Most histories name fewer.
+const NAMED_USUAL_MAX: usize = 1_024;
 /// A log of so many entries takes filters to be weighed against it at once; a longer one does so again
 /// after this.
 const CONCLUDED_AT_ONCE_MAX: usize = 2_000;
@@ -167,7 +169,7 @@ impl Machine {
             self.sync_schedule
                 .on_sync_received(now, members, &mut *self.rng);
         }
-        let followed = self.follow(&message.causal_history);
+        let mut followed = self.follow(&message.causal_history);
         if held.is_none() {
             self.anti_entropy
                 .on_named(followed.known.iter().copied(), &self.log, at_ms);
@@ -187,11 +189,16 @@ impl Machine {
             self.follow_on(
                 send,
                 &message.causal_history,
-                followed,
+                &followed,
                 &sender_id,
                 at_ms,
                 since_first_ms,
             );
+        }
+        // No peer decides how much room stays.
+        if followed.known.capacity() <= NAMED_USUAL_MAX {
+            followed.known.clear();
+            self.named = followed.known;
         }
         if let Some((_, entry)) = held.filter(|_| !has_said_all) {
             self.owe(entry, now);
@@ -391,9 +398,9 @@ impl Machine {
         (send, entry)
     }
 
-    fn follow<'a>(&self, history: &[EntryView<'a>]) -> Followed<'a> {
+    fn follow<'a>(&mut self, history: &[EntryView<'a>]) -> Followed<'a> {
         let mut followed = Followed {
-            known: Vec::with_capacity(history.len()),
+            known: std::mem::take(&mut self.named),
             unknown: Vec::new(),
         };
         for entry in history {
@@ -420,7 +427,7 @@ impl Machine {
         &mut self,
         send: Option<SendRef>,
         history: &[EntryView<'_>],
-        followed: Followed<'_>,
+        followed: &Followed<'_>,
         named_by: &Arc<str>,
         monotonic_ms: i64,
         since_first_ms: Option<i64>,
@@ -432,7 +439,7 @@ impl Machine {
                 self.incoming.wait(send, cause);
             }
         }
-        for entry in followed.known {
+        for &entry in &followed.known {
             let owed = self.log.get(entry).is_some_and(|held| {
                 (held.unacknowledged != 0 || held.repeats != 0) && held.sender_id != *named_by
             });

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
+use std::num::NonZeroU32;
 
 /// Slots are made in pages, so that growth moves nothing and leaves little unused.
 const PAGE_SLOTS: usize = 64;
@@ -10,7 +11,7 @@ const PAGE_SLOTS: usize = 64;
 /// Names one value of a [`Slab`] for as long as it is there, and nothing afterwards.
 pub struct Handle<T> {
     index: u32,
-    generation: u32,
+    generation: NonZeroU32,
     of: PhantomData<fn() -> T>,
 }
 
@@ -44,7 +45,7 @@ impl<T> Ord for Handle<T> {
 
 impl<T> Hash for Handle<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (u64::from(self.generation) << 32 | u64::from(self.index)).hash(state);
+        (u64::from(self.generation.get()) << 32 | u64::from(self.index)).hash(state);
     }
 }
 
@@ -54,9 +55,16 @@ impl<T> fmt::Debug for Handle<T> {
     }
 }
 
+impl<T> Handle<T> {
+    /// Where the value is, or was: see [`Slab::at`].
+    pub fn slot(self) -> u32 {
+        self.index
+    }
+}
+
 #[derive(Debug)]
 struct Slot<T> {
-    generation: u32,
+    generation: NonZeroU32,
     value: Option<T>,
 }
 
@@ -103,11 +111,11 @@ impl<T> Slab<T> {
         let page = self.pages.len() - 1;
         let index = page * PAGE_SLOTS + self.pages[page].len();
         self.pages[page].push(Slot {
-            generation: 0,
+            generation: NonZeroU32::MIN,
             value: Some(value),
         });
         let index = u32::try_from(index).expect("limits keep tables far below 2^32");
-        Self::handle(index, 0)
+        Self::handle(index, NonZeroU32::MIN)
     }
 
     /// Takes a value out.
@@ -117,7 +125,7 @@ impl<T> Slab<T> {
             return None;
         }
         let value = slot.value.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         self.free.push(handle.index);
         self.count -= 1;
         Some(value)
@@ -132,6 +140,17 @@ impl<T> Slab<T> {
             .filter(|_| slot.generation == handle.generation)
     }
 
+    /// The value that is in a slot, and its handle.
+    pub fn at(&self, slot: u32) -> Option<(Handle<T>, &T)> {
+        let index = slot as usize;
+        let held = self
+            .pages
+            .get(index / PAGE_SLOTS)?
+            .get(index % PAGE_SLOTS)?;
+        let value = held.value.as_ref()?;
+        Some((Self::handle(slot, held.generation), value))
+    }
+
     /// A value to change; `None` where it is gone.
     pub fn get_mut(&mut self, handle: Handle<T>) -> Option<&mut T> {
         let slot = self.slot_mut(handle.index);
@@ -139,7 +158,7 @@ impl<T> Slab<T> {
         slot.value.as_mut().filter(|_| current)
     }
 
-    fn handle(index: u32, generation: u32) -> Handle<T> {
+    fn handle(index: u32, generation: NonZeroU32) -> Handle<T> {
         Handle {
             index,
             generation,
@@ -185,6 +204,7 @@ mod tests {
             assert_eq!(slab.remove(handle), None);
             let other = slab.insert(value + 1_000);
             assert_eq!((slab.get(handle), slab[other]), (None, value + 1_000));
+            assert_eq!(slab.at(handle.slot()), Some((other, &(value + 1_000))));
         }
         assert_eq!(slab.len(), handles.len());
     }

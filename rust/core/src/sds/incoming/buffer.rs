@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use hashlink::{DefaultHashBuilder, LinkedHashMap, LinkedHashSet};
+use hashlink::{DefaultHashBuilder, LinkedHashSet};
 
 use super::lost::LostKeys;
 use super::missing::MissingMessages;
@@ -18,6 +18,7 @@ use super::send::{IncomingSend, Place, SendRef};
 use crate::sds::config::{Config, Randomness};
 use crate::sds::events::Event;
 use crate::sds::ids::{claimed_key, split_content_bytes, split_content_id};
+use crate::sds::index::Index;
 use crate::sds::lamport::LamportClock;
 use crate::sds::log::{EntryRef, Heads, Log};
 use crate::sds::name::Name;
@@ -27,6 +28,8 @@ use crate::sds::sync::acknowledgements::Acknowledgements;
 use crate::sds::sync::filter_request::FilterRequest;
 use crate::wire::sds::HistoryEntry;
 
+/// What is gone from the order may take this much room beyond twice what is held.
+const STALE_ORDER_MIN: usize = 64;
 const CONTENT_COUNT_MAX: u32 = 65_536;
 /// Pairs of a send and a cause that it waits for: once there are so many, a send takes on no more than
 /// `CAUSES_OF_MANY_MAX` of its own.
@@ -100,7 +103,9 @@ pub struct Incoming {
     contents_max: usize,
     contents_held: usize,
     pub(super) sends: Slab<IncomingSend>,
-    pub(super) by_key: LinkedHashMap<Name, SendRef>,
+    by_key: Index<IncomingSend>,
+    /// Every send in the order in which it was first heard of, with what is gone since.
+    order: VecDeque<SendRef>,
     /// Sends whose message ids do not name them, by the id that the owner read.
     by_send_id: HashMap<Name, SendRef, DefaultHashBuilder>,
     /// The send that is partial for longest, where it was looked for.
@@ -147,7 +152,8 @@ impl Incoming {
             contents_max: config.incoming_buffer_messages_max,
             contents_held: 0,
             sends: Slab::default(),
-            by_key: LinkedHashMap::new(),
+            by_key: Index::default(),
+            order: VecDeque::new(),
             by_send_id: HashMap::default(),
             eldest: None,
             blocked: LinkedHashSet::new(),
@@ -171,7 +177,7 @@ impl Incoming {
 
     /// Sends held.
     pub fn len(&self) -> usize {
-        self.by_key.len()
+        self.sends.len()
     }
 
     /// Contents held of them.
@@ -222,15 +228,20 @@ impl Incoming {
         self.sends.get(send)
     }
 
+    /// The undelivered send that this buffer calls so.
+    pub(super) fn keyed(&self, key: &[u8]) -> Option<SendRef> {
+        self.by_key.find(key, &self.sends)
+    }
+
     /// The undelivered send that the owner calls so.
     pub fn find(&self, sender_id: &str, send_id: &str) -> Option<SendRef> {
-        let by_send_id = self.by_send_id.get(send_id.as_bytes());
-        let found = *by_send_id.or_else(|| self.by_key.get(send_id.as_bytes()))?;
+        let by_send_id = self.by_send_id.get(send_id.as_bytes()).copied();
+        let found = by_send_id.or_else(|| self.keyed(send_id.as_bytes()))?;
         let send = &self.sends[found];
         if *send.sender_id == *sender_id {
             return Some(found);
         }
-        let claimed = self.by_key.get(&claimed_key(send_id, sender_id)).copied();
+        let claimed = self.keyed(claimed_key(send_id, sender_id).as_bytes());
         claimed.or_else(|| send.contents.is_empty().then_some(found))
     }
 
@@ -279,9 +290,21 @@ impl Incoming {
         let is_partial =
             |send: &SendRef| self.sends.get(*send).is_some_and(IncomingSend::is_partial);
         if self.eldest.is_none_or(|eldest| !is_partial(&eldest)) {
-            self.eldest = self.by_key.values().copied().find(is_partial);
+            self.eldest = self.order.iter().copied().find(is_partial);
         }
         self.eldest
+    }
+
+    /// Holds a send whose key no other one has.
+    fn hold(&mut self, send: IncomingSend) -> SendRef {
+        let handle = self.sends.insert(send);
+        self.by_key.insert(handle, &self.sends);
+        if self.order.len() > 2 * self.sends.len() + STALE_ORDER_MIN {
+            let sends = &self.sends;
+            self.order.retain(|held| sends.get(*held).is_some());
+        }
+        self.order.push_back(handle);
+        handle
     }
 
     /// Holds a new content; gives its send.
@@ -295,7 +318,7 @@ impl Incoming {
         let held = around.log.get(entry).expect("it was just added");
         let sender_id = Arc::clone(&held.sender_id);
         let mut key = send_id.clone();
-        let mut known = self.by_key.get(&key).copied();
+        let mut known = self.keyed(key.as_bytes());
         let named = self.named_as_anothers(held.message_id.as_bytes(), &sender_id);
         if let Some(handle) = known
             && (named == known
@@ -304,17 +327,15 @@ impl Incoming {
         {
             // Two senders claim one send id: they are two sends, and the first keeps the plain key.
             key = claimed_key(&key, &sender_id);
-            known = self.by_key.get(&key).copied();
+            known = self.keyed(key.as_bytes());
         }
         self.found = None;
         let handle = match known {
             None => {
-                let mut send = IncomingSend::new(key.clone(), send_id, sender_id, monotonic_ms);
+                let mut send = IncomingSend::new(key, send_id, sender_id, monotonic_ms);
                 // Most sends have one content.
                 send.contents = vec![entry];
-                let handle = self.sends.insert(send);
-                self.by_key.insert(key, handle);
-                handle
+                self.hold(send)
             }
             Some(handle) => {
                 let send = &mut self.sends[handle];
@@ -516,7 +537,7 @@ impl Incoming {
             return;
         };
         held.send = Some(handle);
-        let named = self.by_key.get(&held.message_id).copied();
+        let named = self.keyed(held.message_id.as_bytes());
         self.sends[handle].contents.push(entry);
         self.contents_held += 1;
         if let Some(named) = named
@@ -669,7 +690,7 @@ impl Incoming {
 
     /// Takes a send that was removed out of every other table.
     fn forget(&mut self, handle: SendRef, send: &IncomingSend) {
-        self.by_key.remove(&send.key);
+        self.by_key.remove(send.key.as_bytes(), handle);
         if send.send_id != send.key && self.by_send_id.get(&send.send_id) == Some(&handle) {
             self.by_send_id.remove(&send.send_id);
         }
@@ -793,7 +814,7 @@ impl Incoming {
         let Some(send) = self.sends.remove(handle) else {
             return;
         };
-        self.by_key.remove(&send.key);
+        self.by_key.remove(send.key.as_bytes(), handle);
         self.changes.on_gone(send.key);
         for entry in send.contents {
             if let Some(held) = around.log.get_mut(entry) {
@@ -830,7 +851,7 @@ impl Incoming {
         let mut changed = Vec::with_capacity(self.changes.sends.len() + self.changes.gone.len());
         for (number, key) in self.changes.gone.drain(..) {
             // Another send may have the key by now.
-            if !self.by_key.contains_key(&key) {
+            if self.by_key.find(key.as_bytes(), &self.sends).is_none() {
                 changed.push((number, key, None));
             }
         }
@@ -866,16 +887,15 @@ impl Incoming {
     /// Restores a stored send with its contents.
     pub fn restore_send(&mut self, send: IncomingSend, log: &mut Log) -> SendRef {
         self.contents_held += send.contents.len();
-        let (key, send_id) = (send.key.clone(), send.send_id.clone());
-        let named = send_id != key && key != claimed_key(&send_id, &send.sender_id);
+        let send_id = send.send_id.clone();
+        let named = send_id != send.key && send.key != claimed_key(&send_id, &send.sender_id);
         let contents = send.contents.clone();
-        let handle = self.sends.insert(send);
+        let handle = self.hold(send);
         for entry in contents {
             if let Some(held) = log.get_mut(entry) {
                 held.send = Some(handle);
             }
         }
-        self.by_key.insert(key, handle);
         if named {
             self.by_send_id.insert(send_id, handle);
         }
@@ -884,25 +904,21 @@ impl Incoming {
 
     /// The restored send of a key, or one that is only named.
     pub fn restored(&mut self, key: &str, monotonic_ms: i64) -> SendRef {
-        if let Some(known) = self.by_key.get(key.as_bytes()) {
-            return *known;
+        if let Some(known) = self.keyed(key.as_bytes()) {
+            return known;
         }
         let nobody = Arc::clone(&self.nobody);
-        let send = IncomingSend::new(Name::new(key), Name::new(key), nobody, monotonic_ms);
-        let handle = self.sends.insert(send);
-        self.by_key.insert(Name::new(key), handle);
-        handle
+        self.hold(IncomingSend::new(
+            Name::new(key),
+            Name::new(key),
+            nobody,
+            monotonic_ms,
+        ))
     }
 
     pub(super) fn new_named(&mut self, key: Name, monotonic_ms: i64) -> SendRef {
         let nobody = Arc::clone(&self.nobody);
-        let handle = self.sends.insert(IncomingSend::new(
-            key.clone(),
-            key.clone(),
-            nobody,
-            monotonic_ms,
-        ));
-        self.by_key.insert(key, handle);
+        let handle = self.hold(IncomingSend::new(key.clone(), key, nobody, monotonic_ms));
         self.touch(handle);
         handle
     }
@@ -919,7 +935,7 @@ impl Incoming {
         self.missing.poll_changed();
         for (handle, keys) in causes {
             for key in keys {
-                if let Some(&cause) = self.by_key.get(key)
+                if let Some(cause) = self.keyed(key.as_bytes())
                     && cause != *handle
                     && !self.sends[cause].lost
                 {
@@ -927,7 +943,7 @@ impl Incoming {
                 }
             }
         }
-        for handle in self.by_key.values().copied().collect::<Vec<_>>() {
+        for handle in self.order.iter().copied().collect::<Vec<_>>() {
             let Some(send) = self.sends.get(handle) else {
                 continue;
             };
@@ -945,11 +961,13 @@ impl Incoming {
     #[cfg(debug_assertions)]
     pub fn audit(&self) {
         let sends = || {
-            self.by_key
-                .values()
-                .map(|&handle| (handle, &self.sends[handle]))
+            let held = |handle: &SendRef| Some((*handle, self.sends.get(*handle)?));
+            self.order.iter().filter_map(held)
         };
-        assert_eq!(self.sends.len(), self.by_key.len());
+        assert_eq!(self.sends.len(), sends().count());
+        for (handle, send) in sends() {
+            assert_eq!(self.keyed(send.key.as_bytes()), Some(handle));
+        }
         assert_eq!(
             self.contents_held,
             sends().map(|(_, send)| send.contents.len()).sum::<usize>()

@@ -106,7 +106,7 @@ impl Incoming {
         if of_itself || is_settled {
             return None;
         }
-        let cause = match self.by_key.get(&key).copied() {
+        let cause = match self.keyed(key.as_bytes()) {
             None => {
                 let first = place.and_then(|_| {
                     let first = around.log.find(content_id(&send_id, 0).as_bytes())?;
@@ -161,7 +161,9 @@ impl Incoming {
 
     /// What the send of a participant is called that histories name.
     fn key_of(&self, send_id: &Name, sender_id: &str) -> Name {
-        let known = self.by_key.get(send_id).map(|known| &self.sends[*known]);
+        let known = self
+            .keyed(send_id.as_bytes())
+            .map(|known| &self.sends[known]);
         let is_anothers = known.is_some_and(|known| {
             !known.contents.is_empty() && !sender_id.is_empty() && *known.sender_id != *sender_id
         });
@@ -268,7 +270,7 @@ impl Incoming {
             self.place_of(message_id)
                 .map_or(message_id, |(send_id, _)| send_id),
         );
-        match self.by_key.get(&key).copied() {
+        match self.keyed(key.as_bytes()) {
             None => {
                 self.own_names.replace(Name::new(message_id));
                 if self.own_names.len() > OWN_NAMES_MAX {
@@ -428,7 +430,7 @@ impl Incoming {
         self.deadline_count += 1;
         self.deadlines
             .push(Reverse((at_ms, self.deadline_count, handle)));
-        if self.deadlines.len() > 4 * self.by_key.len() + STALE_MIN {
+        if self.deadlines.len() > 4 * self.sends.len() + STALE_MIN {
             let sends = &self.sends;
             self.deadlines.retain(|Reverse((at_ms, _, handle))| {
                 sends
@@ -506,7 +508,7 @@ impl Incoming {
         else {
             return false;
         };
-        let handle = match self.by_key.get(&key).copied() {
+        let handle = match self.keyed(key.as_bytes()) {
             Some(handle) => handle,
             None => self.new_named(key.clone(), monotonic_ms),
         };
@@ -565,8 +567,8 @@ impl Incoming {
         for (entry, named_by) in lacking {
             let place = self.place_of(&entry.message_id);
             let key = Name::new(place.map_or(&*entry.message_id, |(send_id, _)| send_id));
-            let send = match self.by_key.get(&key) {
-                Some(send) => *send,
+            let send = match self.keyed(key.as_bytes()) {
+                Some(send) => send,
                 None => {
                     let send = self.new_named(key, monotonic_ms);
                     self.sends[send].lost = true;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::rare::RareSet;
+use crate::sds::index::Named;
 use crate::sds::log::EntryRef;
 use crate::sds::name::Name;
 use crate::sds::slab::Handle;
@@ -64,6 +65,12 @@ pub struct IncomingSend {
     pub deadline_ms: Option<i64>,
     /// The number of the last change of its record; 0 where none is to be written.
     pub(super) changed: u64,
+}
+
+impl Named for IncomingSend {
+    fn name(&self) -> &[u8] {
+        self.key.as_bytes()
+    }
 }
 
 impl IncomingSend {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::sds::incoming::SendRef;
+use crate::sds::index::Named;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
 use crate::sds::slab::Handle;
@@ -39,14 +40,20 @@ pub struct Entry {
     pub spare: bool,
     /// Whether its record is to be written.
     pub changed: bool,
-    /// The number of the last history of ours that named it.
-    pub named_in: u64,
+    /// The number of the last history of ours that named it; 0 for none.
+    pub named_in: u32,
     /// Its message, where that is kept: its place among all that are, whether its record goes with
     /// the entry's, and whether it is still to be written.
     pub original: Option<Octets>,
-    pub(super) original_serial: u64,
+    pub(super) original_serial: u32,
     pub(super) original_paired: bool,
     pub(super) original_new: bool,
+}
+
+impl Named for Entry {
+    fn name(&self) -> &[u8] {
+        self.message_id.as_bytes()
+    }
 }
 
 impl Entry {
@@ -80,7 +87,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn keep_original(&mut self, message: Octets, serial: u64, new: bool) {
+    pub(super) fn keep_original(&mut self, message: Octets, serial: u32, new: bool) {
         self.original = Some(message);
         self.original_serial = serial;
         self.original_paired = new;
@@ -88,7 +95,7 @@ impl Entry {
     }
 
     /// Gives its message away, with the message's place among all that are kept.
-    pub(super) fn take_original(&mut self) -> Option<(u64, Octets)> {
+    pub(super) fn take_original(&mut self) -> Option<(u32, Octets)> {
         self.original_paired = false;
         self.original_new = false;
         self.original

@@ -3,7 +3,6 @@
 
 mod entry;
 mod heads;
-mod index;
 mod originals;
 
 use std::collections::VecDeque;
@@ -11,12 +10,13 @@ use std::sync::Arc;
 
 pub use entry::{Entry, EntryRef};
 pub use heads::{HEADS_MAX, Heads};
-use index::Index;
 pub use originals::ORIGINAL_BYTES_MAX;
 use originals::Originals;
 
+use super::index::Index;
 use super::name::Name;
 use super::octets::Octets;
+use super::queue;
 use super::slab::Slab;
 
 /// Entries that one that comes puts out at most: more than one may be beyond the limit, where all
@@ -30,14 +30,14 @@ const STALE_ORDER_MIN: usize = 64;
 pub struct Log {
     entries_max: usize,
     entries: Slab<Entry>,
-    index: Index,
+    index: Index<Entry>,
     sequence: u64,
     arrival: VecDeque<EntryRef>,
     /// By Lamport timestamp, then message id. What was forgotten stays until it comes to the front.
     ordered: VecDeque<(u64, EntryRef)>,
     originals: Originals,
     /// Histories composed so far.
-    histories: u64,
+    histories: u32,
     /// For `poll_persist`: entries whose stored form changed, and ids that were forgotten, each with
     /// whether the record of its message goes too.
     changed: Vec<EntryRef>,
@@ -120,7 +120,7 @@ impl Log {
             }
             *place = self.forget_oldest();
         }
-        self.arrival.push_back(entry);
+        queue::push(&mut self.arrival, entry);
         (entry, gone)
     }
 
@@ -132,8 +132,8 @@ impl Log {
                 self.arrival.push_back(oldest);
                 continue;
             }
-            self.index.remove(oldest, &self.entries);
             let mut entry = self.entries.remove(oldest)?;
+            self.index.remove(entry.message_id.as_bytes(), oldest);
             let paired = self.originals.on_forgotten(&mut entry, &mut self.entries);
             self.forgotten.push((entry.message_id.clone(), paired));
             while self
@@ -150,9 +150,8 @@ impl Log {
 
     /// Takes out an entry that came lately, as if it had not come; its message stays.
     pub fn refuse(&mut self, entry: EntryRef) -> Option<Entry> {
-        self.entries.get(entry)?;
-        self.index.remove(entry, &self.entries);
         let mut refused = self.entries.remove(entry)?;
+        self.index.remove(refused.message_id.as_bytes(), entry);
         self.originals.set_apart(&mut refused);
         if let Some(at) = self.arrival.iter().rposition(|held| *held == entry) {
             self.arrival.remove(at);
@@ -189,7 +188,7 @@ impl Log {
             let at = self.ordered.partition_point(|held| !follows(held));
             self.ordered.insert(at, (lamport, entry));
         } else {
-            self.ordered.push_back((lamport, entry));
+            queue::push(&mut self.ordered, (lamport, entry));
         }
         if self.ordered.len() > 2 * self.entries_max + STALE_ORDER_MIN {
             self.ordered
@@ -251,8 +250,8 @@ impl Log {
     }
 
     /// The number of the history that is composed now.
-    pub fn next_history(&mut self) -> u64 {
-        self.histories += 1;
+    pub fn next_history(&mut self) -> u32 {
+        self.histories = self.histories.wrapping_add(1).max(1);
         self.histories
     }
 

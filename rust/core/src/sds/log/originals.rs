@@ -7,6 +7,7 @@ use hashlink::LinkedHashSet;
 use super::entry::{Entry, EntryRef};
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
+use crate::sds::queue;
 use crate::sds::slab::Slab;
 
 /// Bytes kept, over all messages; beyond them the oldest go.
@@ -19,12 +20,12 @@ const STALE_MIN: usize = 64;
 pub struct Originals {
     size_bytes: usize,
     count: usize,
-    next_serial: u64,
+    next_serial: u32,
     /// Of entries that were refused or withdrawn.
-    apart: HashMap<Name, (u64, Octets)>,
-    apart_by_serial: HashMap<u64, Name>,
+    apart: HashMap<Name, (u32, Octets)>,
+    apart_by_serial: HashMap<u32, Name>,
     /// The oldest first, with what is gone since.
-    order: VecDeque<(u64, EntryRef)>,
+    order: VecDeque<(u32, EntryRef)>,
     /// Ids whose record is to be written, or deleted.
     changed: LinkedHashSet<Name>,
 }
@@ -72,11 +73,11 @@ impl Originals {
         if message.len() > ORIGINAL_BYTES_MAX || known {
             return false;
         }
-        self.next_serial += 1;
+        self.next_serial = self.next_serial.wrapping_add(1);
         self.size_bytes += message.len();
         self.count += 1;
         held.keep_original(message, self.next_serial, new);
-        self.order.push_back((self.next_serial, entry));
+        queue::push(&mut self.order, (self.next_serial, entry));
         while self.size_bytes > ORIGINAL_BYTES_MAX
             && let Some((serial, oldest)) = self.order.pop_front()
         {
@@ -85,7 +86,7 @@ impl Originals {
         true
     }
 
-    fn drop_surplus(&mut self, entries: &mut Slab<Entry>, serial: u64, oldest: EntryRef) {
+    fn drop_surplus(&mut self, entries: &mut Slab<Entry>, serial: u32, oldest: EntryRef) {
         let held = entries
             .get_mut(oldest)
             .filter(|held| held.original_serial == serial);
@@ -161,7 +162,7 @@ impl Originals {
     }
 
     /// What was kept is gone: mostly it is the oldest.
-    fn let_go(&mut self, serial: u64, message: &Octets, entries: &Slab<Entry>) {
+    fn let_go(&mut self, serial: u32, message: &Octets, entries: &Slab<Entry>) {
         self.uncount(message);
         if self
             .order

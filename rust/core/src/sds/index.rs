@@ -1,0 +1,78 @@
+//! Values of a slab by name.
+
+use std::hash::{BuildHasher, Hasher};
+use std::marker::PhantomData;
+
+use hashbrown::HashTable;
+use hashlink::DefaultHashBuilder;
+
+use super::slab::{Handle, Slab};
+
+/// What an [`Index`] finds by its name, which stays the same.
+pub trait Named {
+    /// Its name in UTF-8.
+    fn name(&self) -> &[u8];
+}
+
+/// A table of slots: the names lie in the values alone.
+#[derive(Debug)]
+pub struct Index<T> {
+    /// Keyed at random, as those of all maps of names: no peer knows which names collide.
+    hasher: DefaultHashBuilder,
+    /// With a part of the hash: it tells most names apart, and the table grows by it alone.
+    table: HashTable<(u32, u32)>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Default for Index<T> {
+    fn default() -> Self {
+        Index {
+            hasher: DefaultHashBuilder::default(),
+            table: HashTable::new(),
+            of: PhantomData,
+        }
+    }
+}
+
+impl<T: Named> Index<T> {
+    /// The value of a name.
+    pub fn find(&self, name: &[u8], values: &Slab<T>) -> Option<Handle<T>> {
+        let wanted = self.tag_of(name);
+        let is_it = |&(tag, slot): &(u32, u32)| {
+            let value = || values.at(slot).map(|(_, value)| value.name());
+            tag == wanted && value() == Some(name)
+        };
+        let (_, slot) = self.table.find(hash_of(wanted), is_it)?;
+        values.at(*slot).map(|(handle, _)| handle)
+    }
+
+    /// Holds a value whose name is not held yet.
+    pub fn insert(&mut self, handle: Handle<T>, values: &Slab<T>) {
+        let tag = self.tag_of(values[handle].name());
+        let rehash = |(tag, _): &(u32, u32)| hash_of(*tag);
+        self.table
+            .insert_unique(hash_of(tag), (tag, handle.slot()), rehash);
+    }
+
+    /// Takes out the value that has, or had, a name.
+    pub fn remove(&mut self, name: &[u8], handle: Handle<T>) {
+        let hash = hash_of(self.tag_of(name));
+        let found = self
+            .table
+            .find_entry(hash, |(_, slot)| *slot == handle.slot());
+        if let Ok(found) = found {
+            found.remove();
+        }
+    }
+
+    fn tag_of(&self, name: &[u8]) -> u32 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(name);
+        hasher.finish() as u32
+    }
+}
+
+/// The table takes a value's place from the low bits and a mark of its own from the top ones.
+fn hash_of(tag: u32) -> u64 {
+    u64::from(tag) << 32 | u64::from(tag)
+}
