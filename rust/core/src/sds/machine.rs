@@ -954,11 +954,11 @@ impl Machine {
             hint,
             ordinal,
         );
-        for (entry, gone) in forgotten.into_iter().flatten() {
+        for (mut entry, gone) in forgotten.into_iter().flatten() {
             let exactly = self.lamport.span(HORIZON_EXACTLY_MS);
             self.participants
                 .on_forgotten(&entry.sender_id, entry.lamport, exactly);
-            self.acknowledgements.forget(gone, &mut self.log);
+            self.acknowledgements.forget(gone, &mut entry);
             self.anti_entropy.forget(gone);
         }
         self.filter.insert(message_id.clone());

@@ -11,6 +11,9 @@ use std::sync::Arc;
 const INLINE_MAX: usize = 38;
 /// Nearly all ids are as long as this or a little longer.
 const USUAL_MIN: usize = 32;
+/// More than the longest that lies in place has beyond that.
+const END: usize = 8;
+const _: () = assert!(INLINE_MAX - USUAL_MIN <= END && END <= USUAL_MIN);
 
 /// A text that is compared, hashed and kept by the hundred thousand: short ones lie in place.
 #[derive(Clone)]
@@ -43,15 +46,13 @@ impl Name {
     /// Bytes that are the UTF-8 of a text and fit.
     fn inline(text: &[u8]) -> Self {
         let mut bytes = [0; INLINE_MAX];
-        match text.split_first_chunk::<USUAL_MIN>() {
-            // At a length that is known copying takes a few steps, and the rest is a few bytes.
-            Some((first, rest)) => {
+        match (text.first_chunk::<USUAL_MIN>(), text.last_chunk::<END>()) {
+            // At lengths that are known copying takes a few steps; what both have is copied twice.
+            (Some(first), Some(last)) => {
                 bytes[..USUAL_MIN].copy_from_slice(first);
-                for (to, from) in bytes[USUAL_MIN..].iter_mut().zip(rest) {
-                    *to = *from;
-                }
+                bytes[text.len() - END..text.len()].copy_from_slice(last);
             }
-            None => bytes[..text.len()].copy_from_slice(text),
+            _ => bytes[..text.len()].copy_from_slice(text),
         }
         Name(Repr::Inline {
             length: text.len() as u8,
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn short_and_long_texts_are_names_alike() {
-        for length in [0, 1, INLINE_MAX - 1, INLINE_MAX, INLINE_MAX + 1, 256] {
+        for length in (0..=INLINE_MAX + 1).chain([256]) {
             let text: String = "äb".chars().cycle().take(length).collect();
             let name = Name::new(&text);
             assert_eq!((&*name, name.len()), (&*text, text.len()));

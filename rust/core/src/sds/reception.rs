@@ -280,7 +280,8 @@ impl Machine {
         }
         let send = self.incoming.find(&sender_id, send_id);
         if let Some(send) = send.and_then(|send| self.incoming.get(send)) {
-            self.acknowledgements.lacked_by_other(&send.contents);
+            self.acknowledgements
+                .lacked_by_other(&send.contents, &mut self.log);
         }
     }
 

@@ -253,7 +253,13 @@ pub fn put_varint_field(out: &mut Vec<u8>, field: u32, value: u64) {
 }
 
 /// Appends the key and the length of a length-delimited field, whose bytes follow.
+#[inline]
 pub fn put_length(out: &mut Vec<u8>, field: u32, length: usize) {
+    if field < 0x10 && length < 0x80 {
+        // One byte each, as most are.
+        out.extend_from_slice(&[(field << 3 | 2) as u8, length as u8]);
+        return;
+    }
     put_varint(out, u64::from(field) << 3 | 2);
     put_varint(out, length as u64);
 }

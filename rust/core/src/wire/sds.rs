@@ -42,6 +42,9 @@ impl FromStr for WireFormat {
     }
 }
 
+/// A tag and a length, as most are.
+const FRAME_BYTES: usize = 2;
+
 /// One entry of a causal history or of a repair request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct HistoryEntry {
@@ -62,6 +65,15 @@ pub struct EntryView<'a> {
     pub retrieval_hint: Option<&'a [u8]>,
     /// The participant that sent it.
     pub sender_id: Option<&'a [u8]>,
+}
+
+impl EntryView<'_> {
+    /// Nearly what it takes in a message, so that most are written without further room.
+    fn size_bytes(&self) -> usize {
+        let texts = [Some(self.message_id), self.retrieval_hint, self.sender_id];
+        let sizes = texts.iter().flatten().map(|text| FRAME_BYTES + text.len());
+        FRAME_BYTES + sizes.sum::<usize>()
+    }
 }
 
 impl HistoryEntry {
@@ -203,10 +215,12 @@ impl Parts<'_> {
 
 /// The fields of a causal history on `wire_format`, one after the other.
 pub fn encode_history<'a>(
-    entries: impl IntoIterator<Item = EntryView<'a>>,
+    entries: impl IntoIterator<Item = EntryView<'a>, IntoIter: Clone>,
     wire_format: WireFormat,
 ) -> Vec<u8> {
-    let mut out = Vec::new();
+    let entries = entries.into_iter();
+    let sizes = entries.clone().map(|entry| entry.size_bytes());
+    let mut out = Vec::with_capacity(sizes.sum());
     for entry in entries {
         match wire_format {
             WireFormat::Spec => sds_spec::put_history_entry(&mut out, entry),

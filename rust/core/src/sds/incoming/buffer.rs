@@ -715,6 +715,9 @@ impl Incoming {
     /// `dependents` wait no longer for `cause`; gives those that may go now.
     fn unblock(&mut self, cause: SendRef, dependents: RareSet<SendRef>) -> Vec<SendRef> {
         let mut ready = Vec::new();
+        if dependents.is_empty() {
+            return ready;
+        }
         for dependent in dependents {
             let Some(send) = self.sends.get_mut(dependent) else {
                 continue;

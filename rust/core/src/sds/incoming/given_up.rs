@@ -304,10 +304,11 @@ impl GivenUp {
 
 /// `entry` is said by nothing that leaves from now on.
 pub fn unsay(entry: EntryRef, voice: &mut Voice<'_>, around: &mut Surroundings<'_>) {
-    let Some(message_id) = around.log.get(entry).map(|held| held.message_id.clone()) else {
+    let Some(held) = around.log.get_mut(entry) else {
         return;
     };
-    around.acknowledgements.forget(entry, around.log);
+    around.acknowledgements.forget(entry, held);
+    let message_id = held.message_id.clone();
     voice.anti_entropy.forget(entry);
     voice.filter.refuse(&message_id);
 }

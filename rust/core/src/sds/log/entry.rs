@@ -38,6 +38,8 @@ pub struct Entry {
     pub ordered: bool,
     /// Whether its send can do without it: not everybody gets it, and nobody misses it.
     pub spare: bool,
+    /// Whether it is the first content of its send, is not acknowledged, and nobody has spoken of it.
+    pub unspoken: bool,
     /// Whether its record is to be written.
     pub changed: bool,
     /// The number of the last history of ours that named it; 0 for none.
@@ -78,6 +80,7 @@ impl Entry {
             repeats: 0,
             ordered: false,
             spare: false,
+            unspoken: false,
             changed: false,
             named_in: 0,
             original: None,

@@ -4,7 +4,7 @@ use hashlink::LinkedHashSet;
 
 use super::feedback::feedback_delay_ms;
 use crate::sds::config::{Config, Now, Randomness};
-use crate::sds::log::{EntryRef, Log};
+use crate::sds::log::{Entry, EntryRef, Log};
 
 /// What a sync said once is said again by so many further syncs within three acknowledgement
 /// timeouts, since the first one may be lost: at a loss of 20 % one in 125 is then still unheard, and
@@ -41,8 +41,8 @@ pub struct Acknowledgements {
     delivered: LinkedHashSet<EntryRef>,
     incomplete: LinkedHashSet<EntryRef>,
     by_others: LinkedHashSet<EntryRef>,
-    /// Of those that nobody has spoken of the first content of each message.
-    unspoken: LinkedHashSet<EntryRef>,
+    /// How many entries are marked as the first content of a message that nobody has spoken of.
+    unspoken: usize,
     /// When it was due before there were so many of these; none while it is not due sooner.
     regular_due_ms: Option<i64>,
     /// Said by a sync, and to be said again: the oldest first.
@@ -63,7 +63,7 @@ impl Acknowledgements {
             delivered: LinkedHashSet::new(),
             incomplete: LinkedHashSet::new(),
             by_others: LinkedHashSet::new(),
-            unspoken: LinkedHashSet::new(),
+            unspoken: 0,
             regular_due_ms: None,
             repeated: LinkedHashSet::new(),
             order: 0,
@@ -120,7 +120,7 @@ impl Acknowledgements {
             return;
         };
         let is_delivered = held.send.is_none();
-        let is_first = held.ordinal == 0;
+        let is_new = held.ordinal == 0 && !std::mem::replace(&mut held.unspoken, true);
         if held.unacknowledged == 0 {
             self.order += 1;
             held.unacknowledged = self.order;
@@ -135,24 +135,24 @@ impl Acknowledgements {
         if !self.by_others.is_empty() {
             self.by_others.remove(&entry);
         }
-        let is_new = is_first && self.unspoken.replace(entry).is_none();
+        self.unspoken += usize::from(is_new);
         if !self.prompt {
             return;
         }
         if self.due_ms.is_none() {
             self.draw(now, members, rng);
-        } else if is_new && self.unspoken.len() == TOGETHER_MAX {
+        } else if is_new && self.unspoken == TOGETHER_MAX {
             self.hasten(now, members, rng);
         }
     }
 
     fn is_burst(&self) -> bool {
-        self.unspoken.len() >= TOGETHER_MAX
+        self.unspoken >= TOGETHER_MAX
     }
 
-    /// Somebody spoke of `entry`: where few are left that nobody spoke of, the rest has its usual time.
-    fn spoken_of(&mut self, entry: EntryRef) {
-        self.unspoken.remove(&entry);
+    /// Somebody spoke of an entry: where few are left that nobody spoke of, the rest has its usual time.
+    fn spoken_of(&mut self, held: &mut Entry) {
+        self.unspoken -= usize::from(std::mem::take(&mut held.unspoken));
         if !self.is_burst() {
             self.due_ms = self.regular_due_ms.take().or(self.due_ms);
         }
@@ -243,33 +243,33 @@ impl Acknowledgements {
         held.repeats = 0;
         if held.unacknowledged != 0 {
             self.by_others.replace(entry);
-            self.spoken_of(entry);
+            self.spoken_of(held);
             self.rest_if_all_said();
         }
     }
 
     /// Another participant lacks as much as is lacking here of a send that has these, or more: that need
     /// not be said.
-    pub fn lacked_by_other(&mut self, entries: &[EntryRef]) {
+    pub fn lacked_by_other(&mut self, entries: &[EntryRef], log: &mut Log) {
         for entry in entries {
-            if self.owes(*entry) {
+            if self.owes(*entry)
+                && let Some(held) = log.get_mut(*entry)
+            {
                 self.by_others.replace(*entry);
-                self.spoken_of(*entry);
+                self.spoken_of(held);
             }
         }
         self.rest_if_all_said();
     }
 
     /// The content left the log, or must not be said.
-    pub fn forget(&mut self, entry: EntryRef, log: &mut Log) {
+    pub fn forget(&mut self, entry: EntryRef, held: &mut Entry) {
         self.repeated.remove(&entry);
         let owed = self.delivered.remove(&entry) || self.incomplete.remove(&entry);
         if owed {
-            if let Some(held) = log.get_mut(entry) {
-                held.unacknowledged = 0;
-            }
+            held.unacknowledged = 0;
             self.by_others.remove(&entry);
-            self.spoken_of(entry);
+            self.spoken_of(held);
             self.rest_if_all_said();
         }
     }
@@ -313,7 +313,7 @@ impl Acknowledgements {
             if !self.delivered.remove(&entry) {
                 self.incomplete.remove(&entry);
             }
-            self.spoken_of(entry);
+            self.spoken_of(held);
             numbers.push(held.unacknowledged);
             newly.push(entry);
             held.unacknowledged = 0;
