@@ -213,6 +213,26 @@ mod tests {
     }
 
     #[test]
+    fn the_text_of_a_sender_is_that_of_its_bytes_whoever_spoke_before() {
+        let mut senders = SenderIds::default();
+        for _ in 0..2 {
+            for (id, text) in [
+                (&b"alice"[..], "alice"),
+                (b"bob", "bob"),
+                (b"\xff", "\u{fffd}"),
+                ("\u{fffd}".as_bytes(), "\u{fffd}"),
+                (b"", ""),
+            ] {
+                let first = senders.text(id);
+                assert_eq!((&*first, &*senders.text(id)), (text, text));
+            }
+        }
+        let bob = senders.text(b"bob");
+        senders.text(b"alice");
+        assert!(Arc::ptr_eq(&bob, &senders.text(b"bob")));
+    }
+
+    #[test]
     fn rivals_are_told_from_message_ids() {
         let name = rival_name("id", "sender", b"content");
         assert_eq!(rival_of(&name), Some("id"));

@@ -76,3 +76,45 @@ impl<T: Named> Index<T> {
 fn hash_of(tag: u32) -> u64 {
     u64::from(tag) << 32 | u64::from(tag)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Word(String);
+
+    impl Named for Word {
+        fn name(&self) -> &[u8] {
+            self.0.as_bytes()
+        }
+    }
+
+    #[test]
+    fn names_are_found_while_their_values_are_there() {
+        const COUNT: usize = 3_000;
+        let (mut words, mut index) = (Slab::default(), Index::default());
+        let mut handles = Vec::new();
+        for number in 0..COUNT {
+            let handle = words.insert(Word(number.to_string()));
+            index.insert(handle, &words);
+            handles.push(handle);
+        }
+        for number in (0..COUNT).step_by(2) {
+            let name = number.to_string();
+            words.remove(handles[number]);
+            index.remove(name.as_bytes(), handles[number]);
+            assert_eq!(index.find(name.as_bytes(), &words), None);
+            // Another value has its slot.
+            let other = words.insert(Word(format!("{number}, later")));
+            index.insert(other, &words);
+            assert_eq!(other.slot(), handles[number].slot());
+            handles[number] = other;
+        }
+        for (number, handle) in handles.iter().enumerate() {
+            let later = if number % 2 == 0 { ", later" } else { "" };
+            let name = format!("{number}{later}");
+            assert_eq!(index.find(name.as_bytes(), &words), Some(*handle));
+        }
+        assert_eq!(index.table.len(), COUNT);
+    }
+}

@@ -238,10 +238,15 @@ mod tests {
         ] {
             participants.on_forgotten(&alice, lamport, 100);
             assert_eq!(participants.horizon(&alice), horizon);
+            assert!(!participants.is_beyond_horizon(&alice, horizon));
+            assert!(participants.is_beyond_horizon(&alice, horizon + 1));
             let changed = participants.poll_changed();
             assert_eq!(changed.first().and_then(|(_, stored)| *stored), stored);
         }
+        let bob: Arc<str> = "bob".into();
+        assert!(participants.is_beyond_horizon(&bob, 7));
         participants.restore(&alice, 300, 0);
+        assert!(!participants.is_beyond_horizon(&alice, 300));
         assert_eq!(participants.horizon(&alice), 300);
         assert!(participants.poll_changed().is_empty());
     }

@@ -13,3 +13,25 @@ pub fn push<T>(queue: &mut VecDeque<T>, value: T) {
     }
     queue.push_back(value);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_of_a_long_queue_lies_idle() {
+        let mut queue = VecDeque::new();
+        for value in 0..100_000 {
+            push(&mut queue, value);
+            let idle = queue.capacity() - queue.len();
+            assert!(idle <= queue.len() / PART + ROOM_MIN);
+        }
+        // What leaves at one end makes room at the other.
+        let capacity = queue.capacity();
+        for value in 0..200_000 {
+            assert_eq!(queue.pop_front(), Some(value));
+            push(&mut queue, 100_000 + value);
+        }
+        assert_eq!(queue.capacity(), capacity);
+    }
+}

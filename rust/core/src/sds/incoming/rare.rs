@@ -75,3 +75,24 @@ impl<T: Eq + Hash> IntoIterator for RareSet<T> {
         self.0.map(|set| *set).into_iter().flatten()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_order_of_insertion_and_is_empty_before_and_after() {
+        let mut set = RareSet::default();
+        assert!(set.is_empty() && set.front().is_none() && !set.remove(&1));
+        for value in [3, 1, 2] {
+            set.insert(value);
+        }
+        set.replace(3);
+        assert_eq!(set.iter().copied().collect::<Vec<_>>(), [3, 1, 2]);
+        set.insert(3);
+        assert_eq!((set.front(), set.len()), (Some(&1), 3));
+        assert!(set.remove(&1) && !set.contains(&1) && set.contains(&2));
+        assert_eq!(set.into_iter().collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(RareSet::<u8>::default().into_iter().count(), 0);
+    }
+}
