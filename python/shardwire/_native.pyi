@@ -1236,6 +1236,17 @@ class ChannelMachine(Participant):
         Returns:
             False where there was no room for its segment: it is not acknowledged and may come again.
         """
+
+    def handle_messages(self, arrivals: Iterable[Any], now: Now) -> list[bool]:
+        """As `handle_message` for each of these, in order; none of them is observed.
+
+        Args:
+            arrivals: Each has `data`, `message_hash`, `authenticated_sender` and `from_store`.
+            now: The moment.
+
+        Raises:
+            Exception: A field of one is of another type, and none was taken in.
+        """
     def expire(self, now: Now) -> None:
         """Drops partial messages that nothing new came for (segmentation 001, 002, timeouts)."""
     def poll_events(self, now: Now) -> list[SdsEvent]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from shardwire._native import HistoryEntry
 from shardwire.channel.driver import Driver
@@ -73,7 +72,7 @@ class Arrivals:
 
     def take(self, arrival: Arrival) -> Awaitable[None] | None:
         """Queues a message; what it gives, if anything, is awaited before the next one."""
-        return self._driver.post_received(partial(self._receive, arrival), len(arrival.data))
+        return self._driver.post_received(arrival)
 
     async def all_taken_in(self) -> None:
         """Returns when everything that was queued before is taken in."""
@@ -83,7 +82,7 @@ class Arrivals:
             if not future.done():
                 future.set_result(None)
 
-        waiting = self._driver.post_received(reach, 0)
+        waiting = self._driver.post_received(reach)
         if waiting is not None:
             await waiting
         await future
@@ -100,15 +99,14 @@ class Arrivals:
         """Something passed by: a later life must not take it for seen."""
         self._driver.post(self._note_seen)
 
-    def _receive(self, arrival: Arrival, now: Now) -> None:
+    def receive(self, arrivals: Sequence[Arrival], now: Now) -> None:
+        """Gives messages to the engine; what it does not keep may come again."""
         self._note_seen(now)
-        try:
-            if not self._engine.receive(arrival, now):
-                self._forget(arrival.message_hash)
-        except Exception as error:
-            # A message of a peer ends no channel.
-            self._engine.peer_log.tell("a received message raised %s", type(error).__name__, error=error)
-            self._engine.count("dropped_by_error")
+        kept = self._engine.receive(arrivals, now)
+        if not all(kept):
+            for arrival, is_kept in zip(arrivals, kept, strict=True):
+                if not is_kept:
+                    self._forget(arrival.message_hash)
 
     def _note_seen(self, now: Now) -> None:
         seen_ns = self._seen_until_ns(now.epoch_ms)

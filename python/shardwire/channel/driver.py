@@ -10,11 +10,12 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from shardwire.channel.collected import Collected
 from shardwire.channel.engine import Engine
 from shardwire.channel.hooks import is_ours
+from shardwire.channel.receiving.reception import Arrival
 from shardwire.channel.storing.writer import Writer
 from shardwire.errors import PersistenceError
 from shardwire.node.clock import Clock
@@ -28,6 +29,13 @@ Input = Callable[[Now], None]
 
 # What one commit covers at most, so that the first of many inputs does not wait for the last.
 INPUTS_PER_CYCLE_MAX = 256
+# Inputs that are applied where they come before the driver has its turn.
+AT_ONCE_MAX = 64
+# Received messages that are taken in by one call.
+BATCH_MESSAGES_MAX = 32
+BATCH_BYTES_MAX = 32 << 10
+# A batch that took longer is followed by a single message: what one costs is its sender's choice.
+BATCH_MS_MAX = 1
 # After this long others have the loop: no cycle goes on with further inputs, or with its next step.
 STEP_MS_MAX = 5
 # Received bytes that wait for the driver before readers of the network wait themselves.
@@ -43,6 +51,7 @@ class Driver:
     Args:
         engine: The state; nobody else touches it but to read.
         writer: Where changes are committed.
+        take_in: Given received messages, in order.
         clock: Both times.
         carry_out: Called with what a commit made true: it resolves, announces, dispatches and delivers.
         may_transmit: Whether anything may be encoded now.
@@ -55,6 +64,7 @@ class Driver:
         engine: Engine,
         writer: Writer,
         clock: Clock,
+        take_in: Callable[[Sequence[Arrival], Now], None],
         carry_out: Callable[[Collected], None],
         may_transmit: Callable[[], bool],
         may_hand_over: Callable[[], bool],
@@ -63,12 +73,19 @@ class Driver:
         self._engine = engine
         self._writer = writer
         self._clock = clock
+        self._take_in = take_in
         self._carry_out = carry_out
         self._may_transmit = may_transmit
         self._may_hand_over = may_hand_over
         self._inputs: deque[Input] = deque()
-        self._received: deque[tuple[Input, int]] = deque()
+        # Whether a step of a cycle, or an input that is applied at once, is being run.
+        self._is_busy = False
+        # Inputs that were applied at once since the last cycle began, and when the first of them was.
+        self._at_once = 0
+        self._at_once_since_ms = 0
+        self._received: deque[Arrival | Input] = deque()
         self._received_bytes = 0
+        self._batch_max = 1
         # How many of a batch of received messages are left to the next cycle.
         self._batch_left = 0
         self._room = asyncio.Event()
@@ -100,23 +117,47 @@ class Driver:
         self._inputs.append(action)
         self._wake.set()
 
-    def post_received(self, action: Input, size_bytes: int) -> Awaitable[None] | None:
-        """Queues a received message, or with a size of 0 what comes behind those received before it.
+    def apply(self, action: Input) -> None:
+        """Applies an input now where nothing has to become durable first, else queues it.
+
+        It is queued too while others are ahead of it, and where so many, or for so long, were applied without a turn of
+        the driver that others must have one.
+        """
+        if self._writer.stores or self._inputs or self._is_busy or self._ended:
+            self.post(action)
+            return
+        now = self.now()
+        if not self._at_once:
+            self._at_once_since_ms = now.monotonic_ms
+        elif self._at_once >= AT_ONCE_MAX or now.monotonic_ms - self._at_once_since_ms >= STEP_MS_MAX:
+            self.post(action)
+            return
+        self._at_once += 1
+        self._wake.set()
+        self._is_busy = True
+        try:
+            action(now)
+        finally:
+            self._is_busy = False
+
+    def post_received(self, received: Arrival | Input) -> Awaitable[None] | None:
+        """Queues a received message, or what is to be called when those before it are taken in.
 
         Gives what is to be awaited where there is no room for it yet: what the network brings waits in the node.
         """
         if self._received_bytes >= QUEUED_INPUT_BYTES_MAX:
-            return self._post_with_room(action, size_bytes)
-        self._queue_received(action, size_bytes)
+            return self._post_with_room(received)
+        self._queue_received(received)
         return None
 
-    async def _post_with_room(self, action: Input, size_bytes: int) -> None:
+    async def _post_with_room(self, received: Arrival | Input) -> None:
         await self._room.wait()
-        self._queue_received(action, size_bytes)
+        self._queue_received(received)
 
-    def _queue_received(self, action: Input, size_bytes: int) -> None:
-        self._received.append((action, size_bytes))
-        self._received_bytes += size_bytes
+    def _queue_received(self, received: Arrival | Input) -> None:
+        self._received.append(received)
+        if isinstance(received, Arrival):
+            self._received_bytes += len(received.data)
         if self._received_bytes >= QUEUED_INPUT_BYTES_MAX:
             self._room.clear()
         if self._process_task_min_elapse_ms:
@@ -146,20 +187,27 @@ class Driver:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
+            self._at_once = 0
             flushes = len(self._flushes)
+            self._is_busy = True
             now = self._apply_inputs()
+            self._is_busy = False
             if self._inputs:
                 flushes = 0
             closing = self._closed.is_set()
             failed_before = self._commit_failures > 0
             await self._let_others_run(now.monotonic_ms)
             collecting_ms = self._clock.monotonic_ms()
+            self._is_busy = True
             self._collect(now)
+            self._is_busy = False
             await self._let_others_run(collecting_ms)
             if self._uncommitted.records:
                 await self._commit()
             if not self._commit_failures:
+                self._is_busy = True
                 self._carry_out_all()
+                self._is_busy = False
             if flushes:
                 self._resolve_flushes(flushes)
             if closing and (self._commit_failures or not self._inputs):
@@ -217,20 +265,37 @@ class Driver:
             count = self._batch_left or len(received)
             if not throttled:
                 count = min(len(received), INPUTS_PER_CYCLE_MAX)
-            while count:
-                action, size_bytes = received.popleft()
-                count -= 1
-                self._received_bytes -= size_bytes
-                if size_bytes:
-                    self._last_received_ms = now.monotonic_ms
-                action(now)
-                if monotonic_ms() >= until_ms:
-                    break
-            self._batch_left = count if throttled else 0
+            left = self._apply_received(count, now, until_ms)
+            self._batch_left = left if throttled else 0
             if self._received_bytes < QUEUED_INPUT_BYTES_MAX:
                 self._room.set()
         self._engine.handle_time(now)
         return now
+
+    def _apply_received(self, count: int, now: Now, until_ms: int) -> int:
+        """Takes in so many of what was received, until a time; how many are left."""
+        received, monotonic_ms = self._received, self._clock.monotonic_ms
+        at_ms = monotonic_ms()
+        while count and at_ms < until_ms:
+            batch: list[Arrival] = []
+            size_bytes = 0
+            most = min(count, self._batch_max)
+            while len(batch) < most and size_bytes < BATCH_BYTES_MAX and isinstance(first := received[0], Arrival):
+                received.popleft()
+                batch.append(first)
+                size_bytes += len(first.data)
+            if batch:
+                count -= len(batch)
+                self._received_bytes -= size_bytes
+                self._last_received_ms = now.monotonic_ms
+                self._take_in(batch, now)
+            elif not isinstance(reached := received.popleft(), Arrival):
+                count -= 1
+                reached(now)
+            since_ms, at_ms = at_ms, monotonic_ms()
+            took_long = at_ms - since_ms > BATCH_MS_MAX
+            self._batch_max = 1 if took_long else min(2 * self._batch_max, BATCH_MESSAGES_MAX)
+        return count
 
     def _received_due(self, monotonic_ms: int) -> bool:
         """004, Performance considerations: received messages are processed no more often than configured.

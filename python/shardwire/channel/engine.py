@@ -7,7 +7,7 @@ what the commit made true. So whatever leaves a channel speaks only of what is d
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shardwire._native import (
     ChannelMachine,
@@ -23,7 +23,7 @@ from shardwire.channel.limits.quota import Quota
 from shardwire.channel.observing.metrics import Meter
 from shardwire.channel.observing.notices import Notices
 from shardwire.channel.observing.timeline import SegmentObservation, Timeline
-from shardwire.channel.receiving.deliveries import Deliveries
+from shardwire.channel.receiving.deliveries import Deliveries, Delivery
 from shardwire.channel.receiving.peer_faults import tell_fault
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.channel.sending.cancellation import Cancellation
@@ -118,7 +118,7 @@ class Engine:
         self.active = False
         self.meter = Meter()
         self.submissions = Submissions(
-            machine, outgoing, config.rate_limit.queue_bytes_max, config.sds.message_id == "content-sha256"
+            machine, outgoing, config.rate_limit.queue_bytes_max, config.sds.message_id == "content-sha256", is_stored
         )
         # What the machine told, as far as it is not dealt with.
         self._machine_events: deque[SdsEvent] = deque()
@@ -161,12 +161,40 @@ class Engine:
         self.ephemerals.register(send_id, request_id, message_id)
         self.transmissions.submit_ephemeral(send_id, content, now)
 
-    def receive(self, arrival: Arrival, now: Now) -> bool:
-        """Takes a decrypted message; False where it was not kept and may come again."""
+    def receive(self, arrivals: Sequence[Arrival], now: Now) -> Sequence[bool]:
+        """Takes decrypted messages; False for each that was not kept and may come again."""
+        # One by one where each may take the last of the room, and where observers are told what each brings.
+        if len(arrivals) == 1 or self._timeline or not self._has_room_for(arrivals):
+            return [self._receive_one(arrival, now) for arrival in arrivals]
+        try:
+            kept = self.machine.handle_messages(arrivals, now)
+        except Exception:
+            # What is wrong with one of them is said before any is taken in.
+            return [self._receive_one(arrival, now) for arrival in arrivals]
+        self._machine_due = None
+        try:
+            self._settle(now)
+        except Exception as error:
+            self._on_receiving_failed(error)
+        return kept
+
+    def _receive_one(self, arrival: Arrival, now: Now) -> bool:
         if not self.has_room():
             # As if lost on the way: not acknowledged, so it comes again when the application has caught up.
             self.count("dropped_by_backpressure")
             return False
+        try:
+            return self._take(arrival, now)
+        except Exception as error:
+            self._on_receiving_failed(error)
+            return True
+
+    def _on_receiving_failed(self, error: Exception) -> None:
+        """A message of a peer ends no channel."""
+        self.peer_log.tell("a received message raised %s", type(error).__name__, error=error)
+        self.count("dropped_by_error")
+
+    def _take(self, arrival: Arrival, now: Now) -> bool:
         if self._timeline:
             self._timeline.note_arrival(arrival.data, now.epoch_ms)
         kept = self.machine.handle_message(
@@ -236,7 +264,7 @@ class Engine:
         """
         self.submissions.register_waiting(now)
         transmits = self.transmissions.poll(now) if self.active and may_transmit else []
-        delivery = self.deliveries.begin() if self.deliveries.may_begin() and may_hand_over() else None
+        delivery = self.begin_delivery(may_hand_over, now)
         self._settle(now)
         self._review_left()
         accepted = self.submissions.poll_accepted()
@@ -250,6 +278,13 @@ class Engine:
         if self.meter:
             self.meter.on_collected(collected, now)
         return collected
+
+    def begin_delivery(self, may_hand_over: Callable[[], bool], now: Now) -> Delivery | None:
+        """The next message for the application, where it takes one now: to be handed over once that is durable."""
+        delivery = self.deliveries.begin() if self.deliveries.may_begin() and may_hand_over() else None
+        if delivery is not None and self.meter:
+            self.meter.on_delivery(delivery, now)
+        return delivery
 
     def _gather_events(self) -> None:
         self.notices.review_reach(self.machine)
@@ -367,6 +402,11 @@ class Engine:
     def has_room(self) -> bool:
         """Whether received messages are kept: not while the application has to catch up first."""
         return not self.deliveries.is_full(self.machine.waiting_bytes)
+
+    def _has_room_for(self, arrivals: Sequence[Arrival]) -> bool:
+        """Whether there would be room behind each of these, were each a message."""
+        size_bytes = sum([len(arrival.data) for arrival in arrivals])
+        return not self.deliveries.is_full(self.machine.waiting_bytes + size_bytes, len(arrivals))
 
     def is_busy(self) -> bool:
         """Whether anything of ours is unfinished, or anything received is not acknowledged."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, overload
 
@@ -18,7 +19,6 @@ from shardwire.channel.sending.outgoing import PendingSend
 from shardwire.channel.sending.segmenter import EMPTY_REFUSED
 from shardwire.channel.sending.submissions import Submission
 from shardwire.channel.undelivered import why_undelivered
-from shardwire.channel.waiters import settler
 from shardwire.config import ChannelConfig
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.event_names import EventName
@@ -89,6 +89,9 @@ class ReliableChannel(FileTransfers, Observed):
     async def send(self, message: Buffer) -> ReliableSendId:
         """Sends a message: segments it, registers it with SDS, and returns when it is durable.
 
+        Where nothing is stored it takes a message in without a wait while there is room, and lets others run every so
+        often, as `asyncio.StreamWriter.drain` does below its limit.
+
         One message holds 26,112,000 bytes by default, less with smaller segments; `send_file` takes the
         rest. Waits for room in the outgoing buffer (`SdsConfig.outgoing_buffer_messages_max`). A call that is cancelled
         sends nothing more of the message.
@@ -121,21 +124,20 @@ class ReliableChannel(FileTransfers, Observed):
             session.refuse(request_id, await session.segmenter.message_id_of(payload), str(error))
             raise
         session.require_started()
-        future: asyncio.Future[None] = session.callers.wait()
-        send_id = session.send_id_for(request_id, prepared.message_id)
+        answer = session.callers.ask()
         submission = Submission(
-            send_id,
+            session.send_id_for(request_id, prepared.message_id),
             request_id,
             prepared.message_id,
             prepared.contents,
             prepared.data_count,
-            settler(future, None),
+            answer,
             reserve=prepared.reserve,
             form=prepared.form,
         )
-        session.driver.post(lambda now: session.engine.submit(submission, now))
+        session.driver.apply(partial(session.engine.submit, submission))
         try:
-            await future
+            await answer.wait()
         except asyncio.CancelledError:
             session.driver.post(lambda now: session.engine.withdraw(request_id, now))
             raise
@@ -229,23 +231,22 @@ class ReliableChannel(FileTransfers, Observed):
         session = self._session
         self._require_loop()
         session.require_started()
-        future: asyncio.Future[None] = session.callers.wait()
-        settle = settler(future, None)
+        answer = session.callers.ask()
         done = NOTHING_STOPPED
 
         def on_settled(error: Exception | None) -> None:
             session.subscriptions.drop(request_id)
             session.waiters.give_up(request_id, f"message {request_id} was cancelled")
-            settle(error)
+            answer(error)
 
         def cancel(now: Now) -> None:
             nonlocal done
             done = session.engine.cancel(request_id, on_settled, now)
-            if not done and not future.done():
-                future.set_result(None)
+            if not done:
+                answer(None)
 
         session.driver.post(cancel)
-        await future
+        await answer.wait()
         return done
 
     def pending(self) -> tuple[PendingSend, ...]:

@@ -23,7 +23,7 @@ from shardwire.channel.receiving.retrieval import Retrieval
 from shardwire.channel.sending.outcomes import DispatchOutcome, Propagated
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.send_events import Outcome
-from shardwire.channel.waiters import Callers, DeliveryWaiters, settler
+from shardwire.channel.waiters import Callers, DeliveryWaiters
 from shardwire.config import ChannelConfig
 from shardwire.errors import ChannelClosedError, NodeError
 from shardwire.events import MessageReceivedEvent
@@ -60,6 +60,7 @@ class Session:
             parts.engine,
             parts.writer,
             parts.clock,
+            lambda arrivals, now: self._arrivals.receive(arrivals, now),
             self._carry_out,
             lambda: parts.sizes.look(self.use_sizes),
             self._may_hand_over,
@@ -312,9 +313,9 @@ class Session:
             PersistenceError: It could not be.
             ChannelClosedError: The channel closed meanwhile.
         """
-        future: asyncio.Future[None] = self.callers.wait()
-        self.driver.post(lambda now: self.engine.settle_durably(settler(future, None)))
-        await future
+        answer = self.callers.ask()
+        self.driver.post(lambda now: self.engine.settle_durably(answer))
+        await answer.wait()
 
     # --- what the driver carries out ---
 
@@ -333,11 +334,7 @@ class Session:
         self._outflow.resume()
         if collected.missing:
             self._retrieval.on_missing()
-        if collected.delivery is not None and self._delivery is not None:
-            # Nobody takes it where the channel closed while this could not be stored: the next life hands it over.
-            if not self._delivery.done():
-                self._delivery.set_result(collected.delivery)
-            self._delivery = None
+        self._hand_out(collected.delivery)
         if self._draining:
             self._progress.set()
 
@@ -351,17 +348,30 @@ class Session:
         self.driver.post(lambda now: None)
 
     async def _hand_over(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, meter = asyncio.get_running_loop(), self.engine.meter
         while not self.is_closed:
             self._delivery = future = loop.create_future()
-            # The next delivery begins in the commit that ends the last one.
-            self.driver.post(self.engine.on_delivery_done)
+            self.driver.apply(self._go_on)
             delivery = await future
-            since_ms = self._clock.monotonic_ms()
+            since_ms = self._clock.monotonic_ms() if meter else 0
             await self.subscriptions.hand_over(delivery.event(), self._is_ending)
-            self.engine.meter.record("hand_over_ms", self._clock.monotonic_ms() - since_ms)
+            if meter and since_ms:
+                meter.record("hand_over_ms", self._clock.monotonic_ms() - since_ms)
         # Done while the channel closes: the next life does not hand it over again.
         self.driver.post(self.engine.on_delivery_done)
+
+    def _go_on(self, now: Now) -> None:
+        """The last message is done: the next begins in the commit that says so, or at once where there is none."""
+        self.engine.on_delivery_done(now)
+        if not self._writer.stores:
+            self._hand_out(self.engine.begin_delivery(self._may_hand_over, now))
+
+    def _hand_out(self, delivery: Delivery | None) -> None:
+        if delivery is not None and self._delivery is not None:
+            # Nobody takes it where the channel closed while this could not be stored: the next life hands it over.
+            if not self._delivery.done():
+                self._delivery.set_result(delivery)
+            self._delivery = None
 
     def _may_hand_over(self) -> bool:
         """Whether somebody listens and the last message is done."""

@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, TypeVar
 
-from shardwire.channel.sending.submissions import Settled
 from shardwire.errors import NodeError
 from shardwire.events import ChannelEvent, MessageDeliveredEvent, MessageSendErrorEvent
 
 # Requests of which nothing else remembers that they were refused or cancelled.
 FAILURES_REMEMBERED_MAX = 1_000
 
-_T = TypeVar("_T")
-
 
 class Callers:
     """Those who wait for the driver to do something for them; with the driver ends their wait."""
 
     def __init__(self) -> None:
-        self._futures: set[asyncio.Future[Any]] = set()
+        self._futures: set[asyncio.Future[None]] = set()
 
-    def wait(self) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    def ask(self) -> Answer:
+        return Answer(self)
+
+    def wait(self) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures.add(future)
         future.add_done_callback(self._futures.discard)
         return future
@@ -35,18 +34,39 @@ class Callers:
                 future.set_exception(error)
 
 
-def settler(future: asyncio.Future[_T], result: _T) -> Settled:
-    """Sets `result`, or the error with which it is called."""
+class Answer:
+    """What a caller waits for, called once it is there: with None, or with the error it ended in; later calls are void.
 
-    def settle(error: Exception | None) -> None:
-        if future.done():
+    Who finds it there does not wait, so that no future is made.
+    """
+
+    __slots__ = ("_callers", "_error", "_future", "_is_there")
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+        self._is_there = False
+        self._error: Exception | None = None
+        self._future: asyncio.Future[None] | None = None
+
+    def __call__(self, error: Exception | None) -> None:
+        if self._is_there:
+            return
+        self._is_there, self._error = True, error
+        future = self._future
+        if future is None or future.done():
             return
         if error is None:
-            future.set_result(result)
+            future.set_result(None)
         else:
             future.set_exception(error)
 
-    return settle
+    async def wait(self) -> None:
+        """Raises the error, where it is one."""
+        if not self._is_there:
+            self._future = self._callers.wait()
+            await self._future
+        elif self._error is not None:
+            raise self._error
 
 
 class DeliveryWaiters:

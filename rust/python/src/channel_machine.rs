@@ -147,6 +147,48 @@ impl ChannelMachine {
         }
     }
 
+    /// As `handle_message` for each `Arrival`; what is wrong with one is raised before any is taken in.
+    fn handle_messages(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        arrivals: &Bound<'_, PyAny>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<Vec<bool>> {
+        let now = now.get().into();
+        let mut length = 0;
+        let mut taken = Vec::new();
+        for arrival in arrivals.try_iter()? {
+            let arrival = arrival?;
+            let data: Buffer<'_> = arrival.getattr(intern!(py, "data"))?.extract()?;
+            let hint: Buffer<'_> = arrival.getattr(intern!(py, "message_hash"))?.extract()?;
+            let sender: Option<PyBackedStr> = arrival
+                .getattr(intern!(py, "authenticated_sender"))?
+                .extract()?;
+            let from_store: bool = arrival.getattr(intern!(py, "from_store"))?.extract()?;
+            length += data.as_bytes().len();
+            taken.push((octets(data), hint.into_backed(), sender, from_store));
+        }
+        let take = |channel: &mut Channel| {
+            let taken = taken.iter().map(|(data, hint, sender, from_store)| {
+                let arrival = Arrival {
+                    data,
+                    retrieval_hint: Some(hint),
+                    authenticated_sender: sender.as_deref(),
+                    from_store: *from_store,
+                    observed: false,
+                };
+                channel.handle_message(&arrival, now)
+            });
+            taken.collect()
+        };
+        let participant: &Participant = slf.as_super();
+        if length < DETACH_BYTES_MIN {
+            Ok(with(participant.lock_held(py)?, take))
+        } else {
+            py.detach(|| Ok(with(participant.lock_detached()?, take)))
+        }
+    }
+
     fn expire(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
         let now = now.get().into();
         with(slf.as_super().lock_held(py)?, |channel| {

@@ -344,6 +344,8 @@ def test_a_message_whose_history_leads_back_ends_the_search() -> None:
         alice = await world.join("alice", ChannelConfig.logos(sds=SdsConfig(max_retransmissions=0), sync=SILENT))
         for number in range(350):
             await alice.send(b"%d" % number)
+            # The next one's history says how a store finds this one.
+            await asyncio.sleep(0.001)
         await asyncio.sleep(5)
         queries = spy(await world.node("bob"))
         await world.join("bob", STORE_ONLY)

@@ -12,6 +12,7 @@ import pytest
 
 from shardwire import ChannelConfig, SegmentationConfig
 from shardwire._native import ChannelMachine, MessageReleased, payload_key
+from shardwire.channel.receiving.reception import Arrival
 from shardwire.config import SdsConfig
 from shardwire.sds import Now
 from shardwire.segmentation import segment
@@ -155,3 +156,32 @@ def test_threads_that_share_a_machine_take_turns() -> None:
         watcher.join()
     assert errors == []
     assert bob.receiving_stats()["messages"] == 1
+
+
+def test_messages_that_are_taken_in_together_are_as_if_they_came_one_by_one() -> None:
+    alice, one_by_one, together = machine("alice"), machine("bob"), machine("bob")
+    arrivals = []
+    for number in range(40):
+        contents = segment(b"%d" % number * 300, SEGMENTATION)
+        alice.send(f"{number:032x}", contents, NOW, contents_needed=1)
+        while (transmit := alice.poll_transmit(NOW)) is not None:
+            arrivals.append(Arrival(transmit.payload, b"hash of %d" % len(arrivals), None, False))
+            alice.handle_transmitted(transmit.transmit_id, arrivals[-1].message_hash, NOW)
+    # What is lost in between holds the later ones back.
+    del arrivals[7]
+    kept = [one_by_one.handle_message(arrival.data, NOW, arrival.message_hash) for arrival in arrivals]
+    assert together.handle_messages(arrivals, NOW) == kept
+    assert together.poll_events(NOW) == one_by_one.poll_events(NOW)
+    assert together.poll_persist() == one_by_one.poll_persist()
+
+
+def test_what_is_wrong_with_one_of_several_messages_is_raised_before_any_is_taken_in() -> None:
+    alice, bob = machine("alice"), machine("bob")
+    alice.send(f"{1:032x}", segment(b"content", SEGMENTATION), NOW, contents_needed=1)
+    transmit = alice.poll_transmit(NOW)
+    assert transmit is not None
+    sound = Arrival(transmit.payload, b"hash", None, False)
+    with pytest.raises(UnicodeEncodeError):
+        bob.handle_messages([sound, replace(sound, authenticated_sender="\ud800")], NOW)
+    assert bob.handle_messages([sound], NOW) == [True]
+    assert [type(event) for event in bob.poll_events(NOW)] == [MessageReleased]

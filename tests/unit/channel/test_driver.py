@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from shardwire.channel.collected import Collected
-from shardwire.channel.driver import STEP_MS_MAX, Driver
+from shardwire.channel.driver import AT_ONCE_MAX, STEP_MS_MAX, Driver
+from shardwire.channel.receiving.reception import Arrival
 from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 
@@ -34,16 +36,27 @@ class SlowClock:
         return self.ms * 1_000_000
 
 
-def driver_on(clock: SlowClock, process_task_min_elapse_ms: int) -> Driver:
+async def pass_turns() -> None:
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+def arrival() -> Arrival:
+    return Arrival(b"x", b"hash", None, False)
+
+
+def driver_on(
+    clock: SlowClock, take_in: Callable[[Sequence[Arrival], Now], None], process_task_min_elapse_ms: int
+) -> Driver:
     engine: Any = SimpleNamespace(
         meter=None,
         handle_time=lambda now: None,
         next_wake_ms=lambda now: None,
         collect=lambda now, may_transmit, may_hand_over: Collected(Changes({})),
     )
-    writer: Any = SimpleNamespace()
+    writer: Any = SimpleNamespace(stores=True)
     return Driver(
-        engine, writer, clock, lambda collected: None, lambda: True, lambda: False, process_task_min_elapse_ms
+        engine, writer, clock, take_in, lambda collected: None, lambda: True, lambda: False, process_task_min_elapse_ms
     )
 
 
@@ -56,7 +69,11 @@ def test_others_have_the_loop_between_slow_inputs(received: bool, process_task_m
     applied: list[int] = []
 
     async def main() -> None:
-        driver = driver_on(clock, process_task_min_elapse_ms)
+        def take_in(arrivals: Sequence[Arrival], now: Now) -> None:
+            for _ in arrivals:
+                apply(now)
+
+        driver = driver_on(clock, take_in, process_task_min_elapse_ms)
 
         def apply(now: Now) -> None:
             clock.ms += INPUT_MS
@@ -64,7 +81,7 @@ def test_others_have_the_loop_between_slow_inputs(received: bool, process_task_m
 
         for _ in range(100):
             if received:
-                assert driver.post_received(apply, 1) is None
+                assert driver.post_received(arrival()) is None
             else:
                 driver.post(apply)
         task = asyncio.create_task(driver.run())
@@ -100,13 +117,15 @@ def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
     engine: Any = SimpleNamespace(
         meter=None, handle_time=lambda now: None, next_wake_ms=lambda now: None, collect=collect
     )
-    writer: Any = SimpleNamespace(commit=commit)
+    writer: Any = SimpleNamespace(commit=commit, stores=True)
+
+    def nothing(arrivals: Sequence[Arrival], now: Now) -> None: ...
 
     def apply(now: Now) -> None:
         clock.ms += STEP_MS_MAX
 
     async def main() -> None:
-        driver = Driver(engine, writer, clock, lambda collected: None, lambda: True, lambda: False)
+        driver = Driver(engine, writer, clock, nothing, lambda collected: None, lambda: True, lambda: False)
         driver.post(apply)
         task = asyncio.create_task(driver.run())
         while clock.ms < 3 * STEP_MS_MAX:
@@ -117,3 +136,64 @@ def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
 
     asyncio.run(main())
     assert turns_ms[:3] == [STEP_MS_MAX, 2 * STEP_MS_MAX, 3 * STEP_MS_MAX]
+
+
+def test_what_is_applied_at_once_leaves_others_their_turn() -> None:
+    """However much comes: after so many inputs, or so long, the next one waits for the driver."""
+    applied: list[int] = []
+
+    async def main(input_ms: int) -> int:
+        clock = SlowClock()
+        applied.clear()
+        driver = driver_on(clock, lambda arrivals, now: None, 0)
+        driver._writer.stores = False
+
+        def apply(now: Now) -> None:
+            clock.ms += input_ms
+            applied.append(now.monotonic_ms)
+
+        for _ in range(AT_ONCE_MAX + 10):
+            driver.apply(apply)
+        at_once = len(applied)
+        task = asyncio.create_task(driver.run())
+        await driver.flush()
+        await pass_turns()
+        assert len(applied) == AT_ONCE_MAX + 10
+        driver.close()
+        await task
+        return at_once
+
+    assert asyncio.run(main(0)) == AT_ONCE_MAX
+    assert asyncio.run(main(INPUT_MS)) == -(-STEP_MS_MAX // INPUT_MS)
+
+
+def test_cheap_messages_are_taken_in_together_and_costly_ones_alone() -> None:
+    clock = SlowClock()
+    batches: list[int] = []
+    cost_ms = 0
+
+    def take_in(arrivals: Sequence[Arrival], now: Now) -> None:
+        batches.append(len(arrivals))
+        clock.ms += cost_ms * len(arrivals)
+
+    async def main() -> None:
+        nonlocal cost_ms
+        driver = driver_on(clock, take_in, 0)
+        task = asyncio.create_task(driver.run())
+        for _ in range(100):
+            driver.post_received(arrival())
+        await driver.flush()
+        assert batches == [1, 2, 4, 8, 16, 32, 32, 5]
+        batches.clear()
+        cost_ms = 1
+        for _ in range(50):
+            driver.post_received(arrival())
+        await pass_turns()
+        assert sum(batches) == 50
+        driver.close()
+        await task
+        # Those that took long are followed by one alone, and so are those of many bytes.
+        assert batches[:2] == [32, 1]
+        assert max(batches[1:]) <= 4
+
+    asyncio.run(main())

@@ -87,8 +87,6 @@ class Meter:
         for _, outcome in collected.events:
             if outcome is not None:
                 self.on_outcome(outcome[0], outcome[1], now)
-        if collected.delivery is not None:
-            self.on_delivery(collected.delivery, now)
 
     # --- what is received ---
 

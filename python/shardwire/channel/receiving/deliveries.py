@@ -75,15 +75,16 @@ class Deliveries:
         self._changes: dict[RecordName, Delivery | bytes | None] = {}
         self._delivered: list[bytes] = []
 
-    def is_full(self, held_bytes: int = 0) -> bool:
+    def is_full(self, held_bytes: int = 0, coming: int = 0) -> bool:
         """Whether the channel should take in no more until the application has caught up.
 
         Args:
             held_bytes: Complete messages that wait for their causes. Alone they fill nothing: their causes must come.
+            coming: Messages that are about to be queued.
         """
-        if not self._queue and self._current is None:
+        if not self._queue and self._current is None and not coming:
             return False
-        return self.waiting >= self._messages_max or self._bytes + held_bytes >= self._bytes_max
+        return self.waiting + coming >= self._messages_max or self._bytes + held_bytes >= self._bytes_max
 
     @property
     def waiting(self) -> int:

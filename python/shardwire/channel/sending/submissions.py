@@ -58,15 +58,22 @@ class Submissions:
         outgoing: Told about every one that is.
         queue_bytes_max: Bytes that may wait to leave.
         ids_are_content: Whether message ids are made of contents, so that equal messages cannot be told apart.
+        is_stored: Whether a message has to become durable; one that has not is settled when it is registered.
     """
 
     def __init__(
-        self, machine: ChannelMachine, outgoing: OutgoingSends, queue_bytes_max: int, ids_are_content: bool
+        self,
+        machine: ChannelMachine,
+        outgoing: OutgoingSends,
+        queue_bytes_max: int,
+        ids_are_content: bool,
+        is_stored: bool,
     ) -> None:
         self._machine = machine
         self._outgoing = outgoing
         self._queue_bytes_max = queue_bytes_max
         self._ids_are_content = ids_are_content
+        self._is_stored = is_stored
         self._waiting: deque[Submission] = deque()
         self._accepted: list[Submission] = []
         # The largest content that fits the node's messages; None for those it was segmented for.
@@ -105,7 +112,12 @@ class Submissions:
         request_id = submission.request_id
         self._outgoing.register(request_id, request_id, submission.message_id, submission.data_count, 1)
         self._outgoing.on_irrecoverable(request_id, 0, error)
+        self._accept(submission)
+
+    def _accept(self, submission: Submission) -> None:
         self._accepted.append(submission)
+        if not self._is_stored:
+            submission.settled(None)
 
     def register_waiting(self, now: Now) -> None:
         """Registers what waits, for as long as there is room."""
@@ -142,7 +154,7 @@ class Submissions:
                 len(submission.contents),
                 submission.form,
             )
-        self._accepted.append(submission)
+        self._accept(submission)
         self.counts["sends"] += 1
 
     def _refusal(self, error: ConfigError) -> ConfigError:

@@ -1,0 +1,208 @@
+"""A channel without a persistence: `send` and the hand-over of messages wait for nothing, and others run still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from channel_world import World, run_world
+
+from shardwire import MemoryPersistence
+from shardwire.channel.driver import AT_ONCE_MAX
+from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
+from shardwire.encryption.protocol import Encryption
+from shardwire.errors import ChannelClosedError, ConfigError, QueueFullError
+from shardwire.events import MessageReceivedEvent
+from shardwire.sds import Now
+
+MESSAGES = 500
+
+
+def result_of(call: Coroutine[Any, Any, str]) -> str | None:
+    """What a call gives without a wait; None where it waits, and then it is given up."""
+    try:
+        call.send(None)
+    except StopIteration as done:
+        return str(done.value)
+    call.close()
+    return None
+
+
+async def turns(counted: list[int], of: list[Any]) -> None:
+    """Notes how many entries a list has whenever the loop has a turn."""
+    while True:
+        counted.append(len(of))
+        await asyncio.sleep(0)
+
+
+def longest_step(counted: list[int]) -> int:
+    return max(later - earlier for earlier, later in pairwise(counted))
+
+
+def test_send_does_not_wait_where_nothing_is_stored() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        request_id = result_of(alice.send(b"at once"))
+        assert request_id is not None
+        assert await alice.delivered(request_id) == {"bob"}
+
+    assert run_world(scenario).messages("bob") == [b"at once"]
+
+
+def test_send_waits_for_the_commit_where_messages_are_stored() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", ChannelConfig.logos(sds=SdsConfig(persistence=MemoryPersistence())))
+        assert result_of(alice.send(b"stored")) is None
+
+    run_world(scenario)
+
+
+def test_a_sender_in_a_tight_loop_lets_others_run_and_loses_nothing() -> None:
+    sent: list[str] = []
+    counted: list[int] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        ticker = asyncio.create_task(turns(counted, sent))
+        for number in range(MESSAGES):
+            sent.append(await alice.send(b"%d" % number))
+        ticker.cancel()
+        for request_id in sent:
+            await alice.delivered(request_id)
+
+    world = run_world(scenario)
+    assert world.messages("bob") == [b"%d" % number for number in range(MESSAGES)]
+    assert longest_step(counted) == AT_ONCE_MAX + 1
+
+
+def test_messages_are_handed_over_one_at_a_time_and_others_run() -> None:
+    done: list[bytes] = []
+    counted: list[int] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob", listen=False)
+        for number in range(MESSAGES):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(1)
+        running = False
+
+        async def take(event: MessageReceivedEvent) -> None:
+            nonlocal running
+            assert not running
+            running = True
+            if not len(done) % 7:
+                await asyncio.sleep(0.001)
+            done.append(event.message)
+            running = False
+
+        unsubscribe = bob.on_message_received(take)
+        await asyncio.sleep(0.02)
+        assert 0 < len(done) < MESSAGES // 2
+        unsubscribe()
+        bob.on_message_received(lambda event: done.append(event.message))
+        while len(done) < MESSAGES:
+            counted.append(len(done))
+            await asyncio.sleep(0)
+
+    run_world(scenario)
+    assert done == [b"%d" % number for number in range(MESSAGES)]
+    assert 1 < longest_step(counted) <= AT_ONCE_MAX + 1
+
+
+def test_what_is_refused_at_once_is_raised_and_what_waits_for_room_waits() -> None:
+    full = ChannelConfig.logos(
+        sds=SdsConfig(outgoing_buffer_messages_max=1), rate_limit=RateLimitConfig(queue_bytes_max=10_000)
+    )
+    contents = ChannelConfig.logos(sds=SdsConfig(message_id="content-sha256"))
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", full)
+        await alice.send(b"fills the buffer")
+        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(alice.send(bytes(6_000)))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        with pytest.raises(QueueFullError):
+            result_of(alice.send(bytes(6_000)))
+        await alice.close()
+        with pytest.raises(ChannelClosedError):
+            await waiting
+        carol, dave = await world.join("carol", contents), await world.join("dave", contents)
+        await carol.send(b"said once")
+        await asyncio.sleep(1)
+        with pytest.raises(ConfigError, match="duplicate"):
+            result_of(dave.send(b"said once"))
+
+    run_world(scenario)
+
+
+def test_a_send_that_did_not_wait_is_cancelled_before_anything_of_it_leaves() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        await world.join("bob")
+        before = world.sent_by("alice")
+        request_id = result_of(alice.send(b"taken back"))
+        assert request_id is not None
+        cancelled = await alice.cancel(request_id)
+        assert cancelled.stopped
+        assert cancelled.segments_sent == 0
+        await asyncio.sleep(1)
+        assert world.sent_by("alice") == before
+        await alice.delivered(await alice.send(b"later"))
+
+    assert run_world(scenario).messages("bob") == [b"later"]
+
+
+def test_a_send_behind_inputs_that_wait_comes_after_them() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        order: list[str] = []
+        session = alice._session
+        session.driver.post(lambda now: order.append("posted"))
+        session.driver.apply(lambda now: order.append("applied"))
+        assert order == []
+        await asyncio.sleep(0.1)
+        session.driver.apply(lambda now: order.append("at once"))
+
+        def outer(now: Now) -> None:
+            session.driver.apply(lambda now: order.append("within"))
+            order.append("outer")
+
+        # None is applied in the middle of another.
+        session.driver.apply(outer)
+        assert order == ["posted", "applied", "at once", "outer"]
+        await asyncio.sleep(0.1)
+        assert order[-1] == "within"
+
+    run_world(scenario)
+
+
+def test_received_messages_are_taken_in_together_and_one_of_them_spoils_no_other() -> None:
+    """A batch holds one whose sender has no text in UTF-8, as a cipher of the application may say it."""
+
+    class Odd(Encryption):
+        def encrypt(self, plaintext: bytes) -> bytes:
+            return plaintext
+
+        def decrypt(self, ciphertext: bytes) -> bytes:
+            return ciphertext
+
+        def sender_of(self, ciphertext: bytes) -> str:
+            return "\ud800" if b"odd" in ciphertext else "alice"
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", encryption=Odd())
+        bob = await world.join("bob", encryption=Odd())
+        for text in (b"one", b"odd", b"two", b"three"):
+            await alice.send(text)
+        await asyncio.sleep(0.1)
+        assert bob.stats()["dropped_by_error"] == 1
+        assert world.messages("bob") == [b"one"]
+
+    run_world(scenario)
