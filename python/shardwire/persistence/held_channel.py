@@ -10,6 +10,8 @@ from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.commit_count import CommitCount
 from shardwire.persistence.database import corruption
 from shardwire.persistence.journal import Journal, journaled_commits
+from shardwire.persistence.protocol import Changes
+from shardwire.persistence.record_cipher import RecordCipher
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +86,19 @@ class HeldChannel:
                 "UPDATE channel SET lost_commits = lost_commits + ? WHERE id = ?", (self._found_lost, number)
             )
         return number, self._commits + 1
+
+    def append(self, connection: sqlite3.Connection, cipher: RecordCipher | None, changes: Changes) -> bool:
+        """Commits `changes` in one statement, where that is all it takes; else False, and nothing is done.
+
+        With each further one the thread would wait for its turn in the interpreter, twice.
+        """
+        if not self._looked or self._number is None or self._found_lost:
+            return False
+        try:
+            return self.journal.append(connection, self._number, self._commits + 1, cipher, changes)
+        except BaseException:
+            self.on_commit_failed()
+            raise
 
     def on_committed(self) -> None:
         """It is durable."""

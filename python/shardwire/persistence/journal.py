@@ -63,11 +63,15 @@ class _Latest:
     commits: int = 0
     size_bytes: int = 0
 
+    @property
+    def is_full(self) -> bool:
+        return self.commits >= JOURNAL_COMMITS_MAX or self.size_bytes >= JOURNAL_BYTES_MAX
+
 
 class Journal:
     """That of one channel.
 
-    What stores runs within a transaction of the caller's, who calls `forget` where that fails.
+    What stores runs within a transaction of the caller's, but for `append`. The caller calls `forget` where it fails.
     """
 
     def __init__(self, channel_id: str) -> None:
@@ -134,9 +138,42 @@ class Journal:
     ) -> None:
         """Stores the `commits`-th commit of the channel."""
         latest = self._read_latest(connection, number, cipher)
-        if changes.deleted_prefixes or latest.commits >= JOURNAL_COMMITS_MAX or latest.size_bytes >= JOURNAL_BYTES_MAX:
+        if changes.deleted_prefixes or latest.is_full:
             self._fold(connection, number, commits, cipher, latest, changes)
             return
+        direct = self._append(connection, number, commits, cipher, latest, changes)
+        self._write_records(connection, number, cipher, direct)
+
+    def append(
+        self,
+        connection: sqlite3.Connection,
+        number: int,
+        commits: int,
+        cipher: RecordCipher | None,
+        changes: Changes,
+    ) -> bool:
+        """As `store` where that takes one row and no more: a statement that is a transaction by itself. Else False."""
+        latest = self._latest
+        if latest is None or changes.deleted_prefixes or latest.is_full:
+            return False
+        values = changes.records.values()
+        if any(value is not None and len(value) >= LARGE_VALUE_BYTES for value in values):
+            return False
+        if self._large and not self._large.isdisjoint(changes.records):
+            return False
+        self._append(connection, number, commits, cipher, latest, changes)
+        return True
+
+    def _append(
+        self,
+        connection: sqlite3.Connection,
+        number: int,
+        commits: int,
+        cipher: RecordCipher | None,
+        latest: _Latest,
+        changes: Changes,
+    ) -> dict[RecordName, bytes | None]:
+        """Appends a row; what is to be written among the records beside it."""
         direct: dict[RecordName, bytes | None] = {}
         names, values = [], []
         for name, value in changes.records.items():
@@ -152,8 +189,8 @@ class Journal:
         row = self._encoded(cipher, commits, names, values)
         latest.commits += 1
         latest.size_bytes += len(row)
-        self._write_records(connection, number, cipher, direct)
         connection.execute(_APPEND, (number, commits, _checksum(commits, row), row))
+        return direct
 
     def fold(self, connection: sqlite3.Connection, number: int, commits: int, cipher: RecordCipher | None) -> None:
         """Writes what there is among the records; `commits` have been made."""
@@ -195,8 +232,10 @@ class Journal:
             else:
                 kept = value if cipher is None else cipher.seal(self._channel_id, name, value)
                 puts.append((number, kind, key, checksum_of(kind, key, kept), kept))
-        connection.executemany(DELETE_RECORD, deletes)
-        connection.executemany(PUT_RECORD, puts)
+        if deletes:
+            connection.executemany(DELETE_RECORD, deletes)
+        if puts:
+            connection.executemany(PUT_RECORD, puts)
 
     def _encoded(self, cipher: RecordCipher | None, commits: int, names: list[bytes], values: list[bytes]) -> bytes:
         head = b"".join(names)

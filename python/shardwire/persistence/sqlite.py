@@ -120,9 +120,10 @@ class SqlitePersistence:
                 database.require_in_place()
                 connection = database.connection
                 held = self._held[channel_id]
-                with _transaction(connection, held):
-                    number, commits = held.begin_commit(connection)
-                    held.journal.store(connection, number, commits, database.cipher, changes)
+                if not held.append(connection, database.cipher, changes):
+                    with _transaction(connection, held):
+                        number, commits = held.begin_commit(connection)
+                        held.journal.store(connection, number, commits, database.cipher, changes)
                 held.on_committed()
             except sqlite3.Error as error:
                 failure = self._failure("commit", channel_id, error)

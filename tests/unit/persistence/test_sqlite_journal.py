@@ -142,3 +142,34 @@ def test_under_a_key_nobody_alters_it(part: str, tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(PersistenceError, match="a row of the journal does not match its checksum"):
         SqlitePersistence(tmp_path / "state.db", key=KEY).load("a")
+
+
+def test_a_commit_of_one_row_is_one_statement_and_one_with_a_large_value_is_a_transaction(tmp_path: Path) -> None:
+    """Whatever it takes, it is stored as a whole, and one that failed is made again."""
+    persistence = SqlitePersistence(tmp_path / "state.db")
+    persistence.commit("a", Changes({("k", b"1"): b"first"}))
+    database = persistence._database
+    assert database is not None
+    statements: list[str] = []
+    database.connection.set_trace_callback(statements.append)
+    persistence.commit("a", Changes({("k", b"1"): None, ("k", b"2"): b"second"}))
+    assert [statement.split()[0] for statement in statements] == ["INSERT"]
+    statements.clear()
+    persistence.commit("a", Changes({("k", b"3"): bytes(journal.LARGE_VALUE_BYTES), ("k", b"4"): b"small"}))
+    assert [statement.split()[0] for statement in statements] == ["BEGIN", "INSERT", "INSERT", "COMMIT"]
+    statements.clear()
+    # What was large stands among the records, where it is taken out.
+    persistence.commit("a", Changes({("k", b"3"): b"no longer large"}))
+    assert statements[0].split()[0] == "BEGIN"
+    database.connection.execute("CREATE TRIGGER full BEFORE INSERT ON journal BEGIN SELECT RAISE(ABORT, 'full'); END")
+    with pytest.raises(PersistenceError):
+        persistence.commit("a", Changes({("k", b"2"): b"third"}))
+    assert records_of(persistence)[("k", b"2")] == b"second"
+    database.connection.execute("DROP TRIGGER full")
+    persistence.commit("a", Changes({("k", b"2"): b"third"}))
+    expected = {("k", b"2"): b"third", ("k", b"3"): b"no longer large", ("k", b"4"): b"small"}
+    assert records_of(persistence) == expected
+    persistence.close()
+    again = SqlitePersistence(tmp_path / "state.db")
+    assert records_of(again) == expected
+    again.close()
