@@ -52,7 +52,7 @@ POINTS: dict[str, tuple[type[Any], str]] = {
     "carry out": (Session, "_carry_out"),
     "count": (Limit, "_store"),
     "dispatch": (Dispatcher, "_send"),
-    "take": (Arrivals, "_receive"),
+    "take": (Arrivals, "receive"),
     "hand over": (Subscriptions, "hand_over"),
     "announce": (Announcements, "announce"),
 }

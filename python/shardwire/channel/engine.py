@@ -30,7 +30,7 @@ from shardwire.channel.sending.cancellation import Cancellation
 from shardwire.channel.sending.ephemerals import Ephemerals
 from shardwire.channel.sending.flights import Flights
 from shardwire.channel.sending.in_store import InStore
-from shardwire.channel.sending.outcomes import DispatchOutcome
+from shardwire.channel.sending.outcomes import DispatchOutcome, Propagated, Stored
 from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.channel.sending.parity import make_parity
 from shardwire.channel.sending.segment_size import MessageBudget
@@ -216,8 +216,16 @@ class Engine:
         self.transmissions.fail_oversized(budget.content_bytes_max, now)
         self._settle(now)
 
-    def on_dispatch_outcome(self, outcome: DispatchOutcome, now: Now) -> None:
-        self.transmissions.on_outcome(outcome, now)
+    def on_outcomes(self, outcomes: Sequence[DispatchOutcome | Stored], now: Now) -> None:
+        """What became of transmits, in order."""
+        for outcome in outcomes:
+            if isinstance(outcome, Stored):
+                self.in_store.on_stored(outcome, now)
+                continue
+            self.transmissions.on_outcome(outcome, now)
+            if not isinstance(outcome, Propagated):
+                # What SDS says to a failure comes before what follows.
+                self._settle(now)
         self._settle(now)
 
     def on_delivery_done(self, now: Now) -> None:

@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
 
 from shardwire.errors import ShardwireError
 from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # What a cipher may take for one message.
 CIPHER_TIMEOUT_MS = 60_000
@@ -49,6 +53,49 @@ async def await_cipher(result: Awaitable[bytes]) -> bytes:
     """
     async with asyncio.timeout(CIPHER_TIMEOUT_MS / 1000):
         return await result
+
+
+class Begun(Generic[T]):
+    """What a hook gave to be awaited, run up to its first wait: most have none, and those need no limit of time.
+
+    Attributes:
+        is_done: Whether it had none; else it is to be awaited.
+        result: What it returned then.
+    """
+
+    __slots__ = ("_steps", "_waits_for", "is_done", "result")
+
+    result: T
+
+    def __init__(self, awaitable: Awaitable[T]) -> None:
+        self._steps = _awaited(awaitable)
+        self.is_done = False
+        try:
+            self._waits_for = self._steps.send(None)
+        except StopIteration as done:
+            self.is_done, self.result = True, done.value
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        # As `yield from` does, behind the first step.
+        waits_for = self._waits_for
+        while True:
+            try:
+                sent = yield waits_for
+            except GeneratorExit:
+                self._steps.close()
+                raise
+            except BaseException as error:
+                step = partial(self._steps.throw, error)
+            else:
+                step = partial(self._steps.send, sent)
+            try:
+                waits_for = step()
+            except StopIteration as done:
+                return cast(T, done.value)
+
+
+async def _awaited(awaitable: Awaitable[T]) -> T:
+    return await awaitable
 
 
 async def outlive_cancellation() -> None:

@@ -20,8 +20,7 @@ class Outflow:
         parts: Of the channel.
         may_try: Whether the node is worth a try; while it is not, what is queued stays where it is.
         may_leave: Asked at the last moment whether anybody still wants a transmit to leave.
-        report: Told the outcome of every transmit, once.
-        report_stored: Told of every content that a store has.
+        report: Told the outcome of every transmit, once, and of every content that a store has.
 
     Attributes:
         requests: Told what the node says.
@@ -32,10 +31,9 @@ class Outflow:
         parts: Parts,
         may_try: Callable[[], bool],
         may_leave: Callable[[Transmit], bool],
-        report: Callable[[DispatchOutcome], None],
-        report_stored: Callable[[Stored], None],
+        report: Callable[[DispatchOutcome | Stored], None],
     ) -> None:
-        self.requests = Requests(report, report_stored)
+        self.requests = Requests(report)
         meta = parts.config.envelope_meta or b""
         self._dispatcher = Dispatcher(
             parts.node, parts.content_topic, meta, parts.quota, self.requests, may_try, may_leave, report

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from shardwire.channel.announcements import Announcements
@@ -20,7 +19,7 @@ from shardwire.channel.parts import Parts
 from shardwire.channel.receiving.deliveries import Delivery
 from shardwire.channel.receiving.reception import Reception
 from shardwire.channel.receiving.retrieval import Retrieval
-from shardwire.channel.sending.outcomes import DispatchOutcome, Propagated
+from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.send_events import Outcome
 from shardwire.channel.waiters import Callers, DeliveryWaiters
@@ -70,9 +69,8 @@ class Session:
         self._outflow = Outflow(
             parts,
             lambda: parts.engine.transmissions.may_try(parts.clock.monotonic_ms()),
-            lambda transmit: parts.engine.transmissions.may_leave(transmit, self.driver.now()),
+            lambda transmit: parts.engine.transmissions.may_leave(transmit, parts.clock.monotonic_ms()),
             self._on_outcome,
-            lambda stored: self.driver.post(partial(parts.engine.in_store.on_stored, stored)),
         )
         self._quota = parts.quota
         self._reception = Reception(
@@ -99,6 +97,8 @@ class Session:
             self._arrivals,
             parts.last_seen_ns,
         )
+        # What the node said and the engine was not told yet.
+        self._outcomes: list[DispatchOutcome | Stored] = []
         self._progress = asyncio.Event()
         self._delivery: asyncio.Future[Delivery] | None = None
         self._announcements = Announcements(parts.subscriptions, self.waiters, self._on_announced)
@@ -394,12 +394,19 @@ class Session:
         self.segmenter.use(budget.segmentation)
         self.driver.post(lambda now: self.engine.on_sizes_changed(budget, now))
 
-    def _on_outcome(self, outcome: DispatchOutcome) -> None:
+    def _on_outcome(self, outcome: DispatchOutcome | Stored) -> None:
         if isinstance(outcome, Propagated):
             # Its echo is ours; what other channels of the node propagate may be meant for this one.
             self._reception.remember(outcome.message_hash)
-        self.engine.transmissions.announce(outcome)
-        self.driver.post(lambda now: self.engine.on_dispatch_outcome(outcome, now))
+        elif isinstance(outcome, DispatchFailed):
+            self.engine.transmissions.announce()
+        if not self._outcomes:
+            self.driver.post(self._apply_outcomes)
+        self._outcomes.append(outcome)
+
+    def _apply_outcomes(self, now: Now) -> None:
+        outcomes, self._outcomes = self._outcomes, []
+        self.engine.on_outcomes(outcomes, now)
 
     def _on_connection(self, state: ConnectionState) -> None:
         def change(now: Now) -> None:

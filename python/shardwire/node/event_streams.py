@@ -23,6 +23,8 @@ class EventStreams:
     def __init__(self, name: str) -> None:
         self._name = name
         self._streams: list[weakref.ref[EventStream]] = []
+        # What is given in the loop's next step, and to whom.
+        self._soon: list[tuple[list[EventStream], Sequence[NodeEvent]]] = []
 
     def open(self) -> EventStream:
         """A further reader: it gets every event from now on."""
@@ -39,7 +41,14 @@ class EventStreams:
 
         By then whoever called `send` holds the request id.
         """
-        asyncio.get_running_loop().call_soon(_put, self.live(), events)
+        if not self._soon:
+            asyncio.get_running_loop().call_soon(self._put_soon)
+        self._soon.append((self.live(), events))
+
+    def _put_soon(self) -> None:
+        soon, self._soon = self._soon, []
+        for streams, events in soon:
+            _put(streams, events)
 
     def put_received(self, message: MessageReceived) -> tuple[int, list[EventStream]]:
         """Gives a received message to every reader.

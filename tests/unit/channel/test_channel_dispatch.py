@@ -233,7 +233,7 @@ def test_what_a_node_never_answers_for_is_forgotten() -> None:
 
     async def scenario() -> None:
         node: Node = Numbering()  # type: ignore[assignment]
-        requests = Requests(reported.append, lambda stored: None)
+        requests = Requests(reported.append)
         dispatcher = Dispatcher(
             node, TOPIC, b"", Quota(), requests, lambda: True, lambda transmit: True, reported.append
         )

@@ -85,6 +85,11 @@ def is_well_formed(event: MessageReceived) -> bool:
     )
 
 
+def names_request(event: MessagePropagated | MessageSent) -> bool:
+    """As `fault_of` says, likewise."""
+    return isinstance(event.request_id, str) and _is_hash(event.message_hash)
+
+
 def fault_of(event: object) -> str | None:
     """What is wrong with an event of a kind that means something here, for people, without its values; None where
     nothing is, or its kind means nothing."""

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from shardwire.channel.hooks import await_cipher, ends_process, heed_cancellation, is_ours
-from shardwire.channel.receiving.node_events import fault_of, is_well_formed
+from shardwire.channel.receiving.node_events import fault_of, is_well_formed, names_request
 from shardwire.channel.sending.requests import Requests
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.clock import NANOSECONDS_PER_MS
@@ -144,14 +144,14 @@ class Reception:
                         waiting = self.hand_on(payload, payload, message_hash, event.timestamp_ns)
                         if waiting is not None:
                             await waiting
+                case MessagePropagated() if names_request(event):
+                    self._requests.on_propagated(event.request_id, event.message_hash)
+                case MessageSent() if names_request(event):
+                    self._requests.on_stored(event.request_id, event.message_hash)
                 case _ if (fault := fault_of(event)) is not None:
                     # As if it had not come: what it was about is fetched, or sent again.
                     self._peer_log.count("node_events_malformed")
                     self._peer_log.tell("the node gave %s; it is dropped", one_line(fault))
-                case MessagePropagated():
-                    self._requests.on_propagated(event.request_id, event.message_hash)
-                case MessageSent():
-                    self._requests.on_stored(event.request_id, event.message_hash)
                 case MessageSendError():
                     self._requests.on_send_error(event)
                 case ConnectionStatus():

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from shardwire.channel.hooks import heed_cancellation, is_ours
+from shardwire.channel.hooks import Begun, heed_cancellation, is_ours
 from shardwire.channel.limits.quota import Place, Quota
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late
 from shardwire.channel.sending.requests import DISPATCHES_MAX, Requests
@@ -90,7 +90,6 @@ class Dispatcher:
                     await self._send_in_places()
                 else:
                     await self._send(self._queue.popleft())
-                heed_cancellation()
             self._wake.clear()
             await self._wake.wait()
 
@@ -111,7 +110,6 @@ class Dispatcher:
                     self._refuse(sealed.transmit, place)
                 else:
                     await self._send(sealed, place)
-                    heed_cancellation()
         finally:
             self._queue.extendleft(sealed for sealed, _ in reversed(waiting))
             for _, place in waiting:
@@ -143,9 +141,14 @@ class Dispatcher:
         ephemeral = transmit.kind is TransmitKind.EPHEMERAL
         envelope = MessageEnvelope(self._content_topic, sealed.payload, ephemeral, self._meta)
         self._requests.begin()
+        limit: asyncio.Timeout | None = None
         try:
-            async with asyncio.timeout(PROPAGATION_TIMEOUT_MS / 1000) as limit:
-                request_id: object = await self._node.send(envelope)
+            sending = Begun[object](self._node.send(envelope))
+            if sending.is_done:
+                request_id = sending.result
+            else:
+                async with asyncio.timeout(PROPAGATION_TIMEOUT_MS / 1000) as limit:
+                    request_id = await sending
             if isinstance(request_id, str):
                 self._requests.add(request_id, transmit)
             else:
@@ -159,7 +162,7 @@ class Dispatcher:
         except BaseException as error:
             if is_ours(error):
                 raise
-            if limit.expired():
+            if limit is not None and limit.expired():
                 text = f"the node's send did not return within {PROPAGATION_TIMEOUT_MS} ms"
                 logger.error("%s", text)
             else:
@@ -168,6 +171,8 @@ class Dispatcher:
             self._report(DispatchFailed(transmit, text, unanswered=True))
         finally:
             self._requests.end()
+        if limit is not None:
+            heed_cancellation()
 
 
 def _refusal(transmit: Transmit, error: NodeError) -> DispatchFailed:

@@ -44,9 +44,9 @@ class Late:
 DispatchOutcome = Propagated | DispatchFailed | Late
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stored:
-    """A store has a content of ours that reached the network.
+    """A store has a content of ours that reached the network; not frozen, as one is made for each.
 
     Attributes:
         send_id: Its send.

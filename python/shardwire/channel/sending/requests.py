@@ -25,13 +25,11 @@ class Requests:
     """The node's requests of one channel.
 
     Args:
-        report: Told the outcome of every transmit, once.
-        report_stored: Told of every content that a store has.
+        report: Told the outcome of every transmit, once, and of every content that a store has.
     """
 
-    def __init__(self, report: Callable[[DispatchOutcome], None], report_stored: Callable[[Stored], None]) -> None:
+    def __init__(self, report: Callable[[DispatchOutcome | Stored], None]) -> None:
         self._report = report
-        self._report_stored = report_stored
         # What the node has yet to answer for, oldest first.
         self._transmits: OrderedDict[str, Transmit] = OrderedDict()
         # Contents that reached the network, until a store has them, oldest first.
@@ -77,7 +75,7 @@ class Requests:
             self.on_propagated(request_id, message_hash)
         stored = self._unstored.pop(request_id, None)
         if stored is not None:
-            self._report_stored(stored)
+            self._report(stored)
         elif self._sending:
             self._remember_early(request_id, lambda: self.on_stored(request_id, message_hash))
 

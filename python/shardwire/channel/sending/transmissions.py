@@ -164,13 +164,13 @@ class Transmissions:
         """Whether the node is online and did not fail just now."""
         return not self._announced_failures and self.readiness.may_try(monotonic_ms)
 
-    def announce(self, outcome: DispatchOutcome) -> None:
-        """Says at once that `on_outcome` will come: after a failure nothing is tried before it has."""
-        self._announced_failures += isinstance(outcome, DispatchFailed)
+    def announce(self) -> None:
+        """Says at once that `on_outcome` will come with a failure: nothing is tried before it has."""
+        self._announced_failures += 1
 
-    def may_leave(self, transmit: Transmit, now: Now) -> bool:
+    def may_leave(self, transmit: Transmit, monotonic_ms: int) -> bool:
         """Whether a transmit is still to leave. If so it does: the time in which the node has to answer begins."""
-        return self._flights.leave(transmit.transmit_id, now.monotonic_ms)
+        return self._flights.leave(transmit.transmit_id, monotonic_ms)
 
     def on_outcome(self, outcome: DispatchOutcome, now: Now) -> None:
         """What became of a transmit, as announced; one that nobody waits for any longer is passed over."""
