@@ -186,3 +186,56 @@ def test_contents_that_a_full_table_gave_up_are_asked_for_again() -> None:
             bob.machine.handle_message(transmits[entry.message_id].payload, at(now_ms), bytes(32))
     bob.drain(at(now_ms))
     assert bob.delivered == ["parts"]
+
+
+def test_doubted_contents_are_in_no_filter_after_a_restart() -> None:
+    alice, bob = Party("alice", sds=TELLTALE, sync=quiet_sync()), Doubter("bob", sds=TELLTALE, sync=quiet_sync())
+    send_id = alice.send("doubtful", at(0), 2, 3)
+    for transmit in alice.drain(at(0))[:2]:
+        bob.machine.handle_message(transmit.payload, at(0), bytes(32))
+    bob.drain(at(0))
+    again = bob.restarted(at(1_000))
+    ids = [f"{send_id}.{place}" for place in range(2)]
+    assert again.machine.inspect()["log"] == tuple(ids)
+    assert BloomFilter().review(again.machine.inspect()["bloom_filter"], ids) == []
+
+
+def test_kept_messages_are_taken_in_again_once_however_many_follow() -> None:
+    alice, bob = (Party(name, sds=TELLTALE, sync=quiet_sync()) for name in ("alice", "bob"))
+    send_id = alice.send("parts", at(0), 5, 5)
+    wires = [transmit.payload for transmit in alice.drain(at(0))]
+    for data in wires[:2]:
+        bob.machine.handle_message(data, at(0), bytes(32))
+    bob.drain(at(0))
+    bob.machine.handle_send_abandoned("alice", send_id, at(1_000), keep_messages=True)
+    bob.held.clear()
+    for data in wires[2:4]:
+        bob.machine.handle_message(data, at(2_000), bytes(32))
+        bob.drain(at(2_000))
+    assert [data for data, _ in bob.machine.poll_reopened()] == wires[:2]
+
+
+def test_what_follows_a_send_that_was_given_up_in_an_earlier_life_waits_for_what_came_of_it_again() -> None:
+    alice, bob, carol = (Party(name, sds=TELLTALE, sync=quiet_sync()) for name in ("alice", "bob", "carol"))
+    send_id = alice.send("parts", at(0), 3, 3)
+    wires = [transmit.payload for transmit in alice.drain(at(0))]
+    bob.machine.handle_message(wires[0], at(0), bytes(32))
+    bob.drain(at(0))
+    bob.machine.handle_send_abandoned("alice", send_id, at(1_000))
+    bob.drain(at(1_000))
+    bob = bob.restarted(at(2_000))
+    bob.held.clear()
+    bob.machine.handle_message(wires[0], at(2_000), bytes(32))
+    bob.drain(at(2_000))
+    for data in wires:
+        carol.machine.handle_message(data, at(2_000), bytes(32))
+    carol.drain(at(2_000))
+    carol.send("after", at(2_000))
+    (after,) = carol.drain(at(2_000))
+    bob.machine.handle_message(after.payload, at(2_000), bytes(32))
+    bob.drain(at(2_000))
+    assert bob.delivered == []
+    for data in wires[1:]:
+        bob.machine.handle_message(data, at(3_000), bytes(32))
+        bob.drain(at(3_000))
+    assert bob.delivered == ["parts", "after"]

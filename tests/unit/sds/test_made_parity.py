@@ -18,10 +18,10 @@ PAYLOAD = random.Random(3).randbytes(DATA * 512)
 NUMBERS = iter(range(1, 1_000_000))
 
 
-def lacks(count: int) -> bytes:
-    """Bob says how many segments he lacks."""
+def lacks(count: int, by: str = "bob") -> bytes:
+    """Bob, or who it is, says how many segments he lacks."""
     entry = HistoryEntry(f"{SEND}.{9999 - count:04}", None, "alice")
-    return message(next(NUMBERS), sender="bob", content=None, requests=[entry])
+    return message(next(NUMBERS), sender=by, content=None, requests=[entry])
 
 
 def names(*ordinals: int) -> bytes:
@@ -71,9 +71,10 @@ class Sender(Party):
         return twin
 
 
-def waiting(first_parity: int) -> Sender:
+def waiting(first_parity: int, *receivers: str) -> Sender:
     """Has a message that waits to leave, with so much parity at first."""
-    alice = Sender("alice", sds=SdsConfig(max_retransmissions=3), sync=quiet_sync(), delivered_when=frozenset({"bob"}))
+    everybody = frozenset(receivers or ("bob",))
+    alice = Sender("alice", sds=SdsConfig(max_retransmissions=3), sync=quiet_sync(), delivered_when=everybody)
     parameters = native_parameters(SegmentationConfig(segment_size_bytes=512))
     contents, reserve = segment_on_demand(PAYLOAD, parameters, first_parity * 1_000_000 // DATA)
     assert (len(contents), reserve) == (DATA + first_parity, DATA - first_parity)
@@ -213,6 +214,50 @@ def test_who_has_it_all_has_it_all_after_what_never_left_is_forgotten() -> None:
     twin = alice.again()
     assert not twin.wait(ContentsWanted)
     assert twin.left == []
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_who_has_it_all_has_it_all_after_more_was_made_for_another(leaves: bool) -> None:
+    alice = waiting(0, "bob", "carol")
+    alice.publish()
+    hear(alice, lacks(0), alice.now_ms + 1)
+    hear(alice, lacks(2, "carol"), alice.now_ms + 2)
+    assert alice.wait(ContentsWanted)
+    alice.make(2)
+    if leaves:
+        assert alice.publish() == [10, 11]
+    commit(alice)
+    alice = alice.again()
+    hear(alice, lacks(0, "carol"), alice.now_ms + 1)
+    assert [event.by for event in alice.events if isinstance(event, SendAcknowledged)] == ["carol"]
+    assert alice.machine.inspect()["acknowledged"] == {}
+    assert not alice.wait(ContentsWanted)
+
+
+def test_what_never_left_can_be_made_again_and_no_more_than_that() -> None:
+    alice = sent()
+    wanted(alice, 8)
+    alice.make(8)
+    assert alice.publish() == list(range(10, 18))
+    wanted(alice, 2)
+    alice.make(2)
+    commit(alice)
+    alice = alice.again()
+    hear(alice, lacks(5), alice.now_ms + 1)
+    assert alice.wait(ContentsWanted)
+    assert [event.count for event in alice.events if isinstance(event, ContentsWanted)] == [2]
+
+
+def test_what_was_made_waits_in_the_store_as_the_rest_does() -> None:
+    alice = sent()
+    wanted(alice, 2)
+    alice.make(2)
+    assert alice.publish() == [10, 11]
+    for ordinal in range(12):
+        alice.machine.handle_stored(SEND, ordinal, at(alice.now_ms))
+    alice.events.clear()
+    assert not alice.wait(ContentsWanted)
+    assert alice.machine.stats()["outgoing_in_store"] == 12
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -238,3 +238,17 @@ def test_a_send_of_which_nothing_is_left_but_its_name_counts_as_lost_in_time() -
         bob.machine.handle_timeout(at(now_ms))
         bob.drain(at(now_ms))
         assert bob.delivered == delivered
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_whole_message_is_no_rival_of_itself_nor_of_what_is_not_kept(kept: bool) -> None:
+    bob = Party("bob", sds=replace(LOGOS.sds, enable_repair=kept), sync=quiet_sync())
+    real, content = message("alice", "real"), b"0/1/1|real"
+    hear(bob, real)
+    bob.machine.handle_whole_content(f"{SEND}.0", "alice", content, real)
+    assert bob.machine.stats()["rivals"] == 0
+    assert not bob.machine.was_rival(f"{SEND}.0", "alice", content)
+    # Another one is, where what it is a rival of can be told.
+    bob.machine.handle_whole_content(f"{SEND}.0", "mallory", b"0/1/1|forged", message("mallory", "forged"))
+    assert bob.machine.stats()["rivals"] == int(kept)
+    assert bob.machine.was_rival(f"{SEND}.0", "mallory", b"0/1/1|forged") is kept

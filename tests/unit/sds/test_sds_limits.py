@@ -9,6 +9,7 @@ import pytest
 from sds_exchange import LOGOS, Party, at, hear, message, quiet_sync
 
 from shardwire._native import BloomFilter, HistoryEntry, SdsMessage, sds_limits
+from shardwire.config import SdsConfig
 from shardwire.errors import ConfigError
 from shardwire.sds import MessageDropped, TransmitKind
 
@@ -64,6 +65,27 @@ def test_the_least_header_is_enough_and_one_byte_less_is_refused() -> None:
     Party("alice", header_bytes_max=least)
     with pytest.raises(ConfigError, match=str(least)):
         Party("alice", header_bytes_max=least - 1)
+
+
+def least_header(sender: str, sds: SdsConfig) -> int:
+    with pytest.raises(ConfigError) as refused:
+        Party(sender, sds=sds, header_bytes_max=100)
+    return max(int(number) for number in re.findall(r"\d+", str(refused.value)))
+
+
+@pytest.mark.parametrize(("rule", "id_bytes"), [("send", 38), ("content-sha256", 64)])
+def test_the_least_header_has_room_for_an_entry(rule: str, id_bytes: int) -> None:
+    sds = replace(LOGOS.sds, message_id=rule)
+    least = least_header("bob", sds)
+    longest = LIMITS["MESSAGE_ID_BYTES_MAX"]
+    assert least == 48 + len("bob") + len("room") + id_bytes + ENTRY_FRAME_BYTES + 4 * longest
+    bob = Party("bob", sds=sds, sync=quiet_sync(acknowledgement_sync=False), header_bytes_max=least)
+    data = message(0, sender="s" * LIMITS["SENDER_ID_BYTES_MAX"], message_id="i" * longest)
+    bob.machine.handle_message(data, at(0), bytes(256))
+    bob.drain(at(0))
+    bob.send("ours", at(1))
+    (entry,) = sent(bob, TransmitKind.FIRST, 1).causal_history
+    assert (len(entry.message_id), entry.retrieval_hint) == (longest, bytes(256))
 
 
 @pytest.mark.parametrize(

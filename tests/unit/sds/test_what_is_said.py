@@ -8,8 +8,8 @@ import pytest
 from sds_exchange import LOGOS, Party, at, contents_of, hear, message, quiet_sync
 
 from shardwire._native import HistoryEntry, SdsMessage
-from shardwire.config import SdsConfig
-from shardwire.sds import Transmit, TransmitKind
+from shardwire.config import DeliveredWhen, SdsConfig
+from shardwire.sds import ContentReceived, Now, Transmit, TransmitKind
 
 SEND = "5e" * 16
 COUNT = 40
@@ -247,3 +247,99 @@ def test_nothing_is_said_of_a_message_that_was_given_up_whoever_asks() -> None:
         if entry.message_id not in {transmit.message_id for transmit in contents}
     ]
     assert counts == []
+
+
+class Unsure(Party):
+    """Does not know yet how large the messages are."""
+
+    def _on_content(self, event: ContentReceived, now: Now) -> None:
+        pass
+
+
+def test_who_does_not_know_how_much_it_lacks_names_what_came_whatever_others_said() -> None:
+    bob = Unsure("bob", sync=quiet_sync(), delivered_when=frozenset({"bob", "carol"}))
+    hear(bob, on_demand(COUNT)[0].payload)
+    hear(bob, says_it_lacks("carol", 5), GAP_MS)
+    ((_, sync),) = syncs(bob, GAP_MS, 4 * WINDOW_MS)
+    assert [entry.message_id for entry in sync.causal_history] == [f"{SEND}.0"]
+
+
+@pytest.mark.parametrize("delivered_when", ["any", frozenset({"bob", "carol"})])
+@pytest.mark.parametrize("counts", [False, True])
+def test_others_speak_for_who_lacks_no_more_where_each_is_to_have_it_and_its_sender_counts(
+    delivered_when: DeliveredWhen, counts: bool
+) -> None:
+    alice, bob = (Party(name, sync=quiet_sync(), delivered_when=delivered_when) for name in ("alice", "bob"))
+    contents = contents_of("text", COUNT, COUNT)
+    alice.machine.send(SEND, contents, at(0), contents_needed=COUNT, reserve=5 * counts)
+    for transmit in alice.drain(at(0))[:-3]:
+        hear(bob, transmit.payload)
+    hear(bob, says_it_lacks("carol", 5), GAP_MS)
+    assert bool(syncs(bob, GAP_MS, 4 * WINDOW_MS)) is not (counts and delivered_when != "any")
+
+
+def test_who_was_asked_answers_whatever_others_say_meanwhile() -> None:
+    bob = Party("bob", sync=quiet_sync(), delivered_when=frozenset({"bob", "carol"}))
+    for transmit in on_demand(COUNT)[:-3]:
+        hear(bob, transmit.payload)
+    hear(bob, asks(), GAP_MS)
+    hear(bob, says_it_lacks("carol", 5), GAP_MS)
+    ((_, sync),) = syncs(bob, GAP_MS, 4 * WINDOW_MS)
+    assert [entry.message_id for entry in sync.repair_request] == [f"{SEND}.{9_999 - 3}"]
+
+
+@pytest.mark.parametrize("delivered_when", ["any", frozenset({"bob", "carol"})])
+def test_what_comes_after_it_said_that_it_lacks_some_is_said(delivered_when: DeliveredWhen) -> None:
+    bob = Party("bob", sync=quiet_sync(), delivered_when=delivered_when)
+    contents = on_demand(COUNT)
+    for transmit in contents[:-3]:
+        hear(bob, transmit.payload)
+    ((said_ms, _),) = syncs(bob, 0, 4 * WINDOW_MS)
+    hear(bob, contents[-1].payload, said_ms + 1_000)
+    ((_, sync),) = syncs(bob, said_ms + 1_000, said_ms + 1_000 + 2 * WINDOW_MS)
+    assert [entry.message_id for entry in sync.repair_request] == [f"{SEND}.{9_999 - 2}"]
+
+
+def further(number: int) -> bytes:
+    """More of it, which others lack."""
+    return message(0, sender="alice", message_id=f"{SEND}.{number}", content=f"{number}/40/45|text".encode())
+
+
+def test_to_a_sender_that_does_not_count_more_is_named_as_it_comes() -> None:
+    alice, bob = Party("alice", sync=quiet_sync()), Party("bob", sync=quiet_sync())
+    alice.machine.send(SEND, contents_of("text", COUNT, COUNT), at(0), contents_needed=COUNT)
+    for transmit in alice.drain(at(0)):
+        hear(bob, transmit.payload)
+    *_, (said_ms, _) = syncs(bob, 0, 4 * WINDOW_MS)
+    hear(bob, further(40), said_ms + 1_000)
+    ((_, sync),) = syncs(bob, said_ms + 1_000, said_ms + 1_000 + WINDOW_MS)
+    assert f"{SEND}.40" in [entry.message_id for entry in sync.causal_history]
+
+
+def test_who_was_told_in_an_earlier_life_is_told_again_when_more_comes() -> None:
+    bob = Party("bob", sync=quiet_sync())
+    for transmit in on_demand(COUNT):
+        hear(bob, transmit.payload)
+    ((said_ms, _),) = syncs(bob, 0, 4 * WINDOW_MS)
+    bob.drain(at(said_ms))
+    bob = bob.restarted(at(0))
+    # She counts, as her question about another message shows.
+    other = HistoryEntry(f"{'0e' * 16}.9999", None, "alice")
+    hear(bob, message(0, sender="alice", message_id="asks", content=None, requests=[other]))
+    hear(bob, further(40), 1_000)
+    assert len(syncs(bob, 1_000, 1_000 + 2 * WINDOW_MS)) == 1
+
+
+def test_who_was_not_heard_to_say_that_it_has_all_says_it_when_more_comes() -> None:
+    bob = Party("bob", sync=quiet_sync())
+    contents = on_demand(COUNT)
+    for transmit in contents:
+        hear(bob, transmit.payload)
+    ((said_ms, _),) = syncs(bob, 0, 4 * WINDOW_MS)
+    again_ms = said_ms + 2 * WINDOW_MS
+    hear(bob, contents[0].payload, again_ms)
+    # Of what was sent again another one speaks, and so bob need not.
+    hear(bob, says_it_lacks("carol", 0), again_ms)
+    assert bob.machine.acknowledgement_due_ms is None
+    hear(bob, further(40), again_ms)
+    assert len(syncs(bob, again_ms, again_ms + 2 * WINDOW_MS)) == 1
