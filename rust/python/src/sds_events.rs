@@ -284,6 +284,12 @@ pub fn text(py: Python<'_>, text: &str) -> Py<PyString> {
     PyString::new(py, text).unbind()
 }
 
+/// A name as an object. It is UTF-8 already, which Python sees for itself.
+pub fn name(py: Python<'_>, name: &Name) -> Py<PyString> {
+    let object = PyString::from_bytes(py, name.as_bytes());
+    object.expect("a name is UTF-8").unbind()
+}
+
 /// One event as an object.
 pub fn made<'py, T>(py: Python<'py>, event: T) -> PyResult<Bound<'py, SdsEvent>>
 where
@@ -310,7 +316,7 @@ pub fn event_object<'py>(
         } => made(
             py,
             ContentReceived {
-                message_id: text(py, &message_id),
+                message_id: name(py, &message_id),
                 sender_id: texts.sender(py, &sender_id),
                 content: PyBytes::new(py, &content).unbind(),
                 send_id: send_id.map(|send_id| texts.send(py, &send_id)),
@@ -331,7 +337,7 @@ pub fn event_object<'py>(
         } => made(
             py,
             EphemeralReceived {
-                message_id: text(py, &message_id),
+                message_id: name(py, &message_id),
                 sender_id: texts.sender(py, &sender_id),
                 content: PyBytes::new(py, &content).unbind(),
             },
@@ -358,7 +364,7 @@ pub fn event_object<'py>(
             ContentAcknowledged {
                 send_id: texts.send(py, &send_id),
                 ordinal,
-                message_id: text(py, &message_id),
+                message_id: name(py, &message_id),
                 by: texts.sender(py, &by),
             },
         ),
@@ -373,7 +379,7 @@ pub fn event_object<'py>(
             ContentPossiblyAcknowledged {
                 send_id: texts.send(py, &send_id),
                 ordinal,
-                message_id: text(py, &message_id),
+                message_id: name(py, &message_id),
                 by: texts.sender(py, &by),
                 count,
             },
@@ -423,7 +429,7 @@ pub fn event_object<'py>(
         Event::SenderIdConflict { message_id } => made(
             py,
             SenderIdConflict {
-                message_id: text(py, &message_id),
+                message_id: name(py, &message_id),
             },
         ),
         Event::MessageDropped(reason) => made(
@@ -454,13 +460,12 @@ pub fn transmit_kinds(py: Python<'_>) -> PyResult<&'static [Py<PyAny>; 6]> {
 
 /// A message to transmit as an object.
 pub fn transmit_object(py: Python<'_>, transmit: sds::Transmit) -> PyResult<Transmit> {
-    let name = |name: &Name| text(py, name);
     Ok(Transmit {
         transmit_id: transmit.transmit_id,
         kind: transmit_kinds(py)?[transmit.kind as usize].clone_ref(py),
-        message_id: name(&transmit.message_id),
+        message_id: name(py, &transmit.message_id),
         payload: PyBytes::new(py, &transmit.payload).unbind(),
-        send_id: transmit.send_id.as_ref().map(name),
+        send_id: transmit.send_id.as_ref().map(|send_id| name(py, send_id)),
         ordinal: transmit.ordinal,
         attempt: transmit.attempt,
     })

@@ -4,6 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use shardwire_core::sds::Name;
 
+use crate::sds_events::name;
+
 /// The sender and the send that were told of last, and words of the API.
 #[derive(Default)]
 pub struct Texts {
@@ -44,17 +46,15 @@ fn object(
     py: Python<'_>,
     last: &mut Option<(Name, Py<PyString>)>,
     text: &[u8],
-    name: impl FnOnce() -> Name,
+    named: impl FnOnce() -> Name,
 ) -> Py<PyString> {
     if let Some((known, object)) = last
         && known.as_bytes() == text
     {
         return object.clone_ref(py);
     }
-    let (_, object) = last.insert({
-        let name = name();
-        let object = PyString::new(py, &name).unbind();
-        (name, object)
-    });
-    object.clone_ref(py)
+    let named = named();
+    let object = name(py, &named);
+    *last = Some((named, object.clone_ref(py)));
+    object
 }
