@@ -1237,12 +1237,13 @@ class ChannelMachine(Participant):
             False where there was no room for its segment: it is not acknowledged and may come again.
         """
 
-    def handle_messages(self, arrivals: Iterable[Any], now: Now) -> list[bool]:
-        """As `handle_message` for each of these, in order; none of them is observed.
+    def handle_messages(self, arrivals: Iterable[Any], now: Now, *, observed: bool = False) -> list[bool]:
+        """As `handle_message` for each of these, in order.
 
         Args:
             arrivals: Each has `data`, `message_hash`, `authenticated_sender` and `from_store`.
             now: The moment.
+            observed: Whether `SegmentSeen` is wanted.
 
         Raises:
             Exception: A field of one is of another type, and none was taken in.

@@ -54,5 +54,7 @@ class Announcements:
         self._waiters.on_event(event)
         if outcome is None:
             self._subscriptions.announce(event)
-        else:
+        elif self._subscriptions.wants(type(event)):
             self._subscriptions.announce(event, lambda: self._on_announced(outcome))
+        else:
+            self._on_announced(outcome)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from shardwire._native import HistoryEntry
 from shardwire.channel.driver import Driver
 from shardwire.channel.engine import Engine
+from shardwire.channel.observing.timeline import Timeline
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.channel.storing.records import LAST_SEEN, LastSeenRecord
 from shardwire.sds import Now
+
+logger = logging.getLogger(__name__)
 
 # How far the newest transport time may move before it is stored again.
 LAST_SEEN_STEP_NS = 10_000_000_000
@@ -22,6 +26,7 @@ class Arrivals:
     Args:
         driver: Takes them in.
         engine: Its state.
+        timeline: Told about single messages.
         last_seen_ns: The transport time that is stored.
         seen_until_ns: Tells, for a Unix time in ms, up to which transport time nothing was missed.
         forget: Told the hash of a message that was not kept.
@@ -31,12 +36,14 @@ class Arrivals:
         self,
         driver: Driver,
         engine: Engine,
+        timeline: Timeline,
         last_seen_ns: int,
         seen_until_ns: Callable[[int], int],
         forget: Callable[[bytes], None],
     ) -> None:
         self._driver = driver
         self._engine = engine
+        self._timeline = timeline
         self._stored_ns = last_seen_ns
         self._seen_until_ns = seen_until_ns
         self._forget = forget
@@ -102,6 +109,28 @@ class Arrivals:
     def receive(self, arrivals: Sequence[Arrival], now: Now) -> None:
         """Gives messages to the engine; what it does not keep may come again."""
         self._note_seen(now)
+        if len(arrivals) > 1 and self._go_together(arrivals):
+            try:
+                self._receive(arrivals, now)
+            except Exception:
+                # One by one it is found which; those before it are repetitions then.
+                logger.debug("one of %d received messages raised", len(arrivals))
+            else:
+                return
+        for arrival in arrivals:
+            try:
+                self._receive((arrival,), now)
+            except Exception as error:
+                # A message of a peer ends no channel.
+                self._engine.peer_log.tell("a received message raised %s", type(error).__name__, error=error)
+                self._engine.count("dropped_by_error")
+
+    def _go_together(self, arrivals: Sequence[Arrival]) -> bool:
+        """Whether there is room behind all of these, were each a message, and nobody observes what each brings."""
+        size_bytes = sum([len(arrival.data) for arrival in arrivals])
+        return not self._timeline and self._engine.has_room(len(arrivals), size_bytes)
+
+    def _receive(self, arrivals: Sequence[Arrival], now: Now) -> None:
         kept = self._engine.receive(arrivals, now)
         if not all(kept):
             for arrival, is_kept in zip(arrivals, kept, strict=True):

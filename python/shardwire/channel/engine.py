@@ -163,48 +163,14 @@ class Engine:
 
     def receive(self, arrivals: Sequence[Arrival], now: Now) -> Sequence[bool]:
         """Takes decrypted messages; False for each that was not kept and may come again."""
-        # One by one where each may take the last of the room, and where observers are told what each brings.
-        if len(arrivals) == 1 or self._timeline or not self._has_room_for(arrivals):
-            return [self._receive_one(arrival, now) for arrival in arrivals]
-        try:
-            kept = self.machine.handle_messages(arrivals, now)
-        except Exception:
-            # What is wrong with one of them is said before any is taken in.
-            return [self._receive_one(arrival, now) for arrival in arrivals]
-        self._machine_due = None
-        try:
-            self._settle(now)
-        except Exception as error:
-            self._on_receiving_failed(error)
-        return kept
-
-    def _receive_one(self, arrival: Arrival, now: Now) -> bool:
         if not self.has_room():
             # As if lost on the way: not acknowledged, so it comes again when the application has caught up.
-            self.count("dropped_by_backpressure")
-            return False
-        try:
-            return self._take(arrival, now)
-        except Exception as error:
-            self._on_receiving_failed(error)
-            return True
-
-    def _on_receiving_failed(self, error: Exception) -> None:
-        """A message of a peer ends no channel."""
-        self.peer_log.tell("a received message raised %s", type(error).__name__, error=error)
-        self.count("dropped_by_error")
-
-    def _take(self, arrival: Arrival, now: Now) -> bool:
+            self.count("dropped_by_backpressure", len(arrivals))
+            return [False] * len(arrivals)
         if self._timeline:
-            self._timeline.note_arrival(arrival.data, now.epoch_ms)
-        kept = self.machine.handle_message(
-            arrival.data,
-            now,
-            arrival.message_hash,
-            authenticated_sender=arrival.authenticated_sender,
-            from_store=arrival.from_store,
-            observed=bool(self._timeline),
-        )
+            for arrival in arrivals:
+                self._timeline.note_arrival(arrival.data, now.epoch_ms)
+        kept = self.machine.handle_messages(arrivals, now, observed=bool(self._timeline))
         self._machine_due = None
         self._settle(now)
         return kept
@@ -217,14 +183,13 @@ class Engine:
         self._settle(now)
 
     def on_outcomes(self, outcomes: Sequence[DispatchOutcome | Stored], now: Now) -> None:
-        """What became of transmits, in order."""
+        """What became of transmits, in order; what SDS says to a failure comes before what follows."""
         for outcome in outcomes:
             if isinstance(outcome, Stored):
                 self.in_store.on_stored(outcome, now)
-                continue
-            self.transmissions.on_outcome(outcome, now)
-            if not isinstance(outcome, Propagated):
-                # What SDS says to a failure comes before what follows.
+            else:
+                self.transmissions.on_outcome(outcome, now)
+            if not isinstance(outcome, Propagated | Stored):
                 self._settle(now)
         self._settle(now)
 
@@ -300,8 +265,7 @@ class Engine:
         for part in (self.ephemerals, self.transmissions, self.notices):
             self._events += [(event, None) for event in part.poll_events()]
         if self._irretrievable:
-            first, *others = self._irretrievable
-            self._irretrievable.clear()
+            (first, *others), self._irretrievable = self._irretrievable, []
             self._events.append((IrretrievableMessageEvent(first, tuple(others)), None))
 
     def _review_left(self) -> None:
@@ -315,17 +279,15 @@ class Engine:
         delivered = self.deliveries.poll_delivered()
         if not self._is_stored:
             self.machine.drop_changes(delivered)
-            for part in (self.outgoing, self.deliveries, self.quota):
-                part.drop_changes()
+            self.outgoing.drop_changes()
+            self.quota.drop_changes()
             self._changes.clear()
             return Changes()
         records = self.machine.poll_persist(delivered)
         for part in (self.outgoing, self.deliveries, self.quota):
-            if changed := part.poll_persist():
-                records.update(changed)
-        if self._changes:
-            records.update(self._changes)
-            self._changes = {}
+            records.update(part.poll_persist())
+        records.update(self._changes)
+        self._changes.clear()
         return Changes(records)
 
     def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:
@@ -407,14 +369,9 @@ class Engine:
 
     # --- views ---
 
-    def has_room(self) -> bool:
-        """Whether received messages are kept: not while the application has to catch up first."""
-        return not self.deliveries.is_full(self.machine.waiting_bytes)
-
-    def _has_room_for(self, arrivals: Sequence[Arrival]) -> bool:
-        """Whether there would be room behind each of these, were each a message."""
-        size_bytes = sum([len(arrival.data) for arrival in arrivals])
-        return not self.deliveries.is_full(self.machine.waiting_bytes + size_bytes, len(arrivals))
+    def has_room(self, behind_messages: int = 0, behind_bytes: int = 0) -> bool:
+        """Whether received messages are kept, behind so many more: not while the application has to catch up first."""
+        return not self.deliveries.is_full(self.machine.waiting_bytes + behind_bytes, behind_messages)
 
     def is_busy(self) -> bool:
         """Whether anything of ours is unfinished, or anything received is not acknowledged."""

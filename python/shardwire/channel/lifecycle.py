@@ -224,6 +224,7 @@ def _assemble(
         config.redelivery,
         messages_max=config.sds.incoming_buffer_messages_max,
         bytes_max=config.sds.incoming_buffer_bytes_max,
+        is_stored=writer.stores,
     )
     deliveries.restore(stored.deliveries, payloads, stored.handover)
     own_limit: tuple[Limit, Member] | None = None

@@ -11,12 +11,12 @@ from shardwire.channel.announcements import Announcements
 from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.collected import Collected
 from shardwire.channel.driver import Driver
+from shardwire.channel.hand_over import HandOver
 from shardwire.channel.hooks import end_tasks
 from shardwire.channel.limits.rate_limit import RateLimitStatus
 from shardwire.channel.node_link import NodeLink
 from shardwire.channel.outflow import Outflow
 from shardwire.channel.parts import Parts
-from shardwire.channel.receiving.deliveries import Delivery
 from shardwire.channel.receiving.reception import Reception
 from shardwire.channel.receiving.retrieval import Retrieval
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
@@ -25,7 +25,6 @@ from shardwire.channel.sending.send_events import Outcome
 from shardwire.channel.waiters import Callers, DeliveryWaiters
 from shardwire.config import ChannelConfig
 from shardwire.errors import ChannelClosedError, NodeError
-from shardwire.events import MessageReceivedEvent
 from shardwire.node.protocol import ConnectionState
 from shardwire.sds import Now
 
@@ -62,7 +61,7 @@ class Session:
             lambda arrivals, now: self._arrivals.receive(arrivals, now),
             self._carry_out,
             lambda: parts.sizes.look(self.use_sizes),
-            self._may_hand_over,
+            lambda: self._hand_over.may_begin(),
             parts.config.sync.process_task_min_elapse_ms,
         )
         meta = parts.config.envelope_meta or b""
@@ -84,7 +83,7 @@ class Session:
             parts.engine.peer_log,
         )
         self._arrivals = Arrivals(
-            self.driver, parts.engine, parts.last_seen_ns, self._seen_until_ns, self._reception.forget
+            self.driver, parts.engine, parts.timeline, parts.last_seen_ns, self._seen_until_ns, self._reception.forget
         )
         self._retrieval = Retrieval(
             parts.node,
@@ -100,7 +99,15 @@ class Session:
         # What the node said and the engine was not told yet.
         self._outcomes: list[DispatchOutcome | Stored] = []
         self._progress = asyncio.Event()
-        self._delivery: asyncio.Future[Delivery] | None = None
+        self._hand_over = HandOver(
+            self.driver,
+            parts.engine,
+            parts.subscriptions,
+            parts.clock,
+            parts.writer.stores,
+            lambda: self.is_closed,
+            self._is_ending,
+        )
         self._announcements = Announcements(parts.subscriptions, self.waiters, self._on_announced)
         self._life_tasks: dict[str, asyncio.Task[None]] = {}
         self._started = False
@@ -174,7 +181,7 @@ class Session:
             "announcements": asyncio.create_task(
                 self.subscriptions.run_announcements(self._is_ending), name=f"shardwire {self.channel_id} announcements"
             ),
-            "hand-over": asyncio.create_task(self._hand_over(), name=f"shardwire {self.channel_id} hand-over"),
+            "hand-over": asyncio.create_task(self._hand_over.run(), name=f"shardwire {self.channel_id} hand-over"),
         }
         for task in self._life_tasks.values():
             task.add_done_callback(self._on_task_done)
@@ -326,15 +333,14 @@ class Session:
             self._announcements.announce(event, outcome)
         for settled in collected.settlements:
             settled(None)
-        if collected.transmits:
-            now = self.driver.now()
-            for transmit in collected.transmits:
-                self.engine.transmissions.note("dispatched", transmit, now)
-                self._outflow.submit(transmit)
+        for transmit in collected.transmits:
+            if self.timeline:
+                self.engine.transmissions.note("dispatched", transmit, self.driver.now())
+            self._outflow.submit(transmit)
         self._outflow.resume()
         if collected.missing:
             self._retrieval.on_missing()
-        self._hand_out(collected.delivery)
+        self._hand_over.take(collected.delivery)
         if self._draining:
             self._progress.set()
 
@@ -346,36 +352,6 @@ class Session:
         """Somebody began to listen."""
         self._announcements.on_listened()
         self.driver.post(lambda now: None)
-
-    async def _hand_over(self) -> None:
-        loop, meter = asyncio.get_running_loop(), self.engine.meter
-        while not self.is_closed:
-            self._delivery = future = loop.create_future()
-            self.driver.apply(self._go_on)
-            delivery = await future
-            since_ms = self._clock.monotonic_ms() if meter else 0
-            await self.subscriptions.hand_over(delivery.event(), self._is_ending)
-            if meter and since_ms:
-                meter.record("hand_over_ms", self._clock.monotonic_ms() - since_ms)
-        # Done while the channel closes: the next life does not hand it over again.
-        self.driver.post(self.engine.on_delivery_done)
-
-    def _go_on(self, now: Now) -> None:
-        """The last message is done: the next begins in the commit that says so, or at once where there is none."""
-        self.engine.on_delivery_done(now)
-        if not self._writer.stores:
-            self._hand_out(self.engine.begin_delivery(self._may_hand_over, now))
-
-    def _hand_out(self, delivery: Delivery | None) -> None:
-        if delivery is not None and self._delivery is not None:
-            # Nobody takes it where the channel closed while this could not be stored: the next life hands it over.
-            if not self._delivery.done():
-                self._delivery.set_result(delivery)
-            self._delivery = None
-
-    def _may_hand_over(self) -> bool:
-        """Whether somebody listens and the last message is done."""
-        return self._delivery is not None and self.subscriptions.wants(MessageReceivedEvent) and not self.is_closed
 
     # --- what the network brings ---
 

@@ -43,13 +43,12 @@ class EventStream:
                 return False
             self._received_messages += 1
             self._received_bytes = received_bytes
-        elif self.outcomes_full():
+        elif len(self._events) - self._received_messages >= OUTCOMES_MAX:
             self.refused += 1
             return False
-        events = self._events
-        events.append(event)
-        if len(events) == 1:
+        if not self._events:
             self._wake.set()
+        self._events.append(event)
         return True
 
     @property

@@ -150,7 +150,7 @@ class MemoryNetwork:
 
     def reaches(self, node: MemoryNode, other: str) -> bool:
         """Whether no partition stands between `node` and the node or store called `other`."""
-        return self._group(node.name) == self._group(other)
+        return not self._groups or self._group(node.name) == self._group(other)
 
     def reaches_store(self, node: MemoryNode) -> bool:
         """Whether the store is online and on the side of `node`."""
@@ -199,7 +199,8 @@ class MemoryNetwork:
         )
         self._trace.append(entry)
         pubsub_topic, content_topic = outgoing.pubsub_topic, envelope.content_topic
-        group = self._group(sender.name)
+        groups = self._groups
+        group = self._group(sender.name) if groups else -1
         loop = asyncio.get_running_loop()
         now_s, sender_name = loop.time(), sender.name
         for receiver in self._nodes.values():
@@ -208,7 +209,7 @@ class MemoryNetwork:
             name = receiver.name
             conditions = receiver.conditions or self.conditions
             arrivals = conditions.draw_arrivals(self._random(name))
-            if self._groups and self._group(name) != group:
+            if groups and self._group(name) != group:
                 fates.append(Fate(name, "partitioned"))
             elif not receiver.connected:
                 fates.append(Fate(name, "offline"))

@@ -42,11 +42,10 @@ class PubsubTopics:
 def encoded_size_bytes(envelope: MessageEnvelope, timestamp_ns: int) -> int:
     """Length of the envelope as an encoded WakuMessage, without encoding it."""
     topic = envelope.content_topic
-    topic_bytes = len(topic) if topic.isascii() else len(topic.encode())
     size = _field_size_bytes(len(envelope.payload)) if envelope.payload else 0
-    size += _field_size_bytes(topic_bytes) if topic_bytes else 0
+    size += _field_size_bytes(len(topic) if topic.isascii() else len(topic.encode())) if topic else 0
     # sint64: zigzag doubles the value.
-    size += 1 + _varint_size_bytes(timestamp_ns << 1)
+    size += 1 + (timestamp_ns.bit_length() + 7) // 7
     if envelope.meta:
         size += _field_size_bytes(len(envelope.meta))
     if envelope.ephemeral:
@@ -55,8 +54,5 @@ def encoded_size_bytes(envelope: MessageEnvelope, timestamp_ns: int) -> int:
 
 
 def _field_size_bytes(length: int) -> int:
-    return 1 + _varint_size_bytes(length) + length
-
-
-def _varint_size_bytes(value: int) -> int:
-    return max(1, (value.bit_length() + 6) // 7)
+    """Of a field that is not empty: its number takes one byte, its length is a varint."""
+    return 1 + (length.bit_length() + 6) // 7 + length

@@ -148,11 +148,13 @@ impl ChannelMachine {
     }
 
     /// As `handle_message` for each `Arrival`; what is wrong with one is raised before any is taken in.
+    #[pyo3(signature = (arrivals, now, *, observed = false))]
     fn handle_messages(
         slf: PyRef<'_, Self>,
         py: Python<'_>,
         arrivals: &Bound<'_, PyAny>,
         now: &Bound<'_, Now>,
+        observed: bool,
     ) -> PyResult<Vec<bool>> {
         let now = now.get().into();
         let mut length = 0;
@@ -175,7 +177,7 @@ impl ChannelMachine {
                     retrieval_hint: Some(hint),
                     authenticated_sender: sender.as_deref(),
                     from_store: *from_store,
-                    observed: false,
+                    observed,
                 };
                 channel.handle_message(&arrival, now)
             });

@@ -222,7 +222,7 @@ def test_settled_sends_are_forgotten_beyond_the_bound(monkeypatch) -> None:  # t
         sends.register(f"s{number}", f"r{number}", "m", 1, 1)
         sends.on_propagated(f"s{number}", 0)
         sends.on_reconstructible(f"s{number}", "bob")
-    assert list(sends) == ["s2", "s3"]
+    assert [number for number in range(4) if f"s{number}" in sends] == [2, 3]
     assert sends.poll_persist()[SEND, b"s0"] is None
     assert sends.of_request("r0") is None
 

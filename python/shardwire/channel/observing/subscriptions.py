@@ -275,7 +275,8 @@ class Subscriptions:
                 continue
             try:
                 result = subscription.callback(event)
-                if inspect.isawaitable(result):
+                # Looked at first: `isawaitable` takes longer than most callbacks.
+                if result is not None and inspect.isawaitable(result):
                     await result
                 heed_cancellation()
             except BaseException as error:

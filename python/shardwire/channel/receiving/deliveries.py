@@ -61,9 +61,11 @@ class Deliveries:
         redelivery: What a crash during a hand-over means.
         messages_max: Deliveries from which the channel takes in no more (`is_full`).
         bytes_max: Bytes from which it does not either.
+        is_stored: Whether what changes is to be stored; `poll_persist` gives nothing where it is not.
     """
 
-    def __init__(self, redelivery: Redelivery, *, messages_max: int, bytes_max: int) -> None:
+    def __init__(self, redelivery: Redelivery, *, messages_max: int, bytes_max: int, is_stored: bool = True) -> None:
+        self._is_stored = is_stored
         self._redelivery = redelivery
         self._messages_max = messages_max
         self._bytes_max = bytes_max
@@ -103,7 +105,7 @@ class Deliveries:
         self._next_sequence += 1
         self._queue.append(delivery)
         self._bytes += len(payload)
-        if send_id is not None:
+        if send_id is not None and self._is_stored:
             self._changes[DELIVERY, sequence_key(delivery.sequence)] = delivery
 
     def may_begin(self) -> bool:
@@ -119,7 +121,7 @@ class Deliveries:
             return self._current
         if self._redelivery == "at-most-once":
             self._delete(self._current)
-        else:
+        elif self._is_stored:
             self._changes[HANDOVER, b""] = sequence_key(self._current.sequence)
         return self._current
 
@@ -131,15 +133,12 @@ class Deliveries:
         self._bytes -= len(done.payload)
         if done.send_id is not None and self._redelivery == "at-least-once":
             self._delete(done)
-            self._changes[HANDOVER, b""] = None
+            if self._is_stored:
+                self._changes[HANDOVER, b""] = None
 
     def poll_persist(self) -> Records:
         changes, self._changes = self._changes, {}
         return {name: change.record() if isinstance(change, Delivery) else change for name, change in changes.items()}
-
-    def drop_changes(self) -> None:
-        """Where nothing is stored: in place of `poll_persist`."""
-        self._changes.clear()
 
     def poll_delivered(self) -> list[bytes]:
         """Keys of the messages whose bytes are needed no more, once what `poll_persist` gives is durable."""
@@ -170,5 +169,6 @@ class Deliveries:
 
     def _delete(self, delivery: Delivery) -> None:
         assert delivery.send_id is not None
-        self._changes[DELIVERY, sequence_key(delivery.sequence)] = None
+        if self._is_stored:
+            self._changes[DELIVERY, sequence_key(delivery.sequence)] = None
         self._delivered.append(payload_key(delivery.sender_id, delivery.send_id))

@@ -143,7 +143,7 @@ class Dispatcher:
         self._requests.begin()
         limit: asyncio.Timeout | None = None
         try:
-            sending = Begun[object](self._node.send(envelope))
+            sending: Begun[object] = Begun(self._node.send(envelope))
             if sending.is_done:
                 request_id = sending.result
             else:

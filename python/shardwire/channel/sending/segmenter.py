@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from shardwire._native import keccak256, segment_on_demand
+from shardwire._native import SegmentationParameters, inspect_segment, keccak256, segment, segment_on_demand
 from shardwire.config import SegmentationConfig
 from shardwire.errors import PayloadTooLargeError
-from shardwire.segmentation import inspect, segment
 from shardwire.segmentation.parameters import native_parameters
+from shardwire.segmentation.segmenter import SEGMENTS_MAX
 
 # Hashing and coding a message of this size takes milliseconds, during which the event loop should go on.
 THREAD_BYTES_MIN = 1 << 20
@@ -53,7 +53,9 @@ class ChannelSegmenter:
     def use(self, segmentation: SegmentationConfig) -> None:
         """Segments later messages so."""
         self._segmentation = segmentation
-        self._single = replace(segmentation, enable_reed_solomon=False)
+        # Looked up by all its fields at every message they would cost more than to segment a small one.
+        self._parameters = native_parameters(segmentation)
+        self._single = native_parameters(replace(segmentation, enable_reed_solomon=False))
 
     async def prepare(self, payload: bytes) -> Prepared:
         """The segments of a message.
@@ -74,9 +76,9 @@ class ChannelSegmenter:
         if not payload and not self._carries_empty:
             return Prepared([], 1, keccak256(payload).hex())
         if len(payload) < THREAD_BYTES_MIN:
-            return self._segment(payload, self._segmentation, self._single, self._first_parity_now())
+            return self._segment(payload, self._segmentation, self._parameters, self._first_parity_now())
         # As it is set now: the thread may begin later.
-        chosen = self._segmentation, self._single, self._first_parity_now()
+        chosen = self._segmentation, self._parameters, self._first_parity_now()
         return await asyncio.get_running_loop().run_in_executor(None, self._segment, payload, *chosen)
 
     def prepare_ephemeral(self, payload: bytes) -> bytes | None:
@@ -109,17 +111,21 @@ class ChannelSegmenter:
         return None if self._first_parity is None else self._first_parity()
 
     def _segment(
-        self, payload: bytes, segmentation: SegmentationConfig, single: SegmentationConfig, first_parity: int | None
+        self,
+        payload: bytes,
+        segmentation: SegmentationConfig,
+        parameters: SegmentationParameters,
+        first_parity: int | None,
     ) -> Prepared:
         reserve, form = 0, ""
         # A single segment is not repaired with parity; where it is to have some, that leaves with it.
         paired = segmentation.enable_reed_solomon and segmentation.parity_for_single_segment
         if first_parity is not None and not (paired and len(payload) <= segmentation.segment_size_bytes):
-            contents, reserve = segment_on_demand(payload, native_parameters(segmentation), first_parity)
+            contents, reserve = segment_on_demand(payload, parameters, first_parity)
             form = f"{segmentation.wire_format} {segmentation.erasure_code}" if reserve else ""
         else:
-            contents = segment(payload, segmentation)
-        header = inspect(contents[0], wire_format=segmentation.wire_format)
+            contents = segment(payload, parameters)
+        header = inspect_segment(contents[0], segmentation.wire_format, SEGMENTS_MAX)
         if header is None:
             return Prepared(contents, 1, keccak256(payload).hex())
         # The segments carry the hash already; hashing a large message again would double the cost of sending it.

@@ -88,7 +88,8 @@ class Submissions:
 
     @property
     def queued_bytes(self) -> int:
-        return self._machine.queued_bytes + sum(entry.size_bytes for entry in self._waiting)
+        queued_bytes = self._machine.queued_bytes
+        return queued_bytes + sum(entry.size_bytes for entry in self._waiting) if self._waiting else queued_bytes
 
     def submit(self, submission: Submission, now: Now) -> None:
         """Registers a message, now or when the outgoing buffer has room."""

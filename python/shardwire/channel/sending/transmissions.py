@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 # How soon to look again at what is overdue but held back by something that sends no signal.
 OVERDUE_RECHECK_MS = 1_000
+# Names of counters.
+_DISPATCHED = {kind: f"dispatched_{kind.value}" for kind in TransmitKind}
 # Kinds that carry a content of a send.
 _CONTENTS = (TransmitKind.FIRST, TransmitKind.FURTHER, TransmitKind.RETRANSMISSION)
 
@@ -129,7 +131,7 @@ class Transmissions:
                 if kinds != ALL_KINDS:
                     self._on_limited(now)
                 break
-            self._count(f"dispatched_{transmit.kind.value}")
+            self._count(_DISPATCHED[transmit.kind])
             if transmit.send_id is not None and transmit.ordinal is not None:
                 self._outgoing.on_dispatched(transmit.send_id, transmit.ordinal)
             if self._late and transmit.kind is TransmitKind.FURTHER and self._is_first_late(transmit.send_id):
