@@ -12,6 +12,7 @@ from channel_world import World, run_world
 
 from shardwire import MemoryPersistence
 from shardwire.channel.driver import AT_ONCE_MAX
+from shardwire.channel.hooks import Begun
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ChannelClosedError, ConfigError, QueueFullError
@@ -206,3 +207,101 @@ def test_received_messages_are_taken_in_together_and_one_of_them_spoils_no_other
         assert world.messages("bob") == [b"one"]
 
     run_world(scenario)
+
+
+def test_a_stored_message_is_handed_over_when_it_is_durable_that_the_last_one_is_done() -> None:
+    commits: list[int] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob", listen=False, on_disk=True)
+        for number in range(20):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(1)
+        bob.on_message_received(lambda event: commits.append(world.disks["bob"].commits))
+        await asyncio.sleep(1)
+
+    run_world(scenario)
+    assert len(commits) == len(set(commits)) == 20
+
+
+def test_a_batch_of_received_messages_takes_no_more_room_than_there_is() -> None:
+    config = ChannelConfig.logos(sds=SdsConfig(incoming_buffer_messages_max=5))
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob", config, listen=False)
+        for number in range(40):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(0.01)
+        assert bob.stats()["deliveries_waiting"] == 5
+        assert bob.stats()["dropped_by_backpressure"] == 35
+        world.listen("bob", bob)
+        await asyncio.sleep(600)
+
+    # Their order is that of who came again when it was given up.
+    assert set(run_world(scenario).messages("bob")) == {b"%d" % number for number in range(40)}
+
+
+def test_observers_are_told_of_each_message_of_a_batch_with_its_segments() -> None:
+    told: list[str] = []
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob")
+        bob.observe_sds(lambda seen: told.append(seen.kind) if seen.direction == "received" else None)
+        bob.observe(lambda seen: told.append(seen.stage) if seen.stage == "received" else None)
+        for number in range(20):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(0.01)
+
+    run_world(scenario)
+    assert told[:40] == ["content", "received"] * 20
+
+
+def test_a_hook_that_was_begun_goes_on_as_if_it_were_awaited() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        ended: list[str] = []
+
+        async def hook(future: asyncio.Future[str]) -> str:
+            try:
+                return await future + await asyncio.sleep(0, "!")
+            except BaseException as error:
+                ended.append(type(error).__name__)
+                if isinstance(error, ValueError):
+                    return "mended"
+                raise
+
+        there: asyncio.Future[str] = loop.create_future()
+        there.set_result("there")
+        first = Begun(hook(there))
+        assert not first.is_done
+        assert await first == "there!"
+        assert Begun(asyncio.sleep(0, "x")).is_done is False
+
+        async def at_once() -> str:
+            return "at once"
+
+        assert Begun(at_once()).is_done
+        assert Begun(at_once()).result == "at once"
+        # An error that it waits for, a cancellation, and its end reach it.
+        failing: asyncio.Future[str] = loop.create_future()
+        second = Begun(hook(failing))
+        failing.set_exception(ValueError())
+        assert await second == "mended"
+
+        async def wait_for(begun: Begun[str]) -> str:
+            return await begun
+
+        task = asyncio.create_task(wait_for(Begun(hook(loop.create_future()))))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        waiting = wait_for(Begun(hook(loop.create_future())))
+        waiting.send(None)
+        waiting.close()
+        assert ended == ["ValueError", "CancelledError", "GeneratorExit"]
+
+    asyncio.run(scenario())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shardwire.channel.collected import Collected
-from shardwire.channel.driver import AT_ONCE_MAX, STEP_MS_MAX, Driver
+from shardwire.channel.driver import AT_ONCE_MAX, BATCH_BYTES_MAX, STEP_MS_MAX, Driver
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
@@ -197,3 +197,35 @@ def test_cheap_messages_are_taken_in_together_and_costly_ones_alone() -> None:
         assert max(batches[1:]) <= 4
 
     asyncio.run(main())
+
+
+def test_nothing_is_applied_at_once_where_it_has_to_become_durable() -> None:
+    applied: list[Now] = []
+
+    async def main() -> None:
+        driver = driver_on(SlowClock(), lambda arrivals, now: None, 0)
+        driver.apply(applied.append)
+        assert not applied
+        task = asyncio.create_task(driver.run())
+        await driver.flush()
+        assert len(applied) == 1
+        driver.close()
+        await task
+
+    asyncio.run(main())
+
+
+def test_messages_of_many_bytes_are_taken_in_by_few() -> None:
+    batches: list[int] = []
+
+    async def main() -> None:
+        driver = driver_on(SlowClock(), lambda arrivals, now: batches.append(len(arrivals)), 0)
+        for _ in range(40):
+            driver.post_received(Arrival(bytes(BATCH_BYTES_MAX // 2), b"hash", None, False))
+        task = asyncio.create_task(driver.run())
+        await driver.flush()
+        driver.close()
+        await task
+
+    asyncio.run(main())
+    assert batches == [1] + [2] * 19 + [1]
