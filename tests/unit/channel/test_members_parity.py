@@ -253,8 +253,8 @@ def test_forged_parity_with_the_right_header_neither_completes_nor_stops_a_messa
             forged = True
             assert message.content is not None
             for number in range(4):
-                # Parity of Bob's index, of Mallory's bytes; it comes first.
-                content = message.content[:-64] + bytes([number]) * 64
+                # Parity of Bob's index, of Mallory's bytes; it comes first. The header is on both sides of those.
+                content = message.content[:200] + bytes([number]) * 64 + message.content[264:]
                 asyncio.get_running_loop().create_task(forge(world, content, send_id, number))
 
         world.nodes["bob"].send_fault = choose

@@ -255,3 +255,79 @@ fn nobody_hears_of_the_end_of_what_others_made() {
     assert_eq!(dropped[0].message_key.as_deref(), Some(KEY));
     receiver.assert_empty();
 }
+
+#[test]
+fn what_others_made_is_counted_and_charged_as_it_came() {
+    let mut receiver = receiver();
+    receiver.own(0);
+    let before = receiver.reassembler.stats();
+    receiver.guest("bob", 0);
+    let after = receiver.reassembler.stats();
+    assert_eq!(
+        (after.received, after.stored),
+        (before.received + 1, before.stored + 1)
+    );
+    let length = receiver.segments[DATA].len() as u64;
+    assert_eq!(after.bytes_held, before.bytes_held + length);
+}
+
+#[test]
+fn parity_of_a_place_that_its_senders_own_fills_is_of_no_use() {
+    let mut receiver = receiver();
+    receiver.own(0);
+    receiver.own(DATA + 3);
+    assert!(receiver.guest("bob", 3).is_none());
+    assert_eq!(receiver.reassembler.stats().sets_held, 1);
+    // As it is once the sender's own comes after it.
+    receiver.guest("bob", 4);
+    receiver.own(DATA + 4);
+    let stored = receiver.guest("bob", 5);
+    assert!(matches!(
+        stored,
+        Some(Outcome::Stored {
+            segments_held: 1,
+            segments_needed: Some(4),
+            ..
+        })
+    ));
+}
+
+#[test]
+fn several_contents_of_one_place_fill_one() {
+    let mut receiver = receiver();
+    (0..DATA - 2).for_each(|ordinal| drop(receiver.own(ordinal)));
+    receiver.guest("bob", 0);
+    let stored = receiver.forged_guest("mallory", 0);
+    assert!(matches!(
+        stored,
+        Some(Outcome::Stored {
+            segments_held: 1,
+            segments_needed: Some(1),
+            ..
+        })
+    ));
+    assert_eq!(receiver.reassembler.stats().failed_reconstructions, 0);
+    let last = receiver.guest("bob", 1);
+    assert!(receiver.is_payload(last));
+}
+
+#[test]
+fn without_room_for_what_it_takes_parity_of_others_is_not_kept() {
+    let of_own = receiver().segments[0].len() as u64;
+    let of_parity = receiver().segments[DATA].len() as u64;
+    let account = super::ledger::ACCOUNT_BYTES as u64;
+    // The sender's name is charged with it, too.
+    let needed = of_own + of_parity + account + "bob".len() as u64;
+    for (room, is_kept) in [(needed - 1, false), (needed, true)] {
+        let mut receiver = receiver_of(Limits {
+            buffered_bytes_max: room,
+            buffered_bytes_per_sender_max: room,
+            ..limits()
+        });
+        receiver.own(0);
+        let is_held = receiver.reassembler.stats().sets_held == 1;
+        if is_held {
+            assert_eq!(receiver.guest("bob", 0).is_some(), is_kept, "{room}");
+        }
+    }
+}

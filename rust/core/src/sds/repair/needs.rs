@@ -369,4 +369,155 @@ mod tests {
         needs.on_made((&alice, SEND), (0..3).map(large).collect());
         assert_eq!(needs.queued(), 2);
     }
+
+    fn leaving(needs: &mut Needs, now_ms: i64) -> Vec<u32> {
+        let left = std::iter::from_fn(|| needs.take(now_ms));
+        left.map(|made| made.index).collect()
+    }
+
+    const OTHER: &str = "fedcba9876543210fedcba9876543210";
+
+    fn asked_of_other(needs: &mut Needs, lacking: u32, now_ms: i64) {
+        let alice: Arc<str> = "alice".into();
+        needs.on_asked((&alice, OTHER), &"bob".into(), lacking, now_ms, WAITS_MS);
+    }
+
+    #[test]
+    fn a_send_under_anothers_name_is_another_one() {
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 2, 0);
+        let mallory: Arc<str> = "mallory".into();
+        needs.on_asked((&mallory, SEND), &"carol".into(), 9, 0, WAITS_MS);
+        assert_eq!(due(&mut needs, 1_000), Some(2));
+        assert!(!needs.has_heard(OTHER, 0));
+    }
+
+    #[test]
+    fn who_asked_longest_ago_is_forgotten_first() {
+        let mut needs = Needs::default();
+        asked(&mut needs, "first", 9, 0);
+        for number in 0..ASKING_MAX {
+            asked(&mut needs, &format!("member-{number}"), 1, 0);
+        }
+        assert_eq!(due(&mut needs, 1_000), Some(1));
+        let alice: Arc<str> = "alice".into();
+        for number in 0..REPAIR_BUFFER_MAX {
+            let send_id = format!("{number:032x}");
+            needs.on_asked((&alice, &send_id), &"bob".into(), 1, 0, WAITS_MS);
+        }
+        let holds = |send_id: &str| needs.by_send.contains_key(send_id.as_bytes());
+        let last = format!("{:032x}", REPAIR_BUFFER_MAX - 1);
+        assert!(!holds(SEND) && holds(&format!("{:032x}", 0)) && holds(&last));
+    }
+
+    #[test]
+    fn each_has_its_time_and_one_is_made_at_once() {
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 1, 500);
+        asked_of_other(&mut needs, 2, 0);
+        assert_eq!(needs.next_ms(), Some(1_000));
+        assert_eq!(due(&mut needs, 1_499), Some(2));
+        assert_eq!(needs.next_ms(), Some(1_500));
+        asked_of_other(&mut needs, 3, 500);
+        assert_eq!(needs.next_ms(), Some(1_500));
+        assert_eq!(due(&mut needs, 1_500), Some(1));
+        assert_eq!(needs.next_ms(), Some(1_500));
+        assert_eq!(due(&mut needs, 1_500), Some(3));
+        assert_eq!(due(&mut needs, 9_000), None);
+        // Of two the sooner one counts, whichever was asked for last.
+        asked(&mut needs, "bob", 1, 9_000);
+        asked_of_other(&mut needs, 1, 9_500);
+        assert_eq!(needs.next_ms(), Some(10_000));
+    }
+
+    #[test]
+    fn who_asks_while_an_answer_waits_to_leave_says_so_again() {
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 2, 0);
+        assert_eq!(due(&mut needs, 1_000), Some(2));
+        make(&mut needs, 0..2);
+        asked(&mut needs, "carol", 5, 1_000);
+        assert_eq!(needs.next_ms(), None);
+        assert_eq!(leave(&mut needs, 1_000), 2);
+        asked(&mut needs, "dave", 1, 2_000);
+        assert_eq!(due(&mut needs, 2_100), Some(1));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_need_that_was_answered_by_others_and_is_asked_anew() {
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 1, 0);
+        asked_of_other(&mut needs, 2, 0);
+        needs.on_heard(SEND, None);
+        assert_eq!(due(&mut needs, 1_000), Some(2));
+        assert_eq!(needs.next_ms(), None);
+        // What bob lacked then counts no more.
+        asked(&mut needs, "carol", 3, 2_000);
+        needs.on_heard(SEND, None);
+        needs.on_heard(SEND, None);
+        assert_eq!(due(&mut needs, 3_000), Some(1));
+    }
+
+    #[test]
+    fn a_sender_counts_that_was_heard_since_it_was_asked_and_for_so_long() {
+        for (live_ms, now_ms, waits) in [
+            (0, 1_000, false),
+            (1, 1_000, false),
+            (500, 1_000, false),
+            (501, 1_000, true),
+        ] {
+            let mut needs = Needs::default();
+            asked(&mut needs, "bob", 1, 0);
+            let wanted = needs.take_due(now_ms, 500, |_| Some(live_ms));
+            assert_eq!(wanted.is_none(), waits, "{live_ms}");
+        }
+        // At the moment of the question it had not come.
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 1, 0);
+        assert!(needs.take_due(1_000, 5_000, |_| Some(0)).is_some());
+    }
+
+    #[test]
+    fn each_question_is_left_to_its_sender_anew() {
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 1, 0);
+        for _ in 0..=PUT_OFF_MAX {
+            let now_ms = needs.next_ms().unwrap();
+            needs.take_due(now_ms, 500, |_| Some(now_ms));
+        }
+        assert_eq!(needs.next_ms(), None);
+        make(&mut needs, 0..1);
+        assert_eq!(leave(&mut needs, 4_000), 1);
+        asked(&mut needs, "bob", 1, 20_000);
+        // It was heard before that, and then since.
+        assert!(needs.take_due(21_000, 9_000, |_| Some(20_001)).is_none());
+        assert_eq!(needs.next_ms(), Some(29_001));
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 1, 0);
+        needs.take_due(1_000, 500, |_| None);
+        make(&mut needs, 0..1);
+        assert_eq!(leave(&mut needs, 1_000), 1);
+        asked(&mut needs, "bob", 1, 20_000);
+        assert!(needs.take_due(21_000, 9_000, |_| Some(20_000)).is_some());
+    }
+
+    #[test]
+    fn what_was_made_leaves_in_its_order_as_far_as_it_is_lacking() {
+        let mut needs = Needs::default();
+        asked(&mut needs, "bob", 5, 0);
+        due(&mut needs, 1_000);
+        make(&mut needs, 0..5);
+        needs.on_heard(SEND, Some(2));
+        assert_eq!(leaving(&mut needs, 1_000), [0, 1, 3, 4]);
+        // What left here was heard as well.
+        assert!(needs.has_heard(SEND, 4));
+        asked(&mut needs, "bob", 1, 2_000);
+        assert_eq!(due(&mut needs, 2_100), Some(1));
+        make(&mut needs, 4..7);
+        assert_eq!(leaving(&mut needs, 2_100), [5]);
+        assert_eq!(needs.queued_bytes, 0);
+        // Nobody is known to lack any more of it.
+        asked(&mut needs, "carol", 0, 3_000);
+        assert_eq!(due(&mut needs, 9_000), None);
+    }
 }
