@@ -310,24 +310,3 @@ fn several_contents_of_one_place_fill_one() {
     let last = receiver.guest("bob", 1);
     assert!(receiver.is_payload(last));
 }
-
-#[test]
-fn without_room_for_what_it_takes_parity_of_others_is_not_kept() {
-    let of_own = receiver().segments[0].len() as u64;
-    let of_parity = receiver().segments[DATA].len() as u64;
-    let account = super::ledger::ACCOUNT_BYTES as u64;
-    // The sender's name is charged with it, too.
-    let needed = of_own + of_parity + account + "bob".len() as u64;
-    for (room, is_kept) in [(needed - 1, false), (needed, true)] {
-        let mut receiver = receiver_of(Limits {
-            buffered_bytes_max: room,
-            buffered_bytes_per_sender_max: room,
-            ..limits()
-        });
-        receiver.own(0);
-        let is_held = receiver.reassembler.stats().sets_held == 1;
-        if is_held {
-            assert_eq!(receiver.guest("bob", 0).is_some(), is_kept, "{room}");
-        }
-    }
-}
