@@ -18,8 +18,8 @@ QUICK = Mutant(
     name="delivered-before-sent",
     requirement="S003-29",
     file="python/shardwire/channel/sending/outgoing.py",
-    find="if record.delivered or not record.sent or not self._quorum(record.delivered_to):",
-    replace="if record.delivered or not self._quorum(record.delivered_to):",
+    find="        if not record.sent:\n            if send_id in self._unsent:",
+    replace="        if False:\n            if send_id in self._unsent:",
     tests=("tests/unit/channel/test_outgoing_sends.py::test_delivered_waits_for_sent",),
 )
 
@@ -36,7 +36,7 @@ def test_every_mutant_applies_breaks_a_requirement_and_names_tests_that_are_mapp
         ({"find": "no such text"}, "what it replaces stands 0 times in python/shardwire/channel/sending/outgoing.py"),
         ({"find": "record"}, "times in python/shardwire/channel/sending/outgoing.py"),
         ({"replace": QUICK.find}, "it changes nothing"),
-        ({"replace": "if record.delivered or"}, "what it makes is no Python"),
+        ({"replace": "        if not"}, "what it makes is no Python"),
         ({"requirement": "S003-999"}, "S003-999 is not in docs/requirements.toml"),
         ({"requirement": "S003-16"}, "docs/spec_map.toml names none of its tests for S003-16"),
         ({"tests": ("tests/unit/channel/test_outgoing_sends.py::test_gone",)}, "there is no test"),
@@ -66,7 +66,9 @@ def test_a_kill_a_survivor_and_a_wreck_are_told_apart(tmp_path: Path) -> None:
         "changed": tree.judge(QUICK).verdict,
         "as it was": tree.judge(replace(QUICK, replace=QUICK.find)).verdict,
         "cannot be imported": tree.judge(replace(QUICK, find="from dataclasses", replace="from no_such")).verdict,
-        "names what is not there": tree.judge(replace(QUICK, replace="if no_such:")).verdict,
+        "names what is not there": tree.judge(
+            replace(QUICK, replace="        if no_such:\n            if send_id in self._unsent:")
+        ).verdict,
     }
     assert verdicts == {
         "changed": "killed",
