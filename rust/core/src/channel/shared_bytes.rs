@@ -520,7 +520,14 @@ impl SharedBytes {
     pub fn drop_changes(&mut self) {
         self.wires.clear();
         self.released.clear();
-        self.changes.clear();
+        for ((kind, key), value) in self.changes.drain() {
+            // Which messages wait for their delivery is still known by it.
+            if value.is_some() {
+                self.written.insert((kind, key));
+            } else {
+                self.written.remove(&(kind, key));
+            }
+        }
     }
 
     /// The message under `key` is done, from the commit on that comes next.
