@@ -39,6 +39,20 @@ fn with<T>(mut held: Locked<'_>, act: impl FnOnce(&mut Channel) -> T) -> T {
     }
 }
 
+/// Takes so many received bytes in: many without the GIL, which others may need to be done.
+fn take_in<T: Send>(
+    participant: &Participant,
+    py: Python<'_>,
+    length: usize,
+    take: impl FnOnce(&mut Channel) -> T + Send,
+) -> PyResult<T> {
+    if length < DETACH_BYTES_MIN {
+        Ok(with(participant.lock_held(py)?, take))
+    } else {
+        py.detach(|| Ok(with(participant.lock_detached()?, take)))
+    }
+}
+
 /// What `ReassemblyLimits` comes to.
 fn limits_of(limits: &Bound<'_, PyAny>) -> PyResult<Limits> {
     let get = |name: &str| limits.getattr(name);
@@ -138,13 +152,7 @@ impl ChannelMachine {
             observed,
         };
         let take = |channel: &mut Channel| channel.handle_message(&arrival, now);
-        let participant: &Participant = slf.as_super();
-        if length < DETACH_BYTES_MIN {
-            Ok(with(participant.lock_held(py)?, take))
-        } else {
-            // Locked without the GIL, which others may need to be done.
-            py.detach(|| Ok(with(participant.lock_detached()?, take)))
-        }
+        take_in(slf.as_super(), py, length, take)
     }
 
     /// As `handle_message` for each `Arrival`; what is wrong with one is raised before any is taken in.
@@ -183,12 +191,7 @@ impl ChannelMachine {
             });
             taken.collect()
         };
-        let participant: &Participant = slf.as_super();
-        if length < DETACH_BYTES_MIN {
-            Ok(with(participant.lock_held(py)?, take))
-        } else {
-            py.detach(|| Ok(with(participant.lock_detached()?, take)))
-        }
+        take_in(slf.as_super(), py, length, take)
     }
 
     fn expire(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {

@@ -120,6 +120,7 @@ impl Machine {
         self.given_up.audit();
         self.rivals.audit();
         self.outgoing.audit();
+        self.acknowledgements.audit(&self.log);
         let held = self
             .log
             .originals()

@@ -196,6 +196,13 @@ impl Acknowledgements {
         self.regular_due_ms = None;
     }
 
+    /// What is counted is what is marked.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self, log: &Log) {
+        let marked = log.arrivals().filter(|(_, entry)| entry.unspoken);
+        assert_eq!(self.unspoken, marked.count());
+    }
+
     /// Restores what of the log is not acknowledged; the timer restarts.
     pub fn restore(
         &mut self,
