@@ -14,26 +14,58 @@ pub struct History {
     pub said: Vec<EntryRef>,
     /// Bytes left of the budget.
     pub left: usize,
+    /// Room for what is found on the way.
+    sources: Vec<EntryRef>,
+    causal: Vec<EntryRef>,
 }
 
 impl History {
-    /// A history of at most `budget` bytes.
+    /// Names nothing any more, and keeps its room.
+    pub fn cleared(mut self) -> Self {
+        self.items.clear();
+        self.said.clear();
+        self.sources.clear();
+        self.causal.clear();
+        self
+    }
+
+    /// Room to gather sources in.
+    pub fn take_sources(&mut self) -> Vec<EntryRef> {
+        std::mem::take(&mut self.sources)
+    }
+
+    /// As [`History::compose`], of sources that were gathered in [`History::take_sources`].
+    pub fn compose_of(
+        self,
+        log: &mut Log,
+        causal_size: usize,
+        sources: Vec<EntryRef>,
+        budget: usize,
+    ) -> Self {
+        let owed = std::iter::empty();
+        let gathered = sources.iter().copied();
+        let mut history = self.compose(log, causal_size, gathered, owed, budget);
+        history.sources = sources;
+        history
+    }
+
+    /// A history of at most `budget` bytes, which names nothing yet.
     ///
     /// The newest `causal_size` delivered sends come first in claim and last in place. `sources`
     /// follow as ids alone until one has no room, then those of `owed` that have, with hints.
     pub fn compose(
+        mut self,
         log: &mut Log,
         causal_size: usize,
         sources: impl Iterator<Item = EntryRef>,
         owed: impl Iterator<Item = EntryRef>,
         budget: usize,
     ) -> Self {
-        let mut history = History {
-            left: budget,
-            ..History::default()
-        };
+        let history = &mut self;
+        history.left = budget;
         let number = log.next_history();
-        let mut causal: Vec<EntryRef> = log.newest(causal_size).collect();
+        let mut causal = std::mem::take(&mut history.causal);
+        causal.extend(log.newest(causal_size));
         let mut fitting = 0;
         for &entry in &causal {
             if !history.claim(log, entry, true, number) {
@@ -62,8 +94,9 @@ impl History {
         }
         history
             .items
-            .extend(causal.into_iter().rev().map(|entry| (entry, true)));
-        history
+            .extend(causal.iter().rev().map(|entry| (*entry, true)));
+        history.causal = causal;
+        self
     }
 
     /// Whether it names nothing.
@@ -82,8 +115,8 @@ impl History {
         held.map(|held| held.message_id.clone()).collect()
     }
 
-    /// Its fields as they stand in a message.
-    pub fn encode(&self, log: &Log, wire_format: WireFormat) -> Vec<u8> {
+    /// Its fields as they stand in a message, written into `out`, which is empty.
+    pub fn encode(&self, log: &Log, wire_format: WireFormat, out: Vec<u8>) -> Vec<u8> {
         let held = self
             .items
             .iter()
@@ -93,7 +126,7 @@ impl History {
             retrieval_hint: held.retrieval_hint.as_deref().filter(|_| whole),
             sender_id: whole.then(|| held.sender_id.as_bytes()),
         });
-        encode_history(views, wire_format)
+        encode_history(views, wire_format, out)
     }
 
     /// Takes room for an entry, and marks it as named; false, and nothing changed, where there is

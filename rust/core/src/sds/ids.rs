@@ -23,11 +23,33 @@ pub const CONTENTS_PER_SEND_MAX: u32 = 65_536;
 /// Bytes of a send id under the rule "send".
 pub const SEND_ID_BYTES: usize = 32;
 const PLACE_DIGITS_MAX: usize = 4;
+/// A point and the digits of any ordinal.
+const PLACE_BYTES_MAX: usize = 11;
 const RIVAL_DIGEST_BYTES: usize = 16;
 
 /// The message id of one content of a send under the rule "send".
 pub fn content_id(send_id: &str, ordinal: u32) -> Name {
-    Name::from(format!("{send_id}.{ordinal}"))
+    // Written in place: every content that leaves and every one that is inferred takes one.
+    let mut text = [0; SEND_ID_BYTES + PLACE_BYTES_MAX];
+    let mut at = text.len();
+    let mut rest = ordinal;
+    loop {
+        at -= 1;
+        text[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    at -= 1;
+    text[at] = b'.';
+    match at.checked_sub(send_id.len()) {
+        Some(start) if send_id.is_ascii() => {
+            text[start..at].copy_from_slice(send_id.as_bytes());
+            Name::from_wire(&text[start..])
+        }
+        _ => Name::from(format!("{send_id}.{ordinal}")),
+    }
 }
 
 /// Requests of this ordinal and of those below it ask for no content: they say how many contents of a
@@ -107,12 +129,21 @@ pub fn claimed_key(send_id: &str, sender_id: &str) -> Name {
 /// The message ids of a send's contents.
 ///
 /// Under the rule "content-sha256" equal contents share one.
-pub fn message_ids_of(rule: MessageIdRule, send_id: &str, contents: &[&[u8]]) -> Vec<Name> {
+pub fn message_ids_of(
+    rule: MessageIdRule,
+    send_id: &str,
+    contents: &[impl AsRef<[u8]>],
+) -> Vec<Name> {
     match rule {
         MessageIdRule::Send => (0..contents.len() as u32)
             .map(|ordinal| content_id(send_id, ordinal))
             .collect(),
-        MessageIdRule::ContentSha256 => contents.iter().map(|content| sha256_id(content)).collect(),
+        MessageIdRule::ContentSha256 => {
+            let contents = contents.iter();
+            contents
+                .map(|content| sha256_id(content.as_ref()))
+                .collect()
+        }
     }
 }
 
@@ -184,6 +215,14 @@ mod tests {
         for ordinal in [0, 1, 9, 10, 255, 9_999] {
             let id = content_id(send_id, ordinal);
             assert_eq!(split_content_id(&id), Some((send_id, ordinal)));
+            let on_the_wire = Some((send_id.as_bytes(), ordinal));
+            assert_eq!(split_content_bytes(id.as_bytes()), on_the_wire);
+        }
+        for send_id in ["", "ä", send_id, &"a".repeat(33), &"ü".repeat(40)] {
+            for ordinal in [0, 10, 65_535, u32::MAX] {
+                let id = content_id(send_id, ordinal);
+                assert_eq!(*id, format!("{send_id}.{ordinal}"));
+            }
         }
         for place in [
             "", ".", ".00", ".01", ".+1", ".10000", ".1a", ".٣", "0", ".-0",

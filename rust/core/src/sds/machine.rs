@@ -240,7 +240,7 @@ impl Machine {
         }
         self.outgoing.add(
             Name::new(send_id),
-            message_ids.clone(),
+            &message_ids,
             contents,
             contents_needed,
             if self.config.by_send() { reserve } else { 0 },
@@ -313,8 +313,7 @@ impl Machine {
         if rule == MessageIdRule::Send && !is_send_id(send_id) {
             return Err(Refusal::SendId(send_id.to_owned()));
         }
-        let views: Vec<&[u8]> = contents.iter().map(|content| &**content).collect();
-        let ids = message_ids_of(rule, send_id, &views);
+        let ids = message_ids_of(rule, send_id, contents);
         if rule == MessageIdRule::ContentSha256 {
             let unique: std::collections::HashSet<&Name> = ids.iter().collect();
             if unique.len() < ids.len() {
@@ -366,7 +365,7 @@ impl Machine {
         let queued = send
             .queue
             .iter()
-            .map(|ordinal| &send.contents[*ordinal as usize]);
+            .map(|ordinal| &send.contents[ordinal as usize]);
         let encoded = queued.filter(|content| content.wire.is_some());
         let encoded: Vec<_> = encoded.map(id_of).collect();
         let history = send.history.as_ref().map(|history| history.ids.clone());
@@ -753,7 +752,7 @@ impl Machine {
             let waiting = send
                 .queue
                 .iter()
-                .map(|ordinal| (*ordinal, &send.contents[*ordinal as usize]));
+                .map(|ordinal| (ordinal, &send.contents[ordinal as usize]));
             let large = waiting.filter(move |(_, content)| {
                 content.wire.is_none() && content.size_bytes > content_bytes_max
             });

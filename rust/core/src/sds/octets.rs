@@ -35,6 +35,12 @@ impl Deref for Octets {
     }
 }
 
+impl AsRef<[u8]> for Octets {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl From<&[u8]> for Octets {
     fn from(bytes: &[u8]) -> Self {
         Octets::Own(bytes.into())

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use hashlink::LinkedHashMap;
+use hashlink::{DefaultHashBuilder, LinkedHashMap};
 
 use super::config::{Config, MessageIdRule, Now, Randomness};
 use super::events::{Kinds, Transmit, TransmitKind};
@@ -43,10 +43,13 @@ pub struct Transmission {
     header_budget: usize,
     /// Send, message id and content of ephemeral messages that wait.
     pub ephemerals: VecDeque<(Name, Name, Octets)>,
-    in_flight: HashMap<u64, Flight>,
+    in_flight: HashMap<u64, Flight, DefaultHashBuilder>,
     transmit_count: u64,
     /// Whether the last content to leave had left before.
     again_left: bool,
+    /// Room that the last history took.
+    spare_history: History,
+    spare_fields: Vec<u8>,
     /// Ids of our syncs begin with it, so that an echo is known as ours.
     pub nonce: u64,
     /// Counted on over a restart.
@@ -81,9 +84,11 @@ impl Transmission {
             base_bytes,
             header_budget: config.header_bytes_max.saturating_sub(base_bytes),
             ephemerals: VecDeque::new(),
-            in_flight: HashMap::new(),
+            in_flight: HashMap::default(),
             transmit_count: 0,
             again_left: false,
+            spare_history: History::default(),
+            spare_fields: Vec::new(),
             nonce: rng.bits(),
             sync_count: 0,
         }
@@ -356,20 +361,16 @@ impl Machine {
         };
         // What a number will say need not be named.
         let delivered = self.acknowledgements.delivered();
-        let sources: Vec<EntryRef> = self
-            .heads
-            .entries()
-            .chain(delivered.filter(|entry| !counted(entry)))
-            .collect();
+        let mut history = std::mem::take(&mut self.transmission.spare_history).cleared();
+        let mut sources = history.take_sources();
+        sources.extend(
+            self.heads
+                .entries()
+                .chain(delivered.filter(|entry| !counted(entry))),
+        );
         let budget = self.transmission.header_budget;
         let size = self.config.causal_history_size;
-        History::compose(
-            &mut self.log,
-            size,
-            sources.into_iter(),
-            std::iter::empty(),
-            budget,
-        )
+        history.compose_of(&mut self.log, size, sources, budget)
     }
 
     /// That of a sync: what was received since we last spoke, what may not have been heard, and what
@@ -377,7 +378,7 @@ impl Machine {
     fn history_of_sync(&mut self, sources: &[EntryRef], budget: usize) -> History {
         let owed: Vec<EntryRef> = self.anti_entropy.owed().collect();
         let size = self.config.causal_history_size;
-        History::compose(
+        History::default().compose(
             &mut self.log,
             size,
             sources.iter().copied(),
@@ -402,8 +403,10 @@ impl Machine {
         if self.outgoing.get(handle)?.history.is_none() {
             self.fix_history(handle, now);
         }
-        let send = self.outgoing.get(handle)?;
-        let mut fixed = send.history.clone()?;
+        let send = self.outgoing.get_mut(handle)?;
+        let content = send.contents[ordinal as usize].content.clone()?;
+        // Given back below.
+        let mut fixed = send.history.take()?;
         let last = send.dispatched as usize + 1 == send.scheduled();
         let is_on_demand = send.demand.is_some();
         let is_spare = self.config.by_send() && ordinal >= send.contents_needed;
@@ -419,7 +422,6 @@ impl Machine {
         let message_id = leaving.message_id.clone();
         // Nobody can answer for the id of parity that is not kept: data stands for the send.
         let kept = leaving.made.then(|| send.last_data()).flatten().cloned();
-        let content = leaving.content.clone()?;
         let lamport = self.lamport.tick(now);
         if is_on_demand {
             self.filter.on_counted(now.monotonic_ms);
@@ -447,8 +449,7 @@ impl Machine {
         if is_spare {
             self.spare(entry);
         }
-        let send = self.outgoing.get_mut(handle)?;
-        send.dispatched += 1;
+        self.outgoing.get_mut(handle)?.dispatched += 1;
         if last {
             // Named from now on: what is under way for long would hold up what follows it at every
             // receiver.
@@ -462,9 +463,13 @@ impl Machine {
                 self.heads.deliver(&self.log, named, &fixed.ids);
             }
             if !is_on_demand {
-                fixed.fields = Vec::new();
+                let mut fields = std::mem::take(&mut fixed.fields);
+                fields.clear();
+                self.transmission.spare_fields = fields;
             }
             fixed.bloom_filter = None;
+        }
+        if let Some(send) = self.outgoing.get_mut(handle) {
             send.history = Some(fixed);
         }
         self.sync_schedule.on_content_sent(now, &mut *self.rng);
@@ -478,13 +483,15 @@ impl Machine {
         let filter_bytes = bloom_filter
             .as_ref()
             .map_or(0, |filter| filter.len() + FILTER_FRAME_BYTES);
+        let spare = std::mem::take(&mut self.transmission.spare_fields);
         let fixed = FixedHistory {
             ids: history.ids(&self.log),
-            fields: history.encode(&self.log, self.config.wire_format),
+            fields: history.encode(&self.log, self.config.wire_format, spare),
             bloom_filter,
             header_left: history.left.saturating_sub(filter_bytes),
         };
         self.say(&history.said, false, now);
+        self.transmission.spare_history = history;
         if let Some(send) = self.outgoing.get_mut(handle) {
             send.history = Some(fixed);
             if send.contents.len() > 1 {
@@ -558,7 +565,7 @@ impl Machine {
             true => None,
             false => self.filter_within(history.left, now),
         };
-        let fields = history.encode(&self.log, self.config.wire_format);
+        let fields = history.encode(&self.log, self.config.wire_format, Vec::new());
         let content: Option<&[u8]> = (self.config.wire_format == WireFormat::Nim).then_some(&[]);
         let filter = bloom_filter.as_deref();
         let wire = self.encode(

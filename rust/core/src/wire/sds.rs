@@ -213,14 +213,16 @@ impl Parts<'_> {
     }
 }
 
-/// The fields of a causal history on `wire_format`, one after the other.
+/// The fields of a causal history on `wire_format`, one after the other, written into `out`, which
+/// is empty.
 pub fn encode_history<'a>(
     entries: impl IntoIterator<Item = EntryView<'a>, IntoIter: Clone>,
     wire_format: WireFormat,
+    mut out: Vec<u8>,
 ) -> Vec<u8> {
     let entries = entries.into_iter();
     let sizes = entries.clone().map(|entry| entry.size_bytes());
-    let mut out = Vec::with_capacity(sizes.sum());
+    out.reserve(sizes.sum());
     for entry in entries {
         match wire_format {
             WireFormat::Spec => sds_spec::put_history_entry(&mut out, entry),
@@ -281,6 +283,7 @@ impl Message {
             history_fields: &encode_history(
                 self.causal_history.iter().map(HistoryEntry::view),
                 wire_format,
+                Vec::new(),
             ),
             bloom_filter: self.bloom_filter.as_deref(),
             repair_request: &self.repair_request,

@@ -176,24 +176,28 @@ impl Outgoing {
     pub fn add(
         &mut self,
         send_id: Name,
-        message_ids: Vec<Name>,
+        message_ids: &[Name],
         contents: Vec<Octets>,
         contents_needed: u32,
         reserve: u32,
     ) {
         self.sends_so_far += 1;
-        let mut send = OutgoingSend::new(send_id.clone(), self.sends_so_far, contents_needed);
+        let mut send = OutgoingSend::new(send_id, self.sends_so_far, contents_needed);
         send.demand = (reserve > 0).then(|| Demand::new(reserve, contents.len() as u32));
-        for (ordinal, (message_id, content)) in (0..).zip(message_ids.into_iter().zip(contents)) {
-            self.changes.on_queued(message_id.clone(), content.clone());
-            let mut content = OutgoingContent::new(message_id, content);
+        send.contents.reserve_exact(contents.len());
+        for (ordinal, (message_id, content)) in (0..).zip(message_ids.iter().zip(contents)) {
+            let mut content = OutgoingContent::new(message_id.clone(), content);
             // Parity, of which more can be made.
             content.made = reserve > 0 && ordinal >= contents_needed;
             send.contents.push(content);
         }
         let handle = self.sends.add(send);
-        self.queue.add(handle, &mut self.sends[handle]);
-        self.changes.on_send(send_id);
+        let send = &mut self.sends[handle];
+        self.queue.add(handle, send);
+        for (ordinal, content) in (0..).zip(&mut send.contents) {
+            self.changes.on_queued((handle, ordinal), content);
+        }
+        self.changes.on_send(handle, send);
     }
 
     /// Whether the next send that has not begun may: there is room for all of it, so that none stops
@@ -251,22 +255,24 @@ impl Outgoing {
     /// A content was encoded: from now on its message is what is stored, or nothing where others like
     /// it can be made.
     pub fn on_encoded(&mut self, place: ContentRef, lamport: u64, wire: Octets) {
-        if let Some(content) = self.sends.content_mut(place) {
+        let Some(send) = self.sends.get_mut(place.0) else {
+            return;
+        };
+        let is_stored_queued = (place.1 as usize) < send.scheduled();
+        if let Some(content) = send.contents.get_mut(place.1 as usize) {
             content.lamport = lamport;
             content.content = None;
             content.wire = Some(wire.clone());
             let stored = (!content.made).then_some(wire);
-            let message_id = content.message_id.clone();
-            let is_stored_queued = (place.1 as usize) < self.sends[place.0].scheduled();
             if stored.is_some() || is_stored_queued {
-                self.changes.on_encoded(message_id, stored);
+                self.changes.on_encoded(content, stored);
             }
         }
     }
 
     /// The record of a send is to be written.
     pub fn touch(&mut self, handle: OutgoingRef) {
-        self.changes.on_send(self.sends[handle].send_id.clone());
+        self.changes.on_send(handle, &mut self.sends[handle]);
     }
 
     /// A content leaves now: it stands in the outgoing buffer until it is acknowledged.
@@ -466,7 +472,7 @@ impl Outgoing {
                 message_id: send.contents[ordinal as usize].message_id.clone(),
                 by: Arc::clone(by),
             });
-            self.changes.on_send(send.send_id.clone());
+            self.changes.on_send(handle, send);
         }
         let is_complete = held.is_some_and(|held| held >= send.contents_needed);
         if speaks {
@@ -525,12 +531,12 @@ impl Outgoing {
                 });
             }
         }
-        self.changes.on_send(send.send_id.clone());
+        self.changes.on_send(handle, send);
         events.push_back(Event::SendAcknowledged {
             send_id: send.send_id.clone(),
             by: Arc::clone(by),
         });
-        if !send.finished && self.quorum.is_delivered(send.acknowledged.complete()) {
+        if !send.finished && self.quorum.is_delivered(&send.acknowledged) {
             self.finish(handle, log);
         }
     }
@@ -681,17 +687,15 @@ impl Outgoing {
         let Some(send) = self.sends.remove(handle) else {
             return;
         };
-        self.changes.on_send(send.send_id);
-        for (ordinal, content) in (0..).zip(send.contents) {
+        for ordinal in 0..send.contents.len() as u32 {
             self.unacknowledged.discard((handle, ordinal));
-            self.changes
-                .on_forgotten(content.message_id, content.lamport == 0);
         }
+        self.changes.on_forgotten(send);
     }
 
     fn touch_content(&mut self, place: ContentRef) {
-        if let Some(content) = self.sends.content(place) {
-            self.changes.on_content(content.message_id.clone());
+        if let Some(content) = self.sends.content_mut(place) {
+            self.changes.on_content(place, content);
         }
     }
 
@@ -709,7 +713,7 @@ impl Outgoing {
 
     /// Gives `put` what changed since the last call.
     pub fn poll_persist(&mut self, log: &Log, put: impl FnMut(Stored<'_>)) {
-        self.changes.poll(&self.sends, log, put);
+        self.changes.poll(&mut self.sends, log, put);
     }
 
     /// Restores a stored send; sends come in the order of their numbers.
@@ -733,16 +737,16 @@ impl Outgoing {
         if finished {
             self.finished.add(handle, count as usize);
         }
-        self.changes.on_restored();
+        self.changes.on_restored(&mut self.sends);
     }
 
     /// Restores that contents of a send are to be made again, whose records are deleted.
     pub fn restore_unmade(&mut self, send_id: &Name, ids: Vec<Name>) {
-        if !ids.is_empty() {
-            self.changes.on_send(send_id.clone());
-        }
-        for message_id in ids {
-            self.changes.on_content(message_id);
+        if let Some(handle) = self.find(send_id)
+            && !ids.is_empty()
+        {
+            self.touch(handle);
+            self.changes.on_unmade(ids);
         }
     }
 
@@ -776,11 +780,6 @@ impl Outgoing {
                 .look_again(handle, at_ms, &mut self.sends);
         }
         left_out
-    }
-
-    /// Restores which contents have a record of their own.
-    pub fn restore_stored(&mut self, stored: impl IntoIterator<Item = Name>) {
-        self.changes.restore_stored(stored);
     }
 
     /// Restores how many sends there were.

@@ -1,10 +1,6 @@
 //! What is to be stored of the sends of this participant, since it was last asked for.
 
-use std::collections::HashSet;
-
-use hashlink::{LinkedHashMap, LinkedHashSet};
-
-use super::send::OutgoingSend;
+use super::send::{ContentRef, OutgoingContent, OutgoingRef, OutgoingSend};
 use super::sends::Sends;
 use crate::sds::log::Log;
 use crate::sds::name::Name;
@@ -22,104 +18,210 @@ pub enum Stored<'a> {
     Send(&'a Name, Option<&'a OutgoingSend>),
 }
 
-/// Sends and contents whose records are to be written, and contents that have a record of their own.
+/// Sends and contents whose records are to be written, in the order in which they changed first. Each has
+/// a mark of its own, so that it stands here once.
 #[derive(Debug, Default)]
 pub struct Changes {
-    sends: LinkedHashSet<Name>,
-    /// By message id; of a content that is forgotten, whether it never left.
-    contents: LinkedHashMap<Name, bool>,
-    new_contents: LinkedHashMap<Name, Octets>,
+    sends: Vec<Changed<OutgoingRef, Name>>,
+    contents: Vec<Changed<ContentRef, Gone>>,
+    /// `None` for one that was encoded since.
+    new_contents: Vec<Option<(Name, Octets)>>,
+    new_wires: Vec<NewWire>,
+    polls: u32,
+}
+
+#[derive(Debug)]
+enum Changed<H, G> {
+    /// It is there; or is gone since, and stands here once more.
+    Held(H),
+    Gone(G),
+}
+
+/// A content that was forgotten.
+#[derive(Debug)]
+struct Gone {
+    message_id: Name,
+    never_left: bool,
+    has_record: bool,
+}
+
+/// A content that has a message from now on.
+#[derive(Debug)]
+struct NewWire {
+    message_id: Name,
     /// `None` for one whose bytes are stored no more.
-    new_wires: LinkedHashMap<Name, Option<Octets>>,
-    /// Contents that have a record of their own.
-    stored: HashSet<Name>,
+    wire: Option<Octets>,
+    /// Whether its bytes were stored before.
+    was_stored: bool,
+}
+
+/// What is known of the record of one content.
+#[derive(Debug, Default)]
+pub struct Mark {
+    /// Whether its state is to be written.
+    is_changed: bool,
+    /// Whether its state has a record of its own.
+    pub has_record: bool,
+    /// Where its bytes stand that are to be stored, and before which poll.
+    new_content: Option<(u32, u32)>,
 }
 
 impl Changes {
-    /// A send changed, or is gone.
-    pub fn on_send(&mut self, send_id: Name) {
-        self.sends.replace(send_id);
+    /// A send changed.
+    pub fn on_send(&mut self, handle: OutgoingRef, send: &mut OutgoingSend) {
+        if !std::mem::replace(&mut send.is_changed, true) {
+            self.sends.push(Changed::Held(handle));
+        }
     }
 
     /// The state of a content changed.
-    pub fn on_content(&mut self, message_id: Name) {
-        self.contents.replace(message_id, false);
+    pub fn on_content(&mut self, place: ContentRef, content: &mut OutgoingContent) {
+        if !std::mem::replace(&mut content.mark.is_changed, true) {
+            self.contents.push(Changed::Held(place));
+        }
     }
 
     /// A content is to be sent, which has no message yet.
-    pub fn on_queued(&mut self, message_id: Name, content: Octets) {
-        self.on_content(message_id.clone());
-        self.new_contents.replace(message_id, content);
+    pub fn on_queued(&mut self, place: ContentRef, content: &mut OutgoingContent) {
+        self.on_content(place, content);
+        if let Some(bytes) = &content.content {
+            content.mark.new_content = Some((self.polls, self.new_contents.len() as u32));
+            let new = (content.message_id.clone(), bytes.clone());
+            self.new_contents.push(Some(new));
+        }
     }
 
     /// A content has a message, which is stored in its place; `None` where neither is.
-    pub fn on_encoded(&mut self, message_id: Name, wire: Option<Octets>) {
-        self.new_wires.replace(message_id, wire);
+    pub fn on_encoded(&mut self, content: &mut OutgoingContent, wire: Option<Octets>) {
+        let new = content.mark.new_content.take();
+        let new = new.filter(|(polls, _)| *polls == self.polls);
+        if let Some((_, place)) = new {
+            self.new_contents[place as usize] = None;
+        }
+        self.new_wires.push(NewWire {
+            message_id: content.message_id.clone(),
+            wire,
+            was_stored: new.is_none(),
+        });
     }
 
-    /// A content is gone, which `never_left` or has a message.
-    pub fn on_forgotten(&mut self, message_id: Name, never_left: bool) {
-        self.contents.replace(message_id, never_left);
+    /// A send is gone, with its contents.
+    pub fn on_forgotten(&mut self, send: OutgoingSend) {
+        self.sends.push(Changed::Gone(send.send_id));
+        for content in send.contents {
+            self.contents.push(Changed::Gone(Gone {
+                message_id: content.message_id,
+                never_left: content.lamport == 0,
+                has_record: content.mark.has_record,
+            }));
+        }
+    }
+
+    /// Contents of a restored send are to be made again: their records go.
+    pub fn on_unmade(&mut self, ids: Vec<Name>) {
+        self.contents.extend(ids.into_iter().map(|message_id| {
+            Changed::Gone(Gone {
+                message_id,
+                never_left: false,
+                has_record: true,
+            })
+        }));
     }
 
     /// What was restored is stored as it is.
-    pub fn on_restored(&mut self) {
-        self.contents.clear();
-    }
-
-    /// Restores which contents have a record of their own.
-    pub fn restore_stored(&mut self, stored: impl IntoIterator<Item = Name>) {
-        self.stored.extend(stored);
+    pub fn on_restored(&mut self, sends: &mut Sends) {
+        for changed in self.contents.drain(..) {
+            if let Changed::Held(place) = changed
+                && let Some(content) = sends.content_mut(place)
+            {
+                content.mark.is_changed = false;
+            }
+        }
     }
 
     /// Gives `put` what changed since the last call.
-    pub fn poll(&mut self, sends: &Sends, log: &Log, mut put: impl FnMut(Stored<'_>)) {
-        let content = |message_id: &Name| {
-            let (send, ordinal) = sends.find_content(message_id.as_bytes())?;
-            Some((&sends[send], ordinal))
+    pub fn poll(&mut self, sends: &mut Sends, log: &Log, mut put: impl FnMut(Stored<'_>)) {
+        self.polls = self.polls.wrapping_add(1);
+        for new in self.new_wires.drain(..) {
+            if let Some(wire) = &new.wire {
+                put(Stored::Wire(&new.message_id, Some(wire)));
+            }
+            if new.was_stored {
+                // From now on the wire holds it.
+                put(Stored::Content(&new.message_id, None));
+            }
+        }
+        for (message_id, content) in self.new_contents.drain(..).flatten() {
+            put(Stored::Content(&message_id, Some(&content)));
+        }
+        let contents = std::mem::take(&mut self.contents);
+        for changed in &contents {
+            match changed {
+                Changed::Held(place) => self.put_content(*place, sends, &mut put),
+                Changed::Gone(gone) => put_gone(gone, sends, log, &mut put),
+            }
+        }
+        self.contents = contents;
+        self.contents.clear();
+        for changed in self.sends.drain(..) {
+            match changed {
+                Changed::Held(handle) => {
+                    if let Some(send) = sends.get_mut(handle) {
+                        send.is_changed = false;
+                        put(Stored::Send(&send.send_id, Some(send)));
+                    }
+                }
+                Changed::Gone(send_id) => {
+                    // Another one may have its id since.
+                    if sends.find(&send_id).is_none() {
+                        put(Stored::Send(&send_id, None));
+                    }
+                }
+            }
+        }
+    }
+
+    fn put_content(
+        &mut self,
+        (handle, ordinal): ContentRef,
+        sends: &mut Sends,
+        put: &mut impl FnMut(Stored<'_>),
+    ) {
+        let Some(send) = sends.get_mut(handle) else {
+            return;
         };
-        let mut changes = std::mem::take(self);
-        for (message_id, wire) in &changes.new_wires {
-            if let Some(wire) = wire {
-                put(Stored::Wire(message_id, Some(wire)));
-            }
-            if changes.new_contents.remove(message_id).is_none() {
-                // Stored when it was queued; from now on the wire holds it.
-                put(Stored::Content(message_id, None));
-            }
+        let is_alone = send.is_alone();
+        let content = &mut send.contents[ordinal as usize];
+        content.mark.is_changed = false;
+        let had_record = std::mem::replace(&mut content.mark.has_record, !is_alone);
+        if !is_alone {
+            let message_id = &send.contents[ordinal as usize].message_id;
+            put(Stored::State(message_id, Some((send, ordinal))));
+            return;
         }
-        for (message_id, content) in &changes.new_contents {
-            put(Stored::Content(message_id, Some(content)));
+        if had_record {
+            put(Stored::State(&content.message_id, None));
         }
-        for (message_id, never_left) in &changes.contents {
-            let had_record = match content(message_id) {
-                Some((send, _)) if send.is_alone() => {
-                    changes.sends.replace(send.send_id.clone());
-                    changes.stored.remove(message_id)
-                }
-                Some(known) => {
-                    put(Stored::State(message_id, Some(known)));
-                    changes.stored.insert(message_id.clone());
-                    false
-                }
-                None => {
-                    if *never_left {
-                        put(Stored::Content(message_id, None));
-                    }
-                    if log.original(message_id.as_bytes()).is_none() {
-                        put(Stored::Wire(message_id, None));
-                    }
-                    changes.stored.remove(message_id)
-                }
-            };
-            if had_record {
-                put(Stored::State(message_id, None));
-            }
+        self.on_send(handle, send);
+    }
+}
+
+fn put_gone(gone: &Gone, sends: &mut Sends, log: &Log, put: &mut impl FnMut(Stored<'_>)) {
+    let message_id = &gone.message_id;
+    if let Some(place) = sends.find_content(message_id.as_bytes()) {
+        // Another one has its id since, and its record.
+        if let Some(content) = sends.content_mut(place) {
+            content.mark.has_record |= gone.has_record;
         }
-        for send_id in &changes.sends {
-            let send = sends.find(send_id);
-            put(Stored::Send(send_id, send.and_then(|send| sends.get(send))));
-        }
-        self.stored = changes.stored;
+        return;
+    }
+    if gone.never_left {
+        put(Stored::Content(message_id, None));
+    }
+    if log.original(message_id.as_bytes()).is_none() {
+        put(Stored::Wire(message_id, None));
+    }
+    if gone.has_record {
+        put(Stored::State(message_id, None));
     }
 }

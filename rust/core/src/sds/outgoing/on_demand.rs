@@ -171,11 +171,13 @@ impl Around<'_> {
             return;
         }
         for (message_id, content) in ids.into_iter().zip(contents) {
-            self.changes.on_content(message_id.clone());
             let mut content = OutgoingContent::new(message_id, content);
             content.queued = false;
             content.made = true;
             let place = self.sends.add_content(handle, content);
+            if let Some(content) = self.sends.content_mut(place) {
+                self.changes.on_content(place, content);
+            }
             self.unacknowledged.add_due(place);
         }
         let send = &mut self.sends[handle];
@@ -183,7 +185,7 @@ impl Around<'_> {
             demand.reserve -= count;
         }
         send.acknowledged.extend(first + count);
-        self.changes.on_send(send.send_id.clone());
+        self.changes.on_send(handle, send);
     }
 
     /// Once all who are waited for have spoken, what they lack goes as soon as the last of them had
@@ -285,7 +287,7 @@ impl Around<'_> {
     fn end(&mut self, handle: OutgoingRef, monotonic_ms: i64) {
         let send = &mut self.sends[handle];
         send.demand = None;
-        self.changes.on_send(send.send_id.clone());
+        self.changes.on_send(handle, send);
         for ordinal in 0..send.contents.len() as u32 {
             let place = (handle, ordinal);
             if self.unacknowledged.awaits(place) {

@@ -19,9 +19,16 @@ impl Ordinals {
 
     /// All below `count`.
     pub fn all(count: u32) -> Self {
-        let mut all = Ordinals::NONE;
-        (0..count).for_each(|ordinal| all.insert(ordinal));
-        all
+        let mask = |bits: u32| match bits {
+            WORD_BITS.. => u64::MAX,
+            _ => (1 << bits) - 1,
+        };
+        let words = count.div_ceil(WORD_BITS);
+        let high = (1..words).map(|word| mask(count - word * WORD_BITS));
+        Ordinals {
+            low: mask(count),
+            high: high.collect(),
+        }
     }
 
     /// Whether `ordinal` is in it.

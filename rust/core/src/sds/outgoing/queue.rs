@@ -1,9 +1,40 @@
 //! Sends of this participant that have not left, or not wholly.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::send::{ContentRef, OutgoingRef, OutgoingSend};
 use super::sends::Sends;
+
+/// Ordinals of one send, the next one first.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// Those that are not in a row with the rest, the next one last.
+    before: Vec<u32>,
+    rest: Range<u32>,
+}
+
+impl Waiting {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.rest.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.before.len() + self.rest.len()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        let before = self.before.iter().rev().copied();
+        before.chain(self.rest.clone())
+    }
+
+    fn pop_front(&mut self) -> Option<u32> {
+        self.before.pop().or_else(|| self.rest.next())
+    }
+}
 
 /// Which content leaves next.
 ///
@@ -63,7 +94,7 @@ impl DispatchQueue {
             .iter()
             .map(|content| content.size_bytes)
             .sum::<usize>();
-        send.queue = (0..send.contents.len() as u32).collect();
+        send.queue.rest = 0..send.contents.len() as u32;
         self.fresh.push_back(handle);
     }
 
@@ -74,8 +105,12 @@ impl DispatchQueue {
             .iter()
             .enumerate()
             .filter(|(_, content)| content.queued);
-        send.queue = queued.map(|(ordinal, _)| ordinal as u32).collect();
-        for &ordinal in &send.queue {
+        let queued = queued.map(|(ordinal, _)| ordinal as u32);
+        send.queue = Waiting {
+            before: queued.rev().collect(),
+            rest: 0..0,
+        };
+        for ordinal in send.queue.iter() {
             self.contents += 1;
             self.bytes += send.contents[ordinal as usize].size_bytes;
         }
@@ -151,7 +186,7 @@ impl DispatchQueue {
     /// A first transmission failed: the content waits at the head of its send.
     pub fn put_back(&mut self, handle: OutgoingRef, send: &mut OutgoingSend, ordinal: u32) {
         let waited = send.waits();
-        send.queue.push_front(ordinal);
+        send.queue.before.push(ordinal);
         let content = &mut send.contents[ordinal as usize];
         content.queued = true;
         self.contents += 1;
@@ -163,7 +198,7 @@ impl DispatchQueue {
 
     /// Drops what is queued of a send.
     pub fn clear(&mut self, send: &mut OutgoingSend) {
-        for ordinal in std::mem::take(&mut send.queue) {
+        for ordinal in std::mem::take(&mut send.queue).iter() {
             self.leave(send, ordinal);
         }
     }

@@ -36,11 +36,11 @@ impl Quorum {
         matches!(self, Quorum::Named(names) if names.contains(name))
     }
 
-    /// Whether a send that these can reconstruct is delivered.
-    pub fn is_delivered(&self, complete: &BTreeSet<Arc<str>>) -> bool {
+    /// Whether a send is delivered.
+    pub fn is_delivered(&self, acknowledged: &Acknowledged) -> bool {
         match self {
-            Quorum::Named(names) => names.is_subset(complete),
-            Quorum::Count(count) => complete.len() >= *count,
+            Quorum::Named(names) => names.iter().all(|name| acknowledged.is_complete(name)),
+            Quorum::Count(count) => acknowledged.complete() >= *count,
         }
     }
 
@@ -105,7 +105,7 @@ impl Quorum {
             }
             Quorum::Count(count) => *count,
         };
-        let wanted = count.saturating_sub(acknowledged.complete().len());
+        let wanted = count.saturating_sub(acknowledged.complete());
         let candidates = acknowledged.names().chain(demand.stating());
         let candidates: BTreeSet<&Arc<str>> = candidates.filter(is_open).collect();
         let mut nearest: Vec<&Arc<str>> = candidates.into_iter().collect();
@@ -205,7 +205,7 @@ mod tests {
         ] {
             let quorum = Quorum::from(&delivered_when);
             assert_eq!(
-                quorum.is_delivered(send.acknowledged.complete()),
+                quorum.is_delivered(&send.acknowledged),
                 delivered,
                 "{quorum:?}"
             );

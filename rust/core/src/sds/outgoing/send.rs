@@ -1,11 +1,13 @@
 //! One send of this participant.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::acknowledged::{Acknowledged, PARTICIPANTS_PER_SEND_MAX};
+use super::changes::Mark;
 use super::demand::Demand;
 use super::inquiry::Inquiry;
+use super::queue::Waiting;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
 use crate::sds::slab::Handle;
@@ -27,7 +29,7 @@ pub struct OutgoingSend {
     /// What it is made of, by ordinal.
     pub contents: Vec<OutgoingContent>,
     /// Ordinals of contents that wait for their first dispatch, the next one first.
-    pub queue: VecDeque<u32>,
+    pub queue: Waiting,
     /// Who acknowledged what, and who can reconstruct it.
     pub acknowledged: Acknowledged,
     /// What all its contents name and carry, from when the first one leaves.
@@ -45,6 +47,8 @@ pub struct OutgoingSend {
     pub demand: Option<Demand>,
     /// Contents of an earlier life that are not known to have left, until they are due.
     pub(super) unconfirmed: Vec<u32>,
+    /// Whether its record is to be written.
+    pub(super) is_changed: bool,
 }
 
 /// The part of a message that the contents of one send share.
@@ -95,6 +99,8 @@ pub struct OutgoingContent {
     pub possible: BTreeMap<Arc<str>, FilterHits>,
     /// The transmission that has no answer yet; 0 for none.
     pub in_flight: u64,
+    /// What is known of its record.
+    pub(in crate::sds) mark: Mark,
 }
 
 /// Filters of one participant that hold a content.
@@ -149,6 +155,7 @@ impl OutgoingContent {
             put_off_ms: None,
             possible: BTreeMap::new(),
             in_flight: 0,
+            mark: Mark::default(),
         }
     }
 }
@@ -161,7 +168,7 @@ impl OutgoingSend {
             number,
             contents_needed,
             contents: Vec::new(),
-            queue: VecDeque::new(),
+            queue: Waiting::default(),
             acknowledged: Acknowledged::default(),
             history: None,
             dispatched: 0,
@@ -171,6 +178,7 @@ impl OutgoingSend {
             inquiry: Inquiry::default(),
             demand: None,
             unconfirmed: Vec::new(),
+            is_changed: false,
         }
     }
 
@@ -181,7 +189,7 @@ impl OutgoingSend {
 
     /// Whether another participant can reconstruct it, as far as was heard.
     pub fn is_heard(&self) -> bool {
-        !self.acknowledged.complete().is_empty()
+        self.acknowledged.complete() > 0
     }
 
     /// The message id of the last content that is no parity.
@@ -239,6 +247,6 @@ impl OutgoingSend {
         let [only] = self.contents.as_slice() else {
             return false;
         };
-        only.message_id.strip_suffix(".0") == Some(&*self.send_id)
+        only.message_id.as_bytes().strip_suffix(b".0") == Some(self.send_id.as_bytes())
     }
 }

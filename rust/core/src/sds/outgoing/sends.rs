@@ -1,9 +1,11 @@
 //! Sends of this participant by their ids, and their contents by theirs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher;
 use std::ops::{Index, IndexMut};
 
-use hashlink::LinkedHashMap;
+use hashbrown::HashTable;
+use hashlink::DefaultHashBuilder;
 
 use super::send::{ContentRef, OutgoingContent, OutgoingRef, OutgoingSend};
 use crate::sds::ids::split_content_bytes;
@@ -15,24 +17,41 @@ use crate::sds::slab::Slab;
 #[derive(Debug, Default)]
 pub struct Sends {
     sends: Slab<OutgoingSend>,
-    by_send_id: LinkedHashMap<Name, OutgoingRef>,
-    by_id: HashMap<Name, ContentRef>,
+    /// What was forgotten stays until it comes to the front.
+    order: VecDeque<OutgoingRef>,
+    /// Keyed at random: no peer knows which ids collide.
+    hasher: DefaultHashBuilder,
+    by_send_id: HashTable<(u32, OutgoingRef)>,
+    /// Contents whose ids do not name their send and place.
+    by_id: HashMap<Name, ContentRef, DefaultHashBuilder>,
 }
+
+/// Room that the order may take beyond twice the sends before what was forgotten is dropped.
+const STALE_ORDER_MIN: usize = 64;
 
 impl Sends {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
+        self.sends.len() == 0
     }
 
     /// Sends, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &OutgoingSend> {
-        self.by_send_id.values().map(|send| &self.sends[*send])
+        let held = self.order.iter();
+        held.filter_map(|send| self.sends.get(*send))
     }
 
     /// A send by its id.
     pub fn find(&self, send_id: &str) -> Option<OutgoingRef> {
-        self.by_send_id.get(send_id.as_bytes()).copied()
+        self.find_by_wire(send_id.as_bytes())
+    }
+
+    fn find_by_wire(&self, send_id: &[u8]) -> Option<OutgoingRef> {
+        let hash = self.hasher.hash_one(send_id);
+        let is_it = |&(tag, send): &(u32, OutgoingRef)| {
+            tag == hash as u32 && self.sends[send].send_id.as_bytes() == send_id
+        };
+        self.by_send_id.find(hash, is_it).map(|(_, send)| *send)
     }
 
     /// A send; `None` where it is forgotten.
@@ -47,7 +66,14 @@ impl Sends {
 
     /// A content by its message id.
     pub fn find_content(&self, message_id: &[u8]) -> Option<ContentRef> {
-        self.by_id.get(message_id).copied()
+        let named = split_content_bytes(message_id)
+            .and_then(|(send_id, ordinal)| Some((self.find_by_wire(send_id)?, ordinal)));
+        let is_its = |place: &ContentRef| {
+            let content = self.content(*place);
+            content.is_some_and(|content| content.message_id.as_bytes() == message_id)
+        };
+        let other = || self.by_id.get(message_id).copied();
+        named.filter(is_its).or_else(other)
     }
 
     /// A content.
@@ -73,20 +99,18 @@ impl Sends {
 
     /// Whether an id is one that a content of ours has, or will have.
     pub fn is_own_id(&self, message_id: &[u8]) -> bool {
-        if self.by_id.contains_key(message_id) {
-            return true;
-        }
-        if self.by_send_id.is_empty() {
+        if self.is_empty() {
             return false;
         }
-        let send = split_content_bytes(message_id).and_then(|(send_id, ordinal)| {
-            let send = self.by_send_id.get(send_id)?;
-            Some((self.get(*send)?, ordinal))
-        });
-        send.is_some_and(|(send, ordinal)| {
+        let Some((send_id, ordinal)) = split_content_bytes(message_id) else {
+            return self.by_id.contains_key(message_id);
+        };
+        let will_have = self.find_by_wire(send_id).is_some_and(|send| {
+            let send = &self.sends[send];
             let reserve = send.demand.as_ref().map_or(0, |demand| demand.reserve);
             (ordinal as usize) < send.contents.len() + reserve as usize
-        })
+        });
+        will_have || self.by_id.contains_key(message_id)
     }
 
     /// Holds a send, whose ids are new.
@@ -94,28 +118,55 @@ impl Sends {
         let handle = self.sends.insert(send);
         let send = &self.sends[handle];
         for (ordinal, content) in (0..).zip(&send.contents) {
-            self.by_id
-                .insert(content.message_id.clone(), (handle, ordinal));
+            if !is_named(send, ordinal, content) {
+                self.by_id
+                    .insert(content.message_id.clone(), (handle, ordinal));
+            }
         }
-        self.by_send_id.insert(send.send_id.clone(), handle);
+        let hash = self.hasher.hash_one(send.send_id.as_bytes());
+        let rehash = |(_, send): &(u32, OutgoingRef)| {
+            self.hasher.hash_one(self.sends[*send].send_id.as_bytes())
+        };
+        self.by_send_id
+            .insert_unique(hash, (hash as u32, handle), rehash);
+        self.order.push_back(handle);
+        if self.order.len() > 2 * self.sends.len() + STALE_ORDER_MIN {
+            self.order.retain(|send| self.sends.get(*send).is_some());
+        }
         handle
     }
 
     /// Holds a further content of a send.
     pub fn add_content(&mut self, handle: OutgoingRef, content: OutgoingContent) -> ContentRef {
-        let contents = &mut self.sends[handle].contents;
-        let place = (handle, contents.len() as u32);
-        self.by_id.insert(content.message_id.clone(), place);
-        contents.push(content);
+        let send = &mut self.sends[handle];
+        let place = (handle, send.contents.len() as u32);
+        if !is_named(send, place.1, &content) {
+            self.by_id.insert(content.message_id.clone(), place);
+        }
+        send.contents.push(content);
         place
     }
 
     /// Takes a send out.
     pub fn remove(&mut self, handle: OutgoingRef) -> Option<OutgoingSend> {
+        let send = self.sends.get(handle)?;
+        let hash = self.hasher.hash_one(send.send_id.as_bytes());
+        let found = self
+            .by_send_id
+            .find_entry(hash, |(_, held)| *held == handle);
+        if let Ok(found) = found {
+            found.remove();
+        }
         let send = self.sends.remove(handle)?;
-        self.by_send_id.remove(&send.send_id);
+        while let Some(first) = self.order.front()
+            && self.sends.get(*first).is_none()
+        {
+            self.order.pop_front();
+        }
         for (ordinal, content) in (0..).zip(&send.contents) {
-            if self.by_id.get(&content.message_id) == Some(&(handle, ordinal)) {
+            if !self.by_id.is_empty()
+                && self.by_id.get(&content.message_id) == Some(&(handle, ordinal))
+            {
                 self.by_id.remove(&content.message_id);
             }
         }
@@ -126,9 +177,16 @@ impl Sends {
     #[cfg(debug_assertions)]
     pub fn audit(&self) {
         assert_eq!(self.sends.len(), self.by_send_id.len());
+        assert_eq!(self.sends.len(), self.iter().count());
         let mut places = self.by_id.values();
         assert!(places.all(|place| self.content(*place).is_some()));
     }
+}
+
+/// Whether the id of a content names its send and place.
+fn is_named(send: &OutgoingSend, ordinal: u32, content: &OutgoingContent) -> bool {
+    let names = split_content_bytes(content.message_id.as_bytes());
+    names == Some((send.send_id.as_bytes(), ordinal))
 }
 
 /// The send must be there: its owner names it by a handle that it takes back before it goes.

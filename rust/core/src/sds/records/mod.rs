@@ -88,6 +88,8 @@ impl std::ops::Deref for Value {
 pub struct Records {
     state: Vec<u8>,
     stored: HashSet<(&'static str, Name)>,
+    /// How many records changed lately.
+    usual: usize,
     /// Records that could not be read when the machine was restored.
     pub unreadable: usize,
 }

@@ -264,9 +264,7 @@ impl Machine {
                 sends.insert(send_id, (send, alone, count));
             }
         }
-        let mut stored = Vec::new();
         for (message_id, record) in kinds.take(OUTGOING) {
-            stored.push(message_id.clone());
             let read = self.read(&record, |fields| read_content(message_id, fields));
             if let Some((send_id, ordinal, content)) = read
                 && let Some((_, contents, _)) = sends.get_mut(&send_id)
@@ -274,12 +272,12 @@ impl Machine {
                 contents.insert(ordinal, content);
             }
         }
-        self.outgoing.restore_stored(stored);
         let mut sends: Vec<_> = sends.into_values().collect();
         sends.sort_by_key(|(send, ..)| send.number);
         let mut unmade = Vec::new();
         for (mut send, contents, count) in sends {
             let whole = contents.len() == count as usize && contents.keys().copied().eq(0..count);
+            send.contents.reserve_exact(contents.len());
             for mut content in contents.into_values() {
                 if content.lamport == 0 {
                     content.content = bodies.get(&content.message_id).cloned();
@@ -394,7 +392,7 @@ fn read_send(
     while !fields.is_empty() {
         let name = fields.text()?;
         send.acknowledged
-            .restore(name, Ordinals::from_bytes(fields.bytes()?));
+            .restore(&name, Ordinals::from_bytes(fields.bytes()?));
     }
     Some((send, count, alone))
 }
@@ -417,5 +415,7 @@ fn read_state(message_id: Name, fields: &mut Reader<'_>) -> Option<OutgoingConte
 /// The send that a content belongs to, its place there, and the content without its bytes.
 fn read_content(message_id: Name, fields: &mut Reader<'_>) -> Option<(Name, u32, OutgoingContent)> {
     let (send_id, ordinal) = (fields.name()?, fields.int()?);
-    Some((send_id, ordinal, read_state(message_id, fields)?))
+    let mut content = read_state(message_id, fields)?;
+    content.mark.has_record = true;
+    Some((send_id, ordinal, content))
 }

@@ -12,6 +12,9 @@ use crate::sds::name::Name;
 use crate::sds::octets::Octets;
 use crate::sds::outgoing::{OutgoingContent, OutgoingSend, Stored};
 
+/// Room is made for as many records as there were last time, up to this.
+const RECORDS_USUAL_MAX: usize = 1_024;
+
 /// Flags of `sds.log`.
 pub const ORDERED: u8 = 1;
 pub const SPARE: u8 = 2;
@@ -35,7 +38,7 @@ impl Machine {
     pub fn poll_persist(&mut self) -> Vec<Record> {
         #[cfg(debug_assertions)]
         self.audit();
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(self.records.usual);
         self.settle_filter();
         self.put_state(&mut out);
         let (incoming, outgoing) = (&self.incoming, &self.outgoing);
@@ -81,6 +84,7 @@ impl Machine {
             });
             out.push(record(PARTICIPANT, &Name::new(&sender_id), fields));
         }
+        self.records.usual = out.len().min(RECORDS_USUAL_MAX);
         out
     }
 
