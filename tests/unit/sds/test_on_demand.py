@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from sds_exchange import LOGOS, Party, at, contents_of, message, quiet_sync
@@ -22,8 +23,9 @@ NUMBERS = itertools.count()
 class Sender(Party):
     """Alice, of whose message everything left at the first moment, and who notes what is wanted of it and when."""
 
-    def __init__(self, delivered_when: DeliveredWhen, reserve: int = RESERVE) -> None:
-        super().__init__("alice", sync=quiet_sync(), delivered_when=delivered_when)
+    def __init__(self, delivered_when: DeliveredWhen, reserve: int = RESERVE, back_off_percent: int = 0) -> None:
+        sds = replace(LOGOS.sds, back_off_percent=back_off_percent)
+        super().__init__("alice", sds=sds, sync=quiet_sync(), delivered_when=delivered_when)
         contents = contents_of("text", COUNT, COUNT)
         self.machine.send(SEND, contents, at(0), contents_needed=COUNT, reserve=reserve)
         self.wanted: list[tuple[int, int]] = []
@@ -127,6 +129,16 @@ def test_who_is_silent_is_asked_again_at_half_the_period_and_then_sent_more() ->
     alice.run(0, 4 * PERIOD_MS)
     assert alice.asked[:2] == [PERIOD_MS, PERIOD_MS + PERIOD_MS // 2]
     assert alice.wanted[0] == (2 * PERIOD_MS, 1)
+
+
+@pytest.mark.parametrize(("back_off_percent", "next_ms"), [(0, 3 * PERIOD_MS), (100, 4 * PERIOD_MS)])
+def test_a_round_takes_longer_after_each_one_without_news_where_back_off_is_configured(
+    back_off_percent: int, next_ms: int
+) -> None:
+    alice = Sender(BOB, back_off_percent=back_off_percent)
+    alice.run(0, 2 * PERIOD_MS)
+    assert alice.wanted == [(2 * PERIOD_MS, 1)]
+    assert alice.machine.poll_timeout() == next_ms
 
 
 def test_nothing_is_made_for_who_has_all() -> None:

@@ -95,6 +95,14 @@ impl Demand {
         self.asked_ms
     }
 
+    /// Rounds in a row in which nobody said anything new.
+    pub fn silent_rounds(&self) -> u32 {
+        match self.has_news {
+            true => 0,
+            false => self.silent_rounds,
+        }
+    }
+
     /// Something about the send is known that was not.
     pub fn on_news(&mut self) {
         self.has_news = true;

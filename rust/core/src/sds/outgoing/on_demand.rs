@@ -65,9 +65,9 @@ impl OnDemand {
         participants: &Participants,
         around: &mut Around<'_>,
     ) -> Asked {
-        let period_ms = around.unacknowledged.period_ms();
         around.send_unconfirmed(handle);
         let send = &around.sends[handle];
+        let period_ms = around.unacknowledged.round_ms(send);
         let is_under_way = |content: &OutgoingContent| {
             let has_not_left = content.lamport == 0 && content.has_bytes();
             content.in_flight != 0 || has_not_left || content.unconfirmed
@@ -101,12 +101,12 @@ impl OnDemand {
             Answer::Contents(_) if demand.wanted > 0 => around.end(handle, monotonic_ms),
             Answer::Contents(count) if demand.reserve == 0 => {
                 around.repeat(handle, count as usize);
-                around.look_again(handle, monotonic_ms + period_ms);
+                around.look_again_in_a_round(handle, monotonic_ms);
             }
             Answer::Contents(count) => {
                 demand.wanted = count.min(demand.reserve);
                 let wanted = demand.wanted;
-                around.look_again(handle, monotonic_ms + period_ms);
+                around.look_again_in_a_round(handle, monotonic_ms);
                 return Asked::Contents(wanted);
             }
         }
@@ -214,6 +214,11 @@ impl Around<'_> {
 
     fn look_again(&mut self, handle: OutgoingRef, at_ms: i64) {
         self.unacknowledged.look_again(handle, at_ms, self.sends);
+    }
+
+    fn look_again_in_a_round(&mut self, handle: OutgoingRef, monotonic_ms: i64) {
+        let round_ms = self.unacknowledged.round_ms(&self.sends[handle]);
+        self.look_again(handle, monotonic_ms + round_ms);
     }
 
     /// What an earlier life may not have sent goes once more.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use hashlink::LinkedHashSet;
 
+use super::demand::Demand;
 use super::in_store::InStore;
 use super::inquiry::Due;
 use super::quorum::Quorum;
 use super::resend::ResendTimers;
-use super::send::{ContentRef, OutgoingRef};
+use super::send::{ContentRef, OutgoingRef, OutgoingSend};
 use super::sends::Sends;
 use crate::sds::config::Config;
 use crate::sds::participants::Participants;
@@ -80,6 +81,13 @@ impl Unacknowledged {
         self.config.resend_period_ms(0)
     }
 
+    /// How long a round of a send on demand takes: with back-off more each time that nobody says anything
+    /// new.
+    pub fn round_ms(&self, send: &OutgoingSend) -> i64 {
+        let silent_rounds = send.demand.as_ref().map_or(0, Demand::silent_rounds);
+        self.config.resend_period_ms(silent_rounds)
+    }
+
     /// Within this time all who are to answer do.
     pub fn window_ms(&self) -> i64 {
         self.config.window_ms()
@@ -128,7 +136,7 @@ impl Unacknowledged {
             return;
         };
         if send.demand.is_some() {
-            self.look_again(place.0, monotonic_ms + self.period_ms(), sends);
+            self.look_again(place.0, monotonic_ms + self.round_ms(send), sends);
             return;
         }
         let Some(content) = send.contents.get(place.1 as usize) else {
