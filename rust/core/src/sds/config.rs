@@ -110,6 +110,11 @@ impl Config {
         self.acknowledgement_timeout_ms / 4
     }
 
+    /// A burst has ended once nothing came for so long.
+    pub fn gap_ms(&self) -> i64 {
+        self.window_ms() / GAPS_PER_WINDOW
+    }
+
     /// How long a content is sent again for want of an acknowledgement.
     pub fn resending_ms(&self) -> i64 {
         let retries = 0..=self.max_retransmissions.min(RETRIES_COUNTED_MAX);
@@ -136,6 +141,8 @@ impl Config {
     }
 }
 
+/// Part of the time in which receivers answer.
+const GAPS_PER_WINDOW: i64 = 8;
 /// Retransmissions that are waited for, at most.
 const RETRIES_COUNTED_MAX: u32 = 100;
 /// Back-off ends at this many times the first period.

@@ -686,7 +686,9 @@ impl Machine {
         let withheld = self
             .given_up
             .withholds(send.and_then(|send| self.incoming.get(send)));
-        let quiet = from_store || answer || said_lately || withheld;
+        // One that counts asks whom it did not hear: what it repeats is meant for others.
+        let is_said = !is_anothers && self.has_said_whole(sender_id, &message_id, now);
+        let quiet = from_store || answer || said_lately || withheld || is_said;
         if !quiet && let Some(send) = send {
             self.incoming.on_repeated(send);
         }

@@ -20,8 +20,8 @@ use crate::wire::sds::{HistoryEntry, Parts, WireFormat};
 
 /// Tags, lengths and scalars of one message, at most.
 const MESSAGE_FRAME_BYTES: usize = 48;
-/// A burst has ended once nothing came for this part of the time in which receivers answer.
-const GAPS_PER_WINDOW: i64 = 8;
+/// A sender that was heard within so many acknowledgement timeouts goes on counting.
+const COUNTING_TIMEOUTS: i64 = 4;
 /// A filter's tag and length, at most.
 const FILTER_FRAME_BYTES: usize = 8;
 
@@ -506,7 +506,9 @@ impl Machine {
         self.anti_entropy.sample(&self.log, at_ms);
         let is_due = |due_ms: Option<i64>| due_ms.is_some_and(|due_ms| due_ms <= at_ms);
         let mut asked = false;
-        if is_due(self.filter_request.due_ms) {
+        if is_due(self.filter_request.due_ms)
+            && !(self.is_counted_by_senders(now) && self.filter_request.put_off(at_ms))
+        {
             let missing = self.repair.requests_held() > 0;
             if !missing {
                 self.settle_filter();
@@ -516,6 +518,9 @@ impl Machine {
         let by_schedule =
             asked || is_due(self.sync_schedule.due_ms) || is_due(self.anti_entropy.due_ms);
         let inquires = is_due(self.outgoing.inquiry_due_ms());
+        if inquires {
+            self.filter.on_counted(at_ms);
+        }
         let wanted = by_schedule || inquires || is_due(self.acknowledgements.due_ms);
         let again = is_due(self.lacking.again_ms());
         if !wanted && !again && !is_due(self.repair.next_request_ms()) {
@@ -611,9 +616,25 @@ impl Machine {
 
     /// Whether contents of which numbers tell are coming just now.
     pub(super) fn is_in_burst(&self, now: Now) -> bool {
-        let gap_ms = self.config.window_ms() / GAPS_PER_WINDOW;
+        let gap_ms = self.config.gap_ms();
         let last_ms = self.filter.counted_last_ms();
         last_ms.is_some_and(|last_ms| now.monotonic_ms - last_ms < gap_ms)
+    }
+
+    /// Whether the senders of all that is asked for count what is lacking of it, and were heard lately.
+    fn is_counted_by_senders(&self, now: Now) -> bool {
+        let lately_ms = COUNTING_TIMEOUTS * self.config.acknowledgement_timeout_ms;
+        let since_ms = now.monotonic_ms - lately_ms;
+        let is_counted = |id: &Name| {
+            let missing = self.incoming.missing().get(id.as_bytes());
+            let send = missing.and_then(|missing| self.incoming.get(missing.send));
+            send.is_some_and(|send| {
+                self.lacking.counts(&send.sender_id)
+                    && self.participants.live_ms(&send.sender_id) > Some(since_ms)
+                    && self.count_lacking(&send.sender_id, &send.send_id).is_some()
+            })
+        };
+        self.repair.requests_held() > 0 && self.repair.requests().all(|(id, _)| is_counted(id))
     }
 
     /// What a sync says of what came: the entries that it names, and how much is lacking of sends whose

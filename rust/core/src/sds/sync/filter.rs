@@ -74,7 +74,7 @@ impl FilterSchedule {
             asked: false,
             unchanged: 0,
             stale: false,
-            settle_ms: (2 * config.acknowledgement_timeout_ms).min(SETTLE_MS_MAX),
+            settle_ms: (4 * config.acknowledgement_timeout_ms).min(2 * SETTLE_MS_MAX),
             counted_ms: None,
         }
     }

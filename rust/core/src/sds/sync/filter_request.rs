@@ -16,6 +16,9 @@ pub const FILTERS_REMEMBERED_MAX: usize = 1_000;
 /// have been heard.
 const UNCHANGED_MAX: u32 = 3;
 
+/// While the senders of all that is missing count what is lacking of it, the filter waits as often.
+const PUT_OFF_MAX: u32 = 4;
+
 /// Makes a sync with our filter due when something shows that we may lack more than we know of.
 ///
 /// Two things do: a history that names what is missing, and another participant's filter with bits
@@ -34,6 +37,8 @@ pub struct FilterRequest {
     seen: LinkedHashMap<Arc<str>, ([u8; 32], u64)>,
     /// The newest filter that holds what ours does not.
     witness: Option<Box<[u8]>>,
+    /// How often it was put off.
+    put_off: u32,
     /// When a sync with our filter is due.
     pub due_ms: Option<i64>,
 }
@@ -48,6 +53,7 @@ impl FilterRequest {
             interval_ms: config.bloom_interval_ms.max(NAMED_AGAIN_MS),
             seen: LinkedHashMap::new(),
             witness: None,
+            put_off: 0,
             due_ms: None,
         }
     }
@@ -95,6 +101,16 @@ impl FilterRequest {
         }
     }
 
+    /// Numbers are telling what is missing: whether our filter, which is due, waits for what they bring.
+    pub fn put_off(&mut self, monotonic_ms: i64) -> bool {
+        let waits = self.put_off < PUT_OFF_MAX;
+        if waits {
+            self.put_off += 1;
+            self.due_ms = Some(monotonic_ms + self.settle_ms);
+        }
+        waits
+    }
+
     /// Whether our filter should leave now; called when it is due, with ours settled. `missing` tells
     /// whether anything is asked for.
     pub fn take(&mut self, missing: bool, filter: &FilterSchedule, monotonic_ms: i64) -> bool {
@@ -116,6 +132,7 @@ impl FilterRequest {
 
     fn cancel(&mut self) {
         self.due_ms = None;
+        self.put_off = 0;
         self.witness = None;
     }
 }
