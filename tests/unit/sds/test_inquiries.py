@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 
-from sds_exchange import LOGOS, Exchange, Party, at
+from sds_exchange import LOGOS, Exchange, Party, at, hear, message
 
+from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.sds import SendAcknowledged, SendGivenUp, Transmit, TransmitKind
 
 TIMEOUT_MS = LOGOS.sds.acknowledgement_timeout_ms
@@ -76,6 +79,87 @@ def test_a_send_is_given_up_when_its_retransmissions_are_used_up() -> None:
     exchange.run(6 * TIMEOUT_MS)
     assert len(alice.of(SendGivenUp)) == 1
     assert alice.count(TransmitKind.RETRANSMISSION) == 3 * ASKING + CONTENTS
+
+
+def asked_by(transmit: Transmit) -> list[bytes | None]:
+    """Hints of the requests by which a sync asks what came of a send; a mark is four bytes of a participant."""
+    read = SdsMessage.decode(transmit.payload)
+    assert read is not None
+    return [entry.retrieval_hint for entry in read.repair_request if entry.message_id.endswith(".9998")]
+
+
+def three(lose: Callable[[Exchange, str, Transmit], bool]) -> tuple[list[Party], Exchange]:
+    """Alice, who is to reach bob and carol, and what is lost on the way."""
+    parties = [Party(name, delivered_when=frozenset({"bob", "carol"})) for name in ("alice", "bob", "carol")]
+    exchange = Exchange(parties, lose=lambda receiver, transmit: lose(exchange, receiver, transmit))
+    return parties, exchange
+
+
+def test_a_sync_asks_who_was_silent_and_no_content_goes_again() -> None:
+    """The first acknowledgements of carol are lost, and all that she has is said by one number."""
+
+    def lose(exchange: Exchange, receiver: str, transmit: Transmit) -> bool:
+        return receiver == "alice" and transmit in carol.transmitted and exchange.now_ms < TIMEOUT_MS
+
+    (alice, _, carol), exchange = three(lose)
+    alice.send("message", at(0), NEEDED, CONTENTS)
+    exchange.run(2 * TIMEOUT_MS)
+    assert len(alice.of(SendAcknowledged)) == 2
+    assert alice.count(TransmitKind.RETRANSMISSION) == 0
+    [[mark]] = [asked for transmit in alice.transmitted if (asked := asked_by(transmit))]
+    assert mark == hashlib.sha256(b"carol").digest()[:4]
+
+
+def test_who_is_asked_by_a_sync_names_what_came() -> None:
+    """Of the first burst carol lacks twenty, and her acknowledgements of it are lost."""
+
+    def lose(exchange: Exchange, receiver: str, transmit: Transmit) -> bool:
+        if exchange.now_ms >= TIMEOUT_MS:
+            return False
+        is_lost = receiver == "carol" and (transmit.ordinal or 0) < 20
+        return is_lost or (receiver == "alice" and transmit in carol.transmitted)
+
+    (alice, _, carol), exchange = three(lose)
+    alice.send("message", at(0), NEEDED, CONTENTS)
+    exchange.run(3 * TIMEOUT_MS)
+    assert carol.delivered == ["message"]
+    assert len(alice.of(SendAcknowledged)) == 2
+    assert alice.count(TransmitKind.RETRANSMISSION) == 20
+
+
+def test_who_does_not_answer_syncs_gets_a_few_contents() -> None:
+    """As a participant that does not know the question."""
+
+    def lose(_: Exchange, receiver: str, transmit: Transmit) -> bool:
+        is_first_answer = receiver == "alice" and transmit in carol.transmitted and not asked
+        is_question = receiver == "carol" and transmit in alice.transmitted and bool(asked_by(transmit))
+        if is_question:
+            asked.append(transmit)
+        return is_question or is_first_answer
+
+    asked: list[Transmit] = []
+    (alice, _, carol), exchange = three(lose)
+    alice.send("message", at(0), NEEDED, CONTENTS)
+    exchange.run(3 * TIMEOUT_MS)
+    assert len(asked) == 3
+    assert len(alice.of(SendAcknowledged)) == 2
+    assert alice.count(TransmitKind.RETRANSMISSION) == ASKING
+
+
+def test_what_is_named_in_the_middle_of_a_burst_is_not_all_that_came() -> None:
+    """Carol says soon that something came, and what she says later is lost."""
+
+    def lose(exchange: Exchange, receiver: str, transmit: Transmit) -> bool:
+        return receiver == "alice" and transmit in carol.transmitted and exchange.now_ms < TIMEOUT_MS
+
+    (alice, _, carol), exchange = three(lose)
+    send_id = alice.send("message", at(0), NEEDED, CONTENTS)
+    exchange.run(60)
+    soon = [HistoryEntry(f"{send_id}.0", None, "alice")]
+    hear(alice, message(0, sender="carol", message_id="soon", content=None, history=soon), 60)
+    exchange.run(3 * TIMEOUT_MS)
+    assert len(alice.of(SendAcknowledged)) == 2
+    assert alice.count(TransmitKind.RETRANSMISSION) == 0
 
 
 def test_few_contents_are_repeated_at_once() -> None:

@@ -100,6 +100,12 @@ impl Config {
         self.members_make_parity && self.enable_repair && travels
     }
 
+    /// Whether a sync asks who was silent what it has of a send: it names that by a number, as a request of
+    /// SDS-R.
+    pub fn asks_by_sync(&self) -> bool {
+        self.acknowledgement_sync && self.enable_repair && self.by_send()
+    }
+
     /// Within it the sender of a send, and others who lack it, had time to hear who asks anybody for parity.
     pub fn sender_first_ms(&self) -> i64 {
         3 * self.window_ms()

@@ -236,8 +236,15 @@ impl Machine {
                 self.outgoing
                     .on_stated(send, said_by, lacking, now.monotonic_ms, log, events);
             } else if request.sender_id == Some(said_by.as_bytes()) {
-                self.lacking.on_asked(said_by);
                 let is_asked = asks(request.retrieval_hint, &self.sender_id);
+                if lacking > 0 {
+                    if is_asked && touched < UNKNOWN_PER_MESSAGE_MAX {
+                        touched += self.name_anew(said_by, send_id, now);
+                    }
+                    continue;
+                }
+                self.lacking.on_asked(said_by);
+                self.filter.on_counted(now.monotonic_ms);
                 if !with_content && is_asked && self.count_lacking(said_by, send_id).is_some() {
                     self.lacking.owe(said_by, Name::new(send_id));
                     let members = self.participants.len();
@@ -255,6 +262,41 @@ impl Machine {
                 }
             }
         }
+    }
+
+    /// The sender of a send asks what came of it: what was said of that may not have been heard. Gives how
+    /// many contents that are.
+    fn name_anew(&mut self, sender_id: &Arc<str>, send_id: &str, now: Now) -> usize {
+        let is_whole = self.count_lacking(sender_id, send_id) == Some(0);
+        if is_whole && !self.config.any_is_enough() {
+            // One number in place of all the names.
+            self.lacking.owe(sender_id, Name::new(send_id));
+            let members = self.participants.len();
+            self.acknowledgements.hurry(now, members, &mut *self.rng);
+            return 1;
+        }
+        let held = self.incoming.find(sender_id, send_id);
+        let held = held.and_then(|held| self.incoming.get(held));
+        if self.given_up.withholds(held) {
+            return 0;
+        }
+        let came = match held {
+            Some(held) => held.contents.clone(),
+            None if is_whole => {
+                let first = self.log.find(content_id(send_id, 0).as_bytes());
+                first.map_or_else(Vec::new, |first| self.siblings_of(first))
+            }
+            None => Vec::new(),
+        };
+        // What was said so lately is on its way.
+        let lately_ms = now.monotonic_ms - self.config.window_ms() / 4;
+        for &entry in &came {
+            let held = self.log.get(entry);
+            if held.is_some_and(|held| held.spoken_ms == 0 || held.spoken_ms <= lately_ms) {
+                self.owe(entry, now);
+            }
+        }
+        came.len()
     }
 
     /// Another participant says how many contents it lacks of a send that is not ours: where no fewer are

@@ -650,7 +650,7 @@ impl Machine {
         let inquiries = self.outgoing.take_inquiries();
         let mut requests: Vec<HistoryEntry> = inquiries
             .iter()
-            .map(|(send_id, asked)| inquiry(send_id, asked, &self.sender_id))
+            .map(|asked| inquiry(asked, &self.sender_id))
             .collect();
         let mut sends = LinkedHashMap::new();
         let is_in_burst = self.is_in_burst(now);

@@ -9,7 +9,8 @@ use super::demand::Demand;
 use super::finished::Finished;
 use super::first_parity::FirstParity;
 use super::in_store::InStore;
-use super::on_demand::{Around, Asked, OnDemand};
+use super::inquiry::{Asked, Inquiries};
+use super::on_demand::{Around, OnDemand, Review};
 use super::queue::DispatchQueue;
 use super::quorum::Quorum;
 use super::send::{ContentRef, OutgoingContent, OutgoingRef, OutgoingSend};
@@ -33,6 +34,7 @@ pub struct Outgoing {
     sends: Sends,
     queue: DispatchQueue,
     unacknowledged: Unacknowledged,
+    inquiries: Inquiries,
     on_demand: OnDemand,
     finished: Finished,
     sends_so_far: u64,
@@ -50,6 +52,7 @@ impl Outgoing {
             sends: Sends::default(),
             queue: DispatchQueue::new(config.acknowledgement_timeout_ms),
             unacknowledged: Unacknowledged::new(config),
+            inquiries: Inquiries::default(),
             on_demand: OnDemand::default(),
             finished: Finished::default(),
             sends_so_far: 0,
@@ -347,6 +350,11 @@ impl Outgoing {
                 ) {
                     Turn::Taken => {}
                     Turn::PutOff => self.touch_content(place),
+                    Turn::Asked => {
+                        self.touch_content(place);
+                        let send_id = self.sends[place.0].send_id.clone();
+                        self.inquiries.add(send_id, monotonic_ms);
+                    }
                     Turn::Last => drop(self.give_up(place.0, log, events)),
                 }
             }
@@ -368,9 +376,9 @@ impl Outgoing {
     ) {
         let (on_demand, mut around) = self.around_on_demand();
         match on_demand.review(handle, monotonic_ms, participants, &mut around) {
-            Asked::Nothing => {}
-            Asked::GiveUp => drop(self.give_up(handle, log, events)),
-            Asked::Contents(count) => {
+            Review::Nothing => {}
+            Review::GiveUp => drop(self.give_up(handle, log, events)),
+            Review::Contents(count) => {
                 let send_id = self.sends[handle].send_id.clone();
                 events.push_back(Event::ContentsWanted { send_id, count });
             }
@@ -391,13 +399,13 @@ impl Outgoing {
 
     /// Since when receivers are to be asked what they lack.
     pub fn inquiry_due_ms(&self) -> Option<i64> {
-        self.on_demand.inquiry_due_ms()
+        self.inquiries.due_ms()
     }
 
-    /// Sends whose receivers are asked by the message that leaves now, and who of them: nobody in
-    /// particular where it is not known who is to have it.
-    pub fn take_inquiries(&mut self) -> Vec<(Name, Vec<Arc<str>>)> {
-        self.on_demand.take_inquiries(&self.quorum, &self.sends)
+    /// Sends whose receivers are asked by the message that leaves now.
+    pub fn take_inquiries(&mut self) -> Vec<Asked> {
+        let gap_ms = self.unacknowledged.gap_ms();
+        self.inquiries.take(&self.quorum, &self.sends, gap_ms)
     }
 
     /// The content to send again, counted as an attempt unless it goes as a probe.
@@ -495,12 +503,16 @@ impl Outgoing {
     ) {
         let send = &mut self.sends[handle];
         let lacking = lacking.min(send.contents_needed);
-        if let Some(demand) = &mut send.demand
-            && !send.finished
-            && demand.on_stated(by, lacking, monotonic_ms)
-        {
-            let (_, mut around) = self.around_on_demand();
-            around.hasten_by_number(handle, monotonic_ms);
+        let count = send.contents.len();
+        if send.finished {
+            // Nobody waits for what is said of it.
+        } else if let Some(demand) = &mut send.demand {
+            if demand.on_stated(by, lacking, monotonic_ms) {
+                let (_, mut around) = self.around_on_demand();
+                around.hasten_by_number(handle, monotonic_ms);
+            }
+        } else if lacking == 0 {
+            send.inquiry.on_named(by, count, monotonic_ms);
         }
         let acknowledged = &self.sends[handle].acknowledged;
         if lacking == 0 && acknowledged.has_room(by, self.quorum.names(by)) {
@@ -704,6 +716,7 @@ impl Outgoing {
             sends: &mut self.sends,
             unacknowledged: &mut self.unacknowledged,
             quorum: &self.quorum,
+            inquiries: &mut self.inquiries,
             changes: &mut self.changes,
         };
         (&mut self.on_demand, around)

@@ -3,21 +3,75 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hashlink::LinkedHashMap;
+
 use super::acknowledged::PARTICIPANTS_PER_SEND_MAX;
+use super::quorum::Quorum;
+use super::sends::Sends;
+use crate::sds::name::Name;
 
 /// A send of no more contents than this is repeated as it is.
 const REPEATED_MAX: usize = 8;
 /// Contents that go again to be answered: one alone is lost too easily.
 const ASKING_CONTENTS: u32 = 3;
+/// Syncs that ask, spread over a period: question and answer are lost as easily.
+const ASKING_SYNCS: u32 = 3;
 /// After so many inquiries that nobody answered, everything goes again.
 const UNANSWERED_MAX: u32 = 2;
 
+/// A send whose receivers are asked what they lack.
+#[derive(Debug)]
+pub struct Asked {
+    /// Which.
+    pub send_id: Name,
+    /// Who is asked: nobody in particular where it is not known who is to have it.
+    pub names: Vec<Arc<str>>,
+    /// Whether a number is enough of an answer; else what came is to be named.
+    pub by_number: bool,
+}
+
+/// Sends whose receivers are to be asked what they lack, and since when.
+#[derive(Debug, Default)]
+pub struct Inquiries {
+    since_ms: LinkedHashMap<Name, i64>,
+}
+
+impl Inquiries {
+    /// The next message asks for a send.
+    pub fn add(&mut self, send_id: Name, monotonic_ms: i64) {
+        self.since_ms.entry(send_id).or_insert(monotonic_ms);
+    }
+
+    /// Since when a message is to ask.
+    pub fn due_ms(&self) -> Option<i64> {
+        self.since_ms.front().map(|(_, since_ms)| *since_ms)
+    }
+
+    /// What the message that leaves now asks. Who names what came within `gap_ms` after a content left may
+    /// have done so in the middle of its burst.
+    pub fn take(&mut self, quorum: &Quorum, sends: &Sends, gap_ms: i64) -> Vec<Asked> {
+        let asked = std::mem::take(&mut self.since_ms).into_iter();
+        let still_open = |(send_id, _): (Name, i64)| {
+            let send = sends.get(sends.find(&send_id)?)?;
+            let names = quorum.silent(send, gap_ms);
+            let by_number = send.demand.is_some();
+            let is_answered = quorum.is_named() && names.is_empty() && !by_number;
+            (!send.finished && !is_answered).then_some(Asked {
+                send_id,
+                names,
+                by_number,
+            })
+        };
+        asked.filter_map(still_open).collect()
+    }
+}
+
 /// What the sender of one send knows of what its receivers lack.
 ///
-/// Whoever gets a content again acknowledges all that it has of the send. So where nothing was heard since
-/// a content left of a receiver that may lack it, a few contents go first; the rest goes once the answer
-/// names what came, or nobody answered twice. What others say tells nothing of one who is silent: its
-/// acknowledgement may be all that got lost.
+/// Where nothing was heard since a content left of a receiver that may lack it, that receiver is asked by a
+/// sync, where those may ask. Who did not answer that, or cannot, gets a few contents: whoever gets one again
+/// acknowledges all that it has of the send. The rest goes once the answer names what came, or nobody answered
+/// twice. What others say tells nothing of one who is silent: its acknowledgement may be all that got lost.
 #[derive(Debug, Default)]
 pub struct Inquiry {
     /// When somebody who cannot reconstruct the send named a content of it last.
@@ -26,8 +80,9 @@ pub struct Inquiry {
     named_ms: HashMap<Arc<str>, i64>,
     /// What left before this goes again, though nobody answered.
     released_ms: i64,
-    /// When the open inquiry began, and how many contents left for it.
+    /// When the open inquiry began, whether syncs ask, and how many of them or of contents left for it.
     open_ms: Option<i64>,
+    by_sync: bool,
     asking: u32,
     unanswered: u32,
 }
@@ -41,15 +96,19 @@ pub enum Due {
     Unanswered,
     /// It waits for the answer until this moment.
     Waits(i64),
+    /// As that, and a sync asks; it is looked at again at the second moment.
+    Asks(i64, i64),
 }
 
 impl Inquiry {
     /// A content of a send of `count` contents is due, which left at `left_ms`, and which some of those who
-    /// were heard since lack where it `is_missing`; an answer takes a period at most.
+    /// were heard since lack where it `is_missing`; an answer takes a period at most. Whether syncs ask tells
+    /// `may_sync`.
     pub fn on_due(
         &mut self,
         count: usize,
         (left_ms, is_missing): (i64, bool),
+        may_sync: bool,
         now_ms: i64,
         period_ms: i64,
     ) -> Due {
@@ -59,14 +118,24 @@ impl Inquiry {
         if is_missing {
             return Due::Missing;
         }
+        let part_ms = period_ms / i64::from(ASKING_SYNCS);
         if let Some(open_ms) = self.open_ms.filter(|open_ms| open_ms + period_ms > now_ms) {
-            if self.asking < ASKING_CONTENTS {
+            let until_ms = open_ms + period_ms;
+            if self.by_sync {
+                let at_ms = open_ms + i64::from(self.asking) * part_ms;
+                if self.asking < ASKING_SYNCS && now_ms >= at_ms {
+                    self.asking += 1;
+                    return Due::Asks(until_ms, at_ms + part_ms);
+                }
+            } else if self.asking < ASKING_CONTENTS {
                 self.asking += 1;
                 return Due::Unanswered;
             }
-            return Due::Waits(open_ms + period_ms);
+            return Due::Waits(until_ms);
         }
+        let mut in_vain = false;
         if let Some(open_ms) = self.open_ms.take() {
+            in_vain = self.by_sync && left_ms < open_ms;
             self.unanswered = if self.heard_ms > open_ms {
                 0
             } else {
@@ -79,8 +148,12 @@ impl Inquiry {
             }
         }
         self.open_ms = Some(now_ms);
+        self.by_sync = may_sync && !in_vain;
         self.asking = 1;
-        Due::Unanswered
+        match self.by_sync {
+            true => Due::Asks(now_ms + period_ms, now_ms + part_ms),
+            false => Due::Unanswered,
+        }
     }
 
     /// Whether `name` was heard to name what it has since a content left at `left_ms`.
@@ -90,20 +163,21 @@ impl Inquiry {
             .is_some_and(|named_ms| *named_ms > left_ms)
     }
 
-    /// `by`, who cannot reconstruct the send of `count` contents, named one of them; whether that answers what
-    /// was asked.
+    /// `by`, of whom it was not known that it can reconstruct the send of `count` contents, named one of them, or
+    /// said that it can; whether that is its first answer to what is asked.
     pub fn on_named(&mut self, by: &Arc<str>, count: usize, now_ms: i64) -> bool {
         if count <= REPEATED_MAX {
             return false;
         }
-        if let Some(named_ms) = self.named_ms.get_mut(by) {
-            *named_ms = now_ms;
-        } else if self.named_ms.len() < PARTICIPANTS_PER_SEND_MAX {
-            self.named_ms.insert(Arc::clone(by), now_ms);
+        self.heard_ms = now_ms;
+        let before_ms = self.named_ms.get(by).copied();
+        if before_ms.is_none() && self.named_ms.len() >= PARTICIPANTS_PER_SEND_MAX {
+            return false;
         }
-        let before_ms = std::mem::replace(&mut self.heard_ms, now_ms);
-        self.open_ms
-            .is_some_and(|open_ms| before_ms <= open_ms && now_ms > open_ms)
+        self.named_ms.insert(Arc::clone(by), now_ms);
+        self.open_ms.is_some_and(|open_ms| {
+            before_ms.is_none_or(|before_ms| before_ms <= open_ms) && now_ms > open_ms
+        })
     }
 }
 
@@ -118,7 +192,11 @@ mod tests {
     }
 
     fn due_where(inquiry: &mut Inquiry, left: (i64, bool), now_ms: i64) -> Due {
-        inquiry.on_due(72, left, now_ms, PERIOD_MS)
+        inquiry.on_due(72, left, false, now_ms, PERIOD_MS)
+    }
+
+    fn due_with_syncs(inquiry: &mut Inquiry, left_ms: i64, now_ms: i64) -> Due {
+        inquiry.on_due(72, (left_ms, false), true, now_ms, PERIOD_MS)
     }
 
     fn bob() -> Arc<str> {
@@ -134,6 +212,7 @@ mod tests {
         assert_eq!(due(&mut inquiry, 10, 1_001), Due::Waits(2_000));
         assert!(inquiry.on_named(&bob(), 72, 1_100));
         assert!(!inquiry.on_named(&bob(), 72, 1_101));
+        assert!(inquiry.on_named(&"carol".into(), 72, 1_102));
         assert_eq!(due_where(&mut inquiry, (10, true), 1_200), Due::Missing);
     }
 
@@ -186,11 +265,33 @@ mod tests {
     }
 
     #[test]
+    fn syncs_ask_and_then_contents_whoever_did_not_answer() {
+        let mut inquiry = Inquiry::default();
+        for (now_ms, again_ms) in [(1_000, 1_333), (1_333, 1_666), (1_666, 1_999)] {
+            let asks = Due::Asks(2_000, again_ms);
+            assert_eq!(due_with_syncs(&mut inquiry, 10, now_ms), asks);
+            let waits = Due::Waits(2_000);
+            assert_eq!(due_with_syncs(&mut inquiry, 10, now_ms), waits);
+        }
+        let waits = Due::Waits(2_000);
+        assert_eq!(due_with_syncs(&mut inquiry, 10, 1_999), waits);
+        for _ in 0..ASKING_CONTENTS {
+            assert_eq!(due_with_syncs(&mut inquiry, 10, 2_000), Due::Unanswered);
+        }
+        assert_eq!(due_with_syncs(&mut inquiry, 10, 2_000), Due::Waits(3_000));
+        // Nobody answered either.
+        assert_eq!(due_with_syncs(&mut inquiry, 10, 3_000), Due::Unanswered);
+        // What left since is asked for anew.
+        let asks = Due::Asks(5_000, 4_333);
+        assert_eq!(due_with_syncs(&mut inquiry, 3_000, 4_000), asks);
+    }
+
+    #[test]
     fn few_contents_are_repeated_as_they_are() {
         let mut inquiry = Inquiry::default();
         for _ in 0..2 * REPEATED_MAX {
             assert_eq!(
-                inquiry.on_due(REPEATED_MAX, (10, false), 1_000, PERIOD_MS),
+                inquiry.on_due(REPEATED_MAX, (10, false), true, 1_000, PERIOD_MS),
                 Due::Unanswered
             );
         }

@@ -23,5 +23,6 @@ pub use buffer::Outgoing;
 pub use changes::Stored;
 pub use demand::Demand;
 pub use finished::FINISHED_CONTENTS_MAX;
+pub use inquiry::Asked;
 pub use ordinals::Ordinals;
 pub use send::{ContentRef, FixedHistory, OutgoingContent, OutgoingRef, OutgoingSend};

@@ -4,11 +4,10 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use hashlink::LinkedHashMap;
-
 use super::changes::Changes;
 use super::demand::{Answer, Need};
 use super::first_parity::FirstParity;
+use super::inquiry::Inquiries;
 use super::quorum::Quorum;
 use super::send::{ContentRef, OutgoingContent, OutgoingRef};
 use super::sends::Sends;
@@ -19,11 +18,9 @@ use crate::sds::name::Name;
 use crate::sds::octets::Octets;
 use crate::sds::participants::Participants;
 
-/// Who is to be asked what they lack of sends on demand, and what earlier ones taught.
+/// What earlier sends taught later ones.
 #[derive(Debug, Default)]
 pub struct OnDemand {
-    /// Sends whose receivers are to be asked, and since when.
-    inquiries: LinkedHashMap<Name, i64>,
     first_parity: FirstParity,
 }
 
@@ -32,12 +29,13 @@ pub struct Around<'a> {
     pub sends: &'a mut Sends,
     pub unacknowledged: &'a mut Unacknowledged,
     pub quorum: &'a Quorum,
+    pub inquiries: &'a mut Inquiries,
     pub changes: &'a mut Changes,
 }
 
 /// What a review of a send asks of its owner.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Review {
     /// Nothing.
     Nothing,
     /// So many further contents.
@@ -64,7 +62,7 @@ impl OnDemand {
         monotonic_ms: i64,
         participants: &Participants,
         around: &mut Around<'_>,
-    ) -> Asked {
+    ) -> Review {
         around.send_unconfirmed(handle);
         let send = &around.sends[handle];
         let period_ms = around.unacknowledged.round_ms(send);
@@ -76,10 +74,10 @@ impl OnDemand {
         let need = around.quorum.need(send);
         if leaves || need == Need::default() {
             around.look_again(handle, monotonic_ms + period_ms);
-            return Asked::Nothing;
+            return Review::Nothing;
         }
         if around.waits_in_store(handle, monotonic_ms, participants) {
-            return Asked::Nothing;
+            return Review::Nothing;
         }
         if need.most > 0 {
             self.count_lacked(handle, need.most, around.sends);
@@ -87,14 +85,14 @@ impl OnDemand {
         let rounds_max = around.unacknowledged.rounds_max();
         let send = &mut around.sends[handle];
         let Some(demand) = &mut send.demand else {
-            return Asked::Nothing;
+            return Review::Nothing;
         };
         match demand.answer(&need, rounds_max) {
-            Answer::GiveUp => return Asked::GiveUp,
+            Answer::GiveUp => return Review::GiveUp,
             Answer::Inquiry => {
                 demand.on_inquiry(monotonic_ms);
                 let send_id = send.send_id.clone();
-                self.inquiries.entry(send_id).or_insert(monotonic_ms);
+                around.inquiries.add(send_id, monotonic_ms);
                 around.look_again(handle, monotonic_ms + period_ms / 2);
             }
             // The owner did not answer.
@@ -107,10 +105,10 @@ impl OnDemand {
                 demand.wanted = count.min(demand.reserve);
                 let wanted = demand.wanted;
                 around.look_again_in_a_round(handle, monotonic_ms);
-                return Asked::Contents(wanted);
+                return Review::Contents(wanted);
             }
         }
-        Asked::Nothing
+        Review::Nothing
     }
 
     /// What its receivers lacked of a send after all of it left is what later ones leave with.
@@ -123,23 +121,6 @@ impl OnDemand {
             let first = demand.scheduled.saturating_sub(needed);
             self.first_parity.on_first_round(needed, first, lacked);
         }
-    }
-
-    /// Since when receivers are to be asked what they lack.
-    pub fn inquiry_due_ms(&self) -> Option<i64> {
-        self.inquiries.front().map(|(_, since_ms)| *since_ms)
-    }
-
-    /// Sends whose receivers are asked by the message that leaves now, and who of them: nobody in
-    /// particular where it is not known who is to have it.
-    pub fn take_inquiries(&mut self, quorum: &Quorum, sends: &Sends) -> Vec<(Name, Vec<Arc<str>>)> {
-        let asked = std::mem::take(&mut self.inquiries).into_iter();
-        let silent = |(send_id, _): (Name, i64)| {
-            let send = sends.get(sends.find(&send_id)?)?;
-            let is_open = send.demand.is_some() && !send.finished;
-            is_open.then(|| (send_id, quorum.silent(send)))
-        };
-        asked.filter_map(silent).collect()
     }
 }
 

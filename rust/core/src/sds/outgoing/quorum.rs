@@ -31,6 +31,11 @@ impl From<&DeliveredWhen> for Quorum {
 }
 
 impl Quorum {
+    /// Whether it is known who is to have every send.
+    pub fn is_named(&self) -> bool {
+        matches!(self, Quorum::Named(_))
+    }
+
     /// Whether `name` must have every send.
     pub fn names(&self, name: &Arc<str>) -> bool {
         matches!(self, Quorum::Named(names) if names.contains(name))
@@ -63,9 +68,10 @@ impl Quorum {
             .any(|held| !held.contains(ordinal))
     }
 
-    /// Whether somebody who is to have a content named what it has since that left, and not it.
-    pub fn is_missed(&self, send: &OutgoingSend, ordinal: u32) -> bool {
-        let left_ms = send.contents[ordinal as usize].left_ms;
+    /// Whether somebody who is to have a content named what it has later than `gap_ms` after that left, and
+    /// not it. What is named sooner may be what came until the middle of its burst.
+    pub fn is_missed(&self, send: &OutgoingSend, ordinal: u32, gap_ms: i64) -> bool {
+        let left_ms = send.contents[ordinal as usize].left_ms + gap_ms;
         let acknowledged = &send.acknowledged;
         self.receivers(acknowledged.names()).any(|name| {
             !acknowledged.is_complete(name)
@@ -133,18 +139,20 @@ impl Quorum {
             .collect()
     }
 
-    /// Who is to have a send on demand and says nothing of it: nobody in particular where it is not
-    /// known who is to have it.
-    pub fn silent(&self, send: &OutgoingSend) -> Vec<Arc<str>> {
+    /// Who is to have a send and says nothing of what it lacks: nobody in particular where it is not known
+    /// who is to have it. What was named within `gap_ms` after a content left says nothing of that.
+    pub fn silent(&self, send: &OutgoingSend, gap_ms: i64) -> Vec<Arc<str>> {
         let Quorum::Named(names) = self else {
             return Vec::new();
         };
         let open = names
             .iter()
             .filter(|name| !send.acknowledged.is_complete(name));
-        open.filter(|name| send.known_to_lack(name).is_none())
-            .cloned()
-            .collect()
+        let silent = open.filter(|name| match send.demand {
+            Some(_) => send.known_to_lack(name).is_none(),
+            None => send.is_silent(name, gap_ms),
+        });
+        silent.cloned().collect()
     }
 
     /// Those who are to have it: the named ones, or else any of `others`.
@@ -253,8 +261,8 @@ mod tests {
             );
         }
         let quorum = Quorum::Named(names(["ann", "bob", "carol", "dave"]));
-        assert_eq!(quorum.silent(&send), ["bob".into(), "dave".into()]);
-        assert_eq!(Quorum::Count(4).silent(&send), []);
+        assert_eq!(quorum.silent(&send, 0), ["bob".into(), "dave".into()]);
+        assert_eq!(Quorum::Count(4).silent(&send, 0), []);
         assert_eq!(quorum.partly_held(&send.acknowledged).len(), 1);
         let others = Quorum::Named(names(["ann", "carol"]));
         assert!(others.partly_held(&send.acknowledged).is_empty());

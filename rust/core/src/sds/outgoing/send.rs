@@ -192,6 +192,15 @@ impl OutgoingSend {
         self.acknowledged.complete() > 0
     }
 
+    /// Whether `name` said nothing since `gap_ms` after some content left that it is not known to have.
+    pub(super) fn is_silent(&self, name: &Arc<str>, gap_ms: i64) -> bool {
+        (0..).zip(&self.contents).any(|(ordinal, content)| {
+            content.lamport != 0
+                && !self.acknowledged.holds(name, ordinal)
+                && !self.inquiry.is_heard_since(name, content.left_ms + gap_ms)
+        })
+    }
+
     /// The message id of the last content that is no parity.
     pub fn last_data(&self) -> Option<&Name> {
         let place = self.contents_needed.checked_sub(1)?;

@@ -33,6 +33,8 @@ pub enum Turn {
     Taken,
     /// It waits for an answer to others of its send, and its record changed.
     PutOff,
+    /// As that, and those who were silent are asked by the next message.
+    Asked,
     /// It was sent again as often as it may be: its send ends.
     Last,
 }
@@ -91,6 +93,11 @@ impl Unacknowledged {
     /// Within this time all who are to answer do.
     pub fn window_ms(&self) -> i64 {
         self.config.window_ms()
+    }
+
+    /// A burst has ended once nothing came for so long.
+    pub fn gap_ms(&self) -> i64 {
+        self.config.gap_ms()
     }
 
     /// So many rounds without an answer end a send.
@@ -249,11 +256,14 @@ impl Unacknowledged {
     ) -> Turn {
         let period_ms = self.period_ms();
         let send = &mut sends[place.0];
-        let is_missing = quorum.is_missed(send, place.1);
+        let is_missing = quorum.is_missed(send, place.1, self.config.gap_ms());
         let (count, waits) = (send.contents.len(), send.waits());
         let content = &mut send.contents[place.1 as usize];
         let left = (content.left_ms, is_missing);
-        let due = send.inquiry.on_due(count, left, monotonic_ms, period_ms);
+        let may_sync = self.config.asks_by_sync();
+        let due = send
+            .inquiry
+            .on_due(count, left, may_sync, monotonic_ms, period_ms);
         let put_off_ms = content.put_off_ms.take();
         if put_off_ms.is_some_and(|until_ms| until_ms <= monotonic_ms) && due != Due::Missing {
             // It waited in vain, as if it had gone again.
@@ -267,14 +277,18 @@ impl Unacknowledged {
             self.wait(place, monotonic_ms, sends);
             return Turn::Taken;
         }
-        let Due::Waits(until_ms) = due else {
-            self.add_due(place);
-            return Turn::Taken;
+        let (until_ms, again_ms, turn) = match due {
+            Due::Missing | Due::Unanswered => {
+                self.add_due(place);
+                return Turn::Taken;
+            }
+            Due::Waits(until_ms) => (until_ms, until_ms, Turn::PutOff),
+            Due::Asks(until_ms, again_ms) => (until_ms, again_ms, Turn::Asked),
         };
         content.put_off_ms = Some(until_ms);
         self.unacknowledged.replace(place);
-        self.set_timer(place, until_ms, sends);
-        Turn::PutOff
+        self.set_timer(place, again_ms, sends);
+        turn
     }
 
     /// What its receivers lack of a send is known: what waited for that goes once all who answer had
@@ -292,7 +306,7 @@ impl Unacknowledged {
             let content = &send.contents[ordinal as usize];
             let waits = content.put_off_ms.is_some()
                 && content.resend_ms.is_some_and(|due_ms| due_ms > at_ms);
-            if waits && quorum.is_missed(send, ordinal) {
+            if waits && quorum.is_missed(send, ordinal, self.config.gap_ms()) {
                 self.set_timer((handle, ordinal), at_ms, sends);
             }
         }

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::sds::ids::lacking_id;
 use crate::sds::log::EntryRef;
 use crate::sds::name::Name;
+use crate::sds::outgoing::Asked;
 use crate::wire::sds::HistoryEntry;
 
 /// Sender ids are free to forge; who asked first is forgotten first.
@@ -162,13 +163,14 @@ pub fn asked_of_anybody(retrieval_hint: Option<&[u8]>, lacking: u32) -> Option<u
     }
 }
 
-/// Asks what is lacking of a send: these, or with none of them whoever has some of it.
-pub fn inquiry(send_id: &str, asked: &[Arc<str>], sender_id: &str) -> HistoryEntry {
-    let marks = asked.iter().flat_map(|name| mark_of(name));
-    let is_short = (1..=ASKED_BY_NAME_MAX).contains(&asked.len());
+/// Asks what is lacking of a send: these, or with none of them whoever has some of it. The number of a
+/// sender's own send says how it is to be answered: 0 by a number, any other by what came.
+pub fn inquiry(asked: &Asked, sender_id: &str) -> HistoryEntry {
+    let marks = asked.names.iter().flat_map(|name| mark_of(name));
+    let is_short = (1..=ASKED_BY_NAME_MAX).contains(&asked.names.len());
     HistoryEntry {
         retrieval_hint: is_short.then(|| marks.collect()),
-        ..statement(send_id, 0, sender_id)
+        ..statement(&asked.send_id, u32::from(!asked.by_number), sender_id)
     }
 }
 
@@ -194,8 +196,13 @@ mod tests {
         let names: Vec<Arc<str>> = (0..=ASKED_BY_NAME_MAX)
             .map(|number| Arc::from(format!("member-{number}")))
             .collect();
-        let asks = |asked: &[Arc<str>], name: &str| {
-            let entry = inquiry(send_id, asked, "alice");
+        let asks = |names: &[Arc<str>], name: &str| {
+            let asked = Asked {
+                send_id: Name::new(send_id),
+                names: names.to_vec(),
+                by_number: true,
+            };
+            let entry = inquiry(&asked, "alice");
             asks(entry.retrieval_hint.as_deref(), name)
         };
         assert!(asks(&names[..2], "member-1"));
