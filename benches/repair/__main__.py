@@ -15,24 +15,30 @@ import random
 import statistics
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benches.repair.bound import Loss, bound, ideal_selective_repeat, selective_repeat
+from benches.repair.bound import Loss, Outcome, bound, ideal_selective_repeat, selective_repeat
 from benches.repair.channels import EARLIER, MEASURED, Case, Cost, measure
 
 ROOT = Path(__file__).resolve().parents[2]
 BURST = 8
 MODES = ("parity", "parity-steady", "arq", "arq-0")
 SEEDS = 5
+# Draws of the rules; of the ideal in bursts, which nothing computes, more: its error counts in every ratio.
 MODEL_SEEDS = 20
+IDEAL_SEEDS = 400
 
 
 @dataclass(frozen=True)
 class Row:
-    """One case and what it cost, means over the seeds."""
+    """One case and what it cost, means over the seeds.
+
+    `over_ideal_of_20` divides by the first 20 draws of the ideal, as earlier results did, or by what is computed.
+    """
 
     repair: str
     data_count: int
@@ -42,6 +48,10 @@ class Row:
     segments: float
     over_bound: float
     over_ideal: float
+    over_bound_error: float
+    over_ideal_error: float
+    over_ideal_of_20: float
+    needless: float
     peers_over_bound: float
     rounds: float
     in_one_round: float
@@ -76,18 +86,28 @@ def mean(values: list[float]) -> float:
     return statistics.fmean(values)
 
 
+@cache
+def drawn(data_count: int, receivers: int, loss: Loss, acknowledgements_lost: bool) -> list[Outcome]:
+    """What a rule takes, from each of its seeds."""
+    seeds = MODEL_SEEDS if acknowledgements_lost else IDEAL_SEEDS
+    rngs = [random.Random(f"{seed}/{data_count}/{receivers}/{loss}") for seed in range(seeds)]
+    return [
+        selective_repeat(data_count, receivers, loss, rng, acknowledgements_lost=acknowledgements_lost) for rng in rngs
+    ]
+
+
 def row_of(case: Case, costs: list[Cost]) -> Row:
     """The figures of a case beside those of the bound and of the rules."""
     k, n, loss = case.data_count, case.receivers, case.loss
-
-    def drawn(acknowledgements_lost: bool) -> list[Any]:
-        rngs = [random.Random(f"{seed}/{k}/{n}/{loss}") for seed in range(MODEL_SEEDS)]
-        return [selective_repeat(k, n, loss, rng, acknowledgements_lost=acknowledgements_lost) for rng in rngs]
-
     least = bound(k, n, loss)
-    peers = drawn(True)
-    ideal = ideal_selective_repeat(k, n, loss) if loss.burst is None else mean([out.segments for out in drawn(False)])
-    segments = mean([cost.segments for cost in costs])
+    peers = drawn(k, n, loss, True)
+    of_20 = ideal = ideal_selective_repeat(k, n, loss) if loss.burst is None else 0.0
+    if loss.burst is not None:
+        outcomes = [float(out.segments) for out in drawn(k, n, loss, False)]
+        of_20, ideal = mean(outcomes[:MODEL_SEEDS]), mean(outcomes)
+    each = [cost.segments for cost in costs]
+    segments = mean(each)
+    error = statistics.stdev(each) / len(each) ** 0.5 if len(each) > 1 else 0.0
     return Row(
         case.repair,
         k,
@@ -97,6 +117,10 @@ def row_of(case: Case, costs: list[Cost]) -> Row:
         segments,
         segments / least,
         segments / ideal,
+        error / least,
+        error / ideal,
+        segments / of_20,
+        mean([cost.needless for cost in costs]) / segments,
         mean([out.segments for out in peers]) / least,
         mean([cost.rounds for cost in costs]),
         mean([cost.in_one_round for cost in costs]),
@@ -115,6 +139,8 @@ def markdown(rows: list[Row], segment_bytes: int, seeds: int) -> str:
         "repair",
         "sent / B",
         "sent / ideal",
+        "of 20 draws",
+        "needless",
         "peers' rule / B",
         "rounds",
         "in one",
@@ -127,7 +153,11 @@ def markdown(rows: list[Row], segment_bytes: int, seeds: int) -> str:
         "",
         f"`python -m benches.repair`: one message of k segments of {segment_bytes} B to n receivers, no store, means",
         f"over {seeds} seeds. B is what any code must send on average until each receiver has k of them; *ideal* is a",
-        "selective repeat whose sender always knows what each lacks. `parity` is the first message of a channel;",
+        "selective repeat whose sender always knows what each lacks: computed, and in bursts drawn 400 times (*of 20",
+        "draws*: the ratio to the mean of its first 20, as earlier results had it). Behind each ratio stands its",
+        "standard error over the seeds. *Needless* is the part of the segments that nobody lacked when they left.",
+        "Bursts count messages, so who hears few, as a sender its one receiver, is long in one. `parity` is the first",
+        "message of a channel;",
         f"`parity-steady` one of {MEASURED} after {EARLIER} others that it learnt its first parity from.",
         "`arq-0` is `arq` without parity. The peers' rule is modelled: each round repeats what somebody did not",
         "acknowledge, and acknowledgements are lost as segments are. *In one* is the part of the messages that took",
@@ -140,7 +170,13 @@ def markdown(rows: list[Row], segment_bytes: int, seeds: int) -> str:
     for row in rows:
         note = f" ({row.undelivered} of {seeds} not acknowledged)" if row.undelivered else ""
         cells = [row.data_count, row.receivers, row.loss, row.repair + note]
-        figures = [f"{row.over_bound:.2f}", f"{row.over_ideal:.2f}", f"{row.peers_over_bound:.2f}"]
+        figures = [
+            f"{row.over_bound:.2f} ± {row.over_bound_error:.2f}",
+            f"{row.over_ideal:.2f} ± {row.over_ideal_error:.2f}",
+            f"{row.over_ideal_of_20:.2f}",
+            f"{row.needless:.0%}",
+            f"{row.peers_over_bound:.2f}",
+        ]
         figures += [
             f"{row.rounds:.1f}",
             f"{row.in_one_round:.0%}",
@@ -209,7 +245,8 @@ def main() -> None:
         if options.full:
             beside = json.loads((results / f"{options.beside}.json").read_text())["rows"] if options.beside else []
             # Results of earlier runs may lack what is measured since; the plot takes none of it.
-            earlier = [Row(**{"in_one_round": 0.0, **row}) for row in beside]
+            lacking = ("over_bound_error", "over_ideal_error", "over_ideal_of_20", "needless", "in_one_round")
+            earlier = [Row(**{**dict.fromkeys(lacking, 0.0), **row}) for row in beside]
             plot([*rows, *earlier], ROOT / "docs" / "images" / "repair.png")
 
 

@@ -53,6 +53,8 @@ class Cost:
 
     Attributes:
         segments: Sent by anyone, repeated ones and answers to requests included.
+        needless: Those of them that nobody lacked when they left: each receiver had that one, or as many as there are
+            data segments.
         rounds: In how many waves.
         in_one_round: Share of the messages that took one wave.
         whole_ms: From `send` until the last receiver had the message.
@@ -62,6 +64,7 @@ class Cost:
     """
 
     segments: float
+    needless: float
     rounds: float
     in_one_round: float
     whole_ms: float
@@ -90,7 +93,7 @@ def config_of(case: Case, names: frozenset[str]) -> ChannelConfig:
         segmentation=SegmentationConfig(
             segment_size_bytes=case.segment_bytes, enable_reed_solomon=parity_rate > 0, parity_rate=parity_rate
         ),
-        repair=case.repair.partition("-")[0],
+        repair="parity" if case.repair.startswith("parity") else "arq",
         delivered_when=names,
     )
 
@@ -153,11 +156,12 @@ async def _measure(case: Case, seed: int) -> Cost:
         await end.wait()
         await asyncio.sleep(AFTERMATH_MS / 1_000)
         if number >= earlier:
-            took.append(took_of(network.trace[before:], max(whole.values()) - began_ms))
+            took.append(took_of(network.trace[before:], case, max(whole.values()) - began_ms))
     for channel in channels:
         await close_channel(channel)
     return Cost(
         statistics.fmean(one.segments for one in took),
+        statistics.fmean(one.needless for one in took),
         statistics.fmean(one.rounds for one in took),
         statistics.fmean(one.rounds == 1 for one in took),
         statistics.fmean(one.whole_ms for one in took),
@@ -172,16 +176,18 @@ class Took:
     """What one message took; as `Cost`."""
 
     segments: int
+    needless: int
     rounds: int
     whole_ms: int
     bytes: int
     control_bytes: int
 
 
-def took_of(trace: list[TraceRecord], whole_ms: int) -> Took:
+def took_of(trace: list[TraceRecord], case: Case, whole_ms: int) -> Took:
     """What one message took, of all that was sent. A filter that rides on a segment is control as well."""
-    segments = rounds = total = control = 0
+    segments = needless = rounds = total = control = 0
     last_ns: int | None = None
+    held: dict[str, set[bytes]] = {f"r{number:02}": set() for number in range(case.receivers)}
     for record in trace:
         assert record.payload is not None
         message = SdsMessage.decode(record.payload, "spec")
@@ -191,6 +197,12 @@ def took_of(trace: list[TraceRecord], whole_ms: int) -> Took:
             continue
         control += len(message.bloom_filter or b"")
         segments += 1
+        # The same segment has the same content, whoever sends it.
+        content = message.content
+        needless += all(content in has or len(has) >= case.data_count for has in held.values())
+        for outcome in record.outcomes:
+            if outcome.outcome == "delivered" and outcome.receiver in held:
+                held[outcome.receiver].add(content)
         rounds += last_ns is None or record.time_ns - last_ns >= ROUND_MS * 1_000_000
         last_ns = record.time_ns
-    return Took(segments, rounds, whole_ms, total, control)
+    return Took(segments, needless, rounds, whole_ms, total, control)

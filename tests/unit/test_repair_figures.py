@@ -81,3 +81,17 @@ def test_who_did_not_hear_the_sender_ask_says_no_filter_either(loss: float, seed
     cost = measure(Case("parity", 16, 20, Loss(loss)), seed)
     assert cost.delivered
     assert cost.control_bytes < 0.15 * cost.bytes
+
+
+@pytest.mark.parametrize("loss", [Loss(0.3), Loss(0.2, 8)], ids=str)
+def test_a_message_of_sixteen_small_segments_takes_little_control(loss: Loss) -> None:
+    """To 20 receivers; a filter is as large as the message."""
+    costs = [measure(Case("parity", 16, 20, loss), seed) for seed in range(30)]
+    assert all(cost.delivered for cost in costs)
+    assert sum(cost.control_bytes for cost in costs) < 0.15 * sum(cost.bytes for cost in costs)
+
+
+@pytest.mark.parametrize(("data_count", "loss"), [(16, 0.05), (16, 0.2), (64, 0.05)])
+def test_a_lost_acknowledgement_makes_little_go_that_nobody_lacks(data_count: int, loss: float) -> None:
+    costs = [measure(Case("arq-0", data_count, 5, Loss(loss)), seed) for seed in range(10)]
+    assert sum(cost.needless for cost in costs) < 0.04 * sum(cost.segments for cost in costs)
