@@ -31,10 +31,10 @@ def machine(sender_id: str) -> ChannelMachine:
     return made
 
 
-def forged(sender_id: str, send_id: str, contents: list[bytes], now: Now) -> list[bytes]:
+def forged(sender_id: str, send_id: str, contents: list[bytes], now: Now, needed: int = 1) -> list[bytes]:
     """Messages that somebody says under the id of a send of another participant."""
     forger = machine(sender_id)
-    forger.send(send_id, contents, now, contents_needed=1)
+    forger.send(send_id, contents, now, contents_needed=needed)
     messages = []
     while (transmit := forger.poll_transmit(now)) is not None:
         messages.append(transmit.payload)
@@ -133,12 +133,16 @@ def test_a_machine_whose_changes_are_dropped_does_as_one_whose_changes_are_store
     assert released > 5
 
 
-def test_a_message_that_waits_for_its_delivery_is_told_from_another_one_of_its_send() -> None:
+@pytest.mark.parametrize("made_with_parity", [False, True])
+def test_a_message_that_waits_for_its_delivery_is_told_from_another_one_of_its_send(made_with_parity: bool) -> None:
     bobby = Twins("bobby")
     send_id = f"{1:032x}"
-    [real] = forged("alice", send_id, [segment(b"real", SEGMENTATION)[0]], at(0))
+    parity = replace(SEGMENTATION, enable_reed_solomon=True)
+    messages = forged("alice", send_id, segment(bytes(5_000), parity), at(0), needed=8)
     _, rival = forged("alice", send_id, [b"-", segment(b"rival", SEGMENTATION)[0]], at(1))
-    bobby.handle_message(real, at(2))
+    # Of data segments alone it is kept as these, else as what they gave.
+    for real in messages[1:] if made_with_parity else messages[:-1]:
+        bobby.handle_message(real, at(2))
     bobby.run(at(2), fails=False)
     [waiting], bobby.delivered = bobby.delivered, []
     bobby.commit()
