@@ -348,3 +348,40 @@ def test_who_was_not_heard_to_say_that_it_has_all_says_it_when_more_comes() -> N
     assert bob.machine.acknowledgement_due_ms is None
     hear(bob, further(40), again_ms)
     assert len(syncs(bob, again_ms, again_ms + 2 * WINDOW_MS)) == 1
+
+
+def first_filter_ms(*, counts: bool = True, repeats: bool = False, heard_until_ms: int = 0) -> int:
+    """When bob, who lacks some of a send, first says his filter; its sender is heard every five seconds."""
+    bob = Party("bob", sync=quiet_sync())
+    alice = Party("alice", sync=quiet_sync())
+    contents = contents_of("text", COUNT, COUNT)
+    alice.machine.send(SEND, contents, at(0), contents_needed=COUNT, reserve=5 if counts else 0)
+    first, *others = alice.drain(at(0))
+    # A sync leaves with what its sender delivered.
+    hear(bob, message(1, sender="dave"))
+    for transmit in [first, *others[:-3]]:
+        hear(bob, transmit.payload)
+    hear(bob, message(0, sender="carol", history=[HistoryEntry(f"{SEND}.{COUNT - 1}")]))
+    if repeats:
+        hear(bob, first.payload, 1)
+    for heard_ms in range(0, 120_000, 5_000):
+        if heard_ms <= heard_until_ms:
+            hear(bob, message(0, sender="alice", message_id=f"lives-{heard_ms}", content=None), heard_ms)
+        for said_ms, sync in syncs(bob, heard_ms, heard_ms + 4_999):
+            if sync.bloom_filter is not None:
+                return said_ms
+    raise AssertionError("it said none")
+
+
+def test_the_filter_waits_while_the_sender_of_what_is_missing_counts_it() -> None:
+    settle_ms = 2 * LOGOS.sds.acknowledgement_timeout_ms
+    # Beside names it rides at once.
+    assert first_filter_ms(counts=False) <= WINDOW_MS
+    # A sender that was not heard for four timeouts may be gone.
+    alone_ms = first_filter_ms()
+    assert 2 * settle_ms < alone_ms < 3 * settle_ms
+    # What is lacking of a repeated send is told by the names of what came.
+    assert first_filter_ms(repeats=True) == alone_ms
+    assert first_filter_ms(heard_until_ms=15_000) == alone_ms + settle_ms
+    # Who counts and sends nothing of it is not waited for any longer.
+    assert first_filter_ms(heard_until_ms=120_000) == alone_ms + 3 * settle_ms

@@ -621,7 +621,8 @@ impl Machine {
         last_ms.is_some_and(|last_ms| now.monotonic_ms - last_ms < gap_ms)
     }
 
-    /// Whether the senders of all that is asked for count what is lacking of it, and were heard lately.
+    /// Whether the senders of all that is asked for count what is lacking of it, or hear it by name, and were heard
+    /// lately.
     fn is_counted_by_senders(&self, now: Now) -> bool {
         let lately_ms = COUNTING_TIMEOUTS * self.config.acknowledgement_timeout_ms;
         let since_ms = now.monotonic_ms - lately_ms;
@@ -629,9 +630,11 @@ impl Machine {
             let missing = self.incoming.missing().get(id.as_bytes());
             let send = missing.and_then(|missing| self.incoming.get(missing.send));
             send.is_some_and(|send| {
+                // Of a send that is repeated every content is named in place of their number.
                 self.lacking.counts(&send.sender_id)
                     && self.participants.live_ms(&send.sender_id) > Some(since_ms)
-                    && self.count_lacking(&send.sender_id, &send.send_id).is_some()
+                    && (send.is_repeated
+                        || self.count_lacking(&send.sender_id, &send.send_id).is_some())
             })
         };
         self.repair.requests_held() > 0 && self.repair.requests().all(|(id, _)| is_counted(id))
