@@ -389,7 +389,8 @@ impl Machine {
 
     fn filter_within(&mut self, budget: usize, now: Now) -> Option<Vec<u8>> {
         let fits = self.filter.size_bytes() + FILTER_FRAME_BYTES <= budget;
-        (self.filter.is_due(now) && fits).then(|| self.take_filter(now))
+        let is_due = self.filter.is_due(now, self.participants.len());
+        (is_due && fits).then(|| self.take_filter(now))
     }
 
     fn say(&mut self, said: &[EntryRef], by_sync: bool, now: Now) -> Vec<EntryRef> {

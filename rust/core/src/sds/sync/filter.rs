@@ -8,9 +8,11 @@ use crate::sds::config::{Config, Now};
 use crate::sds::log::{Entry, EntryRef, Log};
 use crate::sds::name::Name;
 
-/// A filter that tells nothing new, or what numbers are telling just now, rides on one message in so
-/// many intervals.
+/// A filter that tells nothing new rides on one message in so many intervals. Of those that tell what numbers
+/// are telling just now, a group says one in as many, however many members it has.
 const UNCHANGED_INTERVALS: i64 = 4;
+/// Members that are counted for that: names are free to forge.
+const MEMBERS_MAX: usize = 50;
 
 /// A filter that rolls: it is rebuilt from the newest entries before its error rate degrades.
 ///
@@ -98,12 +100,15 @@ impl FilterSchedule {
         self.counted_ms.map(|(_, last_ms)| last_ms)
     }
 
-    /// Whether numbers are telling what is lacking just now, and have not done so for long.
-    fn is_counted(&self, monotonic_ms: i64) -> bool {
-        let long_ms = self.interval_ms.saturating_mul(UNCHANGED_INTERVALS);
-        self.counted_ms.is_some_and(|(since_ms, last_ms)| {
-            monotonic_ms - last_ms < self.settle_ms && monotonic_ms - since_ms < long_ms
-        })
+    /// In how many intervals a filter leaves while numbers are telling what is lacking, as they have not done
+    /// for longer; `None` where they do not.
+    fn counted_intervals(&self, monotonic_ms: i64, members: usize) -> Option<i64> {
+        let intervals = UNCHANGED_INTERVALS * members.clamp(1, MEMBERS_MAX) as i64;
+        let long_ms = self.interval_ms.saturating_mul(intervals);
+        let (since_ms, last_ms) = self.counted_ms?;
+        let is_counted =
+            monotonic_ms - last_ms < self.settle_ms && monotonic_ms - since_ms < long_ms;
+        is_counted.then_some(intervals)
     }
 
     /// Length of the serialized filter.
@@ -164,14 +169,15 @@ impl FilterSchedule {
         self.refill(log, log.len(), base_sequence, withholds);
     }
 
-    /// Whether the next message that may carry the filter should.
-    pub fn is_due(&self, now: Now) -> bool {
+    /// Whether the next message that may carry the filter should, in a group of so many members.
+    pub fn is_due(&self, now: Now, members: usize) -> bool {
         if self.interval_ms == 0 {
             return true;
         }
-        let is_counted = self.is_counted(now.monotonic_ms) && !self.asked;
+        let counted = self.counted_intervals(now.monotonic_ms, members);
+        let counted = counted.filter(|_| !self.asked);
         let Some(last_ms) = self.last_ms else {
-            return self.count() > 0 && !is_counted;
+            return self.count() > 0 && counted.is_none();
         };
         let since_ms = now.monotonic_ms - last_ms;
         if since_ms < self.interval_ms || self.count() == 0 {
@@ -179,12 +185,8 @@ impl FilterSchedule {
         }
         // One that tells nothing new still shows a peer that was away what we lack, at a slower pace.
         let told = self.sent_count == Some(self.count()) && !self.asked;
-        let intervals = if told || is_counted {
-            UNCHANGED_INTERVALS
-        } else {
-            1
-        };
-        since_ms >= self.interval_ms.saturating_mul(intervals)
+        let slower = if told { UNCHANGED_INTERVALS } else { 1 };
+        since_ms >= self.interval_ms.saturating_mul(counted.unwrap_or(slower))
     }
 
     /// The serialized filter, for the message that leaves now.
@@ -194,6 +196,10 @@ impl FilterSchedule {
             self.sent_count = None;
         }
         self.last_ms = Some(now.monotonic_ms);
+        if let Some((since_ms, _)) = &mut self.counted_ms {
+            // Numbers may tell for as long again what is lacking of what comes from now on.
+            *since_ms = now.monotonic_ms;
+        }
         let unchanged = self.sent_count == Some(self.count());
         self.unchanged = if unchanged { self.unchanged + 1 } else { 0 };
         self.sent_count = Some(self.count());
@@ -303,5 +309,83 @@ impl FilterSchedule {
             .enumerate()
             .filter(|(at, _)| held.next_if_eq(at).is_none());
         lacking.map(|(_, (entry, _))| *entry).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::sds::WireFormat;
+
+    const INTERVAL_MS: i64 = 30_000;
+    const SETTLE_MS: i64 = 20_000;
+
+    fn schedule() -> FilterSchedule {
+        let filter = BloomFilter::new(1_000, 0.01, WireFormat::Spec).expect("its size is small");
+        FilterSchedule {
+            capacity: 1_000,
+            interval_ms: INTERVAL_MS,
+            size_bytes: filter.size_bytes(),
+            filter,
+            waiting: Vec::new(),
+            inserted: 0,
+            base_sequence: 0,
+            last_ms: None,
+            sent_count: None,
+            asked: false,
+            unchanged: 0,
+            stale: false,
+            settle_ms: SETTLE_MS,
+            counted_ms: None,
+        }
+    }
+
+    fn at(monotonic_ms: i64) -> Now {
+        Now {
+            monotonic_ms,
+            epoch_ms: 1_760_000_000_000 + monotonic_ms,
+        }
+    }
+
+    /// In which intervals a filter leaves while a content of which numbers tell comes in each third of one.
+    fn left(members: usize, intervals: i64) -> Vec<i64> {
+        let (mut schedule, log) = (schedule(), Log::new(10));
+        let mut left = Vec::new();
+        for third in 0..=3 * intervals {
+            let now = at(third * INTERVAL_MS / 3);
+            schedule.on_counted(now.monotonic_ms);
+            schedule.insert(Name::new(&format!("content-{third}")));
+            if schedule.is_due(now, members) {
+                schedule.take(now, &log, &|_| false);
+                left.push(now.monotonic_ms / INTERVAL_MS);
+            }
+        }
+        left
+    }
+
+    #[test]
+    fn a_group_says_one_filter_in_four_intervals_while_numbers_tell() {
+        for (members, intervals) in [
+            (0, 4),
+            (1, 4),
+            (5, 20),
+            (20, 80),
+            (50, 200),
+            (1_000_000, 200),
+        ] {
+            let expected = [intervals, 2 * intervals];
+            assert_eq!(left(members, 2 * intervals), expected, "{members}");
+        }
+    }
+
+    #[test]
+    fn once_numbers_are_silent_or_it_is_asked_for_a_filter_leaves() {
+        let mut schedule = schedule();
+        schedule.insert(Name::new("content"));
+        schedule.on_counted(0);
+        assert!(!schedule.is_due(at(SETTLE_MS - 1), 20));
+        assert!(schedule.is_due(at(SETTLE_MS), 20));
+        schedule.asked = true;
+        assert!(schedule.is_due(at(0), 20));
     }
 }
