@@ -122,3 +122,17 @@ def test_what_gave_way_to_others_for_want_of_room_is_asked_for_when_it_is_named_
     assert PAST not in bob.machine.missing()
     hear(bob, told(5, PAST), 3_000)
     assert PAST in bob.machine.missing()
+
+
+@pytest.mark.parametrize(("since_first_ms", "wait_ms"), [(0, RETRIES_MS), (5_000, RETRIES_MS), (5_001, 2 * RETRIES_MS)])
+def test_without_a_store_its_sender_may_send_again_what_is_named(since_first_ms: int, wait_ms: int) -> None:
+    """Repairs come within seconds there, and a sender waits longer before it sends again."""
+    bob = newcomer(repair_t_min_ms=500, repair_t_max_ms=1_500)
+    hear(bob, message("carol", 3), 0)
+    hear(bob, message("alice", 2, PAST), since_first_ms)
+    bob.machine.handle_timeout(at(since_first_ms + wait_ms - 1))
+    bob.drain(at(since_first_ms + wait_ms - 1))
+    assert "alice" not in bob.delivered
+    bob.machine.handle_timeout(at(since_first_ms + wait_ms))
+    bob.drain(at(since_first_ms + wait_ms))
+    assert "alice" in bob.delivered

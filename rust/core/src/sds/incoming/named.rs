@@ -16,7 +16,7 @@ const LOST_AT_ONCE_MAX: usize = 512;
 /// the first that this participant hears at all it most likely is: it is waited for while a sender
 /// that lost it lately would send it again, and a store that does not have it is believed. Later, or
 /// in a later life, a partition or a crash may as well have kept it away, and a store may have had
-/// the same one: it is waited for as long as a repair takes.
+/// the same one: it is waited for twice as long as a repair takes, by its sender or by others.
 #[derive(Debug)]
 pub struct NamedSends {
     /// How long the first of these wait; 0 where they wait for ever.
@@ -38,11 +38,11 @@ impl NamedSends {
     pub fn new(config: &Config) -> Self {
         let lost_ms = config.timeout_for_lost_messages_ms;
         let bound_ms = if lost_ms == 0 { FOR_EVER_MS } else { lost_ms };
-        let before_ms = bound_ms.min(2 * config.repair_t_max_ms);
+        let repair_ms = config.repair_t_max_ms.max(config.resending_ms());
         NamedSends {
             lost_ms,
-            before_ms,
-            at_first_ms: before_ms.min(config.resending_ms()),
+            before_ms: bound_ms.min(2 * repair_ms),
+            at_first_ms: bound_ms.min(config.resending_ms()),
             first_ms: if config.enable_repair {
                 config.acknowledgement_timeout_ms
             } else {
