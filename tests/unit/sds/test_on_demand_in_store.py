@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sds_exchange import LOGOS, Party, at, contents_of, message, quiet_sync
+from sds_exchange import LOGOS, Party, at, contents_of, hear, message, quiet_sync
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.config import DeliveredWhen
-from shardwire.sds import ContentsWanted, TransmitKind
+from shardwire.sds import ContentsWanted, SendAcknowledged, TransmitKind
 
 SEND = "5e" * 16
 COUNT = 10
@@ -66,13 +66,35 @@ class Sender(Party):
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_nobody_is_asked_while_a_store_has_it_and_nobody_is_there(stored: bool) -> None:
+def test_while_a_store_has_it_and_nobody_is_there_nobody_is_asked_but_with_a_probe(stored: bool) -> None:
     alice = Sender(BOB)
     if stored:
         alice.store(10)
     alice.run(2 * PERIOD_MS - 1)
-    asked = [] if stored else [PERIOD_MS, PERIOD_MS + PERIOD_MS // 2]
-    assert (alice.asked, alice.kept) == (asked, COUNT if stored else 0)
+    asked = [PERIOD_MS] if stored else [PERIOD_MS, PERIOD_MS + PERIOD_MS // 2]
+    assert (alice.asked, alice.again) == (asked, [0] if stored else [])
+    assert alice.kept == (COUNT if stored else 0)
+
+
+def test_an_acknowledgement_that_was_lost_is_asked_for_while_a_store_has_it() -> None:
+    alice, bob = Party("alice", sync=quiet_sync(), delivered_when=BOB), Party("bob", sync=quiet_sync())
+    alice.machine.send(SEND, contents_of("text", COUNT, COUNT), at(0), contents_needed=COUNT, reserve=RESERVE)
+    lost = 0
+    for now_ms in range(0, PERIOD_MS + 2 * WINDOW_MS, WINDOW_MS // 10):
+        now = at(now_ms)
+        for party, other in ((alice, bob), (bob, alice)):
+            party.machine.handle_timeout(now)
+            for transmit in party.drain(now):
+                party.machine.handle_transmitted(transmit.transmit_id, None, now)
+                if transmit.kind is TransmitKind.FURTHER or transmit.kind is TransmitKind.FIRST:
+                    alice.machine.handle_stored(SEND, transmit.ordinal or 0, now)
+                if party is bob and not lost:
+                    lost = now_ms
+                else:
+                    hear(other, transmit.payload, now_ms)
+    assert 0 < lost < PERIOD_MS
+    assert SendAcknowledged(SEND, "bob") in alice.events
+    assert alice.machine.stats()["outgoing_in_store"] == 0
 
 
 @pytest.mark.parametrize(("heard_ms", "waits"), [(99, True), (100, True), (101, False)])
@@ -102,7 +124,7 @@ def test_what_is_sent_no_more_need_not_be_in_the_store() -> None:
     alice.machine.leave_out(f"{SEND}.{COUNT - 1}")
     alice.store(10, *range(COUNT - 1))
     alice.run(PERIOD_MS)
-    assert (alice.asked, alice.kept) == ([], COUNT - 1)
+    assert (alice.again, alice.kept) == ([0], COUNT - 1)
 
 
 @pytest.mark.parametrize(("by_bob", "waits"), [(3, False), (0, True)])
@@ -112,8 +134,7 @@ def test_one_who_lacks_it_and_is_there_is_enough(by_bob: int, waits: bool) -> No
     alice.store(10)
     alice.hear(by_bob, 100)
     alice.run(PERIOD_MS)
-    assert bool(alice.wanted or alice.asked) is not waits
-    assert alice.kept == (COUNT if waits else 0)
+    assert (alice.again, alice.kept) == (([0], COUNT) if waits else ([], 0))
 
 
 def test_once_the_store_was_no_help_it_takes_room_again_and_more_is_made() -> None:

@@ -363,7 +363,13 @@ impl Outgoing {
                 && self.give_up(oldest, log, events)
             {}
         }
-        self.unacknowledged.probe(monotonic_ms);
+        if let Some(probed) = self.unacknowledged.probe(monotonic_ms)
+            && let Some(send) = self.sends.get(probed)
+            && send.demand.is_some()
+        {
+            // Who has all of it and said so is silent about a content: the answer may be all that got lost.
+            self.inquiries.add(send.send_id.clone(), monotonic_ms);
+        }
     }
 
     fn review_demand(

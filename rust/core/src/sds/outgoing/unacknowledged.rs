@@ -240,10 +240,12 @@ impl Unacknowledged {
         self.unacknowledged.remove(&place);
     }
 
-    /// All whose time had come were looked at: of those that a store has one may go as a probe.
-    pub fn probe(&mut self, monotonic_ms: i64) {
-        let probe = self.in_store.take_probe(monotonic_ms, self.period_ms());
-        self.due.extend(probe);
+    /// All whose time had come were looked at: of those that a store has one may go as a probe. Gives the
+    /// send of that one.
+    pub fn probe(&mut self, monotonic_ms: i64) -> Option<OutgoingRef> {
+        let probe = self.in_store.take_probe(monotonic_ms, self.period_ms())?;
+        self.due.push_back(probe);
+        Some(probe.0)
     }
 
     /// A content goes again, unless a few of its send ask first what is missing; or its send ends.
