@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+from dataclasses import replace
+
 from shardwire.config import ChannelChanges, ChannelConfig, RateLimitConfig, ReliableChannelOptions
 from shardwire.errors import ConfigError
 from shardwire.node.protocol import NodeConfig
@@ -28,6 +31,16 @@ def resolve_config(
         parts["rate_limit"] = _beneath(node_config.rate_limit_config)
     resolved = ChannelConfig.logos(**parts)
     return resolved if has_store else resolved.without_store()
+
+
+def without_sender(config: ChannelConfig, sender_id: str) -> ChannelConfig:
+    """The same without this participant among those who must have its messages: a group may share one configuration.
+
+    Where it names nobody else it stays as it is: this one may do nothing but receive.
+    """
+    wanted = config.delivered_when
+    others = frozenset(wanted) - {sender_id} if isinstance(wanted, Set) else frozenset()
+    return replace(config, delivered_when=others) if others else config
 
 
 def _beneath(node_limit: RateLimitConfig) -> RateLimitConfig:

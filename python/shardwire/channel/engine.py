@@ -24,7 +24,7 @@ from shardwire.channel.observing.metrics import Meter
 from shardwire.channel.observing.notices import Notices
 from shardwire.channel.observing.timeline import SegmentObservation, Timeline
 from shardwire.channel.receiving.deliveries import Deliveries, Delivery
-from shardwire.channel.receiving.peer_faults import tell_fault
+from shardwire.channel.receiving.peer_faults import count_dropped, tell_fault
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.channel.sending.cancellation import Cancellation
 from shardwire.channel.sending.ephemerals import Ephemerals
@@ -334,7 +334,7 @@ class Engine:
     def _on_event(self, event: SdsEvent, now: Now) -> None:
         match event:
             case MessageDropped():
-                self.count(f"dropped_{event.reason.replace('-', '_')}")
+                count_dropped(event.reason, self.peer_log)
             case MessageReleased():
                 self.deliveries.append(
                     event.sender_id, event.send_id, event.message_id, event.content, now.monotonic_ms

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import cast
 
 from shardwire._native import ChannelMachine, payload_key
-from shardwire.channel.choice_of_config import resolve_config
+from shardwire.channel.choice_of_config import resolve_config, without_sender
 from shardwire.channel.creation import ChannelCreation
 from shardwire.channel.engine import Engine
 from shardwire.channel.limits import node_limits
@@ -126,7 +126,7 @@ async def _create(
 ) -> ReliableChannel:
     _check_node(node)
     _check_ids(channel_id, content_topic, sender_id)
-    config = resolve_config(node.config, config, has_store=node.has_store)
+    config = without_sender(resolve_config(node.config, config, has_store=node.has_store), sender_id)
     clock = clock if clock is not None else running_clock()
     rng = rng if rng is not None else random.SystemRandom()
     encryption = _bind_encryption(encryption, channel_id)

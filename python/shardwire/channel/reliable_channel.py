@@ -207,7 +207,7 @@ class ReliableChannel(FileTransfers, Observed):
         try:
             return await asyncio.wait_for(future, timeout_ms / 1000)
         except TimeoutError:
-            why = why_undelivered(record, session.engine, session.is_started, session.driver.now())
+            why = why_undelivered(record, session.engine, session.config, session.is_started, session.driver.now())
             raise TimeoutError(f"message {request_id} was not delivered within {timeout_ms} ms: {why}") from None
 
     async def cancel(self, request_id: ReliableSendId) -> Cancellation:

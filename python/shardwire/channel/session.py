@@ -15,6 +15,7 @@ from shardwire.channel.hand_over import HandOver
 from shardwire.channel.hooks import end_tasks
 from shardwire.channel.limits.rate_limit import RateLimitStatus
 from shardwire.channel.node_link import NodeLink
+from shardwire.channel.observing.metric_names import MEASUREMENTS, METRICS
 from shardwire.channel.outflow import Outflow
 from shardwire.channel.parts import Parts
 from shardwire.channel.receiving.reception import Reception
@@ -29,6 +30,9 @@ from shardwire.node.protocol import ConnectionState
 from shardwire.sds import Now
 
 logger = logging.getLogger(__name__)
+
+# Every counter and what is held now, before anything happened.
+_NOTHING = {name: 0 for name in METRICS if name not in MEASUREMENTS}
 
 # On closing, callbacks that are being told outcomes get this long.
 CLOSING_ANNOUNCEMENTS_S = 1.0
@@ -169,7 +173,7 @@ class Session:
         )
 
     def stats(self) -> dict[str, int]:
-        return {**self.engine.stats(), "store_queries": self._retrieval.queries}
+        return {**_NOTHING, **self.engine.stats(), "store_queries": self._retrieval.queries}
 
     # --- life ---
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from shardwire.channel.engine import Engine
 from shardwire.channel.storing.records import SendRecord
+from shardwire.config import ChannelConfig
+from shardwire.quoting import quoted
 from shardwire.sds import Now
+from shardwire.sds.outputs import TransmitKind
+
+# Of those who must have a message, so many are named.
+NAMED_MAX = 3
+# What of the messages of others nobody here could read.
+_UNREAD = ("dropped_undecryptable", "dropped_undecodable", "dropped_without_marker")
 
 
-def why_undelivered(record: SendRecord, engine: Engine, is_started: bool, now: Now) -> str:
-    """What stands in the way of a message, by the first that holds of: its error, a store, us, the node, the others."""
+def why_undelivered(record: SendRecord, engine: Engine, config: ChannelConfig, is_started: bool, now: Now) -> str:
+    """What stands in the way of a message, by the first that holds of: its error, us, the node, the others."""
     if record.error:
         return record.error
     if record.is_stored:
-        return "a store has it, for whoever is away"
+        return f"a store has it, for whoever is away; {_of_others(record, engine, config, now)}"
     if not is_started:
         return "the channel is not started"
     readiness = engine.transmissions.readiness
@@ -24,15 +34,34 @@ def why_undelivered(record: SendRecord, engine: Engine, is_started: bool, now: N
         return f"the node refuses everything for another {wait_ms} ms; {taken}"
     if readiness.failures:
         return f"the node failed {readiness.failures} times in a row to send a message; {taken}"
-    if not record.sent:
-        status = engine.quota.status(now.epoch_ms, 0, 0)
-        if status.enabled and status.used >= status.total:
-            wait_ms = max(0, status.resets_at_ms - now.epoch_ms)
-            return f"the rate limit holds it for another {wait_ms} ms: {status.used} of {status.total} used; {taken}"
+    if record.sent:
+        return f"it was sent; {_of_others(record, engine, config, now)}"
+    if TransmitKind.FIRST in engine.quota.allowed_kinds(now.epoch_ms, 0):
         return f"it is still being sent: {taken}"
+    status = engine.quota.status(now.epoch_ms, 0, 0)
+    wait_ms = max(0, engine.quota.reopens_at_ms(now.epoch_ms) - now.epoch_ms)
+    kept = "" if status.used >= status.total else ", the rest is kept for acknowledgements"
+    return f"the rate limit holds it for another {wait_ms} ms: {status.used} of {status.total} used{kept}; {taken}"
+
+
+def _of_others(record: SendRecord, engine: Engine, config: ChannelConfig, now: Now) -> str:
+    """Who is to acknowledge it, and did not."""
+    wanted = config.delivered_when
     if not engine.machine.participants_heard(now):
-        return "it was sent, and nobody else is heard on this channel"
-    if record.delivered_to:
-        return f"only {len(record.delivered_to)} of those who must have it acknowledged it (delivered_when)"
-    acknowledged = record.acknowledged.bit_count()
-    return f"it was sent, and {acknowledged} of its {record.content_count} segments are acknowledged so far"
+        text = "nobody else is heard on this channel"
+    elif isinstance(wanted, Set):
+        lacking = sorted(set(wanted) - set(record.delivered_to))
+        more = f" and {len(lacking) - NAMED_MAX} more" if len(lacking) > NAMED_MAX else ""
+        text = f"{', '.join(map(quoted, lacking[:NAMED_MAX]))}{more} did not acknowledge it (delivered_when)"
+    elif record.delivered_to:
+        text = f"only {len(record.delivered_to)} of those who must have it acknowledged it (delivered_when)"
+    else:
+        acknowledged = record.acknowledged.bit_count()
+        text = f"{acknowledged} of its {record.content_count} segments are acknowledged so far"
+    counts = engine.peer_log.counts
+    unread = sum(counts.get(name, 0) for name in _UNREAD)
+    if not unread:
+        return text
+    return (
+        f"{text}; {unread} messages here could not be read: do all have the same key, cipher, wire and envelope_meta?"
+    )

@@ -393,3 +393,17 @@ def test_members_of_enumerations_are_the_texts_and_numbers_that_they_are(on_disk
         assert world.messages("bob") == [b"first", b"second"]
 
     run_world(scenario)
+
+
+def test_who_shares_the_configuration_of_its_group_need_not_acknowledge_its_own_messages() -> None:
+    async def scenario(world: World) -> None:
+        group = ChannelConfig.logos(delivered_when={"alice", "bob"})
+        alice, _ = await world.join("alice", group), await world.join("bob", group)
+        assert alice.config.delivered_when == {"bob"}
+        assert await alice.delivered(await alice.send(b"x")) == {"bob"}
+        # Who is the only one that must have the messages of others may have none of its own.
+        assert (await world.join("carol", ChannelConfig.logos(delivered_when={"carol"}))).config.delivered_when == {
+            "carol"
+        }
+
+    run_world(scenario)

@@ -14,7 +14,7 @@ from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.errors import ChannelClosedError, ConfigError
 from shardwire.events import MessageReceivedEvent
-from shardwire.node import MemoryNetwork, NetworkConditions, NodeConfig
+from shardwire.node import MemoryNetwork, MessageEnvelope, NetworkConditions, NodeConfig
 from shardwire.persistence import SqlitePersistence
 
 
@@ -111,7 +111,7 @@ async def why_not(alice: object, request_id: str) -> str:
 def test_delivered_says_that_nobody_is_heard() -> None:
     async def scenario(world: World) -> None:
         await world.node("silent")
-        assert "not delivered within 5000 ms: it was sent, and nobody else is heard" in await why(world)
+        assert "not delivered within 5000 ms: it was sent; nobody else is heard" in await why(world)
 
     run_world(scenario)
 
@@ -121,6 +121,38 @@ def test_delivered_says_that_the_node_is_away() -> None:
         alice = await world.join("alice")
         world.nodes["alice"].go_offline()
         assert "the node is not connected" in await why_not(alice, await alice.send(b"x"))
+
+    run_world(scenario)
+
+
+def test_delivered_names_a_few_of_those_who_did_not_acknowledge_it_and_says_what_could_not_be_read() -> None:
+    async def scenario(world: World) -> None:
+        names = {"bob", "carol", "dave", "erin", "frank"}
+        alice = await world.join("alice", replace(ChannelConfig.logos(), delivered_when=names))
+        bob = await world.join("bob")
+        await bob.send(b"here I am")
+        assert "has it, for whoever is away; 'carol', 'dave', 'erin' and 1 more did not" in await why_not(
+            alice, await alice.send(b"x")
+        )
+        stranger = await world.node("stranger")
+        for number in range(3):
+            await stranger.send(MessageEnvelope(alice.content_topic, b"sealed %d" % number))
+        text = await why_not(alice, await alice.send(b"y"))
+        assert "; 3 messages here could not be read: do all have the same key" in text
+
+    run_world(scenario)
+
+
+def test_delivered_says_that_what_the_rate_limit_leaves_is_kept_for_acknowledgements() -> None:
+    limit = RateLimitConfig(enabled=True, messages_per_epoch=5, ack_reserve=0.2, epoch_size_ms=600_000)
+
+    async def scenario(world: World) -> None:
+        await world.join("bob")
+        alice = await world.join("alice", ChannelConfig.logos(rate_limit=limit))
+        *_, last = [await alice.send(b"%d" % number) for number in range(5)]
+        text = await why_not(alice, last)
+        assert "the rate limit holds it for another " in text
+        assert "4 of 5 used, the rest is kept for acknowledgements; the network took 0 of its 1 segments" in text
 
     run_world(scenario)
 
@@ -160,7 +192,7 @@ def test_delivered_says_that_others_are_wanted_and_that_attempts_ended() -> None
         config = replace(ChannelConfig.logos(), delivered_when={"bob", "carol"})
         alice = await world.join("alice", config)
         request_id = await alice.send(b"x")
-        assert "only 1 of those who must have it acknowledged it" in await why_not(alice, request_id)
+        assert "it was sent; 'carol' did not acknowledge it (delivered_when)" in await why_not(alice, request_id)
         await alice.stop()
         assert "the channel is not started" in await why_not(alice, request_id)
 

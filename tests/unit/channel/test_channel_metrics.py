@@ -127,6 +127,14 @@ def test_counters_only_grow_and_gauges_are_named() -> None:
     run_world(scenario)
 
 
+def test_every_counter_is_there_from_the_beginning() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        assert alice.stats().keys() == METRICS.keys() - set(MEASUREMENTS)
+
+    run_world(scenario)
+
+
 def test_every_number_is_described_once_and_under_one_name() -> None:
     """Also those that are counted only when something goes wrong: whatever the channel's sources count."""
     package = Path(shardwire.channel.__file__).parent

@@ -221,3 +221,28 @@ def test_sentences_stay_on_their_line() -> None:
     assert one_line("the store said\n  'no'\x1b[2J\u202e") == r"the store said 'no'\x1b[2J\u202e"
     assert one_line("a" * 1_000) == "a" * 300
     assert one_line(NodeError("")) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "3 messages here are no SDS messages of this channel's wire: do all participants have the same key"),
+        ({"envelope_meta": b"rooms"}, "none of the first 3 messages has the envelope_meta of this channel"),
+    ],
+)
+def test_what_the_first_messages_that_nobody_can_read_mean_is_told_once(
+    told: list[logging.LogRecord], changes: dict[str, Any], text: str
+) -> None:
+    async def scenario(world: World) -> None:
+        # It would give the same messages again.
+        world.network.store_online = False
+        await world.join("alice", ChannelConfig.logos(**changes))
+        node = await world.node("stranger")
+        for number in range(5):
+            await node.send(MessageEnvelope(TOPIC, b"sealed %d" % number))
+            await asyncio.sleep(1)
+            lines = [record for record in told if text in record.getMessage()]
+            assert len(lines) == (number >= 2)
+            assert all(record.levelno == logging.WARNING for record in lines)
+
+    run_world(scenario)

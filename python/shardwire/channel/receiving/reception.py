@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 # Transport hashes of what was sent or taken in, so that an echo, a repetition of the network or a store that answers
 # with what is known costs no decryption and is not mistaken for a retransmission.
 KNOWN_HASHES_MAX = 50_000
-# So many messages in a row from the start that nobody could decrypt are worth a warning.
+# So many messages in a row from the start that nobody could decrypt, or without the marker, are worth a warning.
 UNREADABLE_TOLD = 3
 # Received messages that are read before others have the loop, where a node has more at hand. What became of messages of
 # ours is as much as we sent, and the next ones name it: it does not wait.
@@ -106,6 +106,7 @@ class Reception:
         self._known_hashes: OrderedDict[bytes, None] = OrderedDict()
         self._newest_timestamp_ns = 0
         self._has_decrypted = False
+        self._has_admitted = False
 
     async def run(self, events: AsyncIterator[NodeEvent]) -> int:
         """Reads until the node stops; drops events whose fields are not what the protocol says, and names the field.
@@ -198,7 +199,13 @@ class Reception:
             return False
         if self._meta and envelope.meta != self._meta:
             self._peer_log.count("dropped_without_marker")
+            if not self._has_admitted and self._peer_log.counts["dropped_without_marker"] == UNREADABLE_TOLD:
+                self._peer_log.tell(
+                    "none of the first %d messages has the envelope_meta of this channel: do all participants have it?",
+                    UNREADABLE_TOLD,
+                )
             return False
+        self._has_admitted = True
         self.remember(message_hash)
         return True
 
