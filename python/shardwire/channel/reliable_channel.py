@@ -107,7 +107,7 @@ class ReliableChannel(FileTransfers, Observed):
             ChannelClosedError: The channel is closed or not started.
             PayloadTooLargeError: The message exceeds what one message can hold; `ChunkErrorEvent` says it too.
             ConfigError: The node's messages have become too small to carry anything.
-            QueueFullError: What waits exceeds `RateLimitConfig.queue_bytes_max`.
+            QueueFullError: What waits to leave exceeds `RateLimitConfig.queue_bytes_max`, with a rate limit or without.
             PersistenceError: The message could not be stored; it will not be sent.
             TypeError: The message is no buffer.
         """

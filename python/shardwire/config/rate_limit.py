@@ -22,7 +22,8 @@ class RateLimitConfig:
         counts: "message" counts a send once, "segment" counts every envelope.
         ephemeral_drop_threshold: Share of the quota from which ephemeral messages are dropped.
         ack_reserve: Share of the quota kept for acknowledgements.
-        queue_bytes_max: Bytes that may wait for the quota before `send` raises `QueueFullError`.
+        queue_bytes_max: Bytes that may wait to leave, for the quota or the node, before `send` raises `QueueFullError`;
+            it holds where no limit is enabled, too.
     """
 
     enabled: bool = False

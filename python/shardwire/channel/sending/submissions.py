@@ -98,15 +98,19 @@ class Submissions:
             return
         queued_bytes = self.queued_bytes + submission.size_bytes
         if queued_bytes > self._queue_bytes_max:
-            submission.settled(
-                QueueFullError(
-                    f"the queue would hold {queued_bytes} bytes, RateLimitConfig.queue_bytes_max is "
-                    f"{self._queue_bytes_max}: wait for messages to leave, or raise the limit"
-                )
-            )
+            submission.settled(self._queue_full(submission.size_bytes, queued_bytes))
             return
         self._waiting.append(submission)
         self.register_waiting(now)
+
+    def _queue_full(self, size_bytes: int, queued_bytes: int) -> QueueFullError:
+        limit = f"RateLimitConfig.queue_bytes_max is {self._queue_bytes_max}, with a rate limit or without"
+        if size_bytes > self._queue_bytes_max:
+            return QueueFullError(f"the segments of the message have {size_bytes} bytes, {limit}: raise the limit")
+        return QueueFullError(
+            f"the queue would hold {queued_bytes} bytes, {limit}: wait until earlier messages left, as "
+            "`await channel.delivered(...)` does of one, or raise the limit"
+        )
 
     def _fail(self, submission: Submission, error: str) -> None:
         """Registers that a message can never be sent (004, Irrecoverable errors), a send of its own under any rule."""
