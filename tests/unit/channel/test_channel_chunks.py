@@ -317,7 +317,7 @@ def test_the_queue_has_a_limit() -> None:
         await alice.send(bytes(4_000))
         with pytest.raises(QueueFullError, match="queue_bytes_max is 10000"):
             await alice.send(bytes(4_000))
-        with pytest.raises(QueueFullError, match="of the message have 20[0-9]{3} bytes, .* raise the limit"):
+        with pytest.raises(QueueFullError, match=r"of the message have 20[0-9]{3} bytes, .* raise the limit"):
             await alice.send(bytes(20_000))
         await asyncio.sleep(200)
         await alice.send(bytes(4_000))
