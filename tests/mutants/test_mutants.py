@@ -18,8 +18,8 @@ QUICK = Mutant(
     name="delivered-before-sent",
     requirement="S003-29",
     file="python/shardwire/channel/sending/outgoing.py",
-    find="        if not record.sent:\n            if send_id in self._unsent:",
-    replace="        if False:\n            if send_id in self._unsent:",
+    find="if record.delivered or not record.sent or not self._quorum",
+    replace="if record.delivered or not self._quorum",
     tests=("tests/unit/channel/test_outgoing_sends.py::test_delivered_waits_for_sent",),
 )
 
@@ -67,7 +67,7 @@ def test_a_kill_a_survivor_and_a_wreck_are_told_apart(tmp_path: Path) -> None:
         "as it was": tree.judge(replace(QUICK, replace=QUICK.find)).verdict,
         "cannot be imported": tree.judge(replace(QUICK, find="from dataclasses", replace="from no_such")).verdict,
         "names what is not there": tree.judge(
-            replace(QUICK, replace="        if no_such:\n            if send_id in self._unsent:")
+            replace(QUICK, replace="if record.delivered or no_such or not self._quorum")
         ).verdict,
     }
     assert verdicts == {

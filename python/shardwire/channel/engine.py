@@ -239,7 +239,6 @@ class Engine:
         transmits = self.transmissions.poll(now) if self.active and may_transmit else []
         delivery = self.begin_delivery(may_hand_over, now)
         self._settle(now)
-        self._review_left()
         accepted = self.submissions.poll_accepted()
         if transmits or accepted:
             self._machine_due = None
@@ -267,12 +266,6 @@ class Engine:
         if self._irretrievable:
             (first, *others), self._irretrievable = self._irretrievable, []
             self._events.append((IrretrievableMessageEvent(first, tuple(others)), None))
-
-    def _review_left(self) -> None:
-        """A restart loses what the node would have said: what SDS sends no more and nobody answers for has left."""
-        for send_id in self.outgoing.unsent_delivered():
-            if not self.machine.is_queued(send_id) and not self.transmissions.holds(send_id):
-                self.outgoing.on_all_left(send_id)
 
     def collect_changes(self) -> Changes:
         """Everything that must become durable, and nothing else."""

@@ -101,19 +101,6 @@ def test_what_a_participant_holds_was_propagated() -> None:
     assert [event.name for event in events(sends)] == ["reliable:message:sent"]
 
 
-def test_what_an_earlier_life_took_along_counts_as_sent_once_it_is_delivered() -> None:
-    sends = make()
-    propagate(sends, 2)
-    assert sends.unsent_delivered() == ()
-    sends.on_reconstructible("s", "bob")
-    assert sends.unsent_delivered() == ("s",)
-    events(sends)
-    sends.on_all_left("s")
-    sends.on_all_left("s")
-    assert [event.name for event in events(sends)] == ["reliable:message:sent", "reliable:message:delivered"]
-    assert sends.unsent_delivered() == ()
-
-
 def test_who_can_reconstruct_holds_every_chunk() -> None:
     sends = make()
     propagate(sends)

@@ -15,7 +15,7 @@ from shardwire.channel.sending.segmenter import ChannelSegmenter
 from shardwire.config import ErasureCode, RateLimitConfig, Repair, SegmentationConfig, SegmentWireFormat
 from shardwire.errors import NodeError
 from shardwire.events import MessageSendErrorEvent, MessageSentEvent
-from shardwire.node import MessagePropagated, MessageSent, NetworkConditions, NodeEvent
+from shardwire.node import MessageEnvelope, MessagePropagated, MessageSent, NetworkConditions, NodeEvent
 from shardwire.segmentation import segment
 
 SEGMENT = 512
@@ -141,6 +141,54 @@ class LateNode(WrappedNode):
                 yield await events.get()
         finally:
             reading.cancel()
+
+
+class MuteNode(WrappedNode):
+    """Says nothing of what it is handed after the first messages.
+
+    Attributes:
+        answers: How many it answers for.
+    """
+
+    answers = 0
+
+    async def send(self, envelope: MessageEnvelope) -> str:
+        self.answers -= 1
+        request_id = await super().send(envelope)
+        return request_id if self.answers >= 0 else "none that it speaks of"
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_what_others_have_whole_is_delivered_whatever_the_node_says_of_parity_that_nobody_has(crashes: bool) -> None:
+    """Who can reconstruct a message has all of it: nothing waits for what a node, or one before a crash, never says."""
+    chosen = config("arq", 0.5)
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", chosen)
+        disk = Disk()
+        mount = disk.mount()
+        node = MuteNode(await world.node("alice"))
+        node.answers = 4
+        world.lose("alice", "bob", {4, 5})
+        stored = replace(chosen, sds=replace(chosen.sds, persistence=mount))
+        alice = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=stored)
+        request_id = await alice.send(payload_of(4))
+        await asyncio.sleep(0.2)
+        [pending] = alice.pending()
+        assert (pending.segments_propagated, pending.delivered_to, pending.sent) == (4, frozenset(), False)
+        if crashes:
+            mount.cut_power()
+            await world.nodes.pop("alice").stop()
+            await close_channel(alice)
+            stored = replace(chosen, sds=replace(chosen.sds, persistence=disk.mount()))
+            node = MuteNode(await world.node("alice"))
+            alice = await create_reliable_channel(node, CHANNEL, TOPIC, "alice", config=stored)
+        world.nodes["bob"].conditions = None
+        assert await alice.delivered(request_id, timeout_ms=600_000) == {"bob"}
+        assert alice.pending() == ()
+        await close_channel(alice)
+
+    assert run_world(scenario).messages("bob") == [payload_of(4)]
 
 
 @pytest.mark.parametrize("repair", REPAIRS)

@@ -62,8 +62,8 @@ class OutgoingSends:
         self._sends: dict[str, SendRecord] = {}
         self._settled: OrderedDict[str, None] = OrderedDict()
         self._send_ids: dict[str, str] = {}
-        # Neither sent nor failed, oldest first, and whether enough participants can reconstruct each.
-        self._unsent: dict[str, bool] = {}
+        # Neither sent nor failed, oldest first.
+        self._unsent: dict[str, None] = {}
         self._changed: set[str] = set()
 
     # --- what is known ---
@@ -113,7 +113,7 @@ class OutgoingSends:
         self._forget(send_id)
         self._sends[send_id] = SendRecord([request_id], message_id, data_count, content_count, unanswered=0, form=form)
         self._send_ids[request_id] = send_id
-        self._unsent[send_id] = False
+        self._unsent[send_id] = None
         self._changed.add(send_id)
 
     def never_left(self, send_id: str) -> bool:
@@ -220,17 +220,6 @@ class OutgoingSends:
             record.left_out |= 1 << ordinal
             self._changed.add(send_id)
             self._review_sent(send_id, record)
-
-    def on_all_left(self, send_id: str) -> None:
-        """Every segment was handed to a node, and no answer is awaited any more: an earlier life took it along."""
-        record = self._sends.get(send_id)
-        if record is not None and not record.sent:
-            record.propagated = (1 << record.content_count) - 1
-            self._review_sent(send_id, record)
-
-    def unsent_delivered(self) -> tuple[str, ...]:
-        """Sends that enough participants can reconstruct and that do not count as sent yet."""
-        return tuple([send_id for send_id, delivered in self._unsent.items() if delivered])
 
     def unsent_ordinals(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Sends that do not count as sent, and their segments of which the network is not known to have any."""
@@ -347,8 +336,7 @@ class OutgoingSends:
             if record.delivered or record.error_stage:
                 self._settled[send_id] = None
             elif not record.sent:
-                self._unsent[send_id] = False
-                self._review_delivered(send_id, record)
+                self._unsent[send_id] = None
                 # Its node may have taken something just before the end of the earlier life.
                 record.unanswered += 1
             untold, record.unannounced = dict.fromkeys(record.unannounced), []
@@ -367,11 +355,7 @@ class OutgoingSends:
 
     def _review_delivered(self, send_id: str, record: SendRecord) -> None:
         # Delivered never comes before sent, whoever acknowledged meanwhile.
-        if record.delivered or not self._quorum(record.delivered_to):
-            return
-        if not record.sent:
-            if send_id in self._unsent:
-                self._unsent[send_id] = True
+        if record.delivered or not record.sent or not self._quorum(record.delivered_to):
             return
         record.delivered = True
         self._outcome(send_id, "delivered", record.request_ids)
