@@ -121,6 +121,11 @@ impl Machine {
         self.rivals.audit();
         self.outgoing.audit();
         self.acknowledgements.audit(&self.log);
+        // What is whole is withheld no longer.
+        let sends = self.log.arrivals().filter_map(|(_, held)| held.send);
+        let whole = sends.filter_map(|send| self.incoming.get(send));
+        let mut whole = whole.filter(|send| send.reconstructed);
+        assert!(whole.all(|send| !self.given_up.withholds(Some(send))));
         let held = self
             .log
             .originals()
