@@ -2,12 +2,13 @@
 //!
 //! Guests lie in a set of their own, beside the one that they belong to: whoever forges them spends room
 //! and work of theirs, and none of what the sender's own segments have. They begin nothing and displace
-//! nothing.
+//! nothing. Where forged counts make several sets of a payload, each has its own.
 
 use super::budget::Work;
 use super::ledger::SenderId;
+use super::persist::set_key;
 use super::receive::Arrival;
-use super::set::{Candidate, Geometry, Key, Set, SetId, key_of};
+use super::set::{Candidate, Geometry, Set, SetId, key_of};
 use super::{Outcome, Reassembler, Receipt, Reconstructed};
 use crate::wire::segment::{self, Received, Slot};
 
@@ -31,11 +32,11 @@ impl Reassembler {
         let hash = header.entire_message_hash;
         let key = key_of(receipt.message_key, &hash);
         let is_counted = header.data_segment_count.is_some_and(|count| count > 1);
-        if !matches!(header.slot, Slot::Parity(_)) || !is_counted || self.completed.contains(&key) {
+        if !matches!(header.slot, Slot::Parity(_)) || !is_counted {
             return None;
         }
-        let (place, _) = self.place(key, &Geometry::of(&header));
-        let host = &self.sets[&place?];
+        let id = self.place(key, &Geometry::of(&header)).0?;
+        let host = &self.sets[&id];
         let is_taken = !host.range(header.slot).is_empty();
         if is_taken || host.has_spent_on_guests() {
             return None;
@@ -47,9 +48,7 @@ impl Reassembler {
             frame_bytes: bytes.len() - segment.payload.len(),
             saved: None,
         };
-        self.refuse_oversized(&arrival).ok()?;
-        let guests = self.store_guest(key, arrival, receipt)?;
-        let id = place?;
+        let guests = self.store_guest(id, arrival, receipt)?;
         self.sets.get_mut(&id)?.guests.get_or_insert_default().key = guests.key;
         self.stats.stored += 1;
         if let Some(found) = self.attempt_with_guests(id, Some(guests)) {
@@ -67,7 +66,7 @@ impl Reassembler {
         })
     }
 
-    /// The sets that hold the guests of `host`.
+    /// The sets that hold the guests of `host`: one, since each says what the counts of its payload are.
     fn guest_sets(&self, host: &Set) -> impl Iterator<Item = (&SetId, &Box<Set>)> {
         let key = host.guests.as_ref().map(|guests| guests.key);
         key.into_iter().flat_map(|key| self.siblings(key))
@@ -89,11 +88,12 @@ impl Reassembler {
     /// Keeps a guest where that takes nothing from anybody.
     fn store_guest(
         &mut self,
-        host: Key,
+        host: SetId,
         arrival: Arrival<'_>,
         receipt: &Receipt<'_>,
     ) -> Option<SetId> {
         let hash = arrival.header.entire_message_hash;
+        let host = set_key(host);
         let key = key_of(Some(&host), &hash);
         let sender = self.ledger.open(receipt.sender, receipt.authenticated);
         let (place, _) = self.place(key, &Geometry::of(&arrival.header));
@@ -201,7 +201,6 @@ impl Reassembler {
         let host = &self.sets[&id];
         let guests: Vec<&Candidate> = self
             .guest_sets(host)
-            .filter(|(_, set)| set.geometry.merge(&host.geometry).is_some())
             .flat_map(|(_, set)| set.candidates())
             .filter(|guest| sender.is_none_or(|sender| guest.sender == sender))
             .filter(|guest| host.range(guest.slot).is_empty())

@@ -207,7 +207,8 @@ impl Reassembler {
     }
 }
 
-fn set_key(id: SetId) -> Vec<u8> {
+/// What names a set.
+pub(super) fn set_key(id: SetId) -> Vec<u8> {
     [&id.key[..], &id.number.to_be_bytes()].concat()
 }
 
