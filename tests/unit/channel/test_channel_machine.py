@@ -100,6 +100,28 @@ def test_a_stored_segment_that_is_refused_after_a_restart_is_as_if_it_had_not_co
     assert not [name for name in disk if name[0] in ("channel.segment", "sds.message")]
 
 
+def test_segments_that_come_in_several_lives_are_stored_beside_each_other() -> None:
+    alice, bob = machine("alice"), machine("bob")
+    payload = random.Random(3).randbytes(4_000)
+    alice.send("a" * 32, segment(payload, replace(SEGMENTATION, enable_reed_solomon=False)), NOW, contents_needed=4)
+    disk: Disk = {}
+    for count in range(1, 4):
+        transmit = alice.poll_transmit(NOW)
+        assert transmit is not None
+        assert bob.handle_message(transmit.payload, NOW)
+        commit(bob, disk)
+        assert len([kind for kind, _ in disk if kind == "channel.segment"]) == count
+        bob = machine("bob", disk)
+        assert bob.receiving_stats()["stored"] == count
+    transmit = alice.poll_transmit(NOW)
+    assert transmit is not None
+    assert bob.handle_message(transmit.payload, NOW)
+    [released] = [event for event in bob.poll_events(NOW) if isinstance(event, MessageReleased)]
+    assert released.content == payload
+    commit(bob, disk, (payload_key(released.sender_id, released.send_id),))
+    assert not [kind for kind, _ in disk if kind.startswith("channel.")]
+
+
 def test_a_call_in_the_middle_of_another_one_raises_and_does_not_wait_for_itself() -> None:
     """As from a signal handler, which runs while a source of randomness does that is written in Python."""
     answers: list[Any] = []

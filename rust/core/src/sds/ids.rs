@@ -126,6 +126,11 @@ pub fn claimed_key(send_id: &str, sender_id: &str) -> Name {
     Name::from(format!("{send_id}\0{sender_id}"))
 }
 
+/// Whether a key is that of a send whose id another sender claimed first: no id that comes has NUL.
+pub fn is_claimed(key: &Name) -> bool {
+    memchr::memchr(0, key.as_bytes()).is_some()
+}
+
 /// The message ids of a send's contents.
 ///
 /// Under the rule "content-sha256" equal contents share one.

@@ -17,7 +17,7 @@ use super::rare::RareSet;
 use super::send::{IncomingSend, Place, SendRef};
 use crate::sds::config::{Config, Randomness};
 use crate::sds::events::Event;
-use crate::sds::ids::{claimed_key, split_content_bytes, split_content_id};
+use crate::sds::ids::{claimed_key, is_claimed, split_content_bytes, split_content_id};
 use crate::sds::index::Index;
 use crate::sds::lamport::LamportClock;
 use crate::sds::log::{EntryRef, Heads, Log};
@@ -104,6 +104,8 @@ pub struct Incoming {
     contents_held: usize,
     pub(super) sends: Slab<IncomingSend>,
     by_key: Index<IncomingSend>,
+    /// Sends whose id another sender claimed first.
+    claims: usize,
     /// Every send in the order in which it was first heard of, with what is gone since.
     order: VecDeque<SendRef>,
     /// Sends whose message ids do not name them, by the id that the owner read.
@@ -153,6 +155,7 @@ impl Incoming {
             contents_held: 0,
             sends: Slab::default(),
             by_key: Index::default(),
+            claims: 0,
             order: VecDeque::new(),
             by_send_id: HashMap::default(),
             eldest: None,
@@ -236,13 +239,25 @@ impl Incoming {
     /// The undelivered send that the owner calls so.
     pub fn find(&self, sender_id: &str, send_id: &str) -> Option<SendRef> {
         let by_send_id = self.by_send_id.get(send_id.as_bytes()).copied();
-        let found = by_send_id.or_else(|| self.keyed(send_id.as_bytes()))?;
-        let send = &self.sends[found];
-        if *send.sender_id == *sender_id {
-            return Some(found);
+        let found = by_send_id.or_else(|| self.keyed(send_id.as_bytes()));
+        let is_its_own = |found: &SendRef| {
+            let send = &self.sends[*found];
+            !send.contents.is_empty() && *send.sender_id == *sender_id
+        };
+        let is_named = |found: &SendRef| self.sends[*found].contents.is_empty();
+        found
+            .filter(is_its_own)
+            .or_else(|| self.claimed(send_id, sender_id))
+            .or_else(|| found.filter(is_named))
+    }
+
+    /// The undelivered send of a participant whose id another one claimed first: it stays apart though
+    /// the other one's is gone.
+    pub(super) fn claimed(&self, send_id: &str, sender_id: &str) -> Option<SendRef> {
+        if self.claims == 0 {
+            return None;
         }
-        let claimed = self.keyed(claimed_key(send_id, sender_id).as_bytes());
-        claimed.or_else(|| send.contents.is_empty().then_some(found))
+        self.keyed(claimed_key(send_id, sender_id).as_bytes())
     }
 
     /// The send that a message id names, and its place there, under the rule "send".
@@ -297,6 +312,7 @@ impl Incoming {
 
     /// Holds a send whose key no other one has.
     fn hold(&mut self, send: IncomingSend) -> SendRef {
+        self.claims += usize::from(is_claimed(&send.key));
         let handle = self.sends.insert(send);
         self.by_key.insert(handle, &self.sends);
         if self.order.len() > 2 * self.sends.len() + STALE_ORDER_MIN {
@@ -320,15 +336,17 @@ impl Incoming {
         let mut key = send_id.clone();
         let mut known = self.keyed(key.as_bytes());
         let named = self.named_as_anothers(held.message_id.as_bytes(), &sender_id);
-        if let Some(handle) = known
-            && (named == known
-                || !self.sends[handle].contents.is_empty()
-                    && self.sends[handle].sender_id != sender_id)
-        {
+        let is_anothers = known.is_some_and(|handle| {
+            let send = &self.sends[handle];
+            named == known || !send.contents.is_empty() && send.sender_id != sender_id
+        });
+        let begun = self.claimed(&send_id, &sender_id);
+        if is_anothers || begun.is_some() {
             // Two senders claim one send id: they are two sends, and the first keeps the plain key.
             key = claimed_key(&key, &sender_id);
-            known = self.keyed(key.as_bytes());
+            known = begun;
         }
+        let stray = begun.and_then(|begun| self.named_apart(begun, held.message_id.as_bytes()));
         self.found = None;
         let handle = match known {
             None => {
@@ -339,7 +357,7 @@ impl Incoming {
             }
             Some(handle) => {
                 let send = &mut self.sends[handle];
-                if !send.missing.is_empty() || send.contents.is_empty() {
+                if !send.missing.is_empty() || send.contents.is_empty() || stray.is_some() {
                     send.sender_id = sender_id;
                     send.send_id = send_id;
                     let message_id = held.message_id.clone();
@@ -356,10 +374,21 @@ impl Incoming {
         }
         self.contents_held += 1;
         self.touch(handle);
-        if let Some(named) = named {
+        if let Some(named) = named.or(stray) {
             self.stand_in(handle, named, around);
+            if self.sends.get(named).is_some_and(IncomingSend::is_idle) {
+                self.drop(named, false, around);
+            }
         }
         handle
+    }
+
+    /// The send that is only named, by whoever did not say whose, and that this content of `begun` is of.
+    fn named_apart(&self, begun: SendRef, message_id: &[u8]) -> Option<SendRef> {
+        let missing = self.missing.get(message_id)?;
+        let named = self.sends.get(missing.send)?;
+        let is_its_own = !missing.is_anothers(&self.sends[begun].sender_id);
+        (is_its_own && missing.send != begun && named.contents.is_empty()).then_some(missing.send)
     }
 
     /// The send that histories say is another participant's, and of which nothing came but a content
@@ -691,6 +720,7 @@ impl Incoming {
     /// Takes a send that was removed out of every other table.
     fn forget(&mut self, handle: SendRef, send: &IncomingSend) {
         self.by_key.remove(send.key.as_bytes(), handle);
+        self.claims -= usize::from(is_claimed(&send.key));
         if send.send_id != send.key && self.by_send_id.get(&send.send_id) == Some(&handle) {
             self.by_send_id.remove(&send.send_id);
         }
@@ -818,6 +848,7 @@ impl Incoming {
             return;
         };
         self.by_key.remove(send.key.as_bytes(), handle);
+        self.claims -= usize::from(is_claimed(&send.key));
         self.changes.on_gone(send.key);
         for entry in send.contents {
             if let Some(held) = around.log.get_mut(entry) {
@@ -971,6 +1002,8 @@ impl Incoming {
         for (handle, send) in sends() {
             assert_eq!(self.keyed(send.key.as_bytes()), Some(handle));
         }
+        let claims = sends().filter(|(_, send)| is_claimed(&send.key));
+        assert_eq!(self.claims, claims.count());
         assert_eq!(
             self.contents_held,
             sends().map(|(_, send)| send.contents.len()).sum::<usize>()

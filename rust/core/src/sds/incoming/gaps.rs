@@ -167,7 +167,7 @@ impl Incoming {
         let is_anothers = known.is_some_and(|known| {
             !known.contents.is_empty() && !sender_id.is_empty() && *known.sender_id != *sender_id
         });
-        if is_anothers {
+        if is_anothers || self.claimed(send_id, sender_id).is_some() {
             return claimed_key(send_id, sender_id);
         }
         send_id.clone()
@@ -206,8 +206,7 @@ impl Incoming {
             return;
         };
         self.untrack(message_id.as_bytes(), around);
-        let is_done = |send: &IncomingSend| send.missing.is_empty() && send.contents.is_empty();
-        if self.sends.get(send).is_some_and(is_done) {
+        if self.sends.get(send).is_some_and(IncomingSend::is_idle) {
             self.drop(send, false, around);
         }
     }

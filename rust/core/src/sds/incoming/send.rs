@@ -100,6 +100,11 @@ impl IncomingSend {
         }
     }
 
+    /// Whether nothing of it came, and nothing is asked for.
+    pub fn is_idle(&self) -> bool {
+        self.contents.is_empty() && self.missing.is_empty()
+    }
+
     /// Whether something of it came and its message is not whole.
     pub fn is_partial(&self) -> bool {
         !self.contents.is_empty() && !self.reconstructed
