@@ -1,0 +1,154 @@
+"""What a hostile participant puts into contents: nobody hears that a message is here that is not."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from protobuf_fields import field, fields_of
+
+from shardwire._native import ChannelMachine, HistoryEntry, MessageReleased, SdsMessage, WholeEphemeralReceived
+from shardwire.config import ChannelConfig, ReassemblyLimits, SegmentationConfig
+from shardwire.sds import ContentAcknowledged, Now, SendAcknowledged
+from shardwire.segmentation import segment
+from shardwire.segmentation.parameters import native_parameters
+
+CONFIG = ChannelConfig.logos()
+SEGMENTATION = replace(CONFIG.segmentation, segment_size_bytes=1_024, enable_reed_solomon=False)
+SEND = "a" * 32
+EPOCH_MS = 1_760_000_000_000
+REAL = random.Random(3).randbytes(3_000)
+# By then whoever has something said so.
+SPOKEN_MS = CONFIG.sds.acknowledgement_timeout_ms // 2
+
+
+def at(monotonic_ms: int) -> Now:
+    return Now(monotonic_ms, EPOCH_MS + monotonic_ms)
+
+
+def machine(sender_id: str, segmentation: SegmentationConfig = SEGMENTATION) -> ChannelMachine:
+    made, _ = ChannelMachine.restore(
+        {},
+        [],
+        "room",
+        sender_id,
+        CONFIG.sds,
+        replace(CONFIG.sync, sync_min_interval_ms=0),
+        native_parameters(segmentation),
+        segmentation.limits,
+        now=at(0),
+        rng=random.Random(sender_id),
+    )
+    return made
+
+
+def as_alice(message_id: str, content: bytes, lamport: int | None = EPOCH_MS) -> bytes:
+    return SdsMessage(
+        sender_id="alice", message_id=message_id, channel_id="room", lamport_timestamp=lamport, content=content
+    ).encode()
+
+
+def left(made: ChannelMachine, now: Now) -> list[bytes]:
+    payloads = []
+    while (transmit := made.poll_transmit(now)) is not None:
+        payloads.append(transmit.payload)
+        made.handle_transmitted(transmit.transmit_id, bytes(32), now)
+    return payloads
+
+
+def released(made: ChannelMachine, now: Now) -> list[bytes]:
+    return [event.content for event in made.poll_events(now) if isinstance(event, MessageReleased)]
+
+
+def speak(made: ChannelMachine, until_ms: int) -> list[bytes]:
+    """What it says until then."""
+    said: list[bytes] = []
+    while (due_ms := made.poll_timeout()) is not None and due_ms <= until_ms:
+        made.handle_timeout(at(due_ms))
+        said += left(made, at(due_ms))
+    return said
+
+
+@pytest.mark.parametrize(
+    ("heard", "ordinal"), [((1, 2), 0), ((), 1), ((2,), 1)], ids=["the last that lacks", "a later one", "one between"]
+)
+def test_a_small_message_in_the_place_of_a_part_says_nothing_of_the_other_parts(
+    heard: tuple[int, ...], ordinal: int
+) -> None:
+    """Its sender would send no more of the large one."""
+    alice, bob = machine("alice"), machine("bob")
+    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    parts = left(alice, at(0))
+    for place in heard:
+        bob.handle_message(parts[place], at(0))
+    bob.handle_message(as_alice(f"{SEND}.{ordinal}", segment(b"forged", SEGMENTATION)[0]), at(0))
+    assert released(bob, at(0)) == [b"forged"]
+    lacks = set(range(3)) - set(heard)
+    assert not any(bob.holds(f"{SEND}.{place}") for place in lacks)
+    said = speak(bob, SPOKEN_MS)
+    assert bool(said) == bool(heard)
+    for data in said:
+        alice.handle_message(data, at(SPOKEN_MS))
+    events = alice.poll_events(at(SPOKEN_MS))
+    assert not [event for event in events if isinstance(event, SendAcknowledged)]
+    assert {event.ordinal for event in events if isinstance(event, ContentAcknowledged)} <= set(heard)
+    for place in lacks:
+        bob.handle_message(parts[place], at(SPOKEN_MS))
+    assert released(bob, at(SPOKEN_MS)) == [REAL]
+
+
+def test_a_segment_for_which_there_was_no_room_is_not_acknowledged_and_may_come_again() -> None:
+    limits = ReassemblyLimits(candidates_per_slot_max=1)
+    alice, bob = machine("alice"), machine("bob", replace(SEGMENTATION, limits=limits))
+    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    parts = left(alice, at(0))
+    content = segment(REAL, SEGMENTATION)[1]
+    false = content[:300] + bytes(100) + content[400:]
+    assert bob.handle_message(as_alice(f"{SEND}.7", false), at(0))
+    assert [bob.handle_message(data, at(0)) for data in parts[:2]] == [True, False]
+    assert [bob.holds(f"{SEND}.{place}") for place in range(2)] == [True, False]
+    for data in speak(bob, SPOKEN_MS):
+        alice.handle_message(data, at(SPOKEN_MS))
+    events = alice.poll_events(at(SPOKEN_MS))
+    assert [event.ordinal for event in events if isinstance(event, ContentAcknowledged)] == [0]
+    # It is looked at again, and is no repetition.
+    assert not bob.handle_message(parts[1], at(SPOKEN_MS))
+    assert bob.receiving_stats()["QuotaExceeded"] == 2
+
+
+def test_what_follows_a_segment_for_which_there_was_no_room_waits_for_it() -> None:
+    limits = ReassemblyLimits(
+        buffered_bytes_max=10_000, buffered_bytes_per_sender_max=10_000, unauthenticated_share=0.05
+    )
+    alice, bob = machine("alice"), machine("bob", replace(SEGMENTATION, limits=limits))
+    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    assert not bob.handle_message(left(alice, at(0))[0], at(0))
+    after = SdsMessage(
+        sender_id="carol",
+        message_id=f"{'c' * 32}.0",
+        channel_id="room",
+        lamport_timestamp=EPOCH_MS,
+        causal_history=[HistoryEntry(f"{SEND}.0", None, "alice")],
+        content=segment(b"after", SEGMENTATION)[0],
+    )
+    assert bob.handle_message(after.encode(), at(0))
+    assert released(bob, at(0)) == []
+    assert [entry.message_id for entry in bob.missing()] == [f"{SEND}.0"]
+
+
+@pytest.mark.parametrize("wire_format", ["raw", "draft"])
+def test_an_ephemeral_message_is_one_whole_segment_and_has_its_hash(wire_format: str) -> None:
+    chosen = replace(SEGMENTATION, wire_format=wire_format)
+    bob = machine("bob", chosen)
+    whole = segment(b"whole", SEGMENTATION)[0]
+    hostile = [segment(REAL, chosen)[0], segment(REAL, chosen)[2]]
+    if wire_format == "raw":
+        of_two = b"".join(field(number, 2 if number == 3 else value) for number, value in fields_of(whole))
+        hostile += [whole.replace(b"whole", b"false"), of_two, b"no segment"]
+    else:
+        whole = b"whole"
+    for number, content in enumerate([*hostile, whole]):
+        bob.handle_message(as_alice(f"{number:032x}.0", content, lamport=None), at(0))
+    [received] = [event for event in bob.poll_events(at(0)) if isinstance(event, WholeEphemeralReceived)]
+    assert received.content == b"whole"
