@@ -11,7 +11,7 @@ from channel_world import CHANNEL, TOPIC, World, run_world
 from stored_kinds import MESSAGE, PARTS, PAYLOAD, SEGMENT
 
 from shardwire._native import HistoryEntry, SdsMessage
-from shardwire.config import ChannelConfig, ReassemblyLimits, SegmentationConfig
+from shardwire.config import ChannelConfig, ReassemblyLimits, SegmentationConfig, SegmentWireFormat
 from shardwire.node import MessageEnvelope
 from shardwire.segmentation import segment
 
@@ -166,16 +166,17 @@ def test_a_message_in_one_segment_that_comes_again_as_another_of_its_id_was_give
     assert received(run_world(scenario)) == [b"real"]
 
 
-def test_a_message_whose_id_one_that_was_given_up_has_is_delivered_once() -> None:
-    limits = ReassemblyLimits(timeout_ms=10_000)
+@pytest.mark.parametrize("wire_format", ["raw", "draft"])
+def test_a_message_whose_id_one_that_was_given_up_has_is_delivered_once(wire_format: SegmentWireFormat) -> None:
+    segmentation = replace(RAW, wire_format=wire_format, limits=ReassemblyLimits(timeout_ms=10_000))
 
     async def scenario(world: World) -> None:
-        await world.join("bob", config_of(replace(RAW, limits=limits)))
+        await world.join("bob", config_of(segmentation))
         stranger = Stranger(world)
-        await stranger.send_all("alice", FORGED, 0)
+        await stranger.send_all("alice", FORGED, 0, segmentation=segmentation)
         await asyncio.sleep(30)
         for _ in range(3):
-            await stranger.send_all("alice", b"real")
+            await stranger.send_all("alice", b"real", segmentation=segmentation)
 
     assert received(run_world(scenario)) == [b"real"]
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import replace
 
 import pytest
 from protobuf_fields import field, fields_of
 
-from shardwire._native import ChannelMachine, HistoryEntry, MessageReleased, SdsMessage, WholeEphemeralReceived
-from shardwire.config import ChannelConfig, ReassemblyLimits, SegmentationConfig
+from shardwire._native import (
+    ChannelMachine,
+    HistoryEntry,
+    MessageReleased,
+    SdsMessage,
+    WholeEphemeralReceived,
+    payload_key,
+)
+from shardwire.config import ChannelConfig, ReassemblyLimits, SdsConfig, SegmentationConfig
 from shardwire.sds import ContentAcknowledged, Now, SendAcknowledged
 from shardwire.segmentation import segment
 from shardwire.segmentation.parameters import native_parameters
@@ -17,6 +25,7 @@ from shardwire.segmentation.parameters import native_parameters
 CONFIG = ChannelConfig.logos()
 SEGMENTATION = replace(CONFIG.segmentation, segment_size_bytes=1_024, enable_reed_solomon=False)
 SEND = "a" * 32
+Disk = dict[tuple[str, bytes], bytes]
 EPOCH_MS = 1_760_000_000_000
 REAL = random.Random(3).randbytes(3_000)
 # By then whoever has something said so.
@@ -27,13 +36,18 @@ def at(monotonic_ms: int) -> Now:
     return Now(monotonic_ms, EPOCH_MS + monotonic_ms)
 
 
-def machine(sender_id: str, segmentation: SegmentationConfig = SEGMENTATION) -> ChannelMachine:
+def machine(
+    sender_id: str,
+    segmentation: SegmentationConfig = SEGMENTATION,
+    records: Disk | None = None,
+    sds: SdsConfig = CONFIG.sds,
+) -> ChannelMachine:
     made, _ = ChannelMachine.restore(
-        {},
+        records or {},
         [],
         "room",
         sender_id,
-        CONFIG.sds,
+        sds,
         replace(CONFIG.sync, sync_min_interval_ms=0),
         native_parameters(segmentation),
         segmentation.limits,
@@ -41,6 +55,17 @@ def machine(sender_id: str, segmentation: SegmentationConfig = SEGMENTATION) -> 
         rng=random.Random(sender_id),
     )
     return made
+
+
+def stored(made: ChannelMachine, *delivered: bytes, disk: Disk | None = None) -> Disk:
+    """What a disk has of it, where these were delivered."""
+    records = dict(disk or {})
+    for name, value in made.poll_persist(delivered).items():
+        if value is None:
+            records.pop(name, None)
+        else:
+            records[name] = value
+    return records
 
 
 def as_alice(message_id: str, content: bytes, lamport: int | None = EPOCH_MS) -> bytes:
@@ -135,6 +160,106 @@ def test_what_follows_a_segment_for_which_there_was_no_room_waits_for_it() -> No
     assert bob.handle_message(after.encode(), at(0))
     assert released(bob, at(0)) == []
     assert [entry.message_id for entry in bob.missing()] == [f"{SEND}.0"]
+
+
+@pytest.mark.parametrize(("proven", "is_kept"), [("alice", True), ("mallory", False), (None, False)])
+def test_only_who_is_proven_to_be_the_sender_has_the_room_of_who_is_proven(proven: str | None, is_kept: bool) -> None:
+    limits = ReassemblyLimits(
+        buffered_bytes_max=10_000, buffered_bytes_per_sender_max=10_000, unauthenticated_share=0.05
+    )
+    chosen = replace(SEGMENTATION, limits=limits)
+    alice, bob = machine("alice"), machine("bob", chosen)
+    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    data = left(alice, at(0))[0]
+    assert bob.handle_message(data, at(0), authenticated_sender=proven) == is_kept
+    assert bob.receiving_stats()["sets_held"] == is_kept
+    later = machine("bob", chosen, stored(bob))
+    assert later.receiving_stats()["sets_held"] == is_kept
+    assert later.holds(f"{SEND}.0") == is_kept
+
+
+def test_a_segment_of_a_message_that_could_never_be_held_is_not_acknowledged() -> None:
+    limits = ReassemblyLimits(buffered_bytes_max=2_000, buffered_bytes_per_sender_max=2_000)
+    alice, bob = machine("alice"), machine("bob", replace(SEGMENTATION, limits=limits))
+    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    assert bob.handle_message(left(alice, at(0))[0], at(0))
+    assert bob.receiving_stats()["Oversized"] == 1
+    assert not bob.holds(f"{SEND}.0")
+    assert bob.stats()["incoming_contents"] == 0
+
+
+def test_a_false_message_in_one_segment_is_not_held() -> None:
+    """Its buffer would be full of such ones, and each acknowledged."""
+    bob = machine("bob")
+    whole = segment(b"whole", SEGMENTATION)[0]
+    assert bob.handle_message(as_alice(f"{SEND}.0", whole.replace(b"whole", b"false")), at(0))
+    assert released(bob, at(0)) == []
+    assert not bob.holds(f"{SEND}.0")
+    assert bob.stats()["incoming_contents"] == 0
+    # Nothing waits for it, nor for what is no segment.
+    assert bob.handle_message(as_alice(f"{'b' * 32}.0", b"no segment"), at(0))
+    for number, message_id in enumerate((f"{SEND}.0", f"{'b' * 32}.0")):
+        after = SdsMessage(
+            sender_id="carol",
+            message_id=f"{number:032x}.0",
+            channel_id="room",
+            lamport_timestamp=EPOCH_MS,
+            causal_history=[HistoryEntry(message_id, None, "alice")],
+            content=segment(b"after", SEGMENTATION)[0],
+        )
+        assert bob.handle_message(after.encode(), at(0))
+        assert released(bob, at(0)) == [b"after"]
+
+
+def test_parity_of_a_message_that_an_earlier_life_delivered_makes_it_no_second_time() -> None:
+    chosen = replace(SEGMENTATION, enable_reed_solomon=True, parity_rate=1.0)
+    alice, bob = machine("alice"), machine("bob", chosen)
+    alice.send(SEND, segment(REAL, chosen), at(0), contents_needed=3)
+    parts = left(alice, at(0))
+    assert len(parts) == 6
+    for data in parts[:3]:
+        bob.handle_message(data, at(0))
+    assert released(bob, at(0)) == [REAL]
+    later = machine("bob", chosen, stored(bob, payload_key("alice", SEND)))
+    for data in parts[3:]:
+        later.handle_message(data, at(1))
+    assert released(later, at(1)) == []
+    assert later.receiving_stats()["sets_held"] == 0
+    assert later.stats()["incoming_contents"] == 0
+
+
+def test_what_is_stored_of_delivered_messages_does_not_grow_with_their_number() -> None:
+    chosen = replace(SEGMENTATION, limits=ReassemblyLimits(completed_remembered_max=2))
+    bob = machine("bob", chosen)
+    disk: Disk = {}
+    for number in range(5):
+        send_id = f"{number:032x}"
+        bob.handle_message(as_alice(f"{send_id}.0", segment(b"%d" % number, chosen)[0]), at(number))
+        assert released(bob, at(number)) == [b"%d" % number]
+        disk = stored(bob, payload_key("alice", send_id), disk=disk)
+        assert len([kind for kind, _ in disk if kind == "segmentation.completed"]) == min(number + 1, 2)
+
+
+def test_a_small_content_does_not_keep_the_large_message_around_it() -> None:
+    """Its sender is charged with the content alone."""
+    bob = machine("bob", sds=replace(CONFIG.sds, enable_repair=False))
+    large = replace(SEGMENTATION, segment_size_bytes=65_536)
+    content = segment(bytes(200_000), large)[0]
+    kept = []
+    for number, filler in enumerate((b"", bytes(200_000))):
+        data = SdsMessage(
+            sender_id="alice",
+            message_id=f"{number:032x}.0",
+            channel_id="room",
+            lamport_timestamp=EPOCH_MS,
+            content=content,
+            bloom_filter=filler,
+        ).encode()
+        before = sys.getrefcount(data)
+        assert bob.handle_message(data, at(0))
+        bob.drop_changes(())
+        kept.append(sys.getrefcount(data) - before)
+    assert kept[1] == 0 < kept[0]
 
 
 @pytest.mark.parametrize("wire_format", ["raw", "draft"])
