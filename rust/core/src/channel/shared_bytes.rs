@@ -737,12 +737,16 @@ mod tests {
     }
 
     fn message(sender_id: &str, seed: u8) -> Octets {
+        message_of(sender_id, &content(seed))
+    }
+
+    fn message_of(sender_id: &str, content: &[u8]) -> Octets {
         let message = Message {
             sender_id: sender_id.to_owned(),
             message_id: ID.to_owned(),
             channel_id: "room".to_owned(),
             lamport_timestamp: Some(1),
-            content: Some(content(seed).to_vec()),
+            content: Some(content.to_vec()),
             ..Message::default()
         };
         let bytes = message.encode(SdsWireFormat::Spec);
@@ -834,6 +838,82 @@ mod tests {
         assert_eq!(store.of(MESSAGE), &*kept);
         store.commit(&[(MESSAGE, None)]);
         assert_eq!((store.count(1), store.count(2)), (0, 1));
+    }
+
+    #[test]
+    fn what_is_named_since_earlier_commits_is_not_taken_for_another_message_of_its_id() {
+        let (kept, other) = (message("bob", 1), message("mallory", 2));
+        let mut store = Store::new();
+        store.keep_segment("send", &kept, Some(&kept));
+        store.commit(&[(MESSAGE, Some(&kept))]);
+        // SDS forgot the one that is stored, and holds the other one.
+        store.keep_segment("other", &other, Some(&other));
+        store.commit(&[(MESSAGE, Some(&other))]);
+        // In the segment, and beside its frame.
+        assert_eq!((store.count(1), store.count(2)), (1, 2));
+        store.drop_segments("other");
+        store.commit(&[]);
+        assert_eq!(store.count(1), 1);
+        store.drop_segments("send");
+        store.kept.clear();
+        store.commit(&[(MESSAGE, None)]);
+        assert_eq!(store.kinds(), [""; 0]);
+    }
+
+    #[test]
+    fn a_message_of_ours_is_stored_whole_after_what_stood_around_its_content_went() {
+        let mut store = Store::new();
+        store.is_ours = true;
+        store.commit(&[(CONTENT, Some(&content(1)))]);
+        let wire = message("alice", 1);
+        store.commit(&[(MESSAGE, Some(&wire))]);
+        assert_eq!(store.kinds(), [FRAME, CONTENT]);
+        store.commit(&[(MESSAGE, None)]);
+        // As when the same content is sent again under its id, and leaves before it is stored.
+        store.commit(&[(MESSAGE, Some(&wire))]);
+        assert_eq!((store.kinds(), store.of(MESSAGE)), (vec![MESSAGE], &*wire));
+    }
+
+    #[test]
+    fn a_content_that_has_yet_to_leave_takes_the_place_of_a_message_of_its_id() {
+        let mut store = Store::new();
+        store.is_ours = true;
+        store.commit(&[(MESSAGE, Some(&message("alice", 1)))]);
+        // Withdrawn, and sent again.
+        store.commit(&[(CONTENT, Some(&content(1)))]);
+        assert_eq!((store.kinds(), store.count(1)), (vec![CONTENT], 1));
+    }
+
+    #[test]
+    fn around_a_content_that_costs_no_more_than_its_name_no_frame_is_stored() {
+        for (length, kinds) in [
+            (SHARED_BYTES_MIN - 1, vec![MESSAGE]),
+            (SHARED_BYTES_MIN, vec![FRAME, CONTENT]),
+        ] {
+            let mut store = Store::new();
+            store.is_ours = true;
+            let small = Octets::from(content(1)[..length].to_vec());
+            store.commit(&[(CONTENT, Some(&small))]);
+            let wire = message_of("alice", &small);
+            store.commit(&[(MESSAGE, Some(&wire)), (CONTENT, None)]);
+            assert_eq!(store.kinds(), kinds);
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_stored_nothing_is_gathered() {
+        let mut store = Store::new();
+        for _ in 0..3 {
+            let wire = message("bob", 1);
+            store.keep_segment("send", &wire, Some(&wire));
+            store.shared.drop_changes();
+            store.drop_segments("send");
+            store.shared.drop_changes();
+        }
+        let shared = &store.shared;
+        assert!(shared.wires.is_empty() && shared.released.is_empty());
+        assert!(shared.changes.is_empty() && shared.written.is_empty());
+        assert!(shared.uses.is_empty() && shared.segments.is_empty());
     }
 
     #[test]

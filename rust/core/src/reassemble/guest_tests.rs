@@ -244,6 +244,8 @@ fn parity_of_others_displaces_nothing() {
     assert!(receiver.guest("bob", 0).is_none());
     assert!(receiver.guest("claimed", 0).is_none());
     assert_eq!(receiver.reassembler.stats().sets_held, 4);
+    // No account is left of who was refused.
+    assert_eq!(receiver.accounts(), 4);
     assert!(receiver.reassembler.poll_dropped().is_empty());
 }
 
@@ -522,6 +524,20 @@ fn who_made_enough_is_tried_alone_before_all_together() {
     assert_eq!(after.failed_reconstructions, before + 1);
     assert_eq!(after.bad_segments, 0);
     receiver.assert_empty();
+}
+
+#[test]
+fn what_its_sender_sent_itself_is_no_rival_of_what_came_for_its_place_before() {
+    let mut receiver = receiver();
+    (0..DATA - 3).for_each(|ordinal| drop(receiver.own(ordinal)));
+    receiver.forged_guest("mallory", 0);
+    receiver.own(DATA);
+    receiver.guest("bob", 1);
+    // Nobody made enough alone.
+    let last = receiver.guest("carol", 2);
+    assert!(receiver.is_payload(last));
+    let stats = receiver.reassembler.stats();
+    assert_eq!((stats.failed_reconstructions, stats.bad_segments), (0, 0));
 }
 
 #[test]
