@@ -14,10 +14,11 @@ from shardwire._native import (
     HistoryEntry,
     MessageReleased,
     SdsMessage,
+    SegmentSeen,
     WholeEphemeralReceived,
     payload_key,
 )
-from shardwire.config import ChannelConfig, ReassemblyLimits, SdsConfig, SegmentationConfig
+from shardwire.config import ChannelConfig, ReassemblyLimits, SdsConfig, SegmentationConfig, SegmentWireFormat
 from shardwire.sds import ContentAcknowledged, Now, SendAcknowledged
 from shardwire.segmentation import segment
 from shardwire.segmentation.parameters import native_parameters
@@ -178,6 +179,40 @@ def test_only_who_is_proven_to_be_the_sender_has_the_room_of_who_is_proven(prove
     assert later.holds(f"{SEND}.0") == is_kept
 
 
+def test_enough_segments_that_make_no_message_are_not_acknowledged_as_one() -> None:
+    """A false one took the id of one of them first."""
+    alice, bob = machine("alice"), machine("bob")
+    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    parts = left(alice, at(0))
+    content = segment(REAL, SEGMENTATION)[0]
+    bob.handle_message(as_alice(f"{SEND}.0", content[:300] + bytes(100) + content[400:]), at(0))
+    for data in parts[1:]:
+        bob.handle_message(data, at(0))
+    assert released(bob, at(0)) == []
+    for data in speak(bob, SPOKEN_MS):
+        alice.handle_message(data, at(SPOKEN_MS))
+    assert not [event for event in alice.poll_events(at(SPOKEN_MS)) if isinstance(event, SendAcknowledged)]
+    bob.handle_message(parts[0], at(SPOKEN_MS))
+    assert released(bob, at(SPOKEN_MS)) == [REAL]
+    for data in speak(bob, 4 * SPOKEN_MS):
+        alice.handle_message(data, at(4 * SPOKEN_MS))
+    told = [event for event in alice.poll_events(at(4 * SPOKEN_MS)) if isinstance(event, SendAcknowledged)]
+    assert told == [SendAcknowledged(SEND, "bob")]
+
+
+@pytest.mark.parametrize("wire_format", ["raw", "draft"])
+def test_whoever_observes_segments_sees_the_place_of_each(wire_format: SegmentWireFormat) -> None:
+    """Parity of `draft` says of its place only what its id does."""
+    chosen = replace(SEGMENTATION, wire_format=wire_format, enable_reed_solomon=True, parity_rate=1.0)
+    alice, bob = machine("alice"), machine("bob", chosen)
+    alice.send(SEND, segment(REAL, chosen), at(0), contents_needed=3)
+    parts = left(alice, at(0))
+    for place in (4, 0):
+        bob.handle_message(parts[place], at(0), observed=True)
+    seen = [event for event in bob.poll_events(at(0)) if isinstance(event, SegmentSeen)]
+    assert [event.ordinal for event in seen] == [4, 0]
+
+
 def test_a_segment_of_a_message_that_could_never_be_held_is_not_acknowledged() -> None:
     limits = ReassemblyLimits(buffered_bytes_max=2_000, buffered_bytes_per_sender_max=2_000)
     alice, bob = machine("alice"), machine("bob", replace(SEGMENTATION, limits=limits))
@@ -263,7 +298,7 @@ def test_a_small_content_does_not_keep_the_large_message_around_it() -> None:
 
 
 @pytest.mark.parametrize("wire_format", ["raw", "draft"])
-def test_an_ephemeral_message_is_one_whole_segment_and_has_its_hash(wire_format: str) -> None:
+def test_an_ephemeral_message_is_one_whole_segment_and_has_its_hash(wire_format: SegmentWireFormat) -> None:
     chosen = replace(SEGMENTATION, wire_format=wire_format)
     bob = machine("bob", chosen)
     whole = segment(b"whole", SEGMENTATION)[0]
