@@ -42,10 +42,9 @@ impl AnswerBuffer {
         self.order.iter().map(|(at_ms, name)| (name, *at_ms))
     }
 
-    /// Adds `entry`, or moves it to another moment. Gives what had to go.
+    /// Adds `entry`, which is not owed yet. Gives what had to go.
     pub fn put(&mut self, entry: HistoryEntry, at_ms: i64) -> Option<Name> {
         let name = Name::new(&entry.message_id);
-        self.remove(&name);
         self.order.insert((at_ms, name.clone()));
         self.by_id.insert(name, (at_ms, entry));
         if self.order.len() <= REPAIR_BUFFER_MAX {

@@ -85,7 +85,7 @@ pub fn request_offset_ms(
     (hash % spread) as i64 + t_min_ms
 }
 
-/// T_resp - now: 0 for the original sender.
+/// T_resp - now: 0 for the original sender, whose distance to itself is 0.
 pub fn response_offset_ms(
     participant: &str,
     sender_id: &str,
@@ -93,9 +93,6 @@ pub fn response_offset_ms(
     t_max_ms: i64,
     wire_format: WireFormat,
 ) -> i64 {
-    if participant == sender_id {
-        return 0;
-    }
     let hash = |text: &str| repair_hash(wire_format, [text, ""]);
     let distance = magnitude(wire_format, hash(participant) ^ hash(sender_id));
     let product = u128::from(distance) * u128::from(magnitude(wire_format, hash(message_id)));
@@ -114,7 +111,7 @@ pub fn in_response_group(
     if sender_id.is_empty() {
         return false;
     }
-    if groups <= 1 || participant == sender_id {
+    if groups <= 1 {
         return true;
     }
     let group =
@@ -217,16 +214,16 @@ impl Repair {
         named_by: &Arc<str>,
         monotonic_ms: i64,
     ) -> bool {
-        if !self.enabled || self.requests.contains(entry.message_id.as_bytes()) {
-            return false;
+        if self.enabled {
+            let upcoming = Upcoming {
+                since_ms: monotonic_ms,
+                named_by: Arc::clone(named_by),
+                entry,
+            };
+            let name = Name::new(&upcoming.entry.message_id);
+            self.upcoming.insert(name, upcoming);
         }
-        let name = Name::new(&entry.message_id);
-        self.upcoming.entry(name).or_insert_with(|| Upcoming {
-            since_ms: monotonic_ms,
-            named_by: Arc::clone(named_by),
-            entry,
-        });
-        true
+        self.enabled
     }
 
     /// What is asked for, and when next.
@@ -247,13 +244,12 @@ impl Repair {
         self.requests.len() + self.upcoming.len()
     }
 
-    /// It came.
+    /// It came: who named it named what exists.
     pub fn on_came(&mut self, message_id: &Name) {
-        self.asked.remove(message_id);
-        let missing = self.upcoming.remove(message_id);
-        let named_by = missing.map(|missing| missing.named_by);
-        let asked_for = || Some(self.requests.remove(message_id)?.named_by);
-        if let Some(named_by) = named_by.or_else(asked_for) {
+        let id = message_id.as_bytes();
+        let upcoming = self.upcoming.get(id).map(|missing| &missing.named_by);
+        let asked_for = || Some(&self.requests.get(id)?.named_by);
+        if let Some(named_by) = upcoming.or_else(asked_for).cloned() {
             self.requests.on_proven(named_by);
         }
     }
@@ -320,9 +316,7 @@ impl Repair {
             .front()
             .map(|(_, missing)| missing.since_ms + self.t_min_ms);
         let at_ms = upcoming_ms.into_iter().chain(self.requests.next_ms()).min();
-        at_ms
-            .filter(|_| self.enabled)
-            .map(|at_ms| at_ms.max(self.sync_not_before_ms))
+        at_ms.map(|at_ms| at_ms.max(self.sync_not_before_ms))
     }
 
     /// A sync left for requests alone: the next such one waits.
@@ -335,12 +329,8 @@ impl Repair {
 
     /// Requests that ride on the message that leaves now; each is made again later if nothing comes.
     pub fn take_requests(&mut self, monotonic_ms: i64, budget_bytes: usize) -> Vec<HistoryEntry> {
-        let mut taken = Vec::new();
-        if self.requests_held() == 0 {
-            return taken;
-        }
         self.settle(monotonic_ms);
-        let mut left = budget_bytes;
+        let (mut taken, mut left) = (Vec::new(), budget_bytes);
         while taken.len() < REQUESTS_PER_MESSAGE_MAX {
             let Some((_, request)) = self.requests.take_turn(monotonic_ms) else {
                 break;
@@ -454,7 +444,7 @@ impl Repair {
 
     /// When the next answer is due.
     pub fn next_answer_ms(&self) -> Option<i64> {
-        self.answers.next_ms().filter(|_| self.enabled)
+        self.answers.next_ms()
     }
 
     /// Another content is heard under the id of one that is held: who took that one for it asks for
@@ -548,7 +538,6 @@ impl Repair {
         let Some(held) = held.filter(|_| !self.was_answered(message_id, monotonic_ms)) else {
             return;
         };
-        self.requested_ms.remove(&held.message_id);
         self.requested_ms
             .insert(held.message_id.clone(), monotonic_ms);
         if self.requested_ms.len() > REPAIR_BUFFER_MAX {

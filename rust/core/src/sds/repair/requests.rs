@@ -69,11 +69,6 @@ impl RequestBuffer {
         self.by_id.len()
     }
 
-    /// Whether a message is asked for.
-    pub fn contains(&self, message_id: &[u8]) -> bool {
-        self.by_id.contains_key(message_id)
-    }
-
     /// A request.
     pub fn get(&self, message_id: &[u8]) -> Option<&Request> {
         self.by_id.get(message_id)
