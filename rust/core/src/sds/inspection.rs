@@ -126,6 +126,8 @@ impl Machine {
         let whole = sends.filter_map(|send| self.incoming.get(send));
         let mut whole = whole.filter(|send| send.reconstructed);
         assert!(whole.all(|send| !self.given_up.withholds(Some(send))));
+        let missing = self.incoming.missing();
+        self.repair.audit(|id| missing.contains(id.as_bytes()));
         let held = self
             .log
             .originals()

@@ -63,6 +63,14 @@ impl AnswerBuffer {
         self.order.remove(&(at_ms, message_id.clone()))
     }
 
+    /// Each is where its moment puts it.
+    #[cfg(any(test, debug_assertions))]
+    pub fn audit(&self) {
+        let places = self.by_id.iter();
+        let places = places.map(|(name, (at_ms, _))| (*at_ms, name.clone()));
+        assert_eq!(self.order, places.collect());
+    }
+
     /// The moment of the first answer.
     pub fn next_ms(&self) -> Option<i64> {
         let (at_ms, _) = self.order.first()?;

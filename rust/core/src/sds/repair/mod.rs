@@ -620,6 +620,18 @@ impl Repair {
         }
     }
 
+    /// What is asked for is missing, and has one moment.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self, is_missing: impl Fn(&Name) -> bool) {
+        self.requests.audit();
+        self.answers.audit();
+        let asked_for = self.requests.iter().map(|(name, _)| name);
+        assert!(asked_for.chain(self.upcoming.keys()).all(&is_missing));
+        assert!(self.asked.keys().all(is_missing));
+        let mut upcoming = self.upcoming.keys();
+        assert!(upcoming.all(|name| self.requests.get(name.as_bytes()).is_none()));
+    }
+
     // --- stored form ----------------------------------------------------------------------------
 
     /// A restart is no reason to ask as at first.

@@ -181,6 +181,26 @@ impl RequestBuffer {
         self.by_id.insert(name, request);
     }
 
+    /// Each is in one share, and where its moment puts it.
+    #[cfg(any(test, debug_assertions))]
+    pub fn audit(&self) {
+        let places = |urgent: bool| {
+            let requests = self.by_id.iter().filter(move |(_, r)| r.urgent || !urgent);
+            requests.map(|(name, request)| (request.at_ms, name.clone()))
+        };
+        assert_eq!(self.order, places(false).collect());
+        assert_eq!(self.urgent, places(true).collect());
+        for (named_by, share) in &self.shares {
+            let is_own = |(_, name): &(i64, Name)| self.by_id[name].named_by == *named_by;
+            assert!(!share.order.is_empty() && share.order.iter().all(is_own));
+            assert!(share.order.is_subset(&self.order));
+            assert!(share.urgent.is_subset(&share.order) && share.urgent.is_subset(&self.urgent));
+        }
+        let sizes = |of: fn(&Share) -> usize| self.shares.values().map(of).sum::<usize>();
+        assert_eq!(sizes(|share| share.order.len()), self.order.len());
+        assert_eq!(sizes(|share| share.urgent.len()), self.urgent.len());
+    }
+
     fn make_room(&mut self) {
         let shares = self.shares.values().rev().take(SHARES_MAX);
         let largest = shares.max_by_key(|share| share.order.len());
