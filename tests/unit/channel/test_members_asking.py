@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from shardwire._native import ChannelMachine, HistoryEntry, MessageReleased, SdsMessage, segment_on_demand
+from shardwire._native import (
+    ChannelMachine,
+    HistoryEntry,
+    MessageReleased,
+    SdsMessage,
+    request_offset_ms,
+    segment_on_demand,
+)
 from shardwire.config import ChannelConfig, ReassemblyLimits, SdsConfig, SegmentationConfig
 from shardwire.sds import Now, SdsEvent, SenderIdConflict, Transmit
 from shardwire.segmentation import segment
@@ -219,6 +226,78 @@ def test_who_lacks_no_more_than_another_one_asked_for_leaves_the_asking_to_it(ot
     carol.run(T_MAX_MS)
     first_ms = carol.asked[0][0]
     assert first_ms == (asked_ms - 1 + SENDER_FIRST_MS + T_MIN_MS + WINDOW_MS if waits else asked_ms)
+
+
+# How long a number that asks anybody keeps names waiting.
+NAMES_WAIT_MS = SENDER_FIRST_MS + T_MIN_MS + WINDOW_MS
+MANY = range(1, 12)
+
+
+def test_others_who_ask_on_and_on_put_off_the_asking_once() -> None:
+    usual, carol = partial("carol", *MANY), partial("carol", *MANY)
+    usual.run(T_MAX_MS)
+    heard_ms = usual.asked[0][0] - 1
+    carol.run(heard_ms)
+    for now_ms in range(heard_ms, heard_ms + T_MAX_MS, 1_000):
+        carol.run(now_ms)
+        carol.hear(now_ms, asks(20, "dave", now_ms))
+    asked_ms, asked = carol.asked[0]
+    assert (asked_ms, asked) == (heard_ms + NAMES_WAIT_MS, [number(11)])
+
+
+def test_another_one_who_asks_makes_nobody_ask_sooner() -> None:
+    usual, carol = partial("carol", 2), partial("carol", 2)
+    usual.run(T_MAX_MS)
+    asked_ms = usual.asked[0][0]
+    heard_ms = asked_ms - NAMES_WAIT_MS - 1_000
+    assert heard_ms > TIMEOUT_MS
+    carol.run(heard_ms)
+    carol.hear(heard_ms, asks(20, "dave"))
+    carol.run(T_MAX_MS)
+    assert carol.asked[0][0] == asked_ms
+
+
+def test_names_wait_for_what_a_number_brings_though_another_one_had_asked_before() -> None:
+    usual, carol = partial("carol", *MANY), partial("carol", *MANY)
+    usual.run(T_MAX_MS)
+    heard_ms = usual.asked[0][0] - 1
+    carol.run(heard_ms)
+    carol.hear(heard_ms, asks(20, "dave"))
+    carol.run(2 * T_MAX_MS)
+    asked_ms = heard_ms + NAMES_WAIT_MS
+    (first_ms, first), (next_ms, _), *_ = carol.asked
+    assert (first_ms, first) == (asked_ms, [number(11)])
+    assert next_ms >= asked_ms + NAMES_WAIT_MS
+
+
+def test_names_wait_for_what_the_number_of_another_one_brings_after_ours() -> None:
+    usual, carol = partial("carol", *MANY), partial("carol", *MANY)
+    usual.run(T_MAX_MS)
+    heard_ms = usual.asked[0][0] + NAMES_WAIT_MS - 1_000
+    carol.run(heard_ms)
+    assert len(carol.asked) == 1
+    carol.hear(heard_ms, asks(20, "dave"))
+    carol.run(2 * T_MAX_MS)
+    assert carol.asked[1][0] >= heard_ms + NAMES_WAIT_MS
+
+
+def test_what_was_named_once_is_named_again_though_a_number_could_ask_for_it() -> None:
+    """Anybody is asked by a number at the first time alone: names follow where that was in vain."""
+    early_ms = (T_MIN_MS + T_MAX_MS) // 2
+    offsets_ms = {ordinal: offset_ms("carol", ordinal) for ordinal in range(1, DATA)}
+    ordinal, first_ms = next(found for found in offsets_ms.items() if found[1] <= early_ms)
+    entry = HistoryEntry(f"{SEND}.{ordinal}", None, "alice")
+    carol = Member("carol")
+    carol.hear(0, message("dave", "names it", causal_history=[entry]))
+    again_ms = first_ms + T_MAX_MS + first_ms
+    carol.run(again_ms - 1)
+    carol.hear(again_ms - 1, SEGMENTS[0])
+    carol.run(again_ms)
+    assert carol.asked == [(first_ms, [entry]), (again_ms, [entry])]
+
+
+def offset_ms(name: str, ordinal: int) -> int:
+    return request_offset_ms(name, f"{SEND}.{ordinal}", T_MIN_MS, T_MAX_MS)
 
 
 def test_what_members_made_already_counts_in_what_repairs_both() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-from sds_exchange import Party, at, hear, message
+from dataclasses import replace
 
-from shardwire._native import HistoryEntry, SdsMessage
+import pytest
+from sds_exchange import LOGOS, Party, at, hear, message, quiet_sync
+
+from shardwire._native import HistoryEntry, SdsMessage, request_offset_ms
 
 SENDERS = ("alice", "carol")
+T_MIN_MS = LOGOS.sds.repair_t_min_ms
+T_MAX_MS = LOGOS.sds.repair_t_max_ms
+AN_HOUR_BETWEEN_SYNCS = replace(LOGOS.sync, sync_min_interval_ms=3_600_000)
 
 
 def named(number: int, sender: str, *ids: str) -> bytes:
@@ -74,6 +79,7 @@ def test_what_others_name_too_is_in_the_smaller_share(again_ms: int) -> None:
     for number in range(0, 900, 100):
         hear(bob, named(100 + number, "mallory", *ids(10_000 + number, 100)))
     hear(bob, named(0, "mallory", *honest), 29_000)
+    bob.machine.handle_timeout(at(again_ms))
     hear(bob, named(1, "alice", *honest), again_ms)
     assert last_request_ms(bob, honest) < 160_000
 
@@ -85,3 +91,60 @@ def test_a_full_buffer_loses_the_latest_of_who_named_most() -> None:
     requested(bob, 130_000)
     hear(bob, named(1, "alice", *honest), 130_000)
     assert last_request_ms(bob, honest) < 300_000
+
+
+def test_what_there_was_no_room_for_is_asked_for_once_it_is_named_again() -> None:
+    bob, names = Party("bob", sync=quiet_sync()), ids(1, 1_003)
+    for start in range(0, len(names), 100):
+        hear(bob, named(start, "mallory", *names[start : start + 100]))
+    bob.machine.handle_timeout(at(T_MIN_MS))
+    asked_for = bob.machine.inspect()["repair_requests"]
+    wanted, *others = sorted(set(names) - set(asked_for))
+    assert len(others) == 2
+    came = next(message_id for message_id in names if message_id in asked_for)
+    hear(bob, message(0, sender="dave", message_id=came, content=b"0/1/1|came"), T_MIN_MS)
+    hear(bob, named(10_000, "alice", wanted), T_MIN_MS)
+    offset_ms = request_offset_ms("bob", wanted, T_MIN_MS, T_MAX_MS)
+    assert bob.machine.inspect()["repair_requests"][wanted] == T_MIN_MS + offset_ms
+
+
+def asked_in_turn(bob: Party, from_ms: int) -> list[str]:
+    """What is asked for, one after the other, where all of it is due by then."""
+    asked: list[str] = []
+    while bob.machine.stats()["repair_requests"] > len(asked):
+        bob.machine.handle_timeout(at(from_ms))
+        for transmit in bob.drain(at(from_ms)):
+            bob.machine.handle_transmitted(transmit.transmit_id, None, at(from_ms))
+            asked += [entry.message_id for entry in SdsMessage.decode(transmit.payload).repair_request]
+        from_ms += 1_000
+    return asked
+
+
+def test_participants_take_turns_however_much_each_names() -> None:
+    bob = Party("bob", sync=quiet_sync())
+    names = {"mallory": ids(1, 20), "alice": ids(100, 3), "carol": ids(200, 3)}
+    for number, (sender, of_one) in enumerate(names.items()):
+        hear(bob, named(number, sender, *of_one))
+    asked = asked_in_turn(bob, T_MAX_MS)
+    for place in range(0, 9, 3):
+        turn = asked[place : place + 3]
+        assert [len(set(turn) & set(of_one)) for of_one in names.values()] == [1, 1, 1]
+    assert sorted(asked) == sorted(message_id for of_one in names.values() for message_id in of_one)
+    # Of one participant's those come first that are due for longest.
+    moments = [request_offset_ms("bob", message_id, T_MIN_MS, T_MAX_MS) for message_id in asked]
+    of_mallory = [moment for moment, message_id in zip(moments, asked, strict=True) if message_id in names["mallory"]]
+    assert of_mallory == sorted(of_mallory)
+
+
+@pytest.mark.parametrize("before_ms", [1, T_MIN_MS + 1], ids=["before it had a moment", "later"])
+def test_who_named_what_came_has_every_second_turn(before_ms: int) -> None:
+    bob, alices = Party("bob", sync=quiet_sync()), ids(100, 10)
+    hear(bob, named(0, "alice", *ids(50, 1)))
+    bob.machine.handle_timeout(at(before_ms))
+    hear(bob, message(50, sender="dave", content=b"0/1/1|came"), before_ms)
+    for number in range(10):
+        hear(bob, named(1 + number, f"ghost {number}", *ids(1_000 + number, 1)), before_ms)
+    hear(bob, named(20, "alice", *alices), before_ms)
+    asked = asked_in_turn(bob, before_ms + T_MAX_MS)
+    assert set(asked[::2]) == set(alices)
+    assert len(asked) == 20

@@ -774,4 +774,123 @@ mod tests {
         assert_eq!(request.at_ms, 2_000 + T_MAX_MS + offset_ms);
         assert_eq!(repair.requests.next_ms(), None);
     }
+
+    #[test]
+    fn a_request_comes_after_a_day_at_most_however_often_an_earlier_life_asked() {
+        let mut repair = asking();
+        repair.restore_asked("missing", (u32::MAX, u32::MAX));
+        repair.on_missing(entry("missing"), &"carol".into(), 5);
+        repair.settle(T_MIN_MS + 5);
+        let request = repair.requests.get(b"missing").unwrap();
+        assert_eq!(request.at_ms, 5 + SILENCE_MS_MAX);
+    }
+
+    #[test]
+    fn a_config_without_groups_has_one() {
+        for (groups, is_one) in [(0, true), (1, true), (1 << 40, false)] {
+            let is_in = |name| in_response_group(name, "alice", ID, groups, WireFormat::Spec);
+            assert!(is_in("alice"));
+            assert_eq!(is_in("bob"), is_one);
+        }
+        assert!(!in_response_group("", "", ID, 1, WireFormat::Spec));
+    }
+
+    #[test]
+    fn of_what_others_ask_and_answer_the_oldest_is_forgotten_first() {
+        let count = REPAIR_BUFFER_MAX + 1;
+        let (mut log, mut repair) = (Log::new(count), asking());
+        let names: Vec<Name> = (0..count)
+            .map(|number| Name::from(format!("held {number}")))
+            .collect();
+        for (at_ms, name) in (0..).zip(&names) {
+            let (held, _) = log.add(name.clone(), "alice".into(), 1, None, 0);
+            log.keep_original(held, vec![7; 10].into());
+            repair.on_request(&entry(name), &log, || false, at_ms);
+        }
+        let (first, others) = names.split_first().unwrap();
+        assert!(!repair.requested_ms.contains_key(first));
+        assert!(others.iter().eq(repair.requested_ms.keys()));
+        // Asked for again, it is the newest of them.
+        repair.on_request(&entry(&others[0]), &log, || false, 2_000);
+        assert_eq!(repair.requested_ms.front(), Some((&others[1], &2)));
+        assert_eq!(repair.requested_ms.back(), Some((&others[0], &2_000)));
+        for name in &names {
+            repair.heard_again(name, 3_000);
+        }
+        assert!(others.iter().eq(repair.heard_again.keys()));
+    }
+
+    #[test]
+    fn requests_that_were_heeded_longest_ago_are_forgotten_first() {
+        let mut repair = asking();
+        let mut heed = |number: usize| repair.heed(Name::from(format!("sync {number}")), 1);
+        assert!((0..HEEDED_MAX).all(&mut heed));
+        assert!(!heed(0));
+        assert!(heed(HEEDED_MAX));
+        // The first one was heard again since.
+        assert!(!heed(0));
+        assert!(heed(1));
+        assert!(!repair.heed(Name::new("sync 0"), 1));
+        assert!(repair.heed(Name::new("sync 0"), 2));
+        assert_eq!(repair.heeded.len(), HEEDED_MAX);
+    }
+
+    #[test]
+    fn what_is_stood_by_for_longest_is_forgotten_first() {
+        let count = REPAIR_BUFFER_MAX + 1;
+        let (mut log, mut repair) = (Log::new(count), asking());
+        let names: Vec<Name> = (0..count)
+            .map(|number| Name::from(format!("held {number}")))
+            .collect();
+        for name in &names {
+            let (held, _) = log.add(name.clone(), "bob".into(), 1, None, 0);
+            log.keep_original(held, vec![7; 10].into());
+            // Ours are due at once, and leave before the next one.
+            repair.stand_by(&entry(name), &log, || false, 0);
+            assert_eq!(repair.take_answer(0).as_ref(), Some(name));
+        }
+        assert!(names[1..].iter().eq(repair.standing.keys()));
+    }
+
+    fn changed(repair: &mut Repair) -> Vec<(String, bool)> {
+        let changed = repair.poll_changed().into_iter();
+        let changed = changed.map(|(name, owed)| (name.to_string(), owed.is_some()));
+        changed.collect()
+    }
+
+    /// What is stood by is owed no longer, since too much else is. There is room for one answer then.
+    fn crowded_out() -> (Repair, Log, i64) {
+        let (mut repair, log) = holding();
+        repair.stand_by(&entry(ID), &log, || false, 0);
+        let offset_ms = due_ms(&repair).unwrap();
+        for number in 0..REPAIR_BUFFER_MAX {
+            let gone = repair.answers.put(entry(&format!("other {number}")), 0);
+            repair.changed.extend(gone);
+        }
+        assert_eq!(changed(&mut repair), [(ID.to_owned(), false)]);
+        repair.on_answer(&Name::new("other 0"), 10);
+        assert_eq!(changed(&mut repair), [("other 0".to_owned(), false)]);
+        assert_eq!(due_ms(&repair), None);
+        (repair, log, offset_ms)
+    }
+
+    #[test]
+    fn what_was_crowded_out_is_stood_by_anew() {
+        let (mut repair, log, offset_ms) = crowded_out();
+        repair.stand_by(&entry(ID), &log, || false, 10);
+        assert_eq!(due_ms(&repair), Some(10 + offset_ms));
+        assert_eq!(changed(&mut repair), [(ID.to_owned(), true)]);
+        repair.answers.audit();
+    }
+
+    #[test]
+    fn what_is_to_be_sent_once_more_is_stored_and_what_must_go_for_it_is_not() {
+        let (mut repair, _, offset_ms) = crowded_out();
+        assert_eq!(repair.answers.put(entry("late"), i64::MAX), None);
+        repair.on_answer(&Name::new(ID), 10);
+        assert_eq!(due_ms(&repair), Some(10 + T_MAX_MS + offset_ms));
+        let expected = [(ID.to_owned(), true), ("late".to_owned(), false)];
+        assert_eq!(changed(&mut repair), expected);
+        repair.answers.audit();
+    }
 }

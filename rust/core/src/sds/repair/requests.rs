@@ -210,3 +210,139 @@ impl RequestBuffer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(buffer: &mut RequestBuffer, message_id: &str, by: &str, at_ms: i64, urgent: bool) {
+        let entry = HistoryEntry {
+            message_id: message_id.into(),
+            ..HistoryEntry::default()
+        };
+        buffer.put(entry, by.into(), at_ms, urgent);
+        buffer.audit();
+    }
+
+    /// Takes a turn, and what had it away.
+    fn turn(buffer: &mut RequestBuffer, now_ms: i64) -> Option<String> {
+        let (name, _) = buffer.take_turn(now_ms)?;
+        buffer.remove(&name);
+        buffer.audit();
+        Some(name.to_string())
+    }
+
+    fn turns(buffer: &mut RequestBuffer, now_ms: i64) -> Vec<String> {
+        std::iter::from_fn(|| turn(buffer, now_ms)).collect()
+    }
+
+    #[test]
+    fn of_one_participant_the_urgent_come_first_and_each_at_its_moment() {
+        let mut buffer = RequestBuffer::default();
+        for (message_id, at_ms, urgent) in [
+            ("old", 1, false),
+            ("first", 4, true),
+            ("second", 5, true),
+            ("later", 9, true),
+            ("at last", 10, false),
+        ] {
+            add(&mut buffer, message_id, "alice", at_ms, urgent);
+        }
+        assert_eq!(buffer.next_ms(), Some(4));
+        assert_eq!(turn(&mut buffer, 0), None);
+        assert_eq!(turns(&mut buffer, 8), ["first", "second", "old"]);
+        assert_eq!(buffer.next_ms(), Some(9));
+        assert_eq!(turns(&mut buffer, 10), ["later", "at last"]);
+        assert_eq!((buffer.next_ms(), buffer.len()), (None, 0));
+    }
+
+    #[test]
+    fn those_of_whom_something_came_have_every_second_turn_that_is_taken() {
+        let mut buffer = RequestBuffer::default();
+        buffer.on_proven("known".into());
+        for number in 0..4 {
+            add(&mut buffer, &format!("known {number}"), "known", 0, true);
+            add(
+                &mut buffer,
+                &format!("new {number}"),
+                &format!("new {number}"),
+                0,
+                true,
+            );
+        }
+        // Nothing is due yet, so nobody had a turn.
+        assert_eq!(turn(&mut buffer, -1), None);
+        let of_known = |taken: &[String]| taken.iter().map(|id| id.starts_with("known")).collect();
+        let taken: Vec<bool> = of_known(&turns(&mut buffer, 0));
+        assert_eq!(taken, [true, false, true, false, true, false, true, false]);
+        // Where only the one kind has something due, all turns are theirs.
+        for by in ["known", "new"] {
+            (0..3).for_each(|number| add(&mut buffer, &format!("{by} {number}"), by, 0, true));
+            assert_eq!(turns(&mut buffer, 0).len(), 3);
+        }
+    }
+
+    #[test]
+    fn of_whom_something_came_longest_ago_is_forgotten_first() {
+        let mut buffer = RequestBuffer::default();
+        for number in 0..PROVEN_MAX {
+            buffer.on_proven(format!("member {number}").into());
+        }
+        assert!(buffer.proven.contains("member 0"));
+        buffer.on_proven("one more".into());
+        assert_eq!(buffer.proven.len(), PROVEN_MAX);
+        assert!(!buffer.proven.contains("member 0"));
+        assert!(buffer.proven.contains("member 1") && buffer.proven.contains("one more"));
+    }
+
+    #[test]
+    fn what_is_in_anothers_share_keeps_its_moment_and_its_haste() {
+        let mut buffer = RequestBuffer::default();
+        add(&mut buffer, "wanted", "mallory", 7, true);
+        add(&mut buffer, "other", "mallory", 3, false);
+        for by in ["alice", "alice"] {
+            buffer.set_named_by(b"wanted", &by.into());
+            buffer.set_named_by(b"unknown", &by.into());
+            buffer.audit();
+            let request = buffer.get(b"wanted").unwrap();
+            assert_eq!((&*request.named_by, request.at_ms), ("alice", 7));
+        }
+        assert_eq!(buffer.next_ms(), Some(7));
+        assert_eq!(buffer.len(), 2);
+        assert_eq!(&*buffer.get(b"other").unwrap().named_by, "mallory");
+    }
+
+    #[test]
+    fn who_is_in_its_share_already_loses_no_turn_by_it() {
+        let mut buffer = RequestBuffer::default();
+        add(&mut buffer, "a", "alice", 0, true);
+        add(&mut buffer, "b", "bob", 0, true);
+        buffer.set_named_by(b"a", &"alice".into());
+        assert_eq!(turns(&mut buffer, 0), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_full_buffer_loses_the_latest_of_the_largest_share() {
+        let mut buffer = RequestBuffer::default();
+        add(&mut buffer, "honest", "alice", 1_000_000, true);
+        for number in 1..REPAIR_BUFFER_MAX {
+            let at_ms = i64::try_from(number).unwrap();
+            buffer.put(
+                HistoryEntry {
+                    message_id: format!("invented {number}"),
+                    ..HistoryEntry::default()
+                },
+                "mallory".into(),
+                at_ms,
+                false,
+            );
+        }
+        let latest = format!("invented {}", REPAIR_BUFFER_MAX - 1);
+        assert_eq!(buffer.len(), REPAIR_BUFFER_MAX);
+        assert!(buffer.get(latest.as_bytes()).is_some());
+        add(&mut buffer, "one more", "mallory", 0, false);
+        assert_eq!(buffer.len(), REPAIR_BUFFER_MAX);
+        assert!(buffer.get(latest.as_bytes()).is_none());
+        assert!(buffer.get(b"honest").is_some() && buffer.get(b"one more").is_some());
+    }
+}
