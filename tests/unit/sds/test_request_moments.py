@@ -101,6 +101,17 @@ def test_what_is_named_again_is_asked_for_as_soon_as_at_first_and_put_off_by_no_
     assert due_ms(party) == named_ms + OFFSET_MS
 
 
+@pytest.mark.parametrize("heard_ms", [1, T_MIN_MS - 1, T_MIN_MS, OFFSET_MS - 1])
+def test_what_another_one_asked_for_is_asked_for_a_period_later_missing_however_long(heard_ms: int) -> None:
+    """Also where it is missing for less than T_min here: who asks has missed it for longer."""
+    party = missing_from(0)
+    party.machine.handle_timeout(at(heard_ms))
+    hear(party, asks(1), heard_ms)
+    assert due_ms(party) == heard_ms + PERIOD_MS
+    # It is put off, and not forgotten.
+    assert ask(party, 1) == heard_ms + PERIOD_MS
+
+
 def test_what_another_one_asked_for_is_asked_for_no_sooner() -> None:
     party = missing_from(0)
     last_ms = ask(party, STEADY + 4)

@@ -148,3 +148,22 @@ def test_who_named_what_came_has_every_second_turn(before_ms: int) -> None:
     asked = asked_in_turn(bob, before_ms + T_MAX_MS)
     assert set(asked[::2]) == set(alices)
     assert len(asked) == 20
+
+
+def test_what_leaves_anyway_carries_first_what_a_sync_would_leave_for() -> None:
+    """Of one participant; what was asked for twice in vain waits for it, however long it has been due."""
+    bob, twice, once = Party("bob", sync=AN_HOUR_BETWEEN_SYNCS), ids(1, 3), ids(100, 3)
+    hear(bob, named(0, "alice", *twice))
+    for number, message_id in enumerate(twice):
+        for turn in range(2):
+            wanted = [HistoryEntry(message_id, None, "dave")]
+            sync = f"asks-{2 * number + turn}"
+            hear(bob, message(0, sender="carol", message_id=sync, content=None, requests=wanted), 1)
+    later_ms = 2 * T_MAX_MS + 1
+    bob.machine.handle_message(named(1, "alice", *once), at(later_ms))
+    now_ms = later_ms + T_MAX_MS
+    bob.machine.handle_timeout(at(now_ms))
+    bob.send("ours", at(now_ms))
+    carried = [SdsMessage.decode(transmit.payload).repair_request for transmit in bob.drain(at(now_ms))]
+    asked = [[entry.message_id for entry in requests] for requests in carried]
+    assert [sorted(of_one) for of_one in asked] == [once, twice]

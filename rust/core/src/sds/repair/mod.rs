@@ -390,8 +390,8 @@ impl Repair {
 
     /// What is asked for under an id, or will be, and when; it is no longer among what has yet to get its
     /// time.
-    fn settled(&mut self, message_id: &Name) -> Option<(HistoryEntry, Arc<str>, i64)> {
-        if let Some(missing) = self.upcoming.remove(message_id) {
+    fn settled(&mut self, message_id: &str) -> Option<(HistoryEntry, Arc<str>, i64)> {
+        if let Some(missing) = self.upcoming.remove(message_id.as_bytes()) {
             let at_ms = missing.since_ms + self.offset_ms(message_id);
             return Some((missing.entry, missing.named_by, at_ms));
         }
@@ -525,9 +525,8 @@ impl Repair {
         if !self.enabled {
             return;
         }
-        if let Some(request) = self.requests.get(message_id.as_bytes()) {
-            let (wanted, named_by) = (request.entry.clone(), Arc::clone(&request.named_by));
-            let at_ms = request.at_ms.max(monotonic_ms + self.period_ms(message_id));
+        if let Some((wanted, named_by, before_ms)) = self.settled(message_id) {
+            let at_ms = before_ms.max(monotonic_ms + self.period_ms(message_id));
             self.asked.entry(Name::new(message_id)).or_default().1 += 1;
             self.ask_at(wanted, named_by, at_ms);
             // Another content may be held under the id.
