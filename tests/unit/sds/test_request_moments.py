@@ -205,6 +205,39 @@ def asked_in(payload: bytes) -> list[str]:
 # --- a restart --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("asked", [1, 3, 8])
+def test_a_restart_goes_on_where_the_asking_was(asked: int) -> None:
+    party = missing_from(0)
+    now_ms = ask(party, asked) + 1_000
+    again = party.restarted(at(now_ms))
+    assert due_ms(again) == now_ms + wait_ms(asked)
+    again.machine.handle_timeout(at(now_ms + T_MIN_MS))
+    assert due_ms(again) == now_ms + wait_ms(asked)
+
+
+def test_what_is_named_again_after_a_restart_is_asked_for_as_soon_as_at_first() -> None:
+    party = missing_from(0)
+    now_ms = ask(party, STEADY + 4)
+    again = party.restarted(at(now_ms))
+    hear(again, named(1, WANTED, sender="carol"), now_ms + 500)
+    assert due_ms(again) == now_ms + 500 + OFFSET_MS
+
+
+def test_a_life_without_repair_forgets_not_how_often_was_asked() -> None:
+    party = missing_from(0)
+    now_ms = ask(party, 8)
+    sds = party.sds
+    party.sds = replace(sds, enable_repair=False)
+    without = party.restarted(at(now_ms))
+    # What is known of it changes, and so what is stored.
+    entry = HistoryEntry(WANTED, bytes(32), "dave")
+    hear(without, message(0, sender="carol", message_id="names-1", content=None, history=[entry]), now_ms)
+    assert without.machine.inspect()["repair_requests"] == {}
+    without.sds = sds
+    again = without.restarted(at(now_ms))
+    assert due_ms(again) == now_ms + wait_ms(8)
+
+
 def test_without_haste_what_was_given_up_is_asked_for_by_what_leaves_anyway() -> None:
     """It was asked for while it was waited for."""
     hour_ms = 3_600_000

@@ -230,7 +230,7 @@ impl Repair {
     pub fn requests(&self) -> impl Iterator<Item = (&Name, i64)> {
         let upcoming = self.upcoming.iter();
         let upcoming =
-            upcoming.map(|(name, missing)| (name, missing.since_ms + self.offset_ms(name)));
+            upcoming.map(|(name, missing)| (name, self.first_ms(name, missing.since_ms)));
         self.requests.iter().chain(upcoming)
     }
 
@@ -275,20 +275,17 @@ impl Repair {
         self.requests.set_named_by(message_id.as_bytes(), named_by);
         if let Some(missing) = self.upcoming.get_mut(message_id.as_bytes()) {
             missing.named_by = Arc::clone(named_by);
-            return;
-        }
-        let Some(request) = self.requests.get(message_id.as_bytes()) else {
+        } else if self.requests.get(message_id.as_bytes()).is_none() {
             // There may have been no room for it.
             self.on_missing(entry.clone(), named_by, monotonic_ms);
             return;
-        };
+        }
         if self.asked_for(message_id).0 <= STEADY_ROUNDS {
             return;
         }
         let soon_ms = monotonic_ms + self.offset_ms(message_id);
-        if soon_ms < request.at_ms {
-            let (entry, named_by) = (request.entry.clone(), Arc::clone(&request.named_by));
-            self.ask_at(entry, named_by, soon_ms);
+        if let Some((entry, named_by, before_ms)) = self.settled(message_id) {
+            self.ask_at(entry, named_by, before_ms.min(soon_ms));
         }
     }
 
@@ -299,12 +296,8 @@ impl Repair {
                 return;
             }
             if let Some((message_id, missing)) = self.upcoming.pop_front() {
-                // In an earlier life it may have been asked for in vain.
-                let wait_ms = match self.asked_for(&message_id).0 {
-                    0 => self.offset_ms(&message_id),
-                    _ => self.wait_ms(&message_id).min(SILENCE_MS_MAX),
-                };
-                self.ask_at(missing.entry, missing.named_by, missing.since_ms + wait_ms);
+                let at_ms = self.first_ms(&message_id, missing.since_ms);
+                self.ask_at(missing.entry, missing.named_by, at_ms);
             }
         }
     }
@@ -392,12 +385,22 @@ impl Repair {
     /// time.
     fn settled(&mut self, message_id: &str) -> Option<(HistoryEntry, Arc<str>, i64)> {
         if let Some(missing) = self.upcoming.remove(message_id.as_bytes()) {
-            let at_ms = missing.since_ms + self.offset_ms(message_id);
+            let at_ms = self.first_ms(message_id, missing.since_ms);
             return Some((missing.entry, missing.named_by, at_ms));
         }
         let request = self.requests.get(message_id.as_bytes())?;
         let named_by = Arc::clone(&request.named_by);
         Some((request.entry.clone(), named_by, request.at_ms))
+    }
+
+    /// When what is missing since then is asked for first in this life. In an earlier one it may have
+    /// been asked for in vain.
+    fn first_ms(&self, message_id: &str, since_ms: i64) -> i64 {
+        let wait_ms = match self.asked_for(message_id).0 {
+            0 => self.offset_ms(message_id),
+            _ => self.wait_ms(message_id).min(SILENCE_MS_MAX),
+        };
+        since_ms + wait_ms
     }
 
     /// How long after a request the next one follows.
@@ -635,7 +638,7 @@ impl Repair {
 
     /// A restart is no reason to ask as at first.
     pub fn restore_asked(&mut self, message_id: &str, asked: (u32, u32)) {
-        if self.enabled && asked != (0, 0) {
+        if asked != (0, 0) {
             self.asked.insert(Name::new(message_id), asked);
         }
     }
