@@ -241,3 +241,15 @@ def test_a_rival_that_was_refused_is_asked_for_when_it_is_named_again(invalid: b
         hear(party, real(), 2_000)
         assert party.delivered == ["forged", "real"]
         assert missing(party) == []
+
+
+def test_another_forgery_under_an_id_puts_off_no_asking_for_it() -> None:
+    """It is nobody's request, which would be put off by it (SDS-R)."""
+    bob = Reader("bob", sync=quiet_sync())
+    hear(bob, forged())
+    hear(bob, named(ALICES))
+    due_ms = bob.machine.inspect()["repair_requests"][REAL]
+    for now_ms in range(LOGOS.sds.repair_t_min_ms, due_ms, 1_000):
+        bob.machine.handle_timeout(at(now_ms))
+        hear(bob, message(1, content=b"0/1/1|forged %d" % now_ms), now_ms)
+    assert bob.machine.inspect()["repair_requests"][REAL] == due_ms

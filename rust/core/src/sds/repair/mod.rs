@@ -465,7 +465,7 @@ impl Repair {
         if was_owed && self.standing.contains_key(&name) {
             return;
         }
-        self.on_request(entry, log, is_own, monotonic_ms);
+        self.owe(entry, log, is_own, monotonic_ms);
         if let Some((at_ms, _)) = self.answers.get(name.as_bytes()) {
             let offset_ms = if was_owed { 0 } else { at_ms - monotonic_ms };
             self.standing.insert(name, (STOOD_BY, offset_ms));
@@ -477,7 +477,9 @@ impl Repair {
 
     /// Somebody answered for what is held, us included: it need not be done now.
     pub fn on_answer(&mut self, message_id: &Name, monotonic_ms: i64) {
-        self.on_message(message_id);
+        if self.answers.remove(message_id) {
+            self.changed.replace(message_id.clone());
+        }
         let Some((left, offset_ms)) = self.standing.remove(message_id) else {
             return;
         };
@@ -495,13 +497,6 @@ impl Repair {
             .put(entry, monotonic_ms + self.t_max_ms + offset_ms);
         self.changed.replace(message_id.clone());
         self.changed.extend(gone);
-    }
-
-    /// The message need not be answered any more.
-    pub fn on_message(&mut self, message_id: &Name) {
-        if self.answers.remove(message_id) {
-            self.changed.replace(message_id.clone());
-        }
     }
 
     /// A message with requests came; whether it is the first time.
@@ -525,14 +520,26 @@ impl Repair {
         monotonic_ms: i64,
     ) {
         let message_id = entry.message_id.as_str();
-        if !self.enabled {
-            return;
-        }
         if let Some((wanted, named_by, before_ms)) = self.settled(message_id) {
             let at_ms = before_ms.max(monotonic_ms + self.period_ms(message_id));
             self.asked.entry(Name::new(message_id)).or_default().1 += 1;
             self.ask_at(wanted, named_by, at_ms);
             // Another content may be held under the id.
+        }
+        self.owe(entry, log, is_own, monotonic_ms);
+    }
+
+    /// What is held under an id is sent again at T_resp, where this participant answers for its sender.
+    fn owe(
+        &mut self,
+        entry: &HistoryEntry,
+        log: &Log,
+        is_own: impl FnOnce() -> bool,
+        monotonic_ms: i64,
+    ) {
+        let message_id = entry.message_id.as_str();
+        if !self.enabled {
+            return;
         }
         let held = log
             .find(message_id.as_bytes())
