@@ -199,3 +199,13 @@ def test_a_restart_owes_what_was_owed_and_stores_none_of_it_anew() -> None:
     again.drain(at(now_ms))
     assert again.count(TransmitKind.REPAIR) == 1
     assert stored(again) == set()
+
+
+def test_a_life_without_repair_owes_nothing_and_leaves_no_record_of_it() -> None:
+    party = holding()
+    hear(party, asks(1), 1_000)
+    party.sds = replace(LOGOS.sds, enable_repair=False)
+    again = party.restarted(at(2_000))
+    again.drain(at(2_000))
+    assert owed(again) == {}
+    assert stored(again) == set()

@@ -324,10 +324,9 @@ impl Machine {
             if let Some(entry) = self.read(&record, |fields| fields.entry()) {
                 let is_own = || self.outgoing.wire(entry.message_id.as_bytes()).is_some();
                 self.repair
-                    .on_request(&entry, &self.log, is_own, now.monotonic_ms);
+                    .restore_answer(&entry, &self.log, is_own, now.monotonic_ms);
             }
         }
-        self.repair.settle_changed();
     }
 }
 

@@ -662,9 +662,21 @@ impl Repair {
             .collect()
     }
 
-    /// Forgets which records changed.
-    pub fn settle_changed(&mut self) {
-        self.changed.clear();
+    /// An answer was owed in an earlier life: it is owed still, and so it is stored, or its record goes.
+    pub fn restore_answer(
+        &mut self,
+        entry: &HistoryEntry,
+        log: &Log,
+        is_own: impl FnOnce() -> bool,
+        monotonic_ms: i64,
+    ) {
+        self.owe(entry, log, is_own, monotonic_ms);
+        let name = Name::new(&entry.message_id);
+        if self.answers.contains(name.as_bytes()) {
+            self.changed.remove(&name);
+        } else {
+            self.changed.replace(name);
+        }
     }
 }
 
