@@ -136,6 +136,25 @@ def test_participants_take_turns_however_much_each_names() -> None:
     assert of_mallory == sorted(of_mallory)
 
 
+def test_nothing_that_others_ask_for_or_that_is_named_more_takes_a_turn_from_who_named_first() -> None:
+    bob, alices = Party("bob", sync=quiet_sync()), ids(1, 20)
+    hear(bob, named(0, "alice", *alices[:5]))
+    for number in range(8):
+        hear(bob, named(1 + number, f"ghost {number}", *ids(1_000 + 10 * number, 4)))
+    asked: list[str] = []
+    for turn in range(9):
+        now_ms = T_MAX_MS + 1_000 * turn
+        bob.machine.handle_message(named(100 + turn, "alice", alices[5 + turn]), at(now_ms))
+        wanted = [HistoryEntry(alices[5 + turn], None, "dave")]
+        bob.machine.handle_message(message(0, message_id=f"asks-{turn}", content=None, requests=wanted), at(now_ms))
+        bob.machine.handle_timeout(at(now_ms))
+        for transmit in bob.drain(at(now_ms)):
+            asked += [entry.message_id for entry in SdsMessage.decode(transmit.payload).repair_request]
+    # Nine have named something, and each message asks for three.
+    assert len(set(asked[:9]) & set(alices)) == 1
+    assert len(set(asked[:27]) & set(alices)) == 3
+
+
 @pytest.mark.parametrize("before_ms", [1, T_MIN_MS + 1], ids=["before it had a moment", "later"])
 def test_who_named_what_came_has_every_second_turn(before_ms: int) -> None:
     bob, alices = Party("bob", sync=quiet_sync()), ids(100, 10)

@@ -84,6 +84,7 @@ impl RequestBuffer {
     pub fn put(&mut self, entry: HistoryEntry, named_by: Arc<str>, at_ms: i64, urgent: bool) {
         let name = Name::new(&entry.message_id);
         self.remove(&name);
+        let share_of = Arc::clone(&named_by);
         self.add(
             name,
             Request {
@@ -94,7 +95,7 @@ impl RequestBuffer {
             },
         );
         if self.by_id.len() > REPAIR_BUFFER_MAX {
-            self.make_room();
+            self.make_room(&share_of);
         }
     }
 
@@ -170,8 +171,12 @@ impl RequestBuffer {
 
     fn add(&mut self, name: Name, request: Request) {
         let place = (request.at_ms, name.clone());
-        let named_by = Arc::clone(&request.named_by);
-        let share = self.shares.entry(named_by).or_insert_with(Share::default);
+        let named_by = &request.named_by;
+        // Who has a share already keeps its place.
+        let share = match self.shares.get_mut(named_by) {
+            Some(share) => share,
+            None => (self.shares.entry(Arc::clone(named_by))).or_insert_with(Share::default),
+        };
         if request.urgent {
             self.urgent.insert(place.clone());
             share.urgent.insert(place.clone());
@@ -201,8 +206,10 @@ impl RequestBuffer {
         assert_eq!(sizes(|share| share.urgent.len()), self.urgent.len());
     }
 
-    fn make_room(&mut self) {
+    /// Of several that are as large the one of `named_by` loses, who names more.
+    fn make_room(&mut self, named_by: &Arc<str>) {
         let shares = self.shares.values().rev().take(SHARES_MAX);
+        let shares = shares.chain(self.shares.get(named_by));
         let largest = shares.max_by_key(|share| share.order.len());
         let latest = largest.and_then(|share| share.order.last());
         if let Some((_, name)) = latest.cloned() {
@@ -254,6 +261,25 @@ mod tests {
         assert_eq!(buffer.next_ms(), Some(9));
         assert_eq!(turns(&mut buffer, 10), ["later", "at last"]);
         assert_eq!((buffer.next_ms(), buffer.len()), (None, 0));
+    }
+
+    #[test]
+    fn who_had_no_turn_for_longest_has_the_next_one() {
+        let mut buffer = RequestBuffer::default();
+        for (message_id, by) in [
+            ("a1", "a"),
+            ("b1", "b"),
+            ("c1", "c"),
+            ("a2", "a"),
+            ("b2", "b"),
+        ] {
+            add(&mut buffer, message_id, by, 0, true);
+        }
+        assert_eq!(turn(&mut buffer, 0).as_deref(), Some("a1"));
+        // Who has nothing due is passed over, and keeps the place.
+        add(&mut buffer, "d1", "d", 5, true);
+        assert_eq!(turns(&mut buffer, 0), ["b1", "c1", "a2", "b2"]);
+        assert_eq!(turns(&mut buffer, 5), ["d1"]);
     }
 
     #[test]
@@ -344,5 +370,34 @@ mod tests {
         assert_eq!(buffer.len(), REPAIR_BUFFER_MAX);
         assert!(buffer.get(latest.as_bytes()).is_none());
         assert!(buffer.get(b"honest").is_some() && buffer.get(b"one more").is_some());
+    }
+
+    #[test]
+    fn however_many_others_name_something_who_fills_the_buffer_is_looked_at() {
+        let mut buffer = RequestBuffer::default();
+        for number in 0..REPAIR_BUFFER_MAX - SHARES_MAX {
+            add(
+                &mut buffer,
+                &format!("invented {number}"),
+                "mallory",
+                0,
+                true,
+            );
+        }
+        for number in 0..SHARES_MAX {
+            add(
+                &mut buffer,
+                &format!("honest {number}"),
+                &format!("member {number}"),
+                0,
+                true,
+            );
+        }
+        for number in 0..SHARES_MAX {
+            add(&mut buffer, &format!("more {number}"), "mallory", 1, true);
+        }
+        for number in 0..SHARES_MAX {
+            assert!(buffer.get(format!("honest {number}").as_bytes()).is_some());
+        }
     }
 }
