@@ -21,6 +21,15 @@ proptest! {
 }
 
 #[test]
+fn a_content_that_was_taken_back_leaves_nothing_to_another_one_of_its_id() {
+    let mut chat = Chat::from_seed(17_538_517_798_295_547_355);
+    for _ in 0..48 {
+        chat.step();
+    }
+    chat.end();
+}
+
+#[test]
 fn what_is_asked_for_of_a_send_that_another_one_hides_is_asked_for_no_more() {
     let mut chat = Chat::from_seed(6_606_004_244_335_835_870);
     for _ in 0..151 {

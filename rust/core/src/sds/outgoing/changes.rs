@@ -24,7 +24,7 @@ pub enum Stored<'a> {
 pub struct Changes {
     sends: Vec<Changed<OutgoingRef, Name>>,
     contents: Vec<Changed<ContentRef, Gone>>,
-    /// `None` for one that was encoded since.
+    /// `None` for one that was encoded since, or is gone.
     new_contents: Vec<Option<(Name, Octets)>>,
     new_wires: Vec<NewWire>,
     polls: u32,
@@ -93,22 +93,30 @@ impl Changes {
 
     /// A content has a message, which is stored in its place; `None` where neither is.
     pub fn on_encoded(&mut self, content: &mut OutgoingContent, wire: Option<Octets>) {
-        let new = content.mark.new_content.take();
+        let is_new = self.drop_new(&mut content.mark);
+        self.new_wires.push(NewWire {
+            message_id: content.message_id.clone(),
+            wire,
+            was_stored: !is_new,
+        });
+    }
+
+    /// The bytes of a content are to be stored no more; whether they have yet to be.
+    fn drop_new(&mut self, mark: &mut Mark) -> bool {
+        let new = mark.new_content.take();
         let new = new.filter(|(polls, _)| *polls == self.polls);
         if let Some((_, place)) = new {
             self.new_contents[place as usize] = None;
         }
-        self.new_wires.push(NewWire {
-            message_id: content.message_id.clone(),
-            wire,
-            was_stored: new.is_none(),
-        });
+        new.is_some()
     }
 
     /// A send is gone, with its contents.
     pub fn on_forgotten(&mut self, send: OutgoingSend) {
         self.sends.push(Changed::Gone(send.send_id));
-        for content in send.contents {
+        for mut content in send.contents {
+            // Another one may take its id before they are stored.
+            self.drop_new(&mut content.mark);
             self.contents.push(Changed::Gone(Gone {
                 message_id: content.message_id,
                 never_left: content.lamport == 0,
