@@ -216,7 +216,7 @@ impl GivenUp {
         around: &mut Surroundings<'_>,
     ) -> Option<SendRef> {
         let handle = around.log.get(entry)?.send?;
-        let send = incoming.get(handle)?;
+        let send = incoming.get(handle).filter(|send| !send.reconstructed)?;
         let name = claimed_key(&send.send_id, &send.sender_id);
         let former = self.sends.get(&name)?;
         let held = |id: &str| {
