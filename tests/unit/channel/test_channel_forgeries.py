@@ -7,12 +7,11 @@ import random
 from dataclasses import replace
 
 import pytest
-from channel_world import CHANNEL, TOPIC, World, run_world
+from channel_stranger import Stranger
+from channel_world import World, run_world
 from stored_kinds import MESSAGE, PARTS, PAYLOAD, SEGMENT
 
-from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.config import ChannelConfig, ReassemblyLimits, SegmentationConfig, SegmentWireFormat
-from shardwire.node import MessageEnvelope
 from shardwire.segmentation import segment
 
 SEND = "5e" * 16
@@ -27,26 +26,8 @@ def config_of(segmentation: SegmentationConfig) -> ChannelConfig:
     return ChannelConfig.logos(segmentation=segmentation)
 
 
-class Stranger:
-    """Sends whatever it likes to bob, with ever another timestamp, so that the network takes nothing for known."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._lamport = 1_760_000_000_000
-
-    async def send(self, sender: str, message_id: str, content: bytes, *follows: str) -> None:
-        self._lamport += 1
-        message = SdsMessage(
-            sender_id=sender,
-            message_id=message_id,
-            channel_id=CHANNEL,
-            lamport_timestamp=self._lamport,
-            causal_history=[HistoryEntry(name) for name in follows],
-            content=content,
-        )
-        node = await self._world.node("stranger")
-        await node.send(MessageEnvelope(TOPIC, message.encode()))
-        await asyncio.sleep(0.1)
+class Forger(Stranger):
+    """Sends segments in the name of others."""
 
     async def send_all(
         self, sender: str, payload: bytes, *ordinals: int, segmentation: SegmentationConfig = RAW
@@ -75,7 +56,7 @@ def test_rivals_of_a_message_that_was_given_up_may_come_again() -> None:
 
     async def scenario(world: World) -> None:
         await world.join("bob", config_of(replace(RAW, limits=limits)))
-        stranger = Stranger(world)
+        stranger = Forger(world)
         await stranger.send_all("mallory", FORGED)
         await stranger.send_all("alice", REAL, 0, 1)
         await asyncio.sleep(30)
@@ -89,7 +70,7 @@ def test_rivals_of_a_message_that_was_given_up_may_come_again() -> None:
 def test_of_two_messages_under_one_send_both_are_delivered_and_nothing_stays(forged: bytes, restarts: bool) -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", config_of(RAW), on_disk=True, listen=False)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         await stranger.send_all("alice", forged)
         await stranger.send_all("alice", REAL)
         await look(world, RAW, restarts)
@@ -104,7 +85,7 @@ def test_of_two_messages_under_one_send_both_are_delivered_and_nothing_stays(for
 def test_two_messages_without_segments_under_one_send_are_kept_apart(restarts: bool) -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", config_of(DRAFT), on_disk=True, listen=False)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         await stranger.send("alice", f"{SEND}.1", b"forged")
         await stranger.send("alice", f"{SEND}.0", REAL)
         await look(world, DRAFT, restarts)
@@ -119,7 +100,7 @@ def test_two_messages_without_segments_under_one_send_are_kept_apart(restarts: b
 def test_a_message_that_waits_is_not_replaced_by_another_one(segmentation: SegmentationConfig, restarts: bool) -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", config_of(segmentation), on_disk=True)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         contents = [payload if segmentation is DRAFT else segment(payload, RAW)[0] for payload in (b"real", b"forged")]
         await stranger.send("alice", f"{SEND}.0", contents[0], f"{OTHER}.0")
         await stranger.send("alice", f"{SEND}.1", contents[1])
@@ -137,7 +118,7 @@ def test_a_message_that_waits_is_not_replaced_by_another_one(segmentation: Segme
 def test_a_second_message_under_a_send_waits_for_what_it_follows_also_over_a_restart() -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", config_of(DRAFT), on_disk=True, listen=False)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         await stranger.send("alice", f"{SEND}.1", b"forged")
         await stranger.send("alice", f"{SEND}.0", REAL, f"{OTHER}.0")
         await world.crash("bob")
@@ -155,7 +136,7 @@ def test_a_message_in_one_segment_that_comes_again_as_another_of_its_id_was_give
 
     async def scenario(world: World) -> None:
         await world.join("bob", config_of(replace(RAW, limits=limits)))
-        stranger = Stranger(world)
+        stranger = Forger(world)
         await stranger.send_all("alice", FORGED, 0)
         for _ in range(2):
             await stranger.send_all("alice", b"real")
@@ -172,7 +153,7 @@ def test_a_message_whose_id_one_that_was_given_up_has_is_delivered_once(wire_for
 
     async def scenario(world: World) -> None:
         await world.join("bob", config_of(segmentation))
-        stranger = Stranger(world)
+        stranger = Forger(world)
         await stranger.send_all("alice", FORGED, 0, segmentation=segmentation)
         await asyncio.sleep(30)
         for _ in range(3):
@@ -184,7 +165,7 @@ def test_a_message_whose_id_one_that_was_given_up_has_is_delivered_once(wire_for
 def test_a_message_that_came_while_another_of_its_id_was_open_is_delivered_once() -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", config_of(RAW))
-        stranger = Stranger(world)
+        stranger = Forger(world)
         await stranger.send_all("alice", FORGED, 0)
         for _ in range(3):
             await stranger.send_all("alice", b"real")
@@ -195,7 +176,7 @@ def test_a_message_that_came_while_another_of_its_id_was_open_is_delivered_once(
 def test_a_message_that_is_whole_takes_no_segment_of_another_with_it() -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", config_of(RAW), on_disk=True)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         await stranger.send_all("alice", REAL, 1, 2)
         await stranger.send_all("alice", b"forged")
         await world.crash("bob")

@@ -7,14 +7,13 @@ import random
 from dataclasses import replace
 
 import pytest
-from channel_world import CHANNEL, TOPIC, World, run_world
+from channel_stranger import Stranger
+from channel_world import World, run_world
 from stored_kinds import MESSAGE, PARTS, PAYLOAD, SEGMENT
 
-from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.channel import ReliableChannel
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.errors import PersistenceError
-from shardwire.node import MessageEnvelope
 from shardwire.segmentation import segment
 
 SEND = "5e" * 16
@@ -29,30 +28,12 @@ FORGED = random.Random(2).randbytes(2_000)
 REALS, FORGEDS = segment(REAL, SEGMENTATION), segment(FORGED, SEGMENTATION)
 
 
-class Stranger:
-    """Sends bob whatever it likes in alice's name."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._lamport = 1_760_000_000_000
-
-    async def send(self, message_id: str, content: bytes, *follows: str, sender: str = "alice") -> None:
-        self._lamport += 1
-        message = SdsMessage(
-            sender_id=sender,
-            message_id=message_id,
-            channel_id=CHANNEL,
-            lamport_timestamp=self._lamport,
-            causal_history=[HistoryEntry(name) for name in follows],
-            content=content,
-        )
-        node = await self._world.node("stranger")
-        await node.send(MessageEnvelope(TOPIC, message.encode()))
-        await asyncio.sleep(0.1)
+class Forger(Stranger):
+    """Sends bob segments in alice's name."""
 
     async def send_part(self, contents: list[bytes], place: int, *follows: str, ordinal: int | None = None) -> None:
         """One of these contents, under the id of its own place or of another one."""
-        await self.send(f"{SEND}.{place if ordinal is None else ordinal}", contents[place], *follows)
+        await self.send("alice", f"{SEND}.{place if ordinal is None else ordinal}", contents[place], *follows)
 
 
 def false(content: bytes) -> bytes:
@@ -73,7 +54,7 @@ def assert_nothing_stored(world: World) -> None:
 def test_what_is_here_of_one_stays_when_the_other_is_whole(restarts: bool) -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", CONFIG, on_disk=True)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         await stranger.send_part(REALS, 0)
         for place in (0, 1):
             await stranger.send_part(FORGEDS, place, ordinal=place + 1)
@@ -96,13 +77,13 @@ def waiting_bytes(world: World) -> int:
 def test_one_that_waits_for_what_it_follows_is_not_replaced_by_the_other() -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", CONFIG, on_disk=True)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         for place in (0, 1):
             await stranger.send_part(FORGEDS, place, f"{OTHER}.0")
         assert (world.messages("bob"), waiting_bytes(world)) == ([], len(FORGED))
         for place in (3, 4, 5):
             await stranger.send_part(REALS, place)
-        await stranger.send(f"{OTHER}.0", segment(b"before", SEGMENTATION)[0], sender="carol")
+        await stranger.send("carol", f"{OTHER}.0", segment(b"before", SEGMENTATION)[0])
         await asyncio.sleep(1)
         # What is counted as waiting is what waits: else bob would take nothing more in the end.
         assert waiting_bytes(world) == 0
@@ -115,14 +96,14 @@ def test_one_that_waits_for_what_it_follows_is_not_replaced_by_the_other() -> No
 def test_one_that_waits_for_what_it_follows_is_released_in_the_next_life_though_the_other_has_its_name() -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", CONFIG, on_disk=True, listen=False)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         for place in (0, 1):
             await stranger.send_part(FORGEDS, place)
         for place in (3, 4, 5):
             await stranger.send_part(REALS, place, f"{OTHER}.0")
         await begin_again(world)
         assert waiting_bytes(world) == len(REAL)
-        await stranger.send(f"{OTHER}.0", segment(b"before", SEGMENTATION)[0], sender="carol")
+        await stranger.send("carol", f"{OTHER}.0", segment(b"before", SEGMENTATION)[0])
         await asyncio.sleep(1)
         assert waiting_bytes(world) == 0
 
@@ -137,10 +118,10 @@ def test_a_whole_message_is_stored_without_the_false_segment_that_was_among_its_
 
     async def scenario(world: World) -> None:
         await world.join("bob", CONFIG, on_disk=True, listen=False)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         for place in places:
             if place < 0:
-                await stranger.send(f"{SEND}.9", false(REALS[0]))
+                await stranger.send("alice", f"{SEND}.9", false(REALS[0]))
             else:
                 await stranger.send_part(REALS, place)
         [_] = world.disks["bob"].of_kind(PARTS)
@@ -158,7 +139,7 @@ def test_what_names_a_message_keeps_it_in_every_life(is_whole: bool) -> None:
 
     async def scenario(world: World) -> None:
         await world.join("bob", WITHOUT_REPAIR, on_disk=True, listen=False)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         for place in range(2 + is_whole):
             await stranger.send_part(REALS, place)
         for _ in range(2):
@@ -182,13 +163,13 @@ def test_a_message_that_comes_again_while_it_waits_for_its_delivery_is_delivered
 
     async def scenario(world: World) -> None:
         bob = await world.join("bob", config, on_disk=True, listen=False)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         for content in (b"first", b"rival"):
-            await stranger.send(f"{SEND}.0", content)
+            await stranger.send("alice", f"{SEND}.0", content)
         for number in range(20):
             for content in (b"one", b"other"):
-                await stranger.send(f"{number:032x}.0", content)
-        await stranger.send(f"{SEND}.0", b"rival")
+                await stranger.send("alice", f"{number:032x}.0", content)
+        await stranger.send("alice", f"{SEND}.0", b"rival")
         world.listen("bob", bob)
         await asyncio.sleep(1)
 
@@ -200,7 +181,7 @@ def test_a_message_that_comes_again_while_it_waits_for_its_delivery_is_delivered
 def test_a_whole_message_of_which_a_byte_changed_is_damage(kind: str) -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", CONFIG, on_disk=True, listen=False)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         for place in (1, 2, 3):
             await stranger.send_part(REALS, place)
         await world.crash("bob")
@@ -217,7 +198,7 @@ def test_a_whole_message_of_which_a_byte_changed_is_damage(kind: str) -> None:
 def test_what_a_newer_release_stored_of_a_message_is_not_read(kind: str) -> None:
     async def scenario(world: World) -> None:
         await world.join("bob", CONFIG, on_disk=True, listen=False)
-        stranger = Stranger(world)
+        stranger = Forger(world)
         for place in range(3 if kind == PARTS else 2):
             await stranger.send_part(REALS, place)
         await world.crash("bob")
