@@ -6,19 +6,19 @@ from shardwire._native import MessageFault
 from shardwire.peer_log import PeerLog
 from shardwire.quoting import one_line, quoted
 
-# So many messages that are none of this wire are worth a warning.
-UNDECODABLE_TOLD = 3
+# So many messages that nobody here can read are worth a warning.
+UNREADABLE_TOLD = 3
 
 
 def count_dropped(reason: str, peer_log: PeerLog) -> None:
     """Counts a message that the machine dropped, and tells what the first ones most likely mean."""
     name = f"dropped_{reason.replace('-', '_')}"
     peer_log.count(name)
-    if reason == "undecodable" and peer_log.counts[name] == UNDECODABLE_TOLD:
+    if reason == "undecodable" and peer_log.counts[name] == UNREADABLE_TOLD:
         peer_log.tell(
             "%d messages here are no SDS messages of this channel's wire: do all participants have the same key, "
             "cipher and wire_format?",
-            UNDECODABLE_TOLD,
+            UNREADABLE_TOLD,
         )
 
 

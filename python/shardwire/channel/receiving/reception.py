@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from shardwire.channel.hooks import await_cipher, ends_process, heed_cancellation, is_ours
 from shardwire.channel.receiving.node_events import fault_of, is_well_formed, names_request
+from shardwire.channel.receiving.peer_faults import UNREADABLE_TOLD
 from shardwire.channel.sending.requests import Requests
 from shardwire.encryption.protocol import Encryption
 from shardwire.node.clock import NANOSECONDS_PER_MS
@@ -33,8 +34,6 @@ logger = logging.getLogger(__name__)
 # Transport hashes of what was sent or taken in, so that an echo, a repetition of the network or a store that answers
 # with what is known costs no decryption and is not mistaken for a retransmission.
 KNOWN_HASHES_MAX = 50_000
-# So many messages in a row from the start that nobody could decrypt, or without the marker, are worth a warning.
-UNREADABLE_TOLD = 3
 # Received messages that are read before others have the loop, where a node has more at hand. What became of messages of
 # ours is as much as we sent, and the next ones name it: it does not wait.
 RECEIVED_AT_ONCE_MAX = 64

@@ -64,8 +64,16 @@ impl FilterSchedule {
         );
         let filter = filter.expect("checked where the configuration was made");
         FilterSchedule {
-            capacity: config.bloom_filter_capacity,
             interval_ms: config.bloom_interval_ms,
+            settle_ms: (4 * config.acknowledgement_timeout_ms).min(2 * SETTLE_MS_MAX),
+            ..FilterSchedule::of(filter, config.bloom_filter_capacity)
+        }
+    }
+
+    fn of(filter: BloomFilter, capacity: u64) -> Self {
+        FilterSchedule {
+            capacity,
+            interval_ms: 0,
             size_bytes: filter.size_bytes(),
             filter,
             waiting: Vec::new(),
@@ -76,7 +84,7 @@ impl FilterSchedule {
             asked: false,
             unchanged: 0,
             stale: false,
-            settle_ms: (4 * config.acknowledgement_timeout_ms).min(2 * SETTLE_MS_MAX),
+            settle_ms: 0,
             counted_ms: None,
         }
     }
@@ -323,20 +331,9 @@ mod tests {
     fn schedule() -> FilterSchedule {
         let filter = BloomFilter::new(1_000, 0.01, WireFormat::Spec).expect("its size is small");
         FilterSchedule {
-            capacity: 1_000,
             interval_ms: INTERVAL_MS,
-            size_bytes: filter.size_bytes(),
-            filter,
-            waiting: Vec::new(),
-            inserted: 0,
-            base_sequence: 0,
-            last_ms: None,
-            sent_count: None,
-            asked: false,
-            unchanged: 0,
-            stale: false,
             settle_ms: SETTLE_MS,
-            counted_ms: None,
+            ..FilterSchedule::of(filter, 1_000)
         }
     }
 
