@@ -70,7 +70,7 @@ class FileChangedError(ShardwireError):
 
 
 class QueueFullError(ShardwireError):
-    """What waits for the rate limit exceeds `queue_bytes_max`."""
+    """What waits for the rate limit would exceed `queue_bytes_max`, or one message does, under a limit or not."""
 
 
 class NodeError(ShardwireError):

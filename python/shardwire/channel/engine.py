@@ -118,7 +118,12 @@ class Engine:
         self.active = False
         self.meter = Meter()
         self.submissions = Submissions(
-            machine, outgoing, config.rate_limit.queue_bytes_max, config.sds.message_id == "content-sha256", is_stored
+            machine,
+            outgoing,
+            config.rate_limit.queue_bytes_max,
+            quota.enabled,
+            config.sds.message_id == "content-sha256",
+            is_stored,
         )
         # What the machine told, as far as it is not dealt with.
         self._machine_events: deque[SdsEvent] = deque()
@@ -136,7 +141,7 @@ class Engine:
     # --- inputs ---
 
     def submit(self, submission: Submission, now: Now) -> None:
-        """Registers a message, now or when the outgoing buffer has room."""
+        """Registers a message, now or when there is room for it."""
         submission.submitted_ms = now.monotonic_ms
         self.submissions.submit(submission, now)
 

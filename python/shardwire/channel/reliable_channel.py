@@ -92,8 +92,9 @@ class ReliableChannel(FileTransfers, Observed):
         Where nothing is stored it takes a message in without a wait while there is room, and lets others run every so
         often, as `asyncio.StreamWriter.drain` does below its limit.
 
-        One message holds 26,112,000 bytes by default, less with smaller segments; `send_file` takes the
-        rest. Waits for room in the outgoing buffer (`SdsConfig.outgoing_buffer_messages_max`). A call that is cancelled
+        One message holds 26,112,000 bytes by default, less with smaller segments; `send_file` takes the rest. Waits for
+        room in the outgoing buffer (`SdsConfig.outgoing_buffer_messages_max`), and without a rate limit in the queue
+        (`RateLimitConfig.queue_bytes_max`), so that a loop is no faster than the network. A call that is cancelled
         sends nothing more of the message.
 
         Args:
@@ -107,7 +108,8 @@ class ReliableChannel(FileTransfers, Observed):
             ChannelClosedError: The channel is closed or not started.
             PayloadTooLargeError: The message exceeds what one message can hold; `ChunkErrorEvent` says it too.
             ConfigError: The node's messages have become too small to carry anything.
-            QueueFullError: What waits to leave exceeds `RateLimitConfig.queue_bytes_max`, with a rate limit or without.
+            QueueFullError: What waits for a rate limit would exceed `RateLimitConfig.queue_bytes_max`, or the message
+                alone does, under a limit or not.
             PersistenceError: The message could not be stored; it will not be sent.
             TypeError: The message is no buffer.
         """

@@ -22,8 +22,8 @@ class RateLimitConfig:
         counts: "message" counts a send once, "segment" counts every envelope.
         ephemeral_drop_threshold: Share of the quota from which ephemeral messages are dropped.
         ack_reserve: Share of the quota kept for acknowledgements.
-        queue_bytes_max: Bytes that may wait to leave, for the quota or the node, before `send` raises `QueueFullError`;
-            it holds where no limit is enabled, too.
+        queue_bytes_max: Bytes that may wait to leave. Beyond it `send` raises `QueueFullError` where a limit holds, the
+            channel's or its node's; else it waits until enough has left.
     """
 
     enabled: bool = False

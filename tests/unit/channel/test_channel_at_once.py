@@ -130,7 +130,7 @@ def test_what_is_refused_at_once_is_raised_and_what_waits_for_room_waits() -> No
         await asyncio.sleep(0.1)
         assert not waiting.done()
         with pytest.raises(QueueFullError):
-            result_of(alice.send(bytes(6_000)))
+            result_of(alice.send(bytes(12_000)))
         await alice.close()
         with pytest.raises(ChannelClosedError):
             await waiting

@@ -8,7 +8,7 @@ import pytest
 from channel_world import World, run_world
 
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig
-from shardwire.errors import ConfigError, NodeError
+from shardwire.errors import ConfigError, NodeError, QueueFullError
 
 SLOW = ChannelConfig.logos(
     rate_limit=RateLimitConfig(
@@ -85,6 +85,37 @@ def test_a_cancelled_send_gives_its_room_in_the_queue_back_at_once() -> None:
         assert await alice.delivered(await later, timeout_ms=120_000) == {"bob"}
 
     assert run_world(scenario).messages("bob") == [b"fills the buffer", bytes(3_000)]
+
+
+def test_without_a_rate_limit_send_waits_for_room_in_the_queue() -> None:
+    config = ChannelConfig.logos(rate_limit=RateLimitConfig(queue_bytes_max=10_000))
+    messages = [bytes([number]) * 3_000 for number in range(40)]
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        await world.join("bob")
+        for message in messages:
+            await alice.send(message)
+            assert alice.rate_limit_status().queued_bytes <= 10_000
+        with pytest.raises(QueueFullError, match=r"of the message have 20[0-9]{3} bytes, .* raise the limit"):
+            await alice.send(bytes(20_000))
+        await asyncio.sleep(60)
+
+    assert run_world(scenario).messages("bob") == messages
+
+
+def test_a_send_that_waits_for_room_in_the_queue_keeps_its_place() -> None:
+    config = ChannelConfig.logos(rate_limit=RateLimitConfig(queue_bytes_max=10_000))
+    sizes = [6_000, 9_000, 100, 5_000]
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice", config)
+        await world.join("bob")
+        sends = [asyncio.create_task(alice.send(bytes(size))) for size in sizes]
+        await asyncio.gather(*sends)
+        await asyncio.sleep(60)
+
+    assert [len(message) for message in run_world(scenario).messages("bob")] == sizes
 
 
 def test_send_waits_for_room_in_the_outgoing_buffer() -> None:

@@ -1,4 +1,4 @@
-"""Messages on their way into the channel: refused, waiting for room in the outgoing buffer, or registered with SDS."""
+"""Messages on their way into the channel: refused, waiting for room, or registered with SDS."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ class Submissions:
         machine: Where messages are registered.
         outgoing: Told about every one that is.
         queue_bytes_max: Bytes that may wait to leave.
+        is_limited: Whether a rate limit holds, under which room may take epochs to come: then what has none is refused.
         ids_are_content: Whether message ids are made of contents, so that equal messages cannot be told apart.
         is_stored: Whether a message has to become durable; one that has not is settled when it is registered.
     """
@@ -66,12 +67,14 @@ class Submissions:
         machine: ChannelMachine,
         outgoing: OutgoingSends,
         queue_bytes_max: int,
+        is_limited: bool,
         ids_are_content: bool,
         is_stored: bool,
     ) -> None:
         self._machine = machine
         self._outgoing = outgoing
         self._queue_bytes_max = queue_bytes_max
+        self._is_limited = is_limited
         self._ids_are_content = ids_are_content
         self._is_stored = is_stored
         self._waiting: deque[Submission] = deque()
@@ -92,25 +95,31 @@ class Submissions:
         return queued_bytes + sum(entry.size_bytes for entry in self._waiting) if self._waiting else queued_bytes
 
     def submit(self, submission: Submission, now: Now) -> None:
-        """Registers a message, now or when the outgoing buffer has room."""
+        """Registers a message, now or when there is room for it."""
         if not submission.contents:
             self._fail(submission, EMPTY_REFUSED)
             return
-        queued_bytes = self.queued_bytes + submission.size_bytes
-        if queued_bytes > self._queue_bytes_max:
-            submission.settled(self._queue_full(submission.size_bytes, queued_bytes))
+        size_bytes = submission.size_bytes
+        if size_bytes > self._queue_bytes_max or (self._is_limited and not self._fits(size_bytes, self.queued_bytes)):
+            submission.settled(self._queue_full(size_bytes, self.queued_bytes + size_bytes))
             return
         self._waiting.append(submission)
         self.register_waiting(now)
 
     def _queue_full(self, size_bytes: int, queued_bytes: int) -> QueueFullError:
-        limit = f"RateLimitConfig.queue_bytes_max is {self._queue_bytes_max}, with a rate limit or without"
+        limit = f"RateLimitConfig.queue_bytes_max is {self._queue_bytes_max}"
         if size_bytes > self._queue_bytes_max:
-            return QueueFullError(f"the segments of the message have {size_bytes} bytes, {limit}: raise the limit")
+            return QueueFullError(
+                f"the segments of the message have {size_bytes} bytes, {limit}, with a rate limit or without: raise "
+                "the limit"
+            )
         return QueueFullError(
-            f"the queue would hold {queued_bytes} bytes, {limit}: wait until earlier messages left, as "
-            "`await channel.delivered(...)` does of one, or raise the limit"
+            f"the queue that waits for the rate limit would hold {queued_bytes} bytes, {limit}: wait until earlier "
+            "messages left, as `await channel.delivered(...)` does of one, or raise the limit"
         )
+
+    def _fits(self, size_bytes: int, queued_bytes: int) -> bool:
+        return queued_bytes + size_bytes <= self._queue_bytes_max
 
     def _fail(self, submission: Submission, error: str) -> None:
         """Registers that a message can never be sent (004, Irrecoverable errors), a send of its own under any rule."""
@@ -126,7 +135,8 @@ class Submissions:
 
     def register_waiting(self, now: Now) -> None:
         """Registers what waits, for as long as there is room."""
-        while self._waiting and self._machine.has_room():
+        machine = self._machine
+        while self._waiting and machine.has_room() and self._fits(self._waiting[0].size_bytes, machine.queued_bytes):
             self._register(self._waiting.popleft(), now)
 
     def _register(self, submission: Submission, now: Now) -> None:
