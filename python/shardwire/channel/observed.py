@@ -17,6 +17,10 @@ class Observed:
 
     _session: Session
 
+    def _check(self, observer: object) -> None:
+        self._session.subscriptions.require_thread()
+        check_callable("observer", observer)
+
     def observe(self, observer: Observer) -> Unsubscribe:
         """Tells `observer` what happens to single segments, at once and in the channel's own task: it must be quick.
 
@@ -24,9 +28,9 @@ class Observed:
             A function that ends it.
 
         Raises:
-            ConfigError: `observer` cannot be called.
+            ConfigError: `observer` cannot be called, or the caller runs in another thread.
         """
-        check_callable("observer", observer)
+        self._check(observer)
         return self._session.timeline.observe(observer)
 
     def observe_sds(self, observer: SdsObserver) -> Unsubscribe:
@@ -38,9 +42,9 @@ class Observed:
             A function that ends it.
 
         Raises:
-            ConfigError: `observer` cannot be called.
+            ConfigError: `observer` cannot be called, or the caller runs in another thread.
         """
-        check_callable("observer", observer)
+        self._check(observer)
         return self._session.timeline.observe_sds(observer)
 
     def measure(self, observer: MeasurementObserver) -> Unsubscribe:
@@ -53,7 +57,7 @@ class Observed:
             A function that ends it.
 
         Raises:
-            ConfigError: `observer` cannot be called.
+            ConfigError: `observer` cannot be called, or the caller runs in another thread.
         """
-        check_callable("observer", observer)
+        self._check(observer)
         return self._session.engine.meter.observe(observer)

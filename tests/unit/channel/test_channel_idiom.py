@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
 from shardwire.channel import close_channel, create_reliable_channel
+from shardwire.channel.sending.outgoing import OutgoingSends, PendingSend
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.errors import ChannelClosedError, ConfigError
@@ -285,7 +287,14 @@ def test_a_second_event_loop_is_refused_at_once_and_told_of_once(caplog: pytest.
                 with pytest.raises(ConfigError, match="another event loop than the one it was made on"):
                     await call()  # type: ignore[operator]
                 refused.append("once")
-            for listen in (lambda: channel.on_message_received(print), channel.messages, channel.events):
+            for listen in (
+                lambda: channel.on_message_received(print),
+                channel.messages,
+                channel.events,
+                lambda: channel.observe(print),
+                lambda: channel.observe_sds(print),
+                lambda: channel.measure(print),
+            ):
                 with pytest.raises(ConfigError, match="another event loop than the one it was made on"):
                     listen()
                 refused.append("once")
@@ -293,7 +302,7 @@ def test_a_second_event_loop_is_refused_at_once_and_told_of_once(caplog: pytest.
         thread = threading.Thread(target=lambda: asyncio.run(elsewhere()))
         thread.start()
         await asyncio.to_thread(thread.join)
-        assert len(refused) == 11
+        assert len(refused) == 14
         await channel.close()
         with pytest.raises(ChannelClosedError):
             await channel.send(b"x")
@@ -301,6 +310,22 @@ def test_a_second_event_loop_is_refused_at_once_and_told_of_once(caplog: pytest.
 
     asyncio.run(main())
     assert len([record for record in caplog.records if "another event loop" in record.message]) == 1
+
+
+def test_views_may_be_read_while_sends_come_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    outgoing = OutgoingSends("any", lambda kind: False)
+
+    def show(*fields: Any) -> PendingSend:
+        # As the loop's thread does it, where it has its turn in the middle of a view.
+        outgoing.register(f"send {len(fields)} {len(seen)}", "new", "m", 1, 1)
+        seen.append(PendingSend(*fields))
+        return seen[-1]
+
+    seen: list[PendingSend] = []
+    for number in range(3):
+        outgoing.register(f"{number}", f"request {number}", "m", 1, 1)
+    monkeypatch.setattr("shardwire.channel.sending.outgoing.PendingSend", show)
+    assert [send.request_id for send in outgoing.pending()] == ["request 0", "request 1", "request 2"]
 
 
 def test_a_node_is_entered_and_left() -> None:

@@ -83,13 +83,14 @@ class Subscriptions:
 
     Attributes:
         require_loop: Raises where the caller is not on the channel's event loop.
+        require_thread: Raises where the caller is not in that loop's thread.
     """
 
     def __init__(self, name: str = "") -> None:
         self._name = name
         self._told_unread = False
         loop = OwnLoop(name)
-        self.require_loop, self._require_thread = loop.require, loop.require_thread
+        self.require_loop, self.require_thread = loop.require, loop.require_thread
         self._subscriptions: list[_Subscription] = []
         self._iterators: list[weakref.ref[EventIterator[Any]]] = []
         # Whether anybody listens to a class of events, as far as that was asked since somebody began or ended to. It is
@@ -114,7 +115,7 @@ class Subscriptions:
         Raises:
             ConfigError: There is no such event, the callback cannot be called, or the caller runs in another thread.
         """
-        self._require_thread()
+        self.require_thread()
         check_callable("callback", callback)
         kind = EVENT_TYPES_BY_NAME.get(event) if isinstance(event, str) else event
         if kind is not ChannelEvent and kind not in EVENT_TYPES:
@@ -139,7 +140,7 @@ class Subscriptions:
         Raises:
             ConfigError: The caller runs in another thread.
         """
-        self._require_thread()
+        self.require_thread()
         iterator = EventIterator(self, kind)
         if self._ended:
             iterator.end()

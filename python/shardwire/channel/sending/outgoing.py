@@ -86,6 +86,9 @@ class OutgoingSends:
         return record is not None and ordinal >= record.data_count
 
     def pending(self) -> tuple[PendingSend, ...]:
+        """What is neither delivered nor failed nor cancelled, oldest first; from any thread."""
+        # Taken in one step: the channel's own thread may register a send meanwhile.
+        sends = tuple(self._sends.items())
         return tuple(
             PendingSend(
                 request_id,
@@ -96,7 +99,7 @@ class OutgoingSends:
                 record.sent,
                 record.is_stored,
             )
-            for send_id, record in self._sends.items()
+            for send_id, record in sends
             if send_id not in self._settled
             for request_id in record.request_ids
         )

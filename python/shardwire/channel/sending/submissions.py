@@ -92,7 +92,8 @@ class Submissions:
     @property
     def queued_bytes(self) -> int:
         queued_bytes = self._machine.queued_bytes
-        return queued_bytes + sum(entry.size_bytes for entry in self._waiting) if self._waiting else queued_bytes
+        # Taken in one step: views of a channel are read from other threads too.
+        return queued_bytes + sum(entry.size_bytes for entry in tuple(self._waiting)) if self._waiting else queued_bytes
 
     def submit(self, submission: Submission, now: Now) -> None:
         """Registers a message, now or when there is room for it."""
