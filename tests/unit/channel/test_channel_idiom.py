@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
 from shardwire.channel import close_channel, create_reliable_channel
-from shardwire.channel.sending.outgoing import OutgoingSends, PendingSend
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.errors import ChannelClosedError, ConfigError
@@ -264,6 +263,32 @@ def test_two_participants_with_one_id_are_told_of_once(caplog: pytest.LogCapture
     assert "'alice'" in told[0]
 
 
+def test_a_callback_that_does_not_return_is_told_of_once_a_delivery(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob", listen=False)
+        go_on = asyncio.Event()
+
+        async def keep(event: MessageReceivedEvent) -> None:
+            await go_on.wait()
+
+        async def take(event: MessageReceivedEvent) -> None:
+            await asyncio.sleep(20)
+
+        bob.on_message_received(take)
+        bob.on_message_received(keep)
+        for number in range(2):
+            await alice.send(b"%d" % number)
+        await asyncio.sleep(300)
+        assert len([record for record in caplog.records if "has not returned" in record.message]) == 1
+        go_on.set()
+
+    with caplog.at_level(logging.WARNING):
+        run_world(scenario)
+    (told,) = [record.message for record in caplog.records if "has not returned" in record.message]
+    assert told.startswith("channel 'channel': callback ")
+    assert ".keep for reliable:message:received has not returned for 30 s: further ones wait" in told
+
+
 def test_a_second_event_loop_is_refused_at_once_and_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         network = MemoryNetwork()
@@ -310,22 +335,6 @@ def test_a_second_event_loop_is_refused_at_once_and_told_of_once(caplog: pytest.
 
     asyncio.run(main())
     assert len([record for record in caplog.records if "another event loop" in record.message]) == 1
-
-
-def test_views_may_be_read_while_sends_come_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    outgoing = OutgoingSends("any", lambda kind: False)
-
-    def show(*fields: Any) -> PendingSend:
-        # As the loop's thread does it, where it has its turn in the middle of a view.
-        outgoing.register(f"send {len(fields)} {len(seen)}", "new", "m", 1, 1)
-        seen.append(PendingSend(*fields))
-        return seen[-1]
-
-    seen: list[PendingSend] = []
-    for number in range(3):
-        outgoing.register(f"{number}", f"request {number}", "m", 1, 1)
-    monkeypatch.setattr("shardwire.channel.sending.outgoing.PendingSend", show)
-    assert [send.request_id for send in outgoing.pending()] == ["request 0", "request 1", "request 2"]
 
 
 def test_a_node_is_entered_and_left() -> None:

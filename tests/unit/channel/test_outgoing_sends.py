@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from shardwire.channel.sending.outgoing import OutgoingSends
+from typing import Any
+
+import pytest
+
+from shardwire.channel.sending.outgoing import OutgoingSends, PendingSend
 from shardwire.channel.sending.send_events import bits
 from shardwire.channel.storing.records import SEND
 from shardwire.config import DeliveredWhen
@@ -266,3 +270,19 @@ def test_nothing_waits_to_be_told_of_a_request_that_was_withdrawn() -> None:
 def test_bits() -> None:
     assert bits(0) == ()
     assert bits(0b1011) == (0, 1, 3)
+
+
+def test_what_is_pending_may_be_read_while_sends_come_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    outgoing = OutgoingSends("any", lambda kind: False)
+
+    def show(*fields: Any) -> PendingSend:
+        # As the loop's thread does it, where it has its turn in the middle of a view.
+        outgoing.register(f"send {len(fields)} {len(seen)}", "new", "m", 1, 1)
+        seen.append(PendingSend(*fields))
+        return seen[-1]
+
+    seen: list[PendingSend] = []
+    for number in range(3):
+        outgoing.register(f"{number}", f"request {number}", "m", 1, 1)
+    monkeypatch.setattr("shardwire.channel.sending.outgoing.PendingSend", show)
+    assert [send.request_id for send in outgoing.pending()] == ["request 0", "request 1", "request 2"]

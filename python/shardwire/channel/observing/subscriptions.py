@@ -13,7 +13,7 @@ import inspect
 import logging
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -51,6 +51,13 @@ _DELIVERY_ERROR = "reliable:message:delivery-error"
 UNREAD_S = 60.0
 UNREAD = "channel %s: messages wait for events() or messages(), not asked for the next for %d s: read on, or aclose()"
 
+# What follows an event waits for its callbacks; after this long the log says so, once for each that takes it.
+CALLBACK_S = 30.0
+SLOW_CALLBACK = (
+    "channel %s: callback %s for %s has not returned for %d s: further ones wait for it; put what takes long into a "
+    "task or a queue"
+)
+
 
 def check_callable(name: str, value: object) -> None:
     """Raises:
@@ -68,6 +75,11 @@ class _Subscription:
         self.kind = kind
         self.stage = stage
         self.callback = callback
+
+    @property
+    def name(self) -> str:
+        name: str = getattr(self.callback, "__qualname__", type(self.callback).__name__)
+        return name
 
     def concerns(self, event: ChannelEvent) -> bool:
         if not isinstance(event, self.kind):
@@ -278,7 +290,7 @@ class Subscriptions:
                 result = subscription.callback(event)
                 # Looked at first: `isawaitable` takes longer than most callbacks.
                 if result is not None and inspect.isawaitable(result):
-                    await result
+                    await self._with_warning(result, subscription, event)
                 heed_cancellation()
             except BaseException as error:
                 if is_ours(error) and (is_ending() or not isinstance(error, asyncio.CancelledError)):
@@ -286,11 +298,18 @@ class Subscriptions:
                 await outlive_cancellation()
                 self._report(event, subscription, error)
 
+    async def _with_warning(self, result: Awaitable[object], subscription: _Subscription, event: ChannelEvent) -> None:
+        loop, told = asyncio.get_running_loop(), (self._name, subscription.name, event.name, CALLBACK_S)
+        slow = loop.call_later(CALLBACK_S, logger.warning, SLOW_CALLBACK, *told)
+        try:
+            await result
+        finally:
+            slow.cancel()
+
     def _report(self, event: ChannelEvent, subscription: _Subscription, error: BaseException) -> None:
         # The text of the error is the application's and may quote the message: its type is logged, and where it was.
-        name = getattr(subscription.callback, "__qualname__", type(subscription.callback).__name__)
         where = frames(error, but=__file__)
-        logger.error("callback %s for %s raised %s%s", name, event.name, type(error).__name__, where)
+        logger.error("callback %s for %s raised %s%s", subscription.name, event.name, type(error).__name__, where)
         if not isinstance(event, CallbackErrorEvent):
             self.announce(CallbackErrorEvent(event=event, error=error))
 
