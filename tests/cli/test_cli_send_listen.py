@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import random
+import re
 import shlex
 import signal
 import socket
@@ -72,6 +73,23 @@ def test_two_terminals_over_nats(tmp_path: Path) -> None:
         assert received[1]["text"] == "grüße\n"
         assert base64.b64decode(received[2]["base64"]) == b"\0\xff"
         assert bob.events("closed") == [{"event": "closed", "pending": 0, "stored": 0}]
+
+
+def test_one_who_listens_at_a_free_port_says_which_and_is_not_warned_when_others_leave(tmp_path: Path) -> None:
+    with Terminal(tmp_path, "listen", *member("udp://127.0.0.1:0", "bob")) as bob:
+        bob.until(lambda: any("bob takes part in notes" in line for line in bob.err), "it takes part")
+        [place] = re.findall(r"over udp://127\.0\.0\.1:0 \(port ([0-9]+)\), without a store", "\n".join(bob.err))
+        url = f"udp://127.0.0.1:0?peers=127.0.0.1:{place}"
+        for text in (b"one", b"two"):
+            sent = command(tmp_path, "send", "-", *member(url, "alice"), "--json", given=text)
+            assert sent.returncode == 0, sent.stderr
+            events = map(json.loads, sent.stdout.splitlines())
+            [joined] = [event for event in events if event["event"] == "joined"]
+            assert re.fullmatch(r"127\.0\.0\.1:[1-9][0-9]*", joined["address"])
+        bob.until(lambda: bob.err[-1] == "connected again", "it says so")
+        bob.signal()
+        assert bob.wait() == 0, str(bob)
+    assert bob.err[1:3] == ["connected", "connected again"], bob.err
 
 
 def test_files_over_udp_without_a_server(tmp_path: Path) -> None:

@@ -110,7 +110,8 @@ async def test_ipv6_and_mapped_ipv4() -> None:
 
 
 @real_time
-async def test_a_message_waits_until_somebody_comes_and_who_goes_is_told() -> None:
+async def test_a_message_waits_until_somebody_comes_and_who_goes_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     alice = await started(LOOPBACK)
     outcomes = alice.events()
     request = await alice.send(MessageEnvelope(TOPIC, b"early"))
@@ -123,6 +124,11 @@ async def test_a_message_waits_until_somebody_comes_and_who_goes_is_told() -> No
     await bob.stop()
     # By its good-bye, not by its silence.
     await until(lambda: alice.connection_state is ConnectionState.DISCONNECTED, within_s=SILENCE_S / 2)
+    # Nobody is warned of one that ends as it should; and where port 0 was asked for, which one it is stands in the log.
+    assert f"{alice.name}: disconnected: the last neighbour said good-bye" in caplog.text
+    assert f"{alice.name}: listens at {at(alice)}" in caplog.text
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert not [warning for warning in warnings if "disconnected" in warning]
     again = await started(f"udp://{place[0]}:{place[1]}", peers=[at(alice)])  # type: ignore[index]
     assert (await next_of(outcomes, MessagesMissed)).since_ns > 0
     await alice.stop()

@@ -21,7 +21,7 @@ from shardwire.config import ChannelConfig
 from shardwire.encryption import Encryption
 from shardwire.errors import ConfigError, MissingLibraryError, PersistenceError
 from shardwire.events import IrretrievableMessageEvent, NodeFailingEvent, SenderIdConflictEvent, WithinReachEvent
-from shardwire.node import ConnectionState, ConnectionStatus, create_node
+from shardwire.node import ConnectionState, ConnectionStatus, UdpNode, create_node
 from shardwire.node.waku_message import PubsubTopics
 from shardwire.persistence import MemoryPersistence, Persistence, SqlitePersistence
 
@@ -237,6 +237,7 @@ def _tell_joined(member: Member) -> None:
     member.output.event(
         "joined",
         node=node.name,
+        address=_own_address(node),
         channel=participation.channel,
         topic=participation.topic,
         sender_id=participation.sender,
@@ -248,10 +249,21 @@ def _tell_joined(member: Member) -> None:
     )
     store = "with a store" if node.has_store else "without a store"
     pending = len(member.channel.pending())
+    # A free port was asked for: others need to know which it is.
+    port = (
+        f" (port {node.address[1]})" if isinstance(node, UdpNode) and node.address and node.name.endswith(":0") else ""
+    )
     member.output.remark(
-        f"{participation.sender} takes part in {participation.channel} over {node.name}, {store}"
+        f"{participation.sender} takes part in {participation.channel} over {node.name}{port}, {store}"
         + (f"; {pending} earlier messages are on their way" if pending else "")
     )
+
+
+def _own_address(node: TransportNode) -> str | None:
+    if not isinstance(node, UdpNode) or node.address is None:
+        return None
+    host, port = node.address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _tell_troubles(channel: ReliableChannel, output: Output) -> None:
@@ -283,12 +295,13 @@ def _tell_troubles(channel: ReliableChannel, output: Output) -> None:
 
 
 async def _watch(node: TransportNode, output: Output) -> None:
-    was_lost = False
+    was_lost, was_there = False, False
     async for event in node.events():
         if not isinstance(event, ConnectionStatus):
             continue
         output.event("connection", state=event.state.value)
         # The library has logged why it was lost.
         if was_lost and event.state is not ConnectionState.DISCONNECTED:
-            output.remark("connected again")
+            output.remark("connected again" if was_there else "connected")
         was_lost = event.state is ConnectionState.DISCONNECTED
+        was_there = was_there or not was_lost

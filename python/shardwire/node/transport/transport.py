@@ -96,7 +96,7 @@ class TransportLink:
         Args:
             state: How it is now.
             reason: Why.
-            wanted: Whether the user ended it: nobody is warned of that.
+            wanted: Whether a user ended it, here or at the other end: nobody is warned of that.
         """
         previous, self._state = self._state, state
         if previous is state:

@@ -47,6 +47,7 @@ class Neighbour:
         answered_ms: When it last did.
         unanswered: How often in a row it was waited for in vain.
         retry_ms: Until when a hello alone does not make it one that responds.
+        said_goodbye: Whether it ended as it should.
     """
 
     address: Address
@@ -58,6 +59,7 @@ class Neighbour:
     answered_ms: int = 0
     unanswered: int = 0
     retry_ms: int = 0
+    said_goodbye: bool = False
 
     def on_hello(self, now_ms: int) -> None:
         """Says hello: it may answer to messages again."""
@@ -170,7 +172,7 @@ class Neighbours:
         """Takes a hello of this many bytes, and answers it where that is wanted; False where nothing came of it."""
         proven = datagram.to == self.token_for(address)
         if proven and not datagram.token:
-            self._leave(address)
+            self._leave(address, said_goodbye=True)
             return True
         if not datagram.token:
             return False
@@ -227,9 +229,10 @@ class Neighbours:
         self._here[address] = neighbour
         self._on_come(neighbour, self._gone.pop(address, 0))
 
-    def _leave(self, address: Address) -> None:
+    def _leave(self, address: Address, *, said_goodbye: bool = False) -> None:
         neighbour = self._here.pop(address, None)
         if neighbour is not None:
+            neighbour.said_goodbye = said_goodbye
             self._gone[address] = neighbour.heard_ns
             if len(self._gone) > NEIGHBOURS_MAX:
                 self._gone.pop(next(iter(self._gone)))
@@ -275,7 +278,7 @@ class Group(Neighbours):
 
     def take_hello(self, datagram: Datagram, address: Address, size_bytes: int) -> bool:
         if not datagram.token:
-            self._leave(address)
+            self._leave(address, said_goodbye=True)
             return True
         neighbour = self.heard(datagram, address)
         if neighbour is None:

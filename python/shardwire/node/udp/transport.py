@@ -112,6 +112,8 @@ class UdpTransport(Transport):
                 on_go=self._on_go,
             )
             await self._resolve_peers(first=True)
+        assert self.address is not None
+        logger.info("%s: listens at %s", self.name, written(self.address))
         self._set_size()
         link.run("hellos", self._keep_saying_hello)
         link.run("timers", self._keep_looking)
@@ -200,7 +202,8 @@ class UdpTransport(Transport):
         self._outflow.give_up(neighbour)
         self._intake.forget(neighbour.sender)
         if not len(self._neighbours):
-            self._link.connection(ConnectionState.DISCONNECTED, "nobody is in reach")
+            why = "the last neighbour said good-bye" if neighbour.said_goodbye else "nobody is in reach"
+            self._link.connection(ConnectionState.DISCONNECTED, why, wanted=neighbour.said_goodbye)
 
     # --- what goes out ---
 
