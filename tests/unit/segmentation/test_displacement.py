@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -90,3 +91,22 @@ def test_a_flood_of_ids_with_empty_segments_leaves_a_sender_with_as_many_alone(f
             reassembler.receive(empty_segment(number, index), now_ms=1, sender=f"forged {number}")
     outcomes = [reassembler.receive(data, now_ms=2, sender="honest") for data in wire[forged_segments:20]]
     assert isinstance(outcomes[-1], PayloadReconstructed)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("proven", [False, True], ids=["claimed", "proven"])
+def test_a_sender_completes_its_payload_with_what_another_one_sent_before(proven: bool, restarts: bool) -> None:
+    config = replace(CONFIG, parity_rate=0.5)
+    wire = segment(PAYLOAD, config)
+    reassembler = Reassembler(config)
+    outcomes = []
+    for number, data in enumerate(wire):
+        forged = data.replace(data[60:90], random.Random(number).randbytes(30))
+        claim = data if number >= 18 else forged
+        outcomes.append(reassembler.receive(claim, now_ms=0, sender="mallory"))
+    for number, data in enumerate(wire):
+        if restarts and number == 15:
+            stopped, reassembler = reassembler, Reassembler(config)
+            reassembler.restore(stopped.poll_persist())
+        outcomes.append(reassembler.receive(data, now_ms=1, sender="alice", authenticated=proven))
+    assert [outcome.payload for outcome in outcomes if isinstance(outcome, PayloadReconstructed)] == [PAYLOAD]

@@ -127,8 +127,16 @@ impl Reassembler {
         let mut joined = Set::new(own.hash, None, geometry);
         joined.work = own.work_across.as_deref().copied().unwrap_or_default();
         for (_, member) in members {
-            let mut rivals = joined.candidates()[joined.range(member.slot)].iter();
-            if rivals.all(|rival| *rival.payload != *member.payload) {
+            let mut rivals = joined.range(member.slot);
+            let equal =
+                rivals.find(|place| *joined.candidates()[*place].payload == *member.payload);
+            if let Some(place) = equal {
+                let held = &mut joined.candidates_mut()[place];
+                held.shared |= held.sender != member.sender;
+                if !held.sender.is_authenticated() && member.sender.is_authenticated() {
+                    joined.pass(place, member.sender);
+                }
+            } else {
                 let (payload, serial) =
                     (member.payload.clone(), joined.serial_for(member.slot, None));
                 joined.insert(Candidate {

@@ -1,7 +1,7 @@
 //! Where a valid segment belongs, and what keeps it out.
 
 use super::ledger::SenderId;
-use super::receive::{Arrival, Refusal};
+use super::receive::{Arrival, Refusal, Repeat};
 use super::set::{Candidate, Geometry, Key, Set, SetId};
 use super::{Discard, Reassembler, Receipt};
 use crate::wire::segment::{HASH_LENGTH, Slot};
@@ -72,27 +72,32 @@ impl Reassembler {
         Ok(())
     }
 
-    pub(super) fn refuse_duplicate(
+    /// What a segment repeats that is held; `None` where it is none of those.
+    pub(super) fn repeat(
         &mut self,
         id: SetId,
         arrival: &Arrival<'_>,
+        frame_bytes: u32,
         sender: SenderId,
-    ) -> Result<(), Refusal> {
+    ) -> Option<Repeat> {
         let set = self.sets.get_mut(&id).expect("the set was found");
         let range = set.range(arrival.header.slot);
         let mut places = range.filter(|place| {
             let candidate = &set.candidates()[*place];
             *candidate.payload == *arrival.payload
         });
-        let Some(place) = places.next() else {
-            return Ok(());
-        };
+        let place = places.next()?;
+        let mut is_news = false;
         if set.candidates()[place].sender != sender {
-            set.candidates_mut()[place].shared = true;
-            self.share(id, place, sender);
+            is_news = !std::mem::replace(&mut set.candidates_mut()[place].shared, true);
+            is_news |= self.share(id, place, arrival, frame_bytes, sender);
         }
         let slot = slot_name(arrival.header.slot);
-        Err((Discard::Duplicate, format!("{slot} is held")))
+        Some(Repeat {
+            id,
+            place: is_news.then_some(place),
+            refusal: (Discard::Duplicate, format!("{slot} is held")),
+        })
     }
 
     /// Bounds the candidates of a slot: which one is to go, where any is. A sender with several gives

@@ -23,9 +23,11 @@ pub(super) enum Turn {
     Guesses,
     /// One sender's segments and those of others that it repeated: half as much again.
     Repeated,
-    /// Slots without rivals, and one sender's own segments: as much again.
+    /// Slots without rivals, and one claimed sender's own segments: as much again.
     #[default]
     Promised,
+    /// One proven sender's own segments: as much once more, which claims cannot spend.
+    Proven,
 }
 
 /// The work of an attempt.
@@ -101,6 +103,7 @@ impl Budget {
             Turn::Guesses => limit,
             Turn::Repeated => limit.saturating_add(limit / 2),
             Turn::Promised => limit.saturating_mul(2),
+            Turn::Proven => limit.saturating_mul(3),
         }
     }
 
@@ -117,7 +120,9 @@ impl Budget {
     pub fn ends_left(&self, borne_out: bool) -> usize {
         let taken = self.before.tails.saturating_add(self.work.tails);
         let limit = match (self.turn, borne_out) {
-            (Turn::Promised, true) => self.up_to(self.limit.tails).saturating_mul(2),
+            (Turn::Promised, true) | (Turn::Proven, _) => {
+                self.up_to(self.limit.tails).saturating_mul(2)
+            }
             _ => self.up_to(self.limit.tails),
         };
         let left = limit.saturating_sub(taken);

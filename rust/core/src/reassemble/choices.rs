@@ -24,8 +24,10 @@ pub(super) struct Plan {
     pub slots: Vec<Vec<usize>>,
     /// Choices without rivals.
     pub clean: Vec<Selection>,
-    /// One sender's own segments together.
-    pub by_sender: Vec<Selection>,
+    /// One proven sender's own segments together.
+    pub by_proven: Vec<Selection>,
+    /// One claimed sender's.
+    pub by_claimed: Vec<Selection>,
     /// One sender's, with those of others that somebody repeated.
     pub repeated: Vec<Selection>,
     /// All but one sender's.
@@ -52,15 +54,18 @@ impl Plan {
         let mut choices = Choices::new(attempt);
         choices.add_clean(&slots);
         let clean = std::mem::take(&mut choices.selections);
-        choices.add_by_sender(&slots);
-        let by_sender = std::mem::take(&mut choices.selections);
+        choices.add_by_sender(&slots, true);
+        let by_proven = std::mem::take(&mut choices.selections);
+        choices.add_by_sender(&slots, false);
+        let by_claimed = std::mem::take(&mut choices.selections);
         choices.add_repeated(&slots);
         let repeated = std::mem::take(&mut choices.selections);
         choices.add_without_sender(&slots);
         Plan {
             shard_len,
             clean,
-            by_sender,
+            by_proven,
+            by_claimed,
             repeated,
             without_sender: choices.selections,
             slots,
@@ -74,8 +79,8 @@ impl Plan {
 }
 
 impl Attempt<'_> {
-    /// Lengths that enough segments could have as shards, those of most slots first. All but the
-    /// last data segment have the full length.
+    /// Lengths that enough segments could have as shards: first those of which a proven sender has
+    /// enough, then those of most slots. All but the last data segment have the full length.
     pub(super) fn shard_lengths(&self) -> Vec<usize> {
         let mut slots: Vec<(usize, Slot)> = self
             .set
@@ -91,7 +96,9 @@ impl Attempt<'_> {
             .map(|slots| (slots.len(), slots[0].0))
             .filter(|(count, _)| count + 1 >= self.data_count)
             .collect();
-        lengths.sort_unstable_by_key(|length| std::cmp::Reverse(*length));
+        lengths.sort_unstable_by_key(|(count, length)| {
+            Reverse((self.is_proven_length(*length), *count, *length))
+        });
         if self.data_count == 1 && lengths.is_empty() {
             let longest = self
                 .set
@@ -105,6 +112,19 @@ impl Attempt<'_> {
             .take(LENGTHS_MAX)
             .map(|(_, length)| length)
             .collect()
+    }
+
+    /// Whether any proven sender has enough segments of this length.
+    fn is_proven_length(&self, length: usize) -> bool {
+        let last = self.slot(self.data_count - 1);
+        let fits = |held: &&Candidate| held.payload.len() == length && held.slot != last;
+        let shares = self.set.shares().iter();
+        let mut proven = shares.filter(|share| share.sender.is_authenticated());
+        proven.any(|share| {
+            let held = self.set.candidates().iter().filter(fits);
+            let own = held.filter(|held| held.sender == share.sender);
+            own.count() + 1 >= self.data_count
+        })
     }
 }
 
@@ -184,13 +204,16 @@ impl<'a> Choices<'a> {
         senders
     }
 
-    fn add_by_sender(&mut self, slots: &[Vec<usize>]) {
+    fn add_by_sender(&mut self, slots: &[Vec<usize>], proven: bool) {
         if self.shares.len() < 2 {
             return;
         }
         let senders = self.senders();
         let data_count = self.data_count;
-        for (sender, _) in senders.iter().filter(|(_, held)| *held >= data_count) {
+        let may_do = senders
+            .iter()
+            .filter(|(sender, held)| *held >= data_count && sender.is_authenticated() == proven);
+        for (sender, _) in may_do {
             self.add(self.pick(slots, |candidate| candidate.sender == *sender));
         }
     }

@@ -55,6 +55,38 @@ impl Reassembler {
         }
     }
 
+    /// Tries the candidate at `place` once more, of which another one has sent the same: with those that
+    /// this one sent it may be enough. `None` where that changes nothing.
+    pub(super) fn attempt_repeated(&mut self, id: SetId, place: usize) -> Option<Outcome> {
+        let set = self.sets.get_mut(&id).expect("a set to complete is held");
+        set.newest = place;
+        let mut lessons = std::mem::take(&mut set.lessons);
+        let (mut found, mut hash_mismatch, mut spent) = (None, false, false);
+        let mut work = Work::default();
+        let budget = self.limits.work_budget;
+        if let Some(mut attempt) = Attempt::new(set, &mut lessons, &self.parameters, budget) {
+            found = attempt.run_repeated();
+            hash_mismatch = found.is_none() && attempt.hashed;
+            spent = attempt.is_spent();
+            work = attempt.budget.work;
+            lessons = attempt.lessons;
+        }
+        if let Some(found) = found {
+            return Some(Outcome::Reconstructed(Box::new(self.complete(id, found))));
+        }
+        if let Some(reconstructed) = self.attempt_across(id) {
+            return Some(Outcome::Reconstructed(Box::new(reconstructed)));
+        }
+        self.stats.failed_reconstructions += u64::from(hash_mismatch);
+        if spent && let Some(dropped) = self.drop_set(id, Drop::HashMismatch) {
+            return Some(Outcome::Dropped(dropped));
+        }
+        let set = self.sets.get_mut(&id)?;
+        set.work.add(work);
+        set.lessons = lessons;
+        None
+    }
+
     pub(super) fn complete_single(
         &mut self,
         key: Key,

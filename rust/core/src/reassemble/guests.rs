@@ -7,7 +7,7 @@
 use super::budget::Work;
 use super::ledger::SenderId;
 use super::persist::set_key;
-use super::receive::Arrival;
+use super::receive::{Arrival, Stored};
 use super::set::{Candidate, Geometry, Set, SetId, key_of};
 use super::{Outcome, Reassembler, Receipt, Reconstructed};
 use crate::wire::segment::{self, Received, Slot};
@@ -109,7 +109,9 @@ impl Reassembler {
             message_key: Some(&host),
             ..*receipt
         };
-        let (id, _) = self.store(key, arrival, &receipt).ok()?;
+        let Stored::New(id, _) = self.store(key, arrival, &receipt).ok()? else {
+            return None;
+        };
         self.sets.get_mut(&id)?.is_of_guests = true;
         Some(id)
     }
@@ -214,6 +216,7 @@ impl Reassembler {
         }
         let mut joined = Set::new(host.hash, None, host.geometry);
         joined.work = host.guests.as_ref()?.work;
+        joined.is_of_guests = true;
         for member in host.candidates().iter().chain(guests) {
             let serial = joined.serial_for(member.slot, None);
             joined.insert(Candidate {

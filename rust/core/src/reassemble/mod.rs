@@ -214,6 +214,8 @@ impl Reassembler {
 #[cfg(test)]
 mod budget_tests;
 #[cfg(test)]
+mod claim_tests;
+#[cfg(test)]
 mod guest_tests;
 #[cfg(test)]
 mod poison_tests;

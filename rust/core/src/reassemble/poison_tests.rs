@@ -96,7 +96,7 @@ proptest! {
 }
 
 /// The header of `bytes` with counts beyond `counts`, those of data and parity, around other bytes.
-fn miscounted(
+pub(super) fn miscounted(
     bytes: &[u8],
     wire_format: WireFormat,
     counts: [u16; 2],

@@ -15,6 +15,21 @@ const NAME_BYTES_FREE: usize = 64;
 /// A refusal, with the value and the limit.
 pub(super) type Refusal = (Discard, String);
 
+/// A segment that is held already.
+pub(super) struct Repeat {
+    pub id: SetId,
+    /// Where it lies, if another one sent it than those who are known to have.
+    pub place: Option<usize>,
+    pub refusal: Refusal,
+}
+
+/// What became of a segment on its way into a set.
+pub(super) enum Stored {
+    /// It lies in a set; its counts may disagree with one that holds as much.
+    New(SetId, Option<String>),
+    Repeated(Repeat),
+}
+
 /// A valid segment on its way into a set.
 pub(super) struct Arrival<'a> {
     pub header: Header,
@@ -140,9 +155,21 @@ impl Reassembler {
                 }));
             }
         }
-        let (id, contested) = self.store(key, arrival, receipt)?;
-        self.stats.stored += 1;
-        Ok(self.attempt(id, contested))
+        match self.store(key, arrival, receipt)? {
+            Stored::New(id, contested) => {
+                self.stats.stored += 1;
+                Ok(self.attempt(id, contested))
+            }
+            Stored::Repeated(repeat) => {
+                if let Some(place) = repeat.place {
+                    self.touch(repeat.id, receipt.now_ms);
+                    if let Some(outcome) = self.attempt_repeated(repeat.id, place) {
+                        return Ok(outcome);
+                    }
+                }
+                Err(repeat.refusal)
+            }
+        }
     }
 
     fn refuse_completed(&self, key: &Key, hash: &[u8; HASH_LENGTH]) -> Result<(), Refusal> {
@@ -153,14 +180,13 @@ impl Reassembler {
         Ok(())
     }
 
-    /// Puts a segment in its set, which is made where there is none. Says, too, whether the
-    /// segment's counts disagree with a set that holds as much.
+    /// Puts a segment in its set, which is made where there is none.
     pub(super) fn store(
         &mut self,
         key: Key,
         arrival: Arrival<'_>,
         receipt: &Receipt<'_>,
-    ) -> Result<(SetId, Option<String>), Refusal> {
+    ) -> Result<Stored, Refusal> {
         self.refuse_oversized(&arrival)?;
         let sender = self.ledger.open(receipt.sender, receipt.authenticated);
         let stored = self.store_from(key, arrival, receipt, sender);
@@ -174,7 +200,7 @@ impl Reassembler {
         arrival: Arrival<'_>,
         receipt: &Receipt<'_>,
         sender: SenderId,
-    ) -> Result<(SetId, Option<String>), Refusal> {
+    ) -> Result<Stored, Refusal> {
         let geometry = Geometry::of(&arrival.header);
         let (place, rivals) = self.place(key, &geometry);
         let hash = arrival.header.entire_message_hash;
@@ -186,12 +212,6 @@ impl Reassembler {
                 prefix_of(&hash)
             )
         });
-        let mut replaced = None;
-        if let Some(id) = place {
-            self.refuse_duplicate(id, &arrival, sender)?;
-            let rival = self.rival_to_replace(id, &arrival, sender)?;
-            replaced = rival.map(|rival| (id, rival));
-        }
         let name_bytes = receipt.sender.map_or(0, str::len);
         let mut frame_bytes = arrival.frame_bytes;
         frame_bytes += match place {
@@ -204,6 +224,14 @@ impl Reassembler {
         }
         let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
         let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
+        let mut replaced = None;
+        if let Some(id) = place {
+            if let Some(repeat) = self.repeat(id, &arrival, frame_bytes, sender) {
+                return Ok(Stored::Repeated(repeat));
+            }
+            let rival = self.rival_to_replace(id, &arrival, sender)?;
+            replaced = rival.map(|rival| (id, rival));
+        }
         self.make_room(sender, charge, place)
             .map_err(|detail| (Discard::QuotaExceeded, detail))?;
         if let Some((id, rival)) = replaced {
@@ -215,7 +243,7 @@ impl Reassembler {
         let outnumbered = self
             .siblings(key)
             .any(|(other, set)| *other != id && set.slots_held() >= held);
-        Ok((id, contested.filter(|_| outnumbered)))
+        Ok(Stored::New(id, contested.filter(|_| outnumbered)))
     }
 
     pub(super) fn insert(

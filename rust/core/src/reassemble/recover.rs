@@ -124,6 +124,8 @@ impl<'a> Attempt<'a> {
     pub fn is_spent(&mut self) -> bool {
         self.budget.turn = match self.is_last_resort {
             true => Turn::Guesses,
+            // What guests may cost is bounded whoever they are.
+            false if self.set.has_proven() && !self.set.is_of_guests => Turn::Proven,
             false => Turn::Promised,
         };
         self.budget.left() == 0
@@ -162,10 +164,24 @@ impl<'a> Attempt<'a> {
         // nothing contradicts but parity may still be right: parity may be forged, or no code's.
         self.resolve_each(&plans, Turn::Promised, |plan| &plan.clean)
             .or_else(|| whole.and_then(|whole| self.decode_whole(&whole)))
-            .or_else(|| self.resolve_each(&plans, Turn::Promised, |plan| &plan.by_sender))
+            .or_else(|| self.resolve_each(&plans, Turn::Proven, |plan| &plan.by_proven))
+            .or_else(|| self.resolve_each(&plans, Turn::Promised, |plan| &plan.by_claimed))
             .or_else(|| self.resolve_each(&plans, Turn::Repeated, |plan| &plan.repeated))
             .or_else(|| self.resolve_each(&plans, Turn::Guesses, |plan| &plan.without_sender))
             .or_else(|| plans.iter().find_map(|plan| self.speculate(plan)))
+    }
+
+    /// As [`Attempt::run`], where no segment is new and only who sent one is: what that cannot change was
+    /// tried before.
+    pub fn run_repeated(&mut self) -> Option<Found> {
+        let plans: Vec<Plan> = self
+            .shard_lengths()
+            .into_iter()
+            .map(|length| Plan::new(self, length))
+            .collect();
+        self.resolve_each(&plans, Turn::Proven, |plan| &plan.by_proven)
+            .or_else(|| self.resolve_each(&plans, Turn::Promised, |plan| &plan.by_claimed))
+            .or_else(|| self.resolve_each(&plans, Turn::Repeated, |plan| &plan.repeated))
     }
 
     fn decode_whole(&mut self, selection: &Selection) -> Option<Found> {

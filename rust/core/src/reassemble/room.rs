@@ -2,7 +2,9 @@
 
 use std::cmp::Reverse;
 
+use super::bytes::Bytes;
 use super::ledger::SenderId;
+use super::receive::Arrival;
 use super::set::{Set, SetId, Share};
 use super::{Drop, Reassembler};
 
@@ -69,28 +71,66 @@ impl Reassembler {
         }
     }
 
-    /// `sender` sent what another's candidate holds. A proven one gets it where that is possible
-    /// from a claimed one, who might displace it; from another proven one when that loses its
-    /// share. Claimed ones are not remembered: they are without number.
-    pub(super) fn share(&mut self, id: SetId, place: usize, sender: SenderId) {
+    /// `sender` sent what another's candidate holds. A proven one gets it from a claimed one, as if
+    /// that had not been; from another proven one when that loses its share. Claimed ones are not
+    /// remembered: they are without number. Says whether anything changed.
+    pub(super) fn share(
+        &mut self,
+        id: SetId,
+        place: usize,
+        arrival: &Arrival<'_>,
+        frame_bytes: u32,
+        sender: SenderId,
+    ) -> bool {
         if !sender.is_authenticated() {
-            return;
+            return false;
         }
         let candidate = &self.sets[&id].candidates()[place];
         if !candidate.sender.is_authenticated() {
-            self.pass(id, place, sender);
-        } else if candidate.sharer.is_none() {
-            self.ledger.keep(sender);
-            let set = self.sets.get_mut(&id).expect("the set is held");
-            set.candidates_mut()[place].sharer = Some(sender);
+            return self.take_over(id, place, arrival, frame_bytes, sender);
         }
+        if candidate.sharer.is_some() {
+            return false;
+        }
+        self.ledger.keep(sender);
+        let set = self.sets.get_mut(&id).expect("the set is held");
+        set.candidates_mut()[place].sharer = Some(sender);
+        true
+    }
+
+    /// Puts what `heir` sent in the place of another's equal segment: it is charged with its own frame, and
+    /// loses what it would have lost without the other. False, and nothing changed in the set, where no
+    /// room can be made.
+    fn take_over(
+        &mut self,
+        id: SetId,
+        place: usize,
+        arrival: &Arrival<'_>,
+        frame_bytes: u32,
+        heir: SenderId,
+    ) -> bool {
+        let candidate = &self.sets[&id].candidates()[place];
+        let (before, held) = (candidate.sender, candidate.charge());
+        let charge = arrival.payload.len() as u64 + u64::from(frame_bytes);
+        self.ledger.refund(before, held);
+        let has_room = self.make_room(heir, charge, Some(id)).is_ok();
+        self.ledger.charge(before, held);
+        if !has_room {
+            return false;
+        }
+        let payload = Bytes::keep(arrival.payload, arrival.source);
+        self.change(id, |set| set.replace(place, payload, frame_bytes));
+        self.ledger.charge(before, charge);
+        self.ledger.refund(before, held);
+        self.give_to(id, place, heir);
+        true
     }
 
     /// Makes a candidate the segment of `heir`. False, and nothing done, where that may not hold more.
     fn pass(&mut self, id: SetId, place: usize, heir: SenderId) -> bool {
         let set = self.sets.get_mut(&id).expect("the set is held");
         let candidate = &set.candidates()[place];
-        let (before, charge) = (candidate.sender, candidate.charge());
+        let charge = candidate.charge();
         let opens = !set.is_shared_by(heir);
         let shares = self.ledger.shares(heir) + u64::from(opens);
         let bytes = self.ledger.bytes(heir) + charge;
@@ -99,6 +139,16 @@ impl Reassembler {
         {
             return false;
         }
+        self.give_to(id, place, heir);
+        true
+    }
+
+    /// Makes a candidate, and its charge, those of `heir`.
+    fn give_to(&mut self, id: SetId, place: usize, heir: SenderId) {
+        let set = self.sets.get_mut(&id).expect("the set is held");
+        let candidate = &set.candidates()[place];
+        let (before, charge) = (candidate.sender, candidate.charge());
+        let opens = !set.is_shared_by(heir);
         // Its record names its sender.
         set.candidates_mut()[place].saved = false;
         self.unsaved.insert(id);
@@ -108,7 +158,6 @@ impl Reassembler {
         }
         self.ledger.charge(heir, charge);
         self.give_back(id, before, charge);
-        true
     }
 
     /// Changes what a set holds, and counts whether claimed identities have any of it.

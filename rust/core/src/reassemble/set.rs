@@ -284,6 +284,25 @@ impl Set {
         candidate
     }
 
+    /// Keeps the same bytes as they lie elsewhere, in another frame.
+    pub fn replace(&mut self, index: usize, payload: Bytes, frame_bytes: u32) {
+        let candidate = &mut self.candidates[index];
+        let (sender, before) = (candidate.sender, candidate.charge());
+        candidate.payload = payload;
+        candidate.frame_bytes = frame_bytes;
+        let charge = candidate.charge();
+        let share = self.shares.iter_mut().find(|share| share.sender == sender);
+        let share = share.expect("every candidate is in its sender's share");
+        share.bytes = share.bytes - before + charge;
+    }
+
+    /// Whether a proven sender has any segment in it.
+    pub fn has_proven(&self) -> bool {
+        self.shares
+            .iter()
+            .any(|share| share.sender.is_authenticated())
+    }
+
     /// Makes a candidate another sender's.
     pub fn pass(&mut self, index: usize, heir: SenderId) {
         let candidate = &mut self.candidates[index];
