@@ -133,6 +133,8 @@ def test_a_dash_is_the_standard_input_and_output(
             "--segment-size is 1000: it must be a multiple of 64 for --erasure",
         ),
         (("segment", "a", "-o", "b", "-s", "100", "-w", "lip243"), "--segment-size is 100"),
+        (("segment", "a", "-o", "b", "-p", "2"), " less than or equal to 1, got 2 ("),
+        (("segment", "a", "-o", "b", "-p", "half"), ", got half (see 'shardwire segment --help')"),
         (("segment",), "(see 'shardwire segment --help')"),
         (("send", "a"), "(see 'shardwire send --help')"),
         (("nothing",), "(see 'shardwire --help')"),

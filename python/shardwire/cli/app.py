@@ -359,11 +359,17 @@ def explain(error: BaseException) -> tuple[int, str]:
     # Wrong usage: the class comes from the click that typer brings along, so it is told by its members.
     tell_usage = getattr(error, "format_message", None)
     if tell_usage is not None:
-        message = " ".join(tell_usage().split())
+        message = _with_value(" ".join(tell_usage().split()), error)
         path = getattr(getattr(error, "ctx", None), "command_path", None) or "shardwire"
         return getattr(error, "exit_code", EXIT_USAGE), f"{message} (see '{path} --help')" if message else ""
     defect = f"a defect of shardwire, please report it: {type(error).__name__}: {one_line(error)}"
     return EXIT_FAILED, f"{defect} ({TRACEBACK_VARIABLE}=1 shows where)"
+
+
+def _with_value(message: str, error: BaseException) -> str:
+    """With the refused value, which typer leaves out."""
+    told = getattr(error.__cause__, "errors", None)
+    return message if told is None else f"{message}, got {told()[0]['input']}"
 
 
 def run(arguments: Sequence[str]) -> int:
