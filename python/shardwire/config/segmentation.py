@@ -28,6 +28,7 @@ class ReassemblyLimits:
         completed_remembered_max: Completed sets remembered, so that a late segment does not reopen one.
         timeout_ms: A set expires this long after its last new segment; under a rate limit after 3 epochs at least.
         work_budget: Reconstructions that guesses at wrong segments of a set may cost; as many are kept for the rest.
+            One counts as 4 MiB of hashing at most, but four are afforded whatever the size.
     """
 
     sets_max: int = 1_000

@@ -3,8 +3,18 @@
 use super::locate;
 use super::tail::CANDIDATE_WORK;
 
-/// Decoding, or locating wrong shards, costs this part of hashing the shards.
-pub(super) const DECODE_WORK_SHARE: u64 = 16;
+/// So many bytes of shards are multiplied by a coefficient while one is hashed.
+const PRODUCTS_PER_HASHED_BYTE: u64 = 64;
+
+/// What a reconstruction counts at most, in bytes of hashing: a budget gives large payloads bytes, not
+/// as many reconstructions as small ones.
+const RECONSTRUCTION_WORK_MAX: u64 = 4 << 20;
+
+/// Reconstructions that a budget of as many affords, however large they are.
+const RECONSTRUCTIONS_MIN: u64 = 4;
+
+/// Wrong shards are located again and again for at most this part of what is left.
+const LOCATE_SHARE: u64 = 4;
 
 /// What a hash costs beyond its bytes: buffers, permutations that are not full.
 pub(super) const HASH_WORK: u64 = 1024;
@@ -72,6 +82,12 @@ impl Work {
     }
 }
 
+/// What it takes to make `targets` shards of `sources` ones, in bytes of hashing.
+pub(super) fn products_work(sources: usize, targets: usize, shard_len: usize) -> u64 {
+    let products = sources as u64 * targets as u64 * shard_len as u64;
+    products / PRODUCTS_PER_HASHED_BYTE
+}
+
 impl Budget {
     /// The budget of `reconstructions` of `whole` bytes in shards of `shard_len`, of which
     /// `ends_max` bytes at the end may be padding: the last shard may be hashed twice.
@@ -81,12 +97,15 @@ impl Budget {
         [whole, shard_len, ends_max]: [usize; 3],
         reconstructions: u64,
     ) -> Self {
-        let whole = whole as u64;
-        let located = 2 * locate::work_of(counts.0 + counts.1, counts.1, shard_len);
-        let hashed = whole + shard_len as u64 + HASH_WORK;
-        let price = hashed + (whole + located) / DECODE_WORK_SHARE;
+        let located = 2 * locate::work_of(counts, shard_len);
+        let hashed = (whole + shard_len) as u64 + HASH_WORK;
+        let price = hashed + products_work(counts.0, counts.1, shard_len) + located;
+        let at_least = reconstructions.min(RECONSTRUCTIONS_MIN);
+        let limited = price.min(RECONSTRUCTION_WORK_MAX);
         let limit = Work {
-            hashing: price.saturating_mul(reconstructions),
+            hashing: limited
+                .saturating_mul(reconstructions)
+                .max(price.saturating_mul(at_least)),
             tails: ends_max as u64 * CANDIDATE_WORK * TAIL_SEARCHES,
         };
         Budget {
@@ -111,6 +130,12 @@ impl Budget {
     pub fn left(&self) -> u64 {
         let taken = self.before.hashing.saturating_add(self.work.hashing);
         self.up_to(self.limit.hashing).saturating_sub(taken)
+    }
+
+    /// What may be spent on locating the wrong shards of one choice: what is found out on the way helps
+    /// the next attempt.
+    pub fn left_to_locate(&self) -> u64 {
+        self.left() / LOCATE_SHARE
     }
 
     /// Ends of a payload that may be tested now. Half of what is left at most: zeros that one code

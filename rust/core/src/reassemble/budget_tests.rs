@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::budget::{Budget, Work};
 use super::poison_tests::{Random, forged};
 use super::tests::{CODES, limits, parameters_of, reconstructed};
 use super::*;
@@ -182,4 +183,47 @@ fn work_is_bounded() {
         assert!(most <= (2 * 32 + 2) * price, "{most} of {price}");
         assert!(dropped > 0, "something was hashed");
     }
+}
+
+/// The same change of many segments names none of them: what guesses at it took is counted.
+#[test]
+fn guesses_are_paid_for() {
+    let (k, m) = (24, 20);
+    let mut random = Random(7);
+    let (parameters, _, mut wire) = message(WireFormat::Raw, CODES[0], (k, m), &mut random);
+    for bytes in &mut wire[..15] {
+        let end = bytes.len() - 8;
+        bytes[end] ^= 1;
+    }
+    let mut reassembler = Reassembler::new(parameters, limits());
+    for bytes in &wire {
+        reassembler.receive(bytes, &Receipt::default());
+    }
+    let set = reassembler
+        .sets
+        .values()
+        .next()
+        .expect("nothing names the wrong ones");
+    // Half of what was left when all had come, where several more attempts had an eighth each.
+    let price = (k as u64 + 1) * 64 + 1024;
+    assert!(set.work.hashing >= 32 / 2 * price, "{}", set.work.hashing);
+}
+
+/// A budget of reconstructions is one of bytes where those are large: a single call takes no seconds.
+#[test]
+fn large_sets_have_bytes_to_spend() {
+    let budget_of = |counts: (usize, usize), shard_len: usize, reconstructions| {
+        let sizes = [counts.0 * shard_len, shard_len, 0];
+        Budget::new(Work::default(), counts, sizes, reconstructions).left()
+    };
+    // As much again is promised to what needs no guess.
+    for counts in [(192, 0), (170, 22), (128, 64), (96, 96)] {
+        let whole = (counts.0 * 102_400) as u64;
+        let left = budget_of(counts, 102_400, 32);
+        assert!(left <= 2 * (256 << 20), "{left} for {counts:?}");
+        assert!(left >= 2 * 4 * whole, "{left} for {counts:?}");
+    }
+    // Few reconstructions stay few; small ones all count.
+    assert!(budget_of((128, 0), 102_400, 1) <= 2 * 14_000_000);
+    assert!(budget_of((10, 2), 1024, 32) >= 2 * 32 * 10 * 1024);
 }

@@ -10,8 +10,9 @@
 //! whether the shards are this code's at all and which are bad. What is left is then checked in
 //! full, which costs one row of a product for each shard that is still to spare.
 
+use super::budget::products_work;
 use super::field::{Span, element};
-use super::points::{Explained, Points};
+use super::points::{Explained, Points, word_work};
 use crate::erasure::{self, ErasureCode};
 
 /// Stretches of neighbouring offsets that are sampled, spread over the shard.
@@ -20,14 +21,16 @@ const STRETCHES_MIN: usize = 16;
 /// Offsets in a stretch: a cache line is fetched for all of them.
 const STRETCH: usize = 8;
 
-/// Offsets added by a full check that finds a contradiction.
+/// Offsets added by a full check that finds a contradiction, and one more for every so many shards to
+/// spare: those make a check dear.
 const SUSPECTS_PER_CHECK: usize = 4;
+const SURPLUS_PER_SUSPECT: usize = 4;
 
 /// A column must be a multiple of this long for Leopard.
 const ALIGNMENT: usize = 64;
 
-/// Checking a column of a few shards costs this many times the hash of as many bytes.
-const COLUMN_WORK: usize = 4;
+/// Looking at so many bytes of columns costs the hash of one.
+const COLUMN_BYTES_PER_HASHED: usize = 4;
 
 /// Shards of one code, some lost, more than k held.
 pub(super) struct Word<'a> {
@@ -43,11 +46,13 @@ pub(super) struct Word<'a> {
 pub(super) struct Search {
     /// Offsets where shards contradicted each other before.
     pub suspects: Vec<usize>,
-    /// Guesses of bad shards allowed where nothing else explains the differences.
-    pub guesses_max: usize,
+    /// What guesses of bad shards may take where nothing else explains the differences.
+    pub guess_work_max: u64,
+    /// No check of whole shards begins once so much was taken, but the first.
+    pub work_max: u64,
     /// Offsets found by this search.
     pub found: Vec<usize>,
-    /// Bytes looked at, in bytes of hashing.
+    /// What was taken, in bytes of hashing.
     pub work: u64,
 }
 
@@ -60,10 +65,15 @@ pub(super) enum Located {
     Unknown,
 }
 
-/// What one look at `slots` shards takes, `surplus` of them to spare, in bytes of decoding.
-pub(super) fn work_of(slots: usize, surplus: usize, shard_len: usize) -> u64 {
-    let offsets = shard_len.min(stretches_of(surplus) * STRETCH);
-    (slots * offsets * COLUMN_WORK + shard_len * surplus) as u64
+/// What one look at k + m shards takes, all of which are there, in bytes of hashing.
+pub(super) fn work_of((k, m): (usize, usize), shard_len: usize) -> u64 {
+    let offsets = shard_len.min(stretches_of(m) * STRETCH);
+    let words = m.min(offsets) as u64 * word_work(k + m, m);
+    columns_work(k + m, offsets) + words + products_work(k, m, shard_len)
+}
+
+fn columns_work(slots: usize, offsets: usize) -> u64 {
+    (slots * offsets / COLUMN_BYTES_PER_HASHED) as u64
 }
 
 /// Stretches that are sampled: four offsets at least for every difference.
@@ -90,20 +100,24 @@ impl Word<'_> {
         // independent the span grows with each, and it has at most `surplus` dimensions.
         for _ in 0..=surplus {
             let gathered = self.gather(&offsets);
-            search.work += (held.len() * offsets.len() * COLUMN_WORK) as u64;
+            search.work += columns_work(held.len(), offsets.len());
             let bad = self
                 .at(&gathered)
                 .explain(&held, &columns, sampled, search)?;
             if bad.len() >= surplus {
                 return None;
             }
-            search.work += (self.shard_len * (surplus - bad.len())) as u64;
-            let contradicting = sample(&self.without(&bad).differences()?, SUSPECTS_PER_CHECK);
+            search.work += products_work(self.data_count, surplus - bad.len(), self.shard_len);
+            let suspects = SUSPECTS_PER_CHECK + surplus / SURPLUS_PER_SUSPECT;
+            let contradicting = sample(&self.without(&bad).differences()?, suspects);
             if contradicting.is_empty() {
                 return Some(bad);
             }
             search.found.extend(&contradicting);
             offsets.extend(contradicting);
+            if search.work >= search.work_max {
+                break;
+            }
         }
         None
     }
@@ -244,6 +258,7 @@ impl Word<'_> {
         let checks = held.len() - self.data_count;
         let mut bad = std::collections::BTreeSet::new();
         for offset in offsets {
+            search.work += word_work(held.len(), checks);
             match points.errors(&word_at(*offset), checks) {
                 Some(errors) => bad.extend(errors),
                 None => return self.guess(held, &points, &word_at(*offset), search),
@@ -268,8 +283,13 @@ impl Word<'_> {
             let is_word = differences.iter().flatten().all(|byte| *byte == 0);
             is_word.then_some(bad)
         };
-        let Explained { answer, work } =
-            points.errors_beyond(word, checks, search.guesses_max, explains);
+        let explain_work = columns_work(held.len(), self.shard_len);
+        let Explained { answer, work } = points.errors_beyond(
+            word,
+            checks,
+            [search.guess_work_max, explain_work],
+            explains,
+        );
         search.work += work;
         answer
     }

@@ -60,7 +60,14 @@ fn located(
         parity_count: m,
         shard_len: 128,
     };
-    (expected, word.locate(&mut Search::default()))
+    (expected, word.locate(&mut unbounded()))
+}
+
+fn unbounded() -> Search {
+    Search {
+        work_max: u64::MAX,
+        ..Search::default()
+    }
 }
 
 const CODES: [ErasureCode; 2] = [ErasureCode::Leopard, ErasureCode::Vandermonde];
@@ -113,13 +120,13 @@ fn shards_of_another_code_are_not_explained() {
         parity_count: 4,
         shard_len: 128,
     };
-    assert_eq!(word.locate(&mut Search::default()), Located::Unknown);
+    assert_eq!(word.locate(&mut unbounded()), Located::Unknown);
 }
 
 #[test]
 fn guesses_find_more_crafted_corruption_than_half_of_r() {
     for code in CODES {
-        for (bad, guesses_max, found) in [(4, 0, 8), (5, 0, 0), (5, 600, 7)] {
+        for (bad, guess_work_max, found) in [(4, 0, 8), (5, 0, 0), (5, 1 << 20, 7)] {
             let hits = (1..=8).filter(|seed| {
                 let mut all = shards(code, 24, 8, 128, *seed);
                 let mut expected = draw(*seed, bad, 32);
@@ -136,8 +143,8 @@ fn guesses_find_more_crafted_corruption_than_half_of_r() {
                     shard_len: 128,
                 };
                 let mut search = Search {
-                    guesses_max,
-                    ..Search::default()
+                    guess_work_max,
+                    ..unbounded()
                 };
                 word.locate(&mut search) == Located::Bad(expected)
             });
@@ -159,14 +166,44 @@ fn corruption_that_the_samples_miss_is_found_in_full() {
         parity_count: 6,
         shard_len: 64 * 1024,
     };
-    let mut search = Search::default();
+    let mut search = unbounded();
     assert_eq!(word.locate(&mut search), Located::Bad(vec![3, 11]));
     assert!(search.found.contains(&30_001) && search.found.contains(&47_777));
     // What was found once is looked at first.
     let mut again = Search {
         suspects: search.found,
-        ..Search::default()
+        ..unbounded()
     };
     assert_eq!(word.locate(&mut again), Located::Bad(vec![3, 11]));
     assert_eq!(again.found, [0; 0]);
+}
+
+/// Each check of whole shards finds more that the last one could not: after what it may take a search
+/// stops, and tells what it found.
+#[test]
+fn a_search_stops_at_what_it_may_take() {
+    let (k, m, shard_len) = (48, 40, 16 * 1024);
+    let mut all = shards(ErasureCode::Leopard, k, m, shard_len, 9);
+    // Nothing at the offsets that are sampled; at most half of the shards to spare at each other one.
+    for (number, shard) in all.iter_mut().take(30).enumerate() {
+        for group in number.saturating_sub(2)..=number {
+            (0..8).for_each(|at| shard[1000 + 8 * 61 * group + at] ^= 1);
+        }
+    }
+    let word = Word {
+        code: ErasureCode::Leopard,
+        shards: all.iter().map(|shard| Some(shard.as_slice())).collect(),
+        data_count: k,
+        parity_count: m,
+        shard_len,
+    };
+    let mut free = unbounded();
+    let located = word.locate(&mut free);
+    let mut bound = Search::default();
+    assert_eq!(word.locate(&mut bound), Located::Unknown);
+    let check = work_of((k, m), shard_len);
+    assert!(bound.work <= check + check / 2, "{} of {check}", bound.work);
+    assert!(!bound.found.is_empty());
+    assert_eq!(located, Located::Bad((0..30).collect()));
+    assert!(free.work > bound.work);
 }

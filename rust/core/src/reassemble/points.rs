@@ -5,8 +5,8 @@ use super::field::{element, inverse, product};
 use super::locate::Word;
 use crate::erasure::ErasureCode;
 
-/// Decoding one word for one guess costs as much as hashing this many bytes.
-const GUESS_WORK: u64 = 1024;
+/// Decoding one word costs as much as hashing this many bytes, and what its length makes of it.
+const DECODE_WORK: usize = 64;
 
 /// What a search by guesses gave and cost.
 pub(super) struct Explained {
@@ -19,6 +19,11 @@ pub(super) struct Explained {
 pub(super) struct Points {
     points: Vec<u8>,
     multipliers: Vec<u8>,
+}
+
+/// What decoding a word of so many shards takes, `checks` of them to spare, in bytes of hashing.
+pub(super) fn word_work(shards: usize, checks: usize) -> u64 {
+    (DECODE_WORK + checks * (checks + shards) / 2) as u64
 }
 
 impl Points {
@@ -73,31 +78,32 @@ impl Points {
     }
 
     /// Places of more errors in one word: of each choice of some places that would make the rest
-    /// few enough, the errors, as long as `explains` does not take them and `guesses_max` allows.
+    /// few enough, the errors, as long as `explains` does not take them and less than `work_max` was
+    /// taken. To ask that costs `explain_work`.
     pub fn errors_beyond(
         &self,
         word: &[u8],
         checks: usize,
-        guesses_max: usize,
+        [work_max, explain_work]: [u64; 2],
         explains: impl Fn(&[usize]) -> Option<Vec<usize>>,
     ) -> Explained {
         let syndromes = self.syndromes(word, checks);
-        let mut guesses = 0;
-        let mut answer = None;
+        let guess_work = word_work(self.points.len(), checks);
+        let (mut work, mut answer) = (0, None);
         // A guess takes a check away: only every second one leaves fewer errors than it costs.
         for count in (2 - checks % 2..checks).step_by(2) {
             let mut chosen: Vec<usize> = (0..count).collect();
-            while answer.is_none() && guesses < guesses_max {
-                guesses += 1;
-                answer = self
-                    .errors_besides(&syndromes, &chosen)
-                    .and_then(|places| explains(&places));
+            while answer.is_none() && work < work_max {
+                work += guess_work;
+                if let Some(places) = self.errors_besides(&syndromes, &chosen) {
+                    work += explain_work;
+                    answer = explains(&places);
+                }
                 if !next_choice(&mut chosen, self.points.len()) {
                     break;
                 }
             }
         }
-        let work = guesses as u64 * GUESS_WORK;
         Explained { answer, work }
     }
 

@@ -1,6 +1,6 @@
 //! One attempt at a set: which segments to believe, and which code made the parity.
 
-use super::budget::{Budget, DECODE_WORK_SHARE, Turn};
+use super::budget::{Budget, Turn, products_work};
 use super::choices::{Choices, Plan};
 use super::lessons::{Lessons, Name};
 use super::locate::{Located, Search, Word};
@@ -12,9 +12,6 @@ use crate::wire::segment::Slot;
 /// Guesses at what was crafted to hide take this part of the budget that is left: while positions
 /// are open, and when all are filled. More segments, or rivals, may settle it at no cost.
 const GUESS_SHARES: [u64; 2] = [8, 2];
-
-/// Guesses of bad shards are this much of hashing each.
-const GUESS_WORK: u64 = 1024;
 
 /// One data shard of a candidate payload.
 #[derive(Debug)]
@@ -261,7 +258,7 @@ impl<'a> Attempt<'a> {
         selection: &Selection,
         code: ErasureCode,
         shard_len: usize,
-        guesses_max: usize,
+        guess_work_max: u64,
     ) -> Option<Found> {
         let suspects = self
             .lessons
@@ -270,11 +267,12 @@ impl<'a> Attempt<'a> {
             .map(|offset| *offset as usize);
         let mut search = Search {
             suspects: suspects.collect(),
-            guesses_max,
+            guess_work_max,
+            work_max: self.budget.left_to_locate(),
             ..Search::default()
         };
         let located = self.word(selection, code, shard_len).locate(&mut search);
-        self.budget.work.hashing += search.work.div_ceil(DECODE_WORK_SHARE);
+        self.budget.work.hashing += search.work;
         self.lessons.suspect(search.found);
         let Located::Bad(bad) = located else {
             return None;
@@ -315,9 +313,9 @@ impl<'a> Attempt<'a> {
         let share = self.budget.left() / GUESS_SHARES[usize::from(is_full)];
         let stop = self.budget.work.hashing + share;
         codes.into_iter().filter(can_locate).find_map(|code| {
-            let guesses_max = stop.saturating_sub(self.budget.work.hashing) / GUESS_WORK;
-            (guesses_max > 0)
-                .then(|| self.locate_and_decode(&first, code, shard_len, guesses_max as usize))
+            let guess_work_max = stop.saturating_sub(self.budget.work.hashing);
+            (guess_work_max > 0)
+                .then(|| self.locate_and_decode(&first, code, shard_len, guess_work_max))
                 .flatten()
         })
     }
@@ -365,7 +363,11 @@ impl<'a> Attempt<'a> {
             let Word { shards, .. } = self.word(selection, code, shard_len);
             let recovered =
                 erasure::reconstruct(code, &shards, k, self.parity_count, shard_len).ok()?;
-            self.budget.work.hashing += (shard_len * k) as u64 / DECODE_WORK_SHARE;
+            let lost = selection[..k]
+                .iter()
+                .filter(|place| place.is_none())
+                .count();
+            self.budget.work.hashing += products_work(k, lost, shard_len);
             recovered.into_iter()
         };
         let parts = selection[..k].iter().map(|place| match place {
