@@ -52,15 +52,20 @@ fn wire_of(k: usize, m: usize, seed: u64) -> (Parameters, Vec<u8>, Vec<Vec<u8>>,
     (parameters, payload, wire, random)
 }
 
+/// A claimed sender alters the first 18 segments and repeats the others.
+fn begin_falsely(reassembler: &mut Reassembler, wire: &[Vec<u8>], random: &mut Random) {
+    for (number, bytes) in wire.iter().enumerate() {
+        let altered = forged(bytes, WireFormat::Raw, random);
+        let bytes = if number < 18 { &altered } else { bytes };
+        reassembler.receive(bytes, &claimed("mallory"));
+    }
+}
+
 #[test]
 fn a_proven_sender_completes_what_a_claimed_one_began_with_what_is_held_already() {
     let (parameters, payload, wire, mut random) = wire_of(20, 10, 1);
     let mut reassembler = Reassembler::new(parameters, limits());
-    for (number, bytes) in wire.iter().enumerate() {
-        let altered = forged(bytes, WireFormat::Raw, &mut random);
-        let bytes = if number < 18 { &altered } else { bytes };
-        reassembler.receive(bytes, &claimed("mallory"));
-    }
+    begin_falsely(&mut reassembler, &wire, &mut random);
     let outcomes: Vec<Outcome> = wire
         .iter()
         .map(|bytes| reassembler.receive(bytes, &PROVEN))
@@ -75,11 +80,7 @@ fn a_proven_sender_completes_what_a_claimed_one_began_with_what_is_held_already(
 fn a_claimed_sender_completes_what_another_claimed_one_began() {
     let (parameters, payload, wire, mut random) = wire_of(20, 10, 2);
     let mut reassembler = Reassembler::new(parameters, limits());
-    for (number, bytes) in wire.iter().enumerate() {
-        let altered = forged(bytes, WireFormat::Raw, &mut random);
-        let bytes = if number < 18 { &altered } else { bytes };
-        reassembler.receive(bytes, &claimed("mallory"));
-    }
+    begin_falsely(&mut reassembler, &wire, &mut random);
     let outcomes = wire
         .iter()
         .map(|bytes| reassembler.receive(bytes, &claimed("bob")));

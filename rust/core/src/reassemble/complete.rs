@@ -10,38 +10,16 @@ use crate::wire::segment::{HASH_LENGTH, Slot};
 impl Reassembler {
     /// Tries to complete a set and says how far it is.
     pub(super) fn attempt(&mut self, id: SetId, contested: Option<String>) -> Outcome {
-        let set = self.sets.get_mut(&id).expect("a set to complete is held");
-        let mut lessons = std::mem::take(&mut set.lessons);
-        let (mut spent, mut tried, mut hash_mismatch, mut found) = (false, false, false, None);
-        let mut work = Work::default();
-        let budget = self.limits.work_budget;
-        if let Some(mut attempt) = Attempt::new(set, &mut lessons, &self.parameters, budget) {
-            found = attempt.run();
-            spent = attempt.is_spent();
-            work = attempt.budget.work;
-            tried = true;
-            hash_mismatch = found.is_none() && attempt.hashed;
-            lessons = attempt.lessons;
-        }
-        if let Some(found) = found {
-            return Outcome::Reconstructed(Box::new(self.complete(id, found)));
-        }
-        let across = self.attempt_across(id);
-        if let Some(reconstructed) = across.or_else(|| self.attempt_with_guests(id, None)) {
-            return Outcome::Reconstructed(Box::new(reconstructed));
-        }
-        self.stats.failed_reconstructions += u64::from(hash_mismatch);
-        if spent && let Some(dropped) = self.drop_set(id, Drop::HashMismatch) {
-            return Outcome::Dropped(dropped);
-        }
-        let set = self.sets.get_mut(&id).expect("the set is still held");
-        set.work.add(work);
-        set.lessons = lessons;
+        let (tried, hash_mismatch) = match self.try_out(id, false) {
+            Ok(tried) => tried,
+            Err(outcome) => return outcome,
+        };
         if let Some(detail) = contested {
             let reason = Discard::CountMismatch;
             self.stats.count_discard(reason);
             return Outcome::Discarded { reason, detail };
         }
+        let set = &self.sets[&id];
         let segments_held = set.slots_held();
         let needed = set
             .geometry
@@ -60,31 +38,46 @@ impl Reassembler {
     pub(super) fn attempt_repeated(&mut self, id: SetId, place: usize) -> Option<Outcome> {
         let set = self.sets.get_mut(&id).expect("a set to complete is held");
         set.newest = place;
+        self.try_out(id, true).err()
+    }
+
+    /// Tries to complete a set. Where it stays: whether it held enough to try, and whether a payload that
+    /// came out did not have its hash. Else the outcome.
+    fn try_out(&mut self, id: SetId, is_repeat: bool) -> Result<(bool, bool), Outcome> {
+        let set = self.sets.get_mut(&id).expect("a set to complete is held");
         let mut lessons = std::mem::take(&mut set.lessons);
-        let (mut found, mut hash_mismatch, mut spent) = (None, false, false);
+        let (mut spent, mut tried, mut hash_mismatch, mut found) = (false, false, false, None);
         let mut work = Work::default();
         let budget = self.limits.work_budget;
         if let Some(mut attempt) = Attempt::new(set, &mut lessons, &self.parameters, budget) {
-            found = attempt.run_repeated();
-            hash_mismatch = found.is_none() && attempt.hashed;
+            found = match is_repeat {
+                true => attempt.run_repeated(),
+                false => attempt.run(),
+            };
             spent = attempt.is_spent();
             work = attempt.budget.work;
+            tried = true;
+            hash_mismatch = found.is_none() && attempt.hashed;
             lessons = attempt.lessons;
         }
         if let Some(found) = found {
-            return Some(Outcome::Reconstructed(Box::new(self.complete(id, found))));
+            return Err(Outcome::Reconstructed(Box::new(self.complete(id, found))));
         }
-        if let Some(reconstructed) = self.attempt_across(id) {
-            return Some(Outcome::Reconstructed(Box::new(reconstructed)));
+        let mut joined = self.attempt_across(id);
+        if joined.is_none() && !is_repeat {
+            joined = self.attempt_with_guests(id, None);
+        }
+        if let Some(reconstructed) = joined {
+            return Err(Outcome::Reconstructed(Box::new(reconstructed)));
         }
         self.stats.failed_reconstructions += u64::from(hash_mismatch);
         if spent && let Some(dropped) = self.drop_set(id, Drop::HashMismatch) {
-            return Some(Outcome::Dropped(dropped));
+            return Err(Outcome::Dropped(dropped));
         }
-        let set = self.sets.get_mut(&id)?;
+        let set = self.sets.get_mut(&id).expect("the set is still held");
         set.work.add(work);
         set.lessons = lessons;
-        None
+        Ok((tried, hash_mismatch))
     }
 
     pub(super) fn complete_single(

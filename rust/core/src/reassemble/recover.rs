@@ -145,11 +145,7 @@ impl<'a> Attempt<'a> {
         if !has_surplus && let Some(whole) = &whole {
             return self.decode_whole(whole);
         }
-        let plans: Vec<Plan> = self
-            .shard_lengths()
-            .into_iter()
-            .map(|length| Plan::new(self, length))
-            .collect();
+        let plans = self.plans();
         // Another sender may still be right all by itself, and open slots may be filled.
         let is_full = self.set.slots_held() == self.data_count + self.parity_count;
         self.is_last_resort = is_full
@@ -168,14 +164,16 @@ impl<'a> Attempt<'a> {
             .or_else(|| plans.iter().find_map(|plan| self.speculate(plan)))
     }
 
+    /// One for each length that is tried.
+    fn plans(&self) -> Vec<Plan> {
+        let lengths = self.shard_lengths().into_iter();
+        lengths.map(|length| Plan::new(self, length)).collect()
+    }
+
     /// As [`Attempt::run`], where no segment is new and only who sent one is: what that cannot change was
     /// tried before.
     pub fn run_repeated(&mut self) -> Option<Found> {
-        let plans: Vec<Plan> = self
-            .shard_lengths()
-            .into_iter()
-            .map(|length| Plan::new(self, length))
-            .collect();
+        let plans = self.plans();
         self.resolve_each(&plans, Turn::Proven, |plan| &plan.by_proven)
             .or_else(|| self.resolve_each(&plans, Turn::Promised, |plan| &plan.by_claimed))
             .or_else(|| self.resolve_each(&plans, Turn::Repeated, |plan| &plan.repeated))
