@@ -4,10 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::budget::Work;
+use super::attempt::Attempt;
+use super::candidate::Candidate;
 use super::lessons::Lessons;
-use super::recover::Attempt;
-use super::set::{Candidate, Geometry, Key, SEGMENTS_MAX, Set, SetId};
+use super::set::{Geometry, Key, SEGMENTS_MAX, Set, SetId};
+use super::work::Work;
 use super::{Reassembler, Reconstructed};
 use crate::wire::segment::{Slot, WireFormat};
 

@@ -1,10 +1,7 @@
 //! What the attempts at a set may cost, in bytes of hashing, and which choices may spend it.
 
 use super::locate;
-use super::tail::CANDIDATE_WORK;
-
-/// So many bytes of shards are multiplied by a coefficient while one is hashed.
-const PRODUCTS_PER_HASHED_BYTE: u64 = 64;
+use super::work::{CANDIDATE_WORK, HASH_WORK, Work, products_work};
 
 /// What a reconstruction counts at most, in bytes of hashing: a budget gives large payloads bytes, not
 /// as many reconstructions as small ones.
@@ -15,9 +12,6 @@ const RECONSTRUCTIONS_MIN: u64 = 4;
 
 /// Wrong shards are located again and again for at most this part of what is left.
 const LOCATE_SHARE: u64 = 4;
-
-/// What a hash costs beyond its bytes: buffers, permutations that are not full.
-pub(super) const HASH_WORK: u64 = 1024;
 
 /// Searches for the end of a last segment of zeros that a budget affords: one takes at most half of
 /// what is left, and that must be enough for the second code after the first.
@@ -40,15 +34,6 @@ pub(super) enum Turn {
     Proven,
 }
 
-/// The work of an attempt.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Work {
-    /// Bytes hashed, decoded and compared.
-    pub hashing: u64,
-    /// The same of searches for the end of a payload.
-    pub tails: u64,
-}
-
 /// What is left for a set.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
@@ -58,34 +43,6 @@ pub(super) struct Budget {
     pub turn: Turn,
     /// This attempt's.
     pub work: Work,
-}
-
-impl Work {
-    /// More than any budget: nothing is tried any more.
-    pub const EXHAUSTED: Work = Work {
-        hashing: u64::MAX,
-        tails: u64::MAX,
-    };
-
-    pub fn is_exhausted(&self) -> bool {
-        self.hashing == u64::MAX
-    }
-
-    /// Whether nothing was tried.
-    pub fn is_none(&self) -> bool {
-        self.hashing == 0
-    }
-
-    pub fn add(&mut self, other: Work) {
-        self.hashing = self.hashing.saturating_add(other.hashing);
-        self.tails = self.tails.saturating_add(other.tails);
-    }
-}
-
-/// What it takes to make `targets` shards of `sources` ones, in bytes of hashing.
-pub(super) fn products_work(sources: usize, targets: usize, shard_len: usize) -> u64 {
-    let products = sources as u64 * targets as u64 * shard_len as u64;
-    products / PRODUCTS_PER_HASHED_BYTE
 }
 
 impl Budget {

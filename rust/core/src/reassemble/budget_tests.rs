@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::budget::{Budget, Work};
+use super::budget::Budget;
 use super::poison_tests::{Random, forged};
 use super::tests::{CODES, limits, parameters_of, reconstructed};
+use super::work::Work;
 use super::*;
 use crate::erasure::ErasureCode;
 use crate::segment::segment;

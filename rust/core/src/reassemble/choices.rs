@@ -2,13 +2,10 @@
 
 use std::cmp::Reverse;
 
+use super::attempt::{Attempt, Selection};
+use super::candidate::Candidate;
 use super::ledger::SenderId;
-use super::recover::{Attempt, Selection};
-use super::set::{Candidate, Share};
-use crate::wire::segment::Slot;
-
-/// Different shard lengths that one attempt looks at: forged segments may have any length.
-const LENGTHS_MAX: usize = 4;
+use super::set::Share;
 
 /// Mixtures of rivals that an attempt looks at.
 const MIXTURES_MAX: usize = 256;
@@ -75,56 +72,6 @@ impl Plan {
     /// Slots without rivals of this length.
     pub fn slots_alone(&self) -> usize {
         self.slots.iter().filter(|rivals| rivals.len() == 1).count()
-    }
-}
-
-impl Attempt<'_> {
-    /// Lengths that enough segments could have as shards: first those of which a proven sender has
-    /// enough, then those of most slots. All but the last data segment have the full length.
-    pub(super) fn shard_lengths(&self) -> Vec<usize> {
-        let mut slots: Vec<(usize, Slot)> = self
-            .set
-            .candidates()
-            .iter()
-            .filter(|candidate| candidate.slot != self.slot(self.data_count - 1))
-            .map(|candidate| (candidate.payload.len(), candidate.slot))
-            .collect();
-        slots.sort_unstable();
-        slots.dedup();
-        let mut lengths: Vec<(usize, usize)> = slots
-            .chunk_by(|a, b| a.0 == b.0)
-            .map(|slots| (slots.len(), slots[0].0))
-            .filter(|(count, _)| count + 1 >= self.data_count)
-            .collect();
-        lengths.sort_unstable_by_key(|(count, length)| {
-            Reverse((self.is_proven_length(*length), *count, *length))
-        });
-        if self.data_count == 1 && lengths.is_empty() {
-            let longest = self
-                .set
-                .candidates()
-                .iter()
-                .map(|candidate| candidate.payload.len());
-            lengths.extend(longest.max().map(|length| (1, length)));
-        }
-        lengths
-            .into_iter()
-            .take(LENGTHS_MAX)
-            .map(|(_, length)| length)
-            .collect()
-    }
-
-    /// Whether any proven sender has enough segments of this length.
-    fn is_proven_length(&self, length: usize) -> bool {
-        let last = self.slot(self.data_count - 1);
-        let fits = |held: &&Candidate| held.payload.len() == length && held.slot != last;
-        let shares = self.set.shares().iter();
-        let mut proven = shares.filter(|share| share.sender.is_authenticated());
-        proven.any(|share| {
-            let held = self.set.candidates().iter().filter(fits);
-            let own = held.filter(|held| held.sender == share.sender);
-            own.count() + 1 >= self.data_count
-        })
     }
 }
 

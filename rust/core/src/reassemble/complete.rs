@@ -1,9 +1,10 @@
 //! From a set that holds enough to the outcome: the attempt, and what a completion leaves behind.
 
-use super::budget::Work;
+use super::attempt::Attempt;
 use super::bytes::Bytes;
-use super::recover::{Attempt, Found, Part};
+use super::recover::{Found, Part};
 use super::set::{Key, Set, SetId};
+use super::work::Work;
 use super::{Discard, Drop, Outcome, Payload, Reassembler, Reconstructed};
 use crate::wire::segment::{HASH_LENGTH, Slot};
 

@@ -4,11 +4,12 @@
 //! and work of theirs, and none of what the sender's own segments have. They begin nothing and displace
 //! nothing. Where forged counts make several sets of a payload, each has its own.
 
-use super::budget::Work;
+use super::candidate::Candidate;
 use super::ledger::SenderId;
 use super::persist::set_key;
 use super::receive::{Arrival, Stored};
-use super::set::{Candidate, Geometry, Set, SetId, key_of};
+use super::set::{Geometry, Set, SetId, key_of};
+use super::work::Work;
 use super::{Outcome, Reassembler, Receipt, Reconstructed};
 use crate::wire::segment::{self, Received, Slot};
 

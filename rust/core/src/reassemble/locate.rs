@@ -10,10 +10,11 @@
 //! whether the shards are this code's at all and which are bad. What is left is then checked in
 //! full, which costs one row of a product for each shard that is still to spare.
 
-use super::budget::products_work;
 use super::field::{Span, element};
 use super::points::{Explained, Points, word_work};
-use crate::erasure::{self, ErasureCode};
+use super::word::Word;
+use super::work::products_work;
+use crate::erasure;
 
 /// Stretches of neighbouring offsets that are sampled, spread over the shard.
 const STRETCHES_MIN: usize = 16;
@@ -31,15 +32,6 @@ const ALIGNMENT: usize = 64;
 
 /// Looking at so many bytes of columns costs the hash of one.
 const COLUMN_BYTES_PER_HASHED: usize = 4;
-
-/// Shards of one code, some lost, more than k held.
-pub(super) struct Word<'a> {
-    pub code: ErasureCode,
-    pub shards: Vec<Option<&'a [u8]>>,
-    pub data_count: usize,
-    pub parity_count: usize,
-    pub shard_len: usize,
-}
 
 /// What a search may use, and what it found out on its way.
 #[derive(Debug, Default)]
@@ -120,12 +112,6 @@ impl Word<'_> {
             }
         }
         None
-    }
-
-    fn held(&self) -> Vec<usize> {
-        (0..self.shards.len())
-            .filter(|ordinal| self.shards[*ordinal].is_some())
-            .collect()
     }
 
     /// Offsets in stretches over the whole shard.

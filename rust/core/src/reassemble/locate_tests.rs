@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::erasure::ErasureCode;
 
 fn shards(code: ErasureCode, k: usize, m: usize, shard_len: usize, seed: u64) -> Vec<Vec<u8>> {
     let mut state = seed | 1;

@@ -6,9 +6,11 @@
 
 mod across;
 mod admit;
+mod attempt;
 mod batch;
 mod budget;
 mod bytes;
+mod candidate;
 mod choices;
 mod complete;
 mod completed;
@@ -27,6 +29,8 @@ mod room;
 mod set;
 mod tail;
 mod verify;
+mod word;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -4,8 +4,9 @@
 //! is a prefix of what names its segments. Values are opaque to the caller; storing one twice is
 //! harmless.
 
+use super::candidate::Candidate;
 use super::receive::Arrival;
-use super::set::{Candidate, Geometry, Key, SEGMENTS_MAX, Set, SetId, key_of};
+use super::set::{Geometry, Key, SEGMENTS_MAX, Set, SetId, key_of};
 use super::{Reassembler, Receipt};
 use crate::wire::segment::{HASH_LENGTH, Header, Slot};
 

@@ -2,7 +2,7 @@
 //! shards to spare, or one more for every two that are guessed.
 
 use super::field::{element, inverse, product};
-use super::locate::Word;
+use super::word::Word;
 use crate::erasure::ErasureCode;
 
 /// Decoding one word costs as much as hashing this many bytes, and what its length makes of it.

@@ -1,10 +1,11 @@
 //! What happens to one received segment, from its bytes to its outcome.
 
-use super::budget::Work;
 use super::bytes::{Bytes, Lent};
+use super::candidate::Candidate;
 use super::ledger::{ACCOUNT_BYTES, SenderId};
-use super::set::{Candidate, Geometry, Key, SetId, key_of};
+use super::set::{Geometry, Key, SetId, key_of};
 use super::tail::{End, find_length};
+use super::work::Work;
 use super::{Discard, Drop, Outcome, Reassembler, Receipt};
 use crate::keccak::keccak256;
 use crate::wire::segment::{self, HASH_LENGTH, Header, Received, Segment, Slot};

@@ -1,13 +1,13 @@
 //! One attempt at a set: which segments to believe, and which code made the parity.
 
-use super::budget::{Budget, Turn, products_work};
+use super::attempt::{Attempt, Selection};
+use super::budget::Turn;
 use super::choices::{Choices, Plan};
-use super::lessons::{Lessons, Name};
-use super::locate::{Located, Search, Word};
-use super::set::Set;
+use super::lessons::Name;
+use super::locate::{Located, Search};
+use super::word::Word;
+use super::work::products_work;
 use crate::erasure::{self, ErasureCode};
-use crate::segment::Parameters;
-use crate::wire::segment::Slot;
 
 /// Guesses at what was crafted to hide take this part of the budget that is left: while positions
 /// are open, and when all are filled. More segments, or rivals, may settle it at no cost.
@@ -32,102 +32,7 @@ pub(super) struct Found {
     pub bad: Vec<usize>,
 }
 
-/// A candidate's place by ordinal: data segments first, then parity segments.
-pub(super) type Selection = Vec<Option<usize>>;
-
-/// The state of one attempt.
-pub(super) struct Attempt<'a> {
-    pub set: &'a Set,
-    /// What earlier attempts found out, and this one.
-    pub lessons: Lessons,
-    pub parameters: &'a Parameters,
-    pub data_count: usize,
-    pub parity_count: usize,
-    /// The candidate that came last: what does not use it was tried before.
-    pub newest: usize,
-    pub budget: Budget,
-    /// No segment that may come can settle it: guesses are what is left.
-    is_last_resort: bool,
-    /// Whether a hash was compared.
-    pub hashed: bool,
-    /// The budget did not afford every end that the payload hashed last may have.
-    pub is_cut_short: bool,
-}
-
 impl<'a> Attempt<'a> {
-    /// `None` while the number of data segments is unknown or more segments are needed.
-    ///
-    /// The set's lessons are `lessons`: they change while it is read.
-    pub fn new(
-        set: &'a Set,
-        lessons: &mut Lessons,
-        parameters: &'a Parameters,
-        work_budget: u64,
-    ) -> Option<Self> {
-        let data_count = usize::from(set.geometry.data?);
-        let parity_count = usize::from(set.geometry.parity.unwrap_or(0));
-        if set.slots_held() < data_count {
-            return None;
-        }
-        let newest = set.newest;
-        let mut attempt = Attempt {
-            set,
-            lessons: std::mem::take(lessons),
-            parameters,
-            data_count,
-            parity_count,
-            newest,
-            budget: Budget::default(),
-            is_last_resort: false,
-            hashed: false,
-            is_cut_short: false,
-        };
-        attempt.budget = attempt.budget_of(work_budget);
-        Some(attempt)
-    }
-
-    /// Reconstructions are priced by what enough segments could be: one that claims to be long buys
-    /// no work on short ones.
-    fn budget_of(&self, reconstructions: u64) -> Budget {
-        let (set, k) = (self.set, self.data_count);
-        let shard_len = self.shard_lengths().into_iter().max().unwrap_or(0);
-        let longest = |ordinal| {
-            let lengths = set
-                .range(self.slot(ordinal))
-                .map(|place| self.bytes(place).len());
-            lengths.max().unwrap_or(0)
-        };
-        let whole = (0..k).map(longest).sum::<usize>().max(shard_len * k);
-        // lip243 tells its length; what is not recovered has no padding to find but zeros.
-        let last = set.range(Slot::Data(k.saturating_sub(1) as u8));
-        let mut tails = set.candidates()[last].iter();
-        let may_be_padded = set.geometry.parity != Some(0)
-            || tails.any(|candidate| candidate.payload.last() == Some(&0));
-        let is_open = set.geometry.payload_length.is_none() && may_be_padded;
-        let ends_max = match is_open {
-            true => shard_len.min(self.parameters.settings().max_tail_candidates),
-            false => 0,
-        };
-        let counts = (k, self.parity_count);
-        Budget::new(
-            set.work,
-            counts,
-            [whole, shard_len, ends_max],
-            reconstructions,
-        )
-    }
-
-    /// Whether what the set may cost is spent.
-    pub fn is_spent(&mut self) -> bool {
-        self.budget.turn = match self.is_last_resort {
-            true => Turn::Guesses,
-            // What guests may cost is bounded whoever they are.
-            false if self.set.has_proven() && !self.set.is_of_guests => Turn::Proven,
-            false => Turn::Promised,
-        };
-        self.budget.left() == 0
-    }
-
     /// Looks for a payload that has the hash until one is found, the budget is spent, or what
     /// could be told from these segments is told.
     pub fn run(&mut self) -> Option<Found> {
@@ -181,22 +86,6 @@ impl<'a> Attempt<'a> {
 
     fn decode_whole(&mut self, selection: &Selection) -> Option<Found> {
         self.decode(selection, self.parameters.settings().erasure_code, 0)
-    }
-
-    pub(super) fn slot(&self, ordinal: usize) -> Slot {
-        if ordinal < self.data_count {
-            Slot::Data(ordinal as u8)
-        } else {
-            Slot::Parity((ordinal - self.data_count) as u8)
-        }
-    }
-
-    pub(super) fn ordinals(&self) -> std::ops::Range<usize> {
-        0..self.data_count + self.parity_count
-    }
-
-    pub(super) fn bytes(&self, place: usize) -> &'a [u8] {
-        &self.set.candidates()[place].payload
     }
 
     fn resolve_each(

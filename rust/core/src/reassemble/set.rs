@@ -1,10 +1,11 @@
 //! One incomplete payload: its counts, and the segments held for each position.
 
-use super::budget::Work;
 use super::bytes::Bytes;
+use super::candidate::Candidate;
 use super::ledger::SenderId;
-use super::lessons::{Lessons, Name};
+use super::lessons::Lessons;
 use super::tail::Prefix;
+use super::work::Work;
 use crate::keccak::keccak256;
 use crate::wire::segment::{HASH_LENGTH, Header, Slot};
 
@@ -81,35 +82,6 @@ impl Geometry {
         // Under draft each class tells its own count: no set has so many together.
         let total = merged.data.unwrap_or(0) + merged.parity.unwrap_or(0);
         (total <= SEGMENTS_MAX).then_some(merged)
-    }
-}
-
-/// One segment held.
-#[derive(Debug)]
-pub(super) struct Candidate {
-    pub payload: Bytes,
-    /// What it is charged with beyond its payload: the rest of its wire bytes.
-    pub frame_bytes: u32,
-    pub sender: SenderId,
-    pub slot: Slot,
-    /// Tells it from the other candidates of its slot, in its stored key.
-    pub serial: u8,
-    /// Other senders sent the same bytes.
-    pub shared: bool,
-    /// A proven one among them, whose account it keeps: its own from when the sender loses its share.
-    pub sharer: Option<SenderId>,
-    /// `poll_persist` has given it as it is.
-    pub saved: bool,
-}
-
-impl Candidate {
-    /// What names it in its set.
-    pub fn name(&self) -> Name {
-        (self.slot, self.serial)
-    }
-
-    pub fn charge(&self) -> u64 {
-        self.payload.len() as u64 + u64::from(self.frame_bytes)
     }
 }
 

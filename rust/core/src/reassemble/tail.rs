@@ -1,8 +1,8 @@
 //! Hashing a payload of unknown length: the prefix while segments arrive, the end when all are
 //! there.
 
-use super::budget::{HASH_WORK, Work};
-use super::set::Candidate;
+use super::candidate::Candidate;
+use super::work::{CANDIDATE_WORK, HASH_WORK, Work};
 use crate::keccak::Keccak256;
 use crate::wire::segment::{HASH_LENGTH, Slot};
 
@@ -11,9 +11,6 @@ const PREFIX_BYTES_MIN: usize = 4096;
 
 /// So many bytes lie between two sponges that are kept: they stay a hundredth of the bytes held.
 const EARLIER_BYTES_MIN: u32 = 64 << 10;
-
-/// What testing one candidate end costs, in bytes of hashing: a permutation and a copied sponge.
-pub(super) const CANDIDATE_WORK: u64 = 200;
 
 /// The sponge over the first data segments, which advances as they arrive. The last data segment
 /// is never in it: its true length may be unknown.
