@@ -5,15 +5,10 @@ use std::sync::OnceLock;
 use super::RATE;
 #[cfg(target_arch = "x86_64")]
 use super::many::Streams;
+use super::state::{AbsorbOne, absorb_one_with};
 #[cfg(target_arch = "x86_64")]
 use super::{x86_avx2, x86_avx512, x86_bmi2};
 use crate::cpu::{self, InstructionSet};
-
-/// Absorbs whole blocks of one message.
-///
-/// # Safety
-/// The machine has the function's instruction set.
-pub(super) type AbsorbOne = unsafe fn(&mut [u64; 25], &[u8]);
 
 /// How messages are absorbed: alone, and side by side where the machine can.
 pub(super) struct Kernel {
@@ -96,13 +91,6 @@ pub(super) fn selected() -> &'static Kernel {
 /// Absorbs whole blocks with the selected kernel.
 pub(super) fn absorb(state: &mut [u64; 25], blocks: &[u8]) {
     absorb_one_with(selected().absorb_one, state, blocks);
-}
-
-/// Absorbs whole blocks with a kernel that `supported` offered.
-pub(super) fn absorb_one_with(absorb_one: AbsorbOne, state: &mut [u64; 25], blocks: &[u8]) {
-    debug_assert!(blocks.len().is_multiple_of(RATE));
-    // SAFETY: `supported` offers only what the machine has.
-    unsafe { absorb_one(state, blocks) };
 }
 
 /// The oracle of all others.

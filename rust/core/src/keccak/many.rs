@@ -1,17 +1,8 @@
 //! Many messages at once: each keeps to a lane, and a lane that is done takes the next message.
 
-use super::kernel::{AbsorbOne, absorb_one_with};
-use super::{DIGEST_LEN, RATE, sponge};
-
-/// N states side by side: word i of state j is `self.0[i][j]`.
-#[repr(C, align(64))]
-pub(super) struct Lanes<const N: usize>(pub [[u64; N]; 25]);
-
-/// Absorbs a number of blocks from each pointer on, one pointer a lane.
-///
-/// # Safety
-/// The machine has the function's instruction set, and each pointer has that many blocks behind it.
-pub(super) type AbsorbMany<const N: usize> = unsafe fn(&mut Lanes<N>, [*const u8; N], usize);
+use super::padding::{pad_into, padded};
+use super::state::{AbsorbMany, AbsorbOne, Lanes, absorb_one_with, squeeze};
+use super::{DIGEST_LEN, RATE};
 
 /// Hashes messages in N lanes.
 pub(super) struct Streams<const N: usize> {
@@ -53,9 +44,9 @@ impl<const N: usize> Streams<N> {
                 let mut state = lanes.0.map(|word| word[lane]);
                 let whole = message.rest.len() - message.rest.len() % RATE;
                 absorb_one_with(self.absorb_one, &mut state, &message.rest[..whole]);
-                let last = sponge::padded(&message.rest[whole..]);
+                let last = padded(&message.rest[whole..]);
                 absorb_one_with(self.absorb_one, &mut state, &last);
-                digests[message.index] = sponge::squeeze(&state);
+                digests[message.index] = squeeze(&state);
             }
         }
     }
@@ -79,7 +70,7 @@ impl<const N: usize> Streams<N> {
         for ((block, last), message) in blocks.iter_mut().zip(last.iter_mut()).zip(&*messages) {
             *block = message.as_ref().map(|message| {
                 if message.rest.len() < RATE {
-                    sponge::pad_into(last, message.rest);
+                    pad_into(last, message.rest);
                     last.as_ptr()
                 } else {
                     message.rest.as_ptr()
@@ -105,7 +96,7 @@ impl<const N: usize> Streams<N> {
                 continue;
             }
             let first: [u64; 4] = std::array::from_fn(|word| lanes.0[word][lane]);
-            digests[message.index] = sponge::squeeze(&first);
+            digests[message.index] = squeeze(&first);
             for word in &mut lanes.0 {
                 word[lane] = 0;
             }

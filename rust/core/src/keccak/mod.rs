@@ -6,10 +6,12 @@
 mod kernel;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod many;
+mod padding;
 #[cfg(target_arch = "x86_64")]
 mod permutation;
 mod pieces;
 mod sponge;
+mod state;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -21,6 +23,8 @@ mod x86_bmi2;
 
 use crate::cpu::InstructionSet;
 use kernel::{Kernel, Many};
+use padding::padded;
+use state::{absorb_one_with, squeeze};
 
 pub use sponge::Keccak256;
 
@@ -60,9 +64,9 @@ pub fn keccak256_many_pieces(inputs: &[&[&[u8]]], digests: &mut [[u8; DIGEST_LEN
 fn digest_of(kernel: &Kernel, data: &[u8]) -> [u8; DIGEST_LEN] {
     let (blocks, rest) = data.split_at(data.len() - data.len() % RATE);
     let mut state = [0; 25];
-    kernel::absorb_one_with(kernel.absorb_one, &mut state, blocks);
-    kernel::absorb_one_with(kernel.absorb_one, &mut state, &sponge::padded(rest));
-    sponge::squeeze(&state)
+    absorb_one_with(kernel.absorb_one, &mut state, blocks);
+    absorb_one_with(kernel.absorb_one, &mut state, &padded(rest));
+    squeeze(&state)
 }
 
 fn digests_of(kernel: &Kernel, inputs: &[&[u8]], digests: &mut [[u8; DIGEST_LEN]]) {

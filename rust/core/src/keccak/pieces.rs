@@ -2,8 +2,10 @@
 //! a block that spans pieces is gathered.
 
 use super::kernel::{Kernel, Many};
-use super::many::{Lanes, Streams};
-use super::{DIGEST_LEN, Keccak256, RATE, sponge};
+use super::many::Streams;
+use super::padding::padded;
+use super::state::{Lanes, squeeze};
+use super::{DIGEST_LEN, Keccak256, RATE};
 
 /// A message in a lane: what is left of its present piece, and the pieces after it.
 struct Message<'a> {
@@ -118,7 +120,7 @@ fn advance<const N: usize>(
             Some(Next::InPlace(_)) => message.rest = &message.rest[count * RATE..],
             Some(Next::Gathered) | None => {}
             Some(Next::Last) => {
-                digests[message.index] = sponge::squeeze(&lanes.0.map(|word| word[lane]));
+                digests[message.index] = squeeze(&lanes.0.map(|word| word[lane]));
                 for word in &mut lanes.0 {
                     word[lane] = 0;
                 }
@@ -145,7 +147,7 @@ impl Message<'_> {
                 return Next::Gathered;
             }
             let Some((piece, following)) = self.following.split_first() else {
-                *block = sponge::padded(&block[..filled]);
+                *block = padded(&block[..filled]);
                 return Next::Last;
             };
             self.rest = piece;

@@ -1,6 +1,8 @@
 //! The incremental sponge: one message, absorbed in any pieces.
 
 use super::kernel::absorb;
+use super::padding::padded;
+use super::state::squeeze;
 use super::{DIGEST_LEN, RATE};
 
 /// Keccak-256 of a message that arrives in pieces.
@@ -66,33 +68,6 @@ impl std::fmt::Debug for Keccak256 {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Keccak256").finish_non_exhaustive()
     }
-}
-
-/// The last block of a message: what is left of it, 0x01, zeros, and 0x80 in the last byte.
-///
-/// `rest` is shorter than a block.
-pub(super) fn padded(rest: &[u8]) -> [u8; RATE] {
-    let mut block = [0; RATE];
-    pad_into(&mut block, rest);
-    block
-}
-
-/// Writes [`padded`] over a block.
-pub(super) fn pad_into(block: &mut [u8; RATE], rest: &[u8]) {
-    let (message, padding) = block.split_at_mut(rest.len());
-    message.copy_from_slice(rest);
-    padding.fill(0);
-    padding[0] = 0x01;
-    block[RATE - 1] |= 0x80;
-}
-
-/// The digest that the first four lanes of a state give.
-pub(super) fn squeeze(lanes: &[u64]) -> [u8; DIGEST_LEN] {
-    let mut digest = [0; DIGEST_LEN];
-    for (bytes, lane) in digest.chunks_exact_mut(8).zip(lanes) {
-        bytes.copy_from_slice(&lane.to_le_bytes());
-    }
-    digest
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ fn one_long_message_among_short_ones() {
 /// There are `count * RATE` bytes behind each pointer.
 #[cfg(target_arch = "x86_64")]
 unsafe fn absorb_in_turn<const N: usize>(
-    lanes: &mut super::many::Lanes<N>,
+    lanes: &mut super::state::Lanes<N>,
     blocks: [*const u8; N],
     count: usize,
 ) {
@@ -91,7 +91,7 @@ unsafe fn absorb_in_turn<const N: usize>(
         // SAFETY: the caller vouches for the bytes.
         let blocks = unsafe { std::slice::from_raw_parts(blocks, count * RATE) };
         let mut state = lanes.0.map(|word| word[lane]);
-        kernel::absorb_one_with(supported()[0].absorb_one, &mut state, blocks);
+        absorb_one_with(supported()[0].absorb_one, &mut state, blocks);
         for (word, absorbed) in lanes.0.iter_mut().zip(state) {
             word[lane] = absorbed;
         }

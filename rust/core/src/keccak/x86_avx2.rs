@@ -3,8 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::RATE;
-use super::many::Lanes;
 use super::permutation::{self, Lane};
+use super::state::Lanes;
 
 impl Lane for __m256i {
     #[inline(always)]

@@ -5,8 +5,8 @@
 use std::arch::x86_64::*;
 
 use super::RATE;
-use super::many::Lanes;
 use super::permutation::{self, Lane};
+use super::state::Lanes;
 
 // Logic on bits is the same for elements of any width; of VPTERNLOGD and VPTERNLOGQ, Miri knows the first.
 
