@@ -111,6 +111,11 @@ impl Config {
         3 * self.window_ms()
     }
 
+    /// What is on its way has come after so long.
+    pub fn settle_ms(&self) -> i64 {
+        (2 * self.acknowledgement_timeout_ms).min(SETTLE_MS_MAX)
+    }
+
     /// A quarter of the acknowledgement timeout: within it those speak who are to speak promptly.
     pub fn window_ms(&self) -> i64 {
         self.acknowledgement_timeout_ms / 4
@@ -149,6 +154,8 @@ impl Config {
 
 /// Part of the time in which receivers answer.
 const GAPS_PER_WINDOW: i64 = 8;
+/// However late an acknowledgement may be, nothing is longer on its way than this.
+const SETTLE_MS_MAX: i64 = 10_000;
 /// Retransmissions that are waited for, at most.
 const RETRIES_COUNTED_MAX: u32 = 100;
 /// Back-off ends at this many times the first period.

@@ -11,8 +11,6 @@ use crate::sds::name::Name;
 
 /// Newest entries of the log that a filter is asked for, and as many may wait to be named.
 pub const REVIEWED_MAX: usize = 1_000;
-/// What is on its way has come after two acknowledgement timeouts, or after this.
-pub const SETTLE_MS_MAX: i64 = 10_000;
 /// An entry that was named is not named again before this, doubled with every time that did not help.
 pub const NAMED_AGAIN_MS: i64 = 30_000;
 const DOUBLINGS_MAX: u32 = 16;
@@ -46,7 +44,7 @@ impl AntiEntropy {
     pub fn new(config: &Config) -> Self {
         AntiEntropy {
             prompt: config.acknowledgement_sync || config.enable_repair,
-            settle_ms: (2 * config.acknowledgement_timeout_ms).min(SETTLE_MS_MAX),
+            settle_ms: config.settle_ms(),
             window_ms: config.window_ms(),
             samples: Vec::new(),
             sample_ms: 0,

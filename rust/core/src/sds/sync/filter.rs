@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::anti_entropy::SETTLE_MS_MAX;
 use crate::bloom::BloomFilter;
 use crate::sds::config::{Config, Now};
 use crate::sds::log::{Entry, EntryRef, Log};
@@ -65,7 +64,7 @@ impl FilterSchedule {
         let filter = filter.expect("checked where the configuration was made");
         FilterSchedule {
             interval_ms: config.bloom_interval_ms,
-            settle_ms: (4 * config.acknowledgement_timeout_ms).min(2 * SETTLE_MS_MAX),
+            settle_ms: 2 * config.settle_ms(),
             ..FilterSchedule::of(filter, config.bloom_filter_capacity)
         }
     }

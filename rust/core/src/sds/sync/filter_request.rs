@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashlink::LinkedHashMap;
 use sha2::{Digest, Sha256};
 
-use super::anti_entropy::{NAMED_AGAIN_MS, SETTLE_MS_MAX};
+use super::anti_entropy::NAMED_AGAIN_MS;
 use super::feedback::feedback_delay_ms;
 use super::filter::{FilterSchedule, PeerFilter};
 use crate::sds::config::{Config, Randomness};
@@ -48,7 +48,7 @@ impl FilterRequest {
     pub fn new(config: &Config) -> Self {
         FilterRequest {
             prompt: config.acknowledgement_sync || config.enable_repair,
-            settle_ms: (2 * config.acknowledgement_timeout_ms).min(SETTLE_MS_MAX),
+            settle_ms: config.settle_ms(),
             window_ms: config.window_ms(),
             interval_ms: config.bloom_interval_ms.max(NAMED_AGAIN_MS),
             seen: LinkedHashMap::new(),
