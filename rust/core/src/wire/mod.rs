@@ -7,6 +7,7 @@ pub mod file;
 mod protobuf;
 pub mod sds;
 mod sds_nim;
+mod sds_parts;
 mod sds_spec;
 pub mod segment;
 mod segment_encode;

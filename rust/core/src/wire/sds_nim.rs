@@ -1,7 +1,7 @@
 //! The SDS wire of nim-sds: every scalar is written, also when it is zero or empty.
 
 use super::protobuf::{Fields, bytes_field_length, put_bytes_field, put_length, put_varint_field};
-use super::sds::{EntryView, MessageView, Parts, SdsDecodeError, SdsEncodeError};
+use super::sds_parts::{EntryView, MessageView, Parts, SdsDecodeError, SdsEncodeError};
 
 const MESSAGE_ID: u32 = 1;
 const LAMPORT_TIMESTAMP: u32 = 2;

@@ -4,7 +4,7 @@ use super::protobuf::{
     Fields, ProtobufError, bytes_field_length, put_bytes_field, put_length, put_varint_field,
     varint_length,
 };
-use super::sds::{EntryView, MessageView, Parts, SdsDecodeError};
+use super::sds_parts::{EntryView, MessageView, Parts, SdsDecodeError};
 
 const SENDER_ID: u32 = 1;
 const MESSAGE_ID: u32 = 2;
