@@ -9,7 +9,7 @@ use super::demand::Demand;
 use super::finished::Finished;
 use super::first_parity::FirstParity;
 use super::in_store::InStore;
-use super::inquiry::{Asked, Inquiries};
+use super::inquiries::{Asked, Inquiries};
 use super::on_demand::{Around, OnDemand, Review};
 use super::queue::DispatchQueue;
 use super::quorum::Quorum;

@@ -1,5 +1,6 @@
 //! What is to be stored of the sends of this participant, since it was last asked for.
 
+use super::mark::Mark;
 use super::send::{ContentRef, OutgoingContent, OutgoingRef, OutgoingSend};
 use super::sends::Sends;
 use crate::sds::log::Log;
@@ -53,17 +54,6 @@ struct NewWire {
     wire: Option<Octets>,
     /// Whether its bytes were stored before.
     was_stored: bool,
-}
-
-/// What is known of the record of one content.
-#[derive(Debug, Default)]
-pub struct Mark {
-    /// Whether its state is to be written.
-    is_changed: bool,
-    /// Whether its state has a record of its own.
-    pub has_record: bool,
-    /// Where its bytes stand that are to be stored, and before which poll.
-    new_content: Option<(u32, u32)>,
 }
 
 impl Changes {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::changes::Changes;
 use super::demand::{Answer, Need};
 use super::first_parity::FirstParity;
-use super::inquiry::Inquiries;
+use super::inquiries::Inquiries;
 use super::quorum::Quorum;
 use super::send::{ContentRef, OutgoingContent, OutgoingRef};
 use super::sends::Sends;

@@ -1,40 +1,10 @@
 //! Sends of this participant that have not left, or not wholly.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use super::send::{ContentRef, OutgoingRef, OutgoingSend};
 use super::sends::Sends;
-
-/// Ordinals of one send, the next one first.
-#[derive(Debug, Default)]
-pub struct Waiting {
-    /// Those that are not in a row with the rest, the next one last.
-    before: Vec<u32>,
-    rest: Range<u32>,
-}
-
-impl Waiting {
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.before.is_empty() && self.rest.is_empty()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.before.len() + self.rest.len()
-    }
-
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = u32> {
-        let before = self.before.iter().rev().copied();
-        before.chain(self.rest.clone())
-    }
-
-    fn pop_front(&mut self) -> Option<u32> {
-        self.before.pop().or_else(|| self.rest.next())
-    }
-}
+use super::waiting::Waiting;
 
 /// Which content leaves next.
 ///
@@ -94,7 +64,7 @@ impl DispatchQueue {
             .iter()
             .map(|content| content.size_bytes)
             .sum::<usize>();
-        send.queue.rest = 0..send.contents.len() as u32;
+        send.queue = Waiting::first(send.contents.len() as u32);
         self.fresh.push_back(handle);
     }
 
@@ -106,10 +76,7 @@ impl DispatchQueue {
             .enumerate()
             .filter(|(_, content)| content.queued);
         let queued = queued.map(|(ordinal, _)| ordinal as u32);
-        send.queue = Waiting {
-            before: queued.rev().collect(),
-            rest: 0..0,
-        };
+        send.queue = Waiting::of(queued);
         for ordinal in send.queue.iter() {
             self.contents += 1;
             self.bytes += send.contents[ordinal as usize].size_bytes;
@@ -186,7 +153,7 @@ impl DispatchQueue {
     /// A first transmission failed: the content waits at the head of its send.
     pub fn put_back(&mut self, handle: OutgoingRef, send: &mut OutgoingSend, ordinal: u32) {
         let waited = send.waits();
-        send.queue.before.push(ordinal);
+        send.queue.push_front(ordinal);
         let content = &mut send.contents[ordinal as usize];
         content.queued = true;
         self.contents += 1;

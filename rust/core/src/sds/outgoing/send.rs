@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::acknowledged::{Acknowledged, PARTICIPANTS_PER_SEND_MAX};
-use super::changes::Mark;
 use super::demand::Demand;
 use super::inquiry::Inquiry;
-use super::queue::Waiting;
+use super::mark::Mark;
+use super::waiting::Waiting;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
 use crate::sds::slab::Handle;
