@@ -5,10 +5,10 @@ use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
-use shardwire_core::sds::{self, Event, Name};
+use shardwire_core::sds::{self, Event};
 
 use crate::sds::HistoryEntry;
-use crate::texts::Texts;
+use crate::texts::{Texts, name};
 
 /// Base of what `poll_event` gives. Two events are equal where their class and all fields are.
 #[pyclass(subclass, frozen, module = "shardwire._native")]
@@ -282,12 +282,6 @@ output! {
 
 pub fn text(py: Python<'_>, text: &str) -> Py<PyString> {
     PyString::new(py, text).unbind()
-}
-
-/// A name as an object. It is UTF-8 already, which Python sees for itself.
-pub fn name(py: Python<'_>, name: &Name) -> Py<PyString> {
-    let object = PyString::from_bytes(py, name.as_bytes());
-    object.expect("a name is UTF-8").unbind()
 }
 
 /// One event as an object.

@@ -4,8 +4,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use shardwire_core::sds::Name;
 
-use crate::sds_events::name;
-
 /// The sender and the send that were told of last, and words of the API.
 #[derive(Default)]
 pub struct Texts {
@@ -57,4 +55,10 @@ fn object(
     let object = name(py, &named);
     *last = Some((named, object.clone_ref(py)));
     object
+}
+
+/// A name as an object. It is UTF-8 already, which Python sees for itself.
+pub fn name(py: Python<'_>, name: &Name) -> Py<PyString> {
+    let object = PyString::from_bytes(py, name.as_bytes());
+    object.expect("a name is UTF-8").unbind()
 }
