@@ -15,7 +15,7 @@ use super::group::{Group, GroupLimits};
 use super::leftovers::LeftoverColumns;
 use super::output::{Outcome, OutputColumns};
 use super::recover::{Recovery, recover};
-use super::whole::{Missing, agree};
+use super::whole::Missing;
 
 /// Hashes groups many at once and lays out what they give.
 pub struct Settlement {
@@ -233,4 +233,25 @@ impl Settlement {
 
 pub fn arrow_error(error: ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// Which partition's row stands for the message, and how many data segments came in none of them.
+fn agree(group: &Group) -> Option<(i64, usize)> {
+    let kept = group
+        .whole_copies
+        .iter()
+        .min_by_key(|copy| (copy.missing.len(), copy.partition))?;
+    let came = |missing: &Missing| {
+        let elsewhere = group.whole_copies.iter().any(|copy| {
+            copy.missing
+                .iter()
+                .all(|other| other.index != missing.index)
+        });
+        elsewhere
+            || group
+                .shards_at(missing.index)
+                .any(|shard| missing.is(shard))
+    };
+    let recovered = kept.missing.iter().filter(|one| !came(one)).count();
+    Some((kept.partition, recovered))
 }

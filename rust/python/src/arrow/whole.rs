@@ -3,8 +3,6 @@
 
 use shardwire_core::keccak;
 
-use super::group::Group;
-
 /// What stands in the column `error` of a row that says that a message is whole elsewhere.
 pub const WHOLE: &str = "whole";
 
@@ -54,7 +52,7 @@ impl Missing {
     }
 
     /// Whether this shard, padded or not, is the missing one's.
-    fn is(&self, shard: &[u8]) -> bool {
+    pub fn is(&self, shard: &[u8]) -> bool {
         let Some((piece, padding)) = shard.split_at_checked(self.length as usize) else {
             return false;
         };
@@ -72,27 +70,6 @@ fn digest_of(piece: &[u8]) -> [u8; DIGEST_BYTES] {
 pub struct WholeCopy {
     pub partition: i64,
     pub missing: Vec<Missing>,
-}
-
-/// Which partition's row stands for the message, and how many data segments came in none of them.
-pub fn agree(group: &Group) -> Option<(i64, usize)> {
-    let kept = group
-        .whole_copies
-        .iter()
-        .min_by_key(|copy| (copy.missing.len(), copy.partition))?;
-    let came = |missing: &Missing| {
-        let elsewhere = group.whole_copies.iter().any(|copy| {
-            copy.missing
-                .iter()
-                .all(|other| other.index != missing.index)
-        });
-        elsewhere
-            || group
-                .shards_at(missing.index)
-                .any(|shard| missing.is(shard))
-    };
-    let recovered = kept.missing.iter().filter(|one| !came(one)).count();
-    Some((kept.partition, recovered))
 }
 
 #[cfg(test)]
