@@ -15,7 +15,7 @@ from shardwire import ConfigError, _native
 from shardwire.segmentation import segment
 from shardwire.spark import reconstruct, reconstruct_archive, register, segment_messages, with_keccak256
 from shardwire.spark.schema import MESSAGE_FIELDS
-from shardwire.spark.store_source import StoreOptions
+from shardwire.spark.store_options import StoreOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

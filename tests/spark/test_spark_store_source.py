@@ -14,7 +14,8 @@ from shardwire import ConfigError
 from shardwire.node import MessageEnvelope
 from shardwire.segmentation import segment
 from shardwire.spark import reconstruct, register
-from shardwire.spark.store_source import StoreRange, WakuStoreReader, split_times
+from shardwire.spark.store_options import StoreRange, split_times
+from shardwire.spark.store_source import WakuStoreReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from shardwire.node.protocol import StoreQuery
 from shardwire.node.store_client import StoreClient
-from shardwire.spark.store_source import StoreOptions
+from shardwire.spark.store_options import StoreOptions
 from shardwire.spark.versions import DataSourceStreamReader, InputPartition
 
 if TYPE_CHECKING:

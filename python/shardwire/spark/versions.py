@@ -60,10 +60,13 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition as InputPartition
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor as StatefulProcessor
 else:
-    # Where they are missing their place is taken by nothing in particular, so that the modules can be imported.
-    StatefulProcessor = getattr(stateful_processor, "StatefulProcessor", object)
+
+    class _Missing:
+        """Stands for a class that is missing, so that the modules that derive from it can be imported."""
+
+    StatefulProcessor = getattr(stateful_processor, "StatefulProcessor", _Missing)
     DataSource, DataSourceReader, DataSourceStreamReader, InputPartition = (
-        getattr(data_source, name, object)
+        getattr(data_source, name, _Missing)
         for name in ("DataSource", "DataSourceReader", "DataSourceStreamReader", "InputPartition")
     )
 
