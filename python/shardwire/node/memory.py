@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from shardwire._native import message_hash
 from shardwire.errors import NodeError
@@ -13,7 +13,7 @@ from shardwire.node.clock import Clock
 from shardwire.node.conditions import NetworkConditions
 from shardwire.node.event_stream import EventStream
 from shardwire.node.event_streams import EventStreams
-from shardwire.node.inbox import Inbox
+from shardwire.node.inbox import Inbox, Transit
 from shardwire.node.lifetime import Lifetime
 from shardwire.node.protocol import (
     ConnectionState,
@@ -32,9 +32,6 @@ from shardwire.node.protocol import (
 from shardwire.node.trace import Outcome
 from shardwire.node.waku_message import META_BYTES_MAX, PubsubTopics, encoded_size_bytes
 
-if TYPE_CHECKING:
-    from shardwire.node.network import MemoryNetwork
-
 # Envelopes that wait until a neighbour is in reach, and how long they do (P2P-RELIABILITY as deployed).
 OUTBOX_ENVELOPES_MAX = 1_024
 PROPAGATION_TIMEOUT_MS = 60_000
@@ -50,6 +47,44 @@ class Outgoing:
     timestamp_ns: int
     message_hash: bytes
     size_bytes: int
+
+
+class Surroundings(Protocol):
+    """The part of `MemoryNetwork` that its nodes use."""
+
+    transit: Transit
+
+    @property
+    def clock(self) -> Clock:
+        """What stamps envelopes of nodes without a clock of their own."""
+
+    @property
+    def has_store(self) -> bool:
+        """Whether it was made with a store."""
+
+    def connections_changed(self) -> None:
+        """Lets every node look at whom it reaches."""
+
+    def reaches_store(self, node: MemoryNode, /) -> bool:
+        """Whether the store is online and on the side of `node`."""
+
+    def reaches_neighbour(self, node: MemoryNode, /) -> bool:
+        """Whether any other connected node is on the side of `node`."""
+
+    def next_request_id(self, node: MemoryNode, /) -> str:
+        """A request id that no other request of this network has."""
+
+    def next_timestamp_ns(self, clock: Clock, /) -> int:
+        """The time, made unique in this network."""
+
+    def transmit(self, sender: MemoryNode, outgoing: Outgoing, /) -> bool:
+        """Carries an envelope to everyone in reach; whether the store took it."""
+
+    def query_store(self, node: MemoryNode, query: StoreQuery, /) -> StorePage:
+        """Answers a page of the store to `node`."""
+
+    def draw_store_delay_ms(self) -> int:
+        """How long the next answer of the store takes."""
 
 
 class MemoryNode(Lifetime):
@@ -68,7 +103,7 @@ class MemoryNode(Lifetime):
             passes, a `NodeError` one that is `permanent` or says when to try again, as it tells. None for no fault.
     """
 
-    def __init__(self, network: MemoryNetwork, name: str, config: NodeConfig, clock: Clock | None) -> None:
+    def __init__(self, network: Surroundings, name: str, config: NodeConfig, clock: Clock | None) -> None:
         self.name = name
         self.config = config
         self.max_message_size_bytes = config.max_message_size_bytes
@@ -92,7 +127,7 @@ class MemoryNode(Lifetime):
     @property
     def has_store(self) -> bool:
         """Whether the network was made with a store."""
-        return self._network.store is not None
+        return self._network.has_store
 
     async def start(self) -> None:
         """Connects; does nothing on a started node.
@@ -306,7 +341,7 @@ class MemoryNode(Lifetime):
             return ConnectionState.DISCONNECTED
         neighbour = self._network.reaches_neighbour(self)
         store = self._network.reaches_store(self)
-        if neighbour and (store or self._network.store is None):
+        if neighbour and (store or not self._network.has_store):
             return ConnectionState.CONNECTED
         return ConnectionState.PARTIALLY_CONNECTED if neighbour or store else ConnectionState.DISCONNECTED
 

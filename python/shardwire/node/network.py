@@ -162,6 +162,11 @@ class MemoryNetwork:
             other.connected and other is not node and self.reaches(node, other.name) for other in self._nodes.values()
         )
 
+    @property
+    def has_store(self) -> bool:
+        """Whether it was made with a store."""
+        return self.store is not None
+
     def next_request_id(self, node: MemoryNode) -> str:
         """A request id that no other request of this network has."""
         return f"{node.name}-{next(self._request_numbers)}"
