@@ -12,10 +12,10 @@ from shardwire.errors import ConfigError
 from shardwire.events import MessageReceivedEvent
 from shardwire.files import Choice, FileReceiver, FileSender
 from shardwire.files.receiver import choice_of
+from shardwire.files.transport import FileChannel
 from shardwire.segmentation.parameters import native_parameters
 
 if TYPE_CHECKING:
-    from shardwire.channel.reliable_channel import ReliableChannel
     from shardwire.channel.session import Session
 
 
@@ -73,7 +73,7 @@ class FileTransfers:
         if delivered_when is not None:
             config = replace(config, delivered_when=delivered_when)
         sender = FileSender(
-            cast("ReliableChannel", self),
+            cast(FileChannel, self),
             session.subscriptions.announce,
             self._new_nonce,
             Path(path),
@@ -117,7 +117,7 @@ class FileTransfers:
             raise ConfigError(
                 "files are being received on this channel: end that first, by what receive_files returned"
             )
-        channel = cast("ReliableChannel", self)
+        channel = cast(FileChannel, self)
         receiver = FileReceiver(
             channel,
             self._session.subscriptions.announce,
