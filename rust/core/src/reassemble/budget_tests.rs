@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::budget::Budget;
 use super::poison_tests::{Random, forged};
 use super::tests::{CODES, limits, parameters_of, reconstructed};
-use super::work::Work;
+use super::work::{HASH_WORK, Work, products_work};
 use super::*;
 use crate::erasure::ErasureCode;
 use crate::segment::segment;
@@ -179,7 +179,8 @@ fn work_is_bounded() {
             most = most.max(taken.max().unwrap_or(0));
             dropped += reassembler.stats().failed_reconstructions;
         }
-        let price = 3 * (k + m) as u64 * 64 + 1024;
+        let hashed = (k + m) as u64 * 64 + HASH_WORK;
+        let price = hashed + products_work(k, m, 64) + 2 * locate::work_of((k, m), 64);
         // The last attempt may pass the limit by one trial.
         assert!(most <= (2 * 32 + 2) * price, "{most} of {price}");
         assert!(dropped > 0, "something was hashed");

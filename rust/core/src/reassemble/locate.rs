@@ -30,8 +30,11 @@ const SURPLUS_PER_SUSPECT: usize = 4;
 /// A column must be a multiple of this long for Leopard.
 const ALIGNMENT: usize = 64;
 
-/// Looking at so many bytes of columns costs the hash of one.
-const COLUMN_BYTES_PER_HASHED: usize = 4;
+/// A look at shards costs this beside what grows with them, in bytes of hashing.
+const LOOK_WORK: u64 = 1024;
+
+/// Gathering a byte, or making an element, costs the hash of so many: it lies in a cache line of its own.
+const GATHER_WORK: u64 = 2;
 
 /// What a search may use, and what it found out on its way.
 #[derive(Debug, Default)]
@@ -61,11 +64,14 @@ pub(super) enum Located {
 pub(super) fn work_of((k, m): (usize, usize), shard_len: usize) -> u64 {
     let offsets = shard_len.min(stretches_of(m) * STRETCH);
     let words = m.min(offsets) as u64 * word_work(k + m, m);
-    columns_work(k + m, offsets) + words + products_work(k, m, shard_len)
+    let span = m.pow(3) as u64 / 2;
+    look_work((k, m), offsets) + span + words + products_work(k, m, shard_len)
 }
 
-fn columns_work(slots: usize, offsets: usize) -> u64 {
-    (slots * offsets / COLUMN_BYTES_PER_HASHED) as u64
+/// What it takes to gather so many offsets of k + m held shards, and the coefficients of m of them.
+fn look_work((k, m): (usize, usize), offsets: usize) -> u64 {
+    let gathered = (k + m) * (m + offsets.next_multiple_of(ALIGNMENT));
+    LOOK_WORK + gathered as u64 * GATHER_WORK + products_work(k, m, offsets)
 }
 
 /// Stretches that are sampled: four offsets at least for every difference.
@@ -92,7 +98,7 @@ impl Word<'_> {
         // independent the span grows with each, and it has at most `surplus` dimensions.
         for _ in 0..=surplus {
             let gathered = self.gather(&offsets);
-            search.work += columns_work(held.len(), offsets.len());
+            search.work += look_work((self.data_count, surplus), offsets.len());
             let bad = self
                 .at(&gathered)
                 .explain(&held, &columns, sampled, search)?;
@@ -213,6 +219,7 @@ impl Word<'_> {
                 telling.push(offset);
             }
             if span.dimension() >= differences.len() {
+                search.work += span.products();
                 return None;
             }
         }
@@ -221,6 +228,7 @@ impl Word<'_> {
             .zip(columns)
             .filter(|(_, column)| span.contains(column));
         let bad: Vec<usize> = inside.map(|(ordinal, _)| *ordinal).collect();
+        search.work += span.products();
         if bad.len() == span.dimension() {
             return Some(bad);
         }
@@ -269,7 +277,7 @@ impl Word<'_> {
             let is_word = differences.iter().flatten().all(|byte| *byte == 0);
             is_word.then_some(bad)
         };
-        let explain_work = columns_work(held.len(), self.shard_len);
+        let explain_work = look_work((self.data_count, checks), self.shard_len);
         let Explained { answer, work } = points.errors_beyond(
             word,
             checks,

@@ -208,3 +208,23 @@ fn a_search_stops_at_what_it_may_take() {
     assert_eq!(located, Located::Bad((0..30).collect()));
     assert!(free.work > bound.work);
 }
+
+/// What bears no relation to any code is seen to only when the differences span all there is: each of
+/// them was taken apart by all before it.
+#[test]
+fn a_look_that_finds_nothing_is_paid_for() {
+    let (k, m) = (128, 55);
+    let noise = shards(ErasureCode::Leopard, k + m, 1, 1024, 9);
+    let word = Word {
+        code: ErasureCode::Leopard,
+        shards: noise[..k + m].iter().map(|s| Some(s.as_slice())).collect(),
+        data_count: k,
+        parity_count: m,
+        shard_len: 1024,
+    };
+    let mut search = unbounded();
+    assert_eq!(word.locate(&mut search), Located::Unknown);
+    let offsets = stretches_of(m) * STRETCH;
+    let apart = (m * (m - 1) / 2 * m) as u64;
+    assert!(search.work >= look_work((k, m), offsets) + apart * 9 / 10);
+}

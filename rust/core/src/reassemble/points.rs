@@ -1,7 +1,7 @@
 //! Single words of either code, decoded the classical way: at most half as many errors as there are
 //! shards to spare, or one more for every two that are guessed.
 
-use super::field::{element, inverse, product};
+use super::field::{element, inverse, product, product_of_all, products_of};
 use super::word::Word;
 use crate::erasure::ErasureCode;
 
@@ -48,21 +48,13 @@ impl Points {
         let all: Vec<u8> = (0..k + m).map(point).collect::<Option<_>>()?;
         // Moving all points by a constant changes nothing but keeps zero out of them.
         let shift = (0..=255).find(|shift| held.iter().all(|ordinal| all[*ordinal] != *shift))?;
-        let over = |from: u8, others: &mut dyn Iterator<Item = usize>| {
-            others.fold(1, |product_so_far, other| {
-                product(product_so_far, from ^ all[other])
-            })
-        };
         let multipliers = held
             .iter()
             .map(|ordinal| {
-                let own = all[*ordinal];
-                let mut held_others = held.iter().copied().filter(|other| other != ordinal);
-                let held_product = over(own, &mut held_others);
-                inverse(product(
-                    weight(word, *ordinal, own, rows, &over),
-                    held_product,
-                ))
+                let others = held.iter().filter(|other| *other != ordinal);
+                let apart = others.map(|other| all[*ordinal] ^ all[*other]);
+                let weight = weight(word, *ordinal, &all, rows);
+                inverse(product(weight, product_of_all(apart)))
             })
             .collect();
         let points = held.iter().map(|ordinal| all[*ordinal] ^ shift).collect();
@@ -125,11 +117,8 @@ impl Points {
     }
 
     fn syndromes(&self, word: &[u8], checks: usize) -> Vec<u8> {
-        let mut terms: Vec<u8> = word
-            .iter()
-            .zip(&self.multipliers)
-            .map(|(byte, by)| product(*byte, *by))
-            .collect();
+        let pairs = word.iter().zip(&self.multipliers);
+        let mut terms: Vec<u8> = pairs.map(|(byte, by)| product(*byte, *by)).collect();
         let mut syndromes = Vec::with_capacity(checks);
         for _ in 0..checks {
             syndromes.push(terms.iter().fold(0, |sum, term| sum ^ term));
@@ -152,11 +141,9 @@ impl Points {
         let roots: Vec<usize> = (0..self.points.len())
             .filter(|place| {
                 let at = inverse(self.points[*place]);
-                locator
-                    .iter()
-                    .rev()
-                    .fold(0, |sum, term| product(sum, at) ^ term)
-                    == 0
+                let products = products_of(at);
+                let terms = locator.iter().rev();
+                terms.fold(0, |sum, term| products[usize::from(sum)] ^ term) == 0
             })
             .collect();
         (roots.len() == length).then_some(roots)
@@ -177,27 +164,20 @@ fn next_choice(chosen: &mut [usize], count: usize) -> bool {
     true
 }
 
-/// The factor between a shard and the value of the message polynomial at its point.
-fn weight(
-    word: &Word<'_>,
-    ordinal: usize,
-    own: u8,
-    rows: usize,
-    over: &dyn Fn(u8, &mut dyn Iterator<Item = usize>) -> u8,
-) -> u8 {
+/// The factor between a shard and the value of the message polynomial at its point; `all` are the points.
+fn weight(word: &Word<'_>, ordinal: usize, all: &[u8], rows: usize) -> u8 {
     let k = word.data_count;
+    let own = all[ordinal];
     match word.code {
         ErasureCode::Vandermonde => 1,
         // Parity row i is the sum over j of ((P + j) >> log2 P) / (P + j + i) x shard j.
         ErasureCode::Leopard if ordinal < k => {
             let numerator = ((rows + ordinal) >> rows.trailing_zeros()) as u8;
-            let scale = element(word.code, numerator);
-            inverse(product(
-                scale,
-                over(own, &mut (0..k).filter(|other| *other != ordinal)),
-            ))
+            let others = (0..k).filter(|other| *other != ordinal);
+            let apart = product_of_all(others.map(|other| own ^ all[other]));
+            inverse(product(element(word.code, numerator), apart))
         }
-        ErasureCode::Leopard => inverse(over(own, &mut (0..k))),
+        ErasureCode::Leopard => inverse(product_of_all((0..k).map(|other| own ^ all[other]))),
     }
 }
 
@@ -216,8 +196,9 @@ fn shortest_recurrence(syndromes: &[u8]) -> (Vec<u8>, usize) {
         let factor = product(discrepancy, inverse(scale));
         let before = current.clone();
         current.resize(current.len().max(previous.len() + gap), 0);
+        let products = products_of(factor);
         for (i, term) in previous.iter().enumerate() {
-            current[i + gap] ^= product(factor, *term);
+            current[i + gap] ^= products[usize::from(*term)];
         }
         if 2 * length <= step {
             length = step + 1 - length;
