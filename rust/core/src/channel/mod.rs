@@ -301,3 +301,8 @@ fn told_of(stored: &str) -> &str {
 fn is_rival(name: &Name) -> bool {
     sds::rival_of(name).is_some()
 }
+
+#[cfg(test)]
+mod restored_tests;
+#[cfg(test)]
+mod tests;

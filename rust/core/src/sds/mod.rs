@@ -35,6 +35,8 @@ mod slab;
 mod sync;
 mod transmission;
 
+#[cfg(test)]
+pub(crate) use config::Drawn;
 pub use config::{Config, DeliveredWhen, MessageIdRule, Now, Randomness};
 pub use events::{Dropped, Event, Kinds, Transmit, TransmitKind};
 pub use ids::{

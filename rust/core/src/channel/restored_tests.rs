@@ -1,0 +1,170 @@
+//! What is stored of a message, and what becomes of it in the next life.
+
+use super::tests::{
+    Bob, ONE, OTHER, SEGMENT_BYTES, config, data_segments, follows, id, limits, message, payload,
+    segments, settings,
+};
+use super::*;
+use crate::keccak::keccak256;
+use crate::segment::{Settings, segment};
+use crate::wire::segment::WireFormat;
+
+#[test]
+fn a_message_that_is_shorter_than_its_segments_is_restored_at_its_length() {
+    let mut bob = Bob::new();
+    let real = payload(1, 2 * SEGMENT_BYTES + 100);
+    let mut padded = real.clone();
+    padded.resize(3 * SEGMENT_BYTES, 0);
+    for (ordinal, content) in data_segments(keccak256(&real), &padded).iter().enumerate() {
+        bob.hear(message("alice", &id(ONE, ordinal as u32), content));
+    }
+    assert_eq!(bob.released, [&*real]);
+    assert_eq!(bob.restart(), Ok(vec![real]));
+    assert_eq!(bob.stored("channel.parts"), 1);
+}
+
+/// A message waits for its delivery, and the log has forgotten what brought it: its id is used again.
+#[test]
+fn the_last_part_of_a_message_is_stored_with_it_where_its_id_stands_for_another() {
+    let mut config = config();
+    config.log_messages_max = 2;
+    let mut bob = Bob::of(config, settings(), limits());
+    let (first, second) = (payload(1, SEGMENT_BYTES), payload(2, 2 * SEGMENT_BYTES));
+    bob.hear(message("alice", "used twice", &segments(&first)[0]));
+    for number in 3..7 {
+        let message_id = format!("{number:032x}.0");
+        bob.hear(message("carol", &message_id, &segments(b"small")[0]));
+    }
+    bob.commit();
+    assert!(!bob.holds("used twice"));
+    let contents = segments(&second);
+    for (message_id, content) in ["used once", "used twice"].iter().zip(&contents) {
+        bob.hear(message("alice", message_id, content));
+    }
+    assert_eq!(bob.released.last(), Some(&second));
+    let mut restored = bob.restart().unwrap();
+    assert_eq!(bob.stored("channel.parts"), 2);
+    restored.sort_by_key(Vec::len);
+    assert_eq!(restored[4..], [first, second]);
+}
+
+// --- segments of a partial message ------------------------------------------------------------------
+
+/// So few ends are tried that a message is not found whose last segment parity brings back.
+fn with_few_ends() -> Settings {
+    Settings {
+        max_tail_candidates: 1,
+        ..settings()
+    }
+}
+
+const PARTS: u32 = 3;
+
+/// Three data segments, the last of which ends in many zeros, and so much parity.
+fn three_parts(parity: u8) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let mut payload = payload(1, 2 * SEGMENT_BYTES + 100);
+    payload.extend([0; 200]);
+    let parameters = Parameters::new(Settings {
+        parity_rate: f64::from(parity) / f64::from(PARTS),
+        ..settings()
+    });
+    let contents = segment(&payload, &parameters.unwrap()).unwrap().to_vecs();
+    (payload, contents)
+}
+
+/// Has the first two of them and all parity, in which the message is not found.
+fn with_enough_of_a_message(parity: u8, follows_other: bool) -> (Bob, Vec<u8>) {
+    let (payload, contents) = three_parts(parity);
+    let mut bob = Bob::of(config(), with_few_ends(), limits());
+    for ordinal in (0..PARTS + u32::from(parity)).filter(|ordinal| *ordinal != 2) {
+        let message = message("alice", &id(ONE, ordinal), &contents[ordinal as usize]);
+        bob.hear(match follows_other {
+            true => follows(message, &id(OTHER, 0)),
+            false => message,
+        });
+    }
+    assert!(bob.channel.has_partial());
+    assert_eq!(bob.released, [""; 0].map(Vec::from));
+    (bob, payload)
+}
+
+#[test]
+fn a_message_that_the_next_life_can_put_together_is_released_there() {
+    let (mut bob, payload) = with_enough_of_a_message(1, false);
+    bob.restart_as(settings(), limits()).unwrap();
+    assert_eq!(bob.released, [payload]);
+    let (counts, _) = bob.channel.counts();
+    assert_eq!(counts.messages, 1);
+    assert!(!bob.channel.has_partial());
+    // Its last data segment never came, and is known to be here.
+    assert!(bob.holds(&id(ONE, 2)));
+    bob.commit();
+    assert_eq!(bob.stored("channel.segment"), 0);
+}
+
+#[test]
+fn what_came_of_a_message_beyond_what_it_took_stays_received_in_the_next_life() {
+    let (mut bob, payload) = with_enough_of_a_message(2, true);
+    bob.restart_as(settings(), limits()).unwrap();
+    assert_eq!(bob.channel.waiting().0, 1);
+    assert!(bob.holds(&id(ONE, PARTS + 1)));
+    bob.commit();
+    assert_eq!(bob.stored("channel.segment"), 0);
+    bob.hear(message("carol", &id(OTHER, 0), &segments(b"before")[0]));
+    assert_eq!(bob.released, [b"before".to_vec(), payload]);
+}
+
+/// Whether what follows a segment is released after a restart with `change`.
+fn is_released_without_what_it_follows(change: impl Fn(&mut Settings, &mut Limits)) -> bool {
+    let mut bob = Bob::new();
+    let (_, contents) = three_parts(3);
+    bob.hear(message("alice", &id(ONE, 0), &contents[0]));
+    let after = message("carol", &id(OTHER, 0), &segments(b"after")[0]);
+    bob.hear(follows(after, &id(ONE, 0)));
+    assert_eq!(bob.channel.waiting().0, 1);
+    let (mut settings, mut limits) = (settings(), limits());
+    change(&mut settings, &mut limits);
+    bob.restart_as(settings, limits).unwrap();
+    assert!(!bob.holds(&id(ONE, 0)));
+    bob.commit();
+    assert_eq!(bob.stored("channel.segment"), 0);
+    !bob.released.is_empty()
+}
+
+#[test]
+fn what_follows_a_segment_waits_where_the_next_life_has_no_room_for_that() {
+    assert!(!is_released_without_what_it_follows(|_, limits| {
+        // The segment fits, but not what claims an identity.
+        limits.unauthenticated_share = 0.0;
+    }));
+}
+
+#[test]
+fn what_follows_a_segment_goes_on_where_the_next_life_cannot_read_that() {
+    assert!(is_released_without_what_it_follows(|settings, _| {
+        settings.wire_format = WireFormat::Lip243;
+    }));
+}
+
+/// It was displaced by others of its sender, and came again under another id.
+#[test]
+fn a_segment_that_is_stored_twice_stays_received_in_the_next_life() {
+    let mut limits = limits();
+    limits.sets_per_sender_max = 1;
+    let mut bob = Bob::of(config(), settings(), limits);
+    let (_, contents) = three_parts(3);
+    bob.hear(message("alice", &id(ONE, 0), &contents[0]));
+    bob.hear_of(message("alice", &id(ONE, 1), &contents[1]), true);
+    bob.hear(message(
+        "alice",
+        &id(OTHER, 0),
+        &segments(&payload(2, 2 * SEGMENT_BYTES))[0],
+    ));
+    bob.hear(message("alice", &id(ONE, 9), &contents[0]));
+    bob.commit();
+    assert_eq!(bob.stored("channel.segment"), 3);
+    bob.restart().unwrap();
+    assert!(bob.holds(&id(ONE, 0)) && bob.holds(&id(ONE, 9)));
+    bob.commit();
+    assert_eq!(bob.stored("channel.segment"), 3);
+}

@@ -1,0 +1,570 @@
+//! What becomes of contents that are forged, refused or here already; `bob` hears all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::erasure::ErasureCode;
+use crate::keccak::keccak256;
+use crate::sds::{DeliveredWhen, Drawn, MessageIdRule, Octets, content_id, sha256_id};
+use crate::segment::{Settings, segment};
+use crate::wire::sds::{HistoryEntry, Message, WireFormat as SdsWireFormat};
+use crate::wire::segment::{Header, Slot, WireFormat};
+
+pub(super) const SEGMENT_BYTES: usize = 640;
+const EPOCH_MS: i64 = 1_760_000_000_000;
+/// A partial message is kept for so long.
+pub(super) const TIMEOUT_MS: i64 = 300_000;
+/// Sends.
+pub(super) const ONE: &str = "11111111111111111111111111111111";
+pub(super) const OTHER: &str = "22222222222222222222222222222222";
+
+pub(super) fn at(ms: i64) -> Now {
+    Now {
+        monotonic_ms: ms,
+        epoch_ms: EPOCH_MS + ms,
+    }
+}
+
+pub(super) fn config() -> Config {
+    Config {
+        wire_format: SdsWireFormat::Spec,
+        message_id: MessageIdRule::Send,
+        delivered_when: DeliveredWhen::Any,
+        acknowledgement_timeout_ms: 5_000,
+        max_retransmissions: 5,
+        back_off_percent: 0,
+        causal_history_size: 2,
+        bloom_filter_capacity: 100,
+        bloom_filter_error_rate: 0.001,
+        bloom_interval_ms: 30_000,
+        possible_acks_threshold: 2,
+        timeout_for_lost_messages_ms: 0,
+        enable_repair: true,
+        repair_t_min_ms: 30_000,
+        repair_t_max_ms: 120_000,
+        repair_groups: 1,
+        outgoing_buffer_messages_max: 100,
+        incoming_buffer_messages_max: 100,
+        missing_messages_max: 100,
+        log_messages_max: 100,
+        max_lamport_skew_ms: 300_000,
+        replay_window_ms: 0,
+        sync_min_interval_ms: 0,
+        sweep_in_buf_interval_ms: 0,
+        acknowledgement_sync: true,
+        participant_ttl_ms: 3_600_000,
+        header_bytes_max: 2_000,
+        members_make_parity: true,
+    }
+}
+
+pub(super) fn limits() -> Limits {
+    Limits {
+        sets_max: 100,
+        sets_per_sender_max: 100,
+        buffered_bytes_max: 1 << 20,
+        buffered_bytes_per_sender_max: 1 << 20,
+        unauthenticated_share: 0.5,
+        candidates_per_slot_max: 4,
+        completed_remembered_max: 100,
+        timeout_ms: TIMEOUT_MS,
+        work_budget: 32,
+    }
+}
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        segment_size_bytes: SEGMENT_BYTES,
+        enable_reed_solomon: true,
+        parity_rate: 1.0,
+        parity_for_single_segment: false,
+        erasure_code: ErasureCode::Leopard,
+        wire_format: WireFormat::Raw,
+        max_total_segments: 256,
+        max_tail_candidates: 1_000,
+    }
+}
+
+/// Bytes of which no two parts are equal; none is zero.
+pub(super) fn payload(seed: u8, length: usize) -> Vec<u8> {
+    let bytes = (0..length as u64).map(|at| {
+        let mixed = (at << 8 | u64::from(seed)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 56) as u8 | 1
+    });
+    bytes.collect()
+}
+
+/// The segments of a payload: as much parity as data.
+pub(super) fn segments(payload: &[u8]) -> Vec<Vec<u8>> {
+    let parameters = Parameters::new(settings()).unwrap();
+    segment(payload, &parameters).unwrap().to_vecs()
+}
+
+/// A payload that is said to have `hash`, in data segments alone.
+pub(super) fn data_segments(hash: [u8; 32], payload: &[u8]) -> Vec<Vec<u8>> {
+    let parts = payload.chunks(SEGMENT_BYTES);
+    let mut header = Header {
+        entire_message_hash: hash,
+        slot: Slot::Data(0),
+        data_segment_count: Some(parts.len() as u16),
+        parity_segment_count: Some(0),
+        payload_length: None,
+    };
+    let contents = parts.enumerate().map(|(index, part)| {
+        header.slot = Slot::Data(index as u8);
+        header.encode(WireFormat::Raw, part)
+    });
+    contents.collect()
+}
+
+/// A message in one segment that does not have its hash.
+fn false_single() -> Vec<u8> {
+    data_segments([9; 32], b"false").remove(0)
+}
+
+/// An SDS message, whose time is that at which it is heard.
+pub(super) fn message(sender_id: &str, message_id: &str, content: &[u8]) -> Message {
+    Message {
+        sender_id: sender_id.to_owned(),
+        message_id: message_id.to_owned(),
+        channel_id: "room".to_owned(),
+        lamport_timestamp: Some(0),
+        content: Some(content.to_vec()),
+        ..Message::default()
+    }
+}
+
+fn named(message_id: &str, sender_id: Option<&str>) -> HistoryEntry {
+    HistoryEntry {
+        message_id: message_id.to_owned(),
+        retrieval_hint: None,
+        sender_id: sender_id.map(str::to_owned),
+    }
+}
+
+pub(super) fn follows(message: Message, message_id: &str) -> Message {
+    Message {
+        causal_history: vec![named(message_id, None)],
+        ..message
+    }
+}
+
+/// The id of a content under the rule "send".
+pub(super) fn id(send_id: &str, ordinal: u32) -> String {
+    content_id(send_id, ordinal).to_string()
+}
+
+/// A participant, what it stored and what it was told.
+pub(super) struct Bob {
+    pub config: Config,
+    pub segmentation: Segmentation,
+    pub channel: Channel,
+    records: BTreeMap<(String, Vec<u8>), Octets>,
+    /// What was released, and the keys of it.
+    pub released: Vec<Vec<u8>>,
+    keys: Vec<Box<[u8]>>,
+    pub events: Vec<Event>,
+    pub now_ms: i64,
+    heard: u64,
+}
+
+impl Bob {
+    pub fn new() -> Self {
+        Bob::of(config(), settings(), limits())
+    }
+
+    pub fn of(config: Config, settings: Settings, limits: Limits) -> Self {
+        let segmentation = Segmentation {
+            parameters: Parameters::new(settings).unwrap(),
+            limits,
+        };
+        Bob {
+            channel: channel(&config, segmentation, 0),
+            config,
+            segmentation,
+            records: BTreeMap::new(),
+            released: Vec::new(),
+            keys: Vec::new(),
+            events: Vec::new(),
+            now_ms: 0,
+            heard: 0,
+        }
+    }
+
+    pub fn hear(&mut self, message: Message) -> bool {
+        self.hear_of(message, false)
+    }
+
+    /// `is_proven` tells whether the sender's identity is.
+    pub fn hear_of(&mut self, mut message: Message, is_proven: bool) -> bool {
+        self.heard += 1;
+        message.lamport_timestamp = Some(at(self.now_ms).epoch_ms as u64 + self.heard);
+        let data = Octets::from(message.encode(self.config.wire_format).unwrap());
+        let arrival = Arrival {
+            data: &data,
+            retrieval_hint: None,
+            authenticated_sender: is_proven.then_some(&message.sender_id),
+            from_store: false,
+            observed: false,
+        };
+        let kept = self.channel.handle_message(&arrival, at(self.now_ms));
+        self.take_events();
+        kept
+    }
+
+    fn take_events(&mut self) {
+        for event in self.channel.poll_events(at(self.now_ms)) {
+            if let Event::MessageReleased {
+                sender_id,
+                send_id,
+                payload,
+                ..
+            } = &event
+            {
+                self.keys.push(payload_key(sender_id, send_id));
+                self.released.push(payload.to_vec());
+            }
+            self.events.push(event);
+        }
+    }
+
+    /// Nothing comes until what is partial is given up.
+    pub fn wait_for_expiry(&mut self) {
+        self.now_ms += TIMEOUT_MS;
+        self.channel.expire(at(self.now_ms));
+        self.take_events();
+    }
+
+    pub fn faults(&self, kind: FaultKind) -> usize {
+        let is_of_kind =
+            |event: &&Event| matches!(event, Event::Fault(fault) if fault.kind == kind);
+        self.events.iter().filter(is_of_kind).count()
+    }
+
+    pub fn given_up(&self) -> usize {
+        let is_given_up = |event: &&Event| matches!(event, Event::MessageGivenUp(_));
+        self.events.iter().filter(is_given_up).count()
+    }
+
+    pub fn stat(&self, name: &str) -> usize {
+        let stats = self.channel.sds().stats();
+        let mut stats = stats.into_iter();
+        stats.find(|(known, _)| *known == name).unwrap().1
+    }
+
+    pub fn holds(&self, message_id: &str) -> bool {
+        self.channel.sds().holds(message_id)
+    }
+
+    pub fn missing(&self) -> BTreeSet<&str> {
+        let missing = self.channel.sds().missing();
+        missing.map(|entry| &*entry.message_id).collect()
+    }
+
+    pub fn commit(&mut self) {
+        for record in self.channel.poll_persist(&[]) {
+            let name = (record.kind.to_owned(), record.key.as_bytes().to_vec());
+            match record.value {
+                Some(Value::Sds(value)) => self.records.insert(name, value.to_vec().into()),
+                Some(Value::Payload(value)) => self.records.insert(name, value.to_vec().into()),
+                None => self.records.remove(&name),
+            };
+        }
+    }
+
+    pub fn stored(&self, kind: &str) -> usize {
+        let names = self.records.keys();
+        names.filter(|(known, _)| known == kind).count()
+    }
+
+    /// Stores everything and begins again, with other limits or settings; gives what was released and
+    /// not delivered.
+    pub fn restart_as(
+        &mut self,
+        settings: Settings,
+        limits: Limits,
+    ) -> Result<Vec<Vec<u8>>, RestoreError> {
+        self.commit();
+        self.segmentation = Segmentation {
+            parameters: Parameters::new(settings).unwrap(),
+            limits,
+        };
+        let records = self.records.iter();
+        let records = records.map(|((kind, key), value)| (kind.as_str(), &key[..], value.clone()));
+        let channel = channel(&self.config, self.segmentation, self.now_ms);
+        let restored = channel.restore(records, &self.keys, at(self.now_ms))?;
+        self.channel = restored.channel;
+        self.take_events();
+        let payloads = restored.payloads.into_iter();
+        Ok(payloads.map(|(_, payload)| payload).collect())
+    }
+
+    pub fn restart(&mut self) -> Result<Vec<Vec<u8>>, RestoreError> {
+        let parameters = self.segmentation.parameters;
+        self.restart_as(*parameters.settings(), self.segmentation.limits)
+    }
+}
+
+fn channel(config: &Config, segmentation: Segmentation, now_ms: i64) -> Channel {
+    let rng = Box::new(Drawn::from([]));
+    Channel::new("room", "bob", config.clone(), segmentation, at(now_ms), rng).unwrap()
+}
+
+// --- rivals that are refused ----------------------------------------------------------------------
+
+#[test]
+fn a_rival_of_a_message_that_is_here_is_looked_at_each_time() {
+    let mut bob = Bob::new();
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+    bob.hear(message("mallory", &id(ONE, 0), &segments(b"of mallory")[0]));
+    for ordinal in [1, 2] {
+        bob.hear(message(
+            "alice",
+            &id(ONE, ordinal),
+            &contents[ordinal as usize],
+        ));
+    }
+    assert_eq!(bob.released.len(), 2);
+    for times in 1..=2 {
+        bob.hear(message("alice", &id(ONE, 0), &contents[0]));
+        let (counts, _) = bob.channel.counts();
+        assert_eq!(counts.segments_discarded, times);
+        assert_eq!(bob.stat("rivals"), 0);
+    }
+}
+
+#[test]
+fn a_false_rival_is_looked_at_each_time() {
+    let mut bob = Bob::new();
+    bob.hear(message("mallory", &id(ONE, 0), &segments(b"of mallory")[0]));
+    for times in 1..=2 {
+        bob.hear(message("alice", &id(ONE, 0), &false_single()));
+        assert_eq!(bob.faults(FaultKind::HashMismatch), times);
+        assert_eq!(bob.stat("rivals"), 0);
+    }
+}
+
+#[test]
+fn rivals_of_a_partial_message_that_was_given_up_may_come_again() {
+    let mut bob = Bob::new();
+    let real = payload(1, 2 * SEGMENT_BYTES);
+    let contents = segments(&real);
+    bob.hear(message("mallory", &id(ONE, 0), &segments(b"of mallory")[0]));
+    bob.hear(message("alice", &id(ONE, 0), &contents[0]));
+    assert_eq!(bob.stat("rivals"), 1);
+    bob.wait_for_expiry();
+    assert_eq!(bob.stat("rivals"), 0);
+    assert!(!bob.channel.has_partial());
+    for ordinal in [0, 1] {
+        bob.hear(message(
+            "alice",
+            &id(ONE, ordinal),
+            &contents[ordinal as usize],
+        ));
+    }
+    assert_eq!(bob.released, [b"of mallory".to_vec(), real]);
+}
+
+#[test]
+fn a_rival_for_which_there_was_no_room_is_asked_for_once_it_is_named() {
+    let limits = Limits {
+        unauthenticated_share: 0.0,
+        ..limits()
+    };
+    let mut bob = Bob::of(config(), settings(), limits);
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+    bob.hear(message("mallory", &id(ONE, 0), &segments(b"of mallory")[0]));
+    for _ in 0..2 {
+        assert!(!bob.hear(message("alice", &id(ONE, 0), &contents[0])));
+        assert_eq!(bob.stat("rivals"), 0);
+    }
+    bob.hear(Message {
+        content: None,
+        causal_history: vec![named(&id(ONE, 0), Some("alice"))],
+        ..message("carol", "sync", b"")
+    });
+    assert_eq!(bob.missing(), BTreeSet::from([&*id(ONE, 0)]));
+}
+
+/// It comes first under its id then, and was a rival before.
+#[test]
+fn a_rival_that_comes_again_after_the_other_one_was_given_up_is_released_once() {
+    let mut bob = Bob::new();
+    let others = segments(&payload(1, 2 * SEGMENT_BYTES));
+    bob.hear(message("mallory", &id(ONE, 0), &others[0]));
+    let content = &segments(b"real")[0];
+    bob.hear(message("alice", &id(ONE, 0), content));
+    bob.wait_for_expiry();
+    bob.hear(message("alice", &id(ONE, 0), content));
+    assert!(bob.holds(&id(ONE, 0)));
+    assert_eq!(bob.released, [b"real"]);
+    assert_eq!(bob.stat("incoming_contents"), 0);
+}
+
+// --- what turns out false, and what comes again ----------------------------------------------------
+
+#[test]
+fn messages_of_a_false_set_do_not_stay_in_the_way_of_the_true_one() {
+    let mut limits = limits();
+    limits.work_budget = 1;
+    let mut bob = Bob::of(config(), settings(), limits);
+    let real = payload(1, 2 * SEGMENT_BYTES);
+    let hash = keccak256(&real);
+    let forged = [2, 3].map(|seed| data_segments(hash, &payload(seed, 2 * SEGMENT_BYTES)));
+    for (ordinal, content) in forged.iter().flatten().enumerate().take(3) {
+        assert_eq!(bob.given_up(), 0);
+        bob.hear(message("alice", &id(ONE, ordinal as u32), content));
+    }
+    assert_eq!(bob.given_up(), 1);
+    for (ordinal, content) in data_segments(hash, &real).iter().enumerate() {
+        bob.hear(message("alice", &id(ONE, ordinal as u32), content));
+    }
+    assert_eq!(bob.released, [real]);
+}
+
+/// What is kept of it is older than what is taken from the network.
+#[test]
+fn what_is_kept_of_a_message_that_goes_on_is_taken_in_however_old_it_is() {
+    let mut config = config();
+    config.message_id = MessageIdRule::ContentSha256;
+    config.replay_window_ms = TIMEOUT_MS / 2;
+    let mut bob = Bob::of(config, settings(), limits());
+    let real = payload(1, 3 * SEGMENT_BYTES);
+    let contents = segments(&real);
+    let hear = |bob: &mut Bob, ordinal: usize| {
+        let content = &contents[ordinal];
+        bob.hear(message("alice", &sha256_id(content), content));
+    };
+    hear(&mut bob, 0);
+    hear(&mut bob, 1);
+    bob.wait_for_expiry();
+    assert_eq!(bob.given_up(), 1);
+    hear(&mut bob, 2);
+    assert_eq!(bob.released, [real]);
+}
+
+// --- what is here already --------------------------------------------------------------------------
+
+#[test]
+fn a_segment_of_a_message_that_was_released_is_waited_for_by_nobody() {
+    let mut bob = Bob::new();
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+    for (ordinal, content) in contents.iter().enumerate() {
+        bob.hear(message("alice", &id(ONE, ordinal as u32), content));
+    }
+    assert_eq!(bob.released.len(), 1);
+    assert!(bob.holds(&id(ONE, 3)));
+    assert_eq!(bob.stat("incoming_contents"), 0);
+}
+
+/// Two messages come under one id, the second after the log forgot the first; it comes again when nothing
+/// remembers it but what waits for its delivery.
+fn hear_again_what_waits(wire_format: WireFormat) {
+    let mut config = config();
+    config.log_messages_max = 2;
+    let settings = Settings {
+        wire_format,
+        ..settings()
+    };
+    let limits = Limits {
+        completed_remembered_max: 1,
+        ..limits()
+    };
+    let mut bob = Bob::of(config, settings, limits);
+    let single = |payload: &[u8]| {
+        let parameters = Parameters::new(settings).unwrap();
+        segment(payload, &parameters).unwrap().to_vecs().remove(0)
+    };
+    let hear = |bob: &mut Bob, send_id: &str, payload: &[u8]| {
+        bob.hear(message("alice", &id(send_id, 0), &single(payload)));
+    };
+    for payload in [b"one", b"two"] {
+        hear(&mut bob, ONE, payload);
+        for number in 3..7 {
+            hear(&mut bob, &format!("{number:032x}"), b"more");
+        }
+        assert!(!bob.holds(&id(ONE, 0)));
+    }
+    bob.released.clear();
+    hear(&mut bob, ONE, b"two");
+    assert!(bob.holds(&id(ONE, 0)));
+    assert_eq!((bob.released.len(), bob.stat("incoming_contents")), (0, 0));
+    let after = message("alice", &id(OTHER, 0), &single(b"after"));
+    bob.hear(follows(after, &id(ONE, 0)));
+    assert_eq!(bob.released, [b"after"]);
+}
+
+#[test]
+fn a_segment_that_comes_again_while_its_message_waits_for_its_delivery_is_waited_for_by_nobody() {
+    hear_again_what_waits(WireFormat::Raw);
+}
+
+#[test]
+fn a_payload_that_comes_again_while_it_waits_for_its_delivery_is_waited_for_by_nobody() {
+    hear_again_what_waits(WireFormat::Draft);
+}
+
+// --- two of one send -------------------------------------------------------------------------------
+
+/// Its wire does not say how many there are, so what histories name of it is asked for.
+#[test]
+fn what_follows_a_send_that_is_begun_waits_for_that_and_not_for_another_of_its_id() {
+    let (real, forged) = (payload(1, 2 * SEGMENT_BYTES), payload(2, 2 * SEGMENT_BYTES));
+    let draft = Settings {
+        wire_format: WireFormat::Draft,
+        ..settings()
+    };
+    let parts = |payload: &[u8]| {
+        let parameters = Parameters::new(draft).unwrap();
+        segment(payload, &parameters).unwrap().to_vecs()
+    };
+    let (contents, others) = (parts(&real), parts(&forged));
+    let mut bob = Bob::of(config(), draft, limits());
+    bob.hear(message("mallory", &id(ONE, 5), &others[0]));
+    bob.hear(message("alice", &id(ONE, 0), &contents[0]));
+    let after = message("carol", &id(OTHER, 0), b"after");
+    bob.hear(follows(after, &id(ONE, 1)));
+    bob.hear(message("alice", &id(ONE, 1), &contents[1]));
+    assert_eq!(bob.released, [&*real]);
+    bob.hear(message("mallory", &id(ONE, 6), &others[1]));
+    assert_eq!(bob.released, [real, forged, b"after".to_vec()]);
+}
+
+#[test]
+fn what_follows_a_send_whose_id_another_had_waits_for_what_came_of_it() {
+    let (real, forged) = (payload(1, 4 * SEGMENT_BYTES), payload(2, 2 * SEGMENT_BYTES));
+    let (contents, others) = (segments(&real), data_segments(keccak256(&forged), &forged));
+    let mut bob = Bob::new();
+    bob.hear(message("mallory", &id(ONE, 10), &others[0]));
+    for place in [1, 3] {
+        bob.hear(message("alice", &id(ONE, place as u32), &contents[place]));
+    }
+    bob.hear(message("mallory", &id(ONE, 11), &others[1]));
+    assert_eq!(bob.released, [&*forged]);
+    let after = message("carol", &id(OTHER, 0), &segments(b"after")[0]);
+    bob.hear(follows(after, &id(ONE, 2)));
+    for place in [2, 0] {
+        assert_eq!(bob.released.len(), 1);
+        bob.hear(message("alice", &id(ONE, place as u32), &contents[place]));
+    }
+    assert_eq!(bob.released, [forged, real, b"after".to_vec()]);
+    assert_eq!((bob.stat("incoming_contents"), bob.stat("missing")), (0, 0));
+}
+
+/// Histories say that the others are dave's, who is still asked for them.
+#[test]
+fn what_is_named_as_anothers_is_asked_for_though_a_send_that_is_begun_has_its_id() {
+    let mut bob = Bob::new();
+    let real = payload(1, 3 * SEGMENT_BYTES);
+    let of_dave = [0, 2].map(|ordinal| named(&id(ONE, ordinal), Some("dave")));
+    bob.hear(Message {
+        content: None,
+        causal_history: of_dave.into(),
+        ..message("carol", "sync", b"")
+    });
+    for (ordinal, content) in segments(&real).iter().enumerate().take(3) {
+        bob.hear(message("alice", &id(ONE, ordinal as u32), content));
+    }
+    assert_eq!(bob.released, [real]);
+    assert_eq!(bob.missing(), BTreeSet::from([&*id(ONE, 0), &*id(ONE, 2)]));
+}
