@@ -408,9 +408,7 @@ impl Receiving {
             }
             Outcome::Discarded { .. } | Outcome::Dropped(_) => {}
         }
-        for dropped in self.reassembler.poll_dropped() {
-            self.on_dropped(&dropped, sds, events, now);
-        }
+        self.on_evicted(sds, events, now);
         true
     }
 
@@ -627,6 +625,13 @@ impl Receiving {
         self.reassembler.next_expiry_ms()
     }
 
+    /// Partial messages went to make room.
+    fn on_evicted(&mut self, sds: &mut Machine, events: &mut Events, now: Now) {
+        for dropped in self.reassembler.poll_dropped() {
+            self.on_dropped(&dropped, sds, events, now);
+        }
+    }
+
     fn on_dropped(&mut self, dropped: &Dropped, sds: &mut Machine, events: &mut Events, now: Now) {
         let key = dropped.message_key.as_deref().unwrap_or_default();
         if let Some((sender_id, send_id)) = split_payload_key(key) {
@@ -724,6 +729,7 @@ impl Receiving {
         now: Now,
     ) {
         let StoredSegment {
+            key: own_key,
             record,
             content,
             wire,
@@ -731,6 +737,10 @@ impl Receiving {
         let sender_id: Arc<str> = record.sender_id.into();
         let send_id = Name::new(&record.send_id);
         let key = payload_key(&sender_id, &send_id);
+        if !self.shared.keeps_segment(&key, &own_key) {
+            // With those before it its message was dropped, or is whole.
+            return;
+        }
         // As if it came now: while nobody listened nothing could come, and the clock may have been set
         // meanwhile.
         let receipt = Receipt {
@@ -761,14 +771,15 @@ impl Receiving {
             }
             // Where limits or the wire are others than in the earlier life.
             Outcome::Discarded { reason, .. } if reason != Discard::Duplicate => {
-                self.shared.forget_segment(&key, record.serial);
-                if let Some(wire) = wire.filter(|_| reason != Discard::AlreadyCompleted) {
+                self.shared.forget_segment(&key, &own_key);
+                if let Some(wire) = wire {
                     let invalid = reason != Discard::QuotaExceeded;
                     sds.handle_content_refused(&record.message_id, &wire, invalid);
                 }
             }
             Outcome::Stored { .. } | Outcome::Discarded { .. } => {}
         }
+        self.on_evicted(sds, events, now);
     }
 }
 

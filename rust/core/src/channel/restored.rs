@@ -74,6 +74,8 @@ fn without_bytes(what: &'static str, key: &[u8]) -> RestoreError {
 
 /// A segment of a partial message, to be received again.
 pub(super) struct StoredSegment {
+    /// Of its record.
+    pub key: Box<[u8]>,
     pub record: SegmentRecord,
     pub content: Vec<u8>,
     /// The SDS message that brought it, where that is stored.
@@ -201,6 +203,7 @@ fn read_segment(
     shared.restore_segment(key, &record, payload_hash, index);
     let wire = messages.get(record.message_id.as_bytes()).cloned();
     Ok(StoredSegment {
+        key: key.into(),
         record,
         content,
         wire,

@@ -114,6 +114,55 @@ fn what_came_of_a_message_beyond_what_it_took_stays_received_in_the_next_life() 
     assert_eq!(bob.released, [b"before".to_vec(), payload]);
 }
 
+#[test]
+fn a_false_message_that_the_next_life_spends_no_work_on_is_dropped_there_with_all_that_came() {
+    let hash = keccak256(b"real");
+    let mut bob = Bob::new();
+    let forged = [1, 2, 3].map(|seed| data_segments(hash, &payload(seed, 2 * SEGMENT_BYTES)));
+    for (ordinal, content) in forged.iter().flatten().enumerate() {
+        bob.hear(message("alice", &id(ONE, ordinal as u32), content));
+    }
+    assert_eq!(bob.given_up(), 0);
+    assert!(bob.channel.has_partial());
+    let limits = Limits {
+        work_budget: 1,
+        ..limits()
+    };
+    bob.restart_as(settings(), limits).unwrap();
+    assert_eq!(bob.given_up(), 1);
+    assert!(!bob.channel.has_partial());
+    let (_, stats) = bob.channel.counts();
+    assert_eq!(stats.sets_held, 0);
+    assert_eq!(bob.stat("incoming_contents"), 0);
+    bob.commit();
+    assert_eq!(
+        (bob.stored("channel.segment"), bob.stored("sds.message")),
+        (0, 0)
+    );
+}
+
+#[test]
+fn a_message_for_which_the_next_life_has_no_room_is_given_up_there() {
+    let mut bob = Bob::new();
+    for (send_id, seed) in [(ONE, 1), (OTHER, 2), (ONE, 1)] {
+        let contents = segments(&payload(seed, 3 * SEGMENT_BYTES));
+        let ordinal = usize::from(bob.holds(&id(send_id, 0)));
+        let message_id = id(send_id, ordinal as u32);
+        bob.hear(message("alice", &message_id, &contents[ordinal]));
+    }
+    let limits = Limits {
+        sets_per_sender_max: 1,
+        ..limits()
+    };
+    bob.restart_as(settings(), limits).unwrap();
+    assert_eq!(bob.given_up(), 1);
+    let (_, stats) = bob.channel.counts();
+    assert_eq!((stats.sets_held, bob.stat("incoming_contents")), (1, 1));
+    assert!(bob.holds(&id(OTHER, 0)) && !bob.holds(&id(ONE, 1)));
+    bob.commit();
+    assert_eq!(bob.stored("channel.segment"), 1);
+}
+
 /// Whether what follows a segment is released after a restart with `change`.
 fn is_released_without_what_it_follows(change: impl Fn(&mut Settings, &mut Limits)) -> bool {
     let mut bob = Bob::new();

@@ -216,13 +216,19 @@ impl SharedBytes {
         dropped
     }
 
+    /// Whether the segment of the record `own_key` is kept, of the partial message under `key`.
+    pub fn keeps_segment(&self, key: &[u8], own_key: &[u8]) -> bool {
+        let segments = self.segments.get(key);
+        segments.is_some_and(|segments| segments.iter().any(|segment| *segment.key == *own_key))
+    }
+
     /// A stored segment is refused: it is as if it had not come.
-    pub fn forget_segment(&mut self, key: &[u8], serial: u64) {
-        let own_key: Box<[u8]> = [key, &serial.to_be_bytes()].concat().into();
+    pub fn forget_segment(&mut self, key: &[u8], own_key: &[u8]) {
         let Some(segments) = self.segments.get_mut(key) else {
             return;
         };
-        let Some(place) = segments.iter().position(|segment| segment.key == own_key) else {
+        let is_its_own = |segment: &Segment| *segment.key == *own_key;
+        let Some(place) = segments.iter().position(is_its_own) else {
             return;
         };
         let segment = segments.remove(place);
