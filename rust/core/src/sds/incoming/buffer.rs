@@ -388,7 +388,7 @@ impl Incoming {
         let missing = self.missing.get(message_id)?;
         let named = self.sends.get(missing.send)?;
         let is_its_own = !missing.is_anothers(&self.sends[begun].sender_id);
-        (is_its_own && missing.send != begun && named.contents.is_empty()).then_some(missing.send)
+        (is_its_own && named.contents.is_empty()).then_some(missing.send)
     }
 
     /// The send that histories say is another participant's, and of which nothing came but a content
