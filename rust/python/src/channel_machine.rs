@@ -232,18 +232,21 @@ impl ChannelMachine {
     ) -> PyResult<Bound<'py, PyDict>> {
         let delivered = delivered.map_or(Ok(Vec::new()), |keys| buffers_of(keys, "delivered"))?;
         let delivered: Vec<&[u8]> = delivered.iter().map(Buffer::as_bytes).collect();
-        let changes = with(slf.as_super().lock_held(py)?, |channel| {
+        let participant: &Participant = slf.as_super();
+        let changes = with(participant.lock_held(py)?, |channel| {
             channel.poll_persist(&delivered)
         });
-        let mut records = Records::new(py);
-        for record in changes {
-            let value = record.value.as_ref().map(|value| match value {
-                Value::Sds(value) => value_object(py, value),
-                Value::Payload(payload) => Ok(payload_object(py, payload)?.into_any()),
-            });
-            records.put(record.kind, record.key.as_bytes(), value.transpose()?)?;
-        }
-        Ok(records.into_dict())
+        participant.with_texts(|kinds| {
+            let mut records = Records::new(py, kinds);
+            for record in changes {
+                let value = record.value.as_ref().map(|value| match value {
+                    Value::Sds(value) => value_object(py, value),
+                    Value::Payload(payload) => Ok(payload_object(py, payload)?.into_any()),
+                });
+                records.put(record.kind, record.key.as_bytes(), value.transpose()?)?;
+            }
+            Ok(records.into_dict())
+        })
     }
 
     /// In place of `poll_persist` where nothing is stored: forgets what changed.

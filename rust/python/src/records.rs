@@ -6,19 +6,20 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::texts::Texts;
 
 /// Records by kind and key, in the order in which they are put.
-pub struct Records<'py> {
+pub struct Records<'a, 'py> {
     dict: Bound<'py, PyDict>,
-    kinds: Texts,
+    /// Of more than one call: where words come and go with each, the table of Python that has them grows.
+    kinds: &'a mut Texts,
     /// The key that was put last: records of one message come together, and its hash is known.
     last_key: Option<Bound<'py, PyBytes>>,
 }
 
-impl<'py> Records<'py> {
+impl<'a, 'py> Records<'a, 'py> {
     /// None.
-    pub fn new(py: Python<'py>) -> Self {
+    pub fn new(py: Python<'py>, kinds: &'a mut Texts) -> Self {
         Records {
             dict: PyDict::new(py),
-            kinds: Texts::default(),
+            kinds,
             last_key: None,
         }
     }

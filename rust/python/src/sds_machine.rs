@@ -270,12 +270,16 @@ impl MessageChannel {
 
     /// Records that changed since the last call; None deletes.
     fn poll_persist<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let mut records = Records::new(py);
-        for record in slf.as_super().lock(py)?.poll_persist() {
-            let value = record.value.as_ref().map(|value| value_object(py, value));
-            records.put(record.kind, record.key.as_bytes(), value.transpose()?)?;
-        }
-        Ok(records.into_dict())
+        let participant: &Participant = slf.as_super();
+        let changes = participant.lock(py)?.poll_persist();
+        participant.with_texts(|kinds| {
+            let mut records = Records::new(py, kinds);
+            for record in changes {
+                let value = record.value.as_ref().map(|value| value_object(py, value));
+                records.put(record.kind, record.key.as_bytes(), value.transpose()?)?;
+            }
+            Ok(records.into_dict())
+        })
     }
 
     fn poll_reopened<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Vec<Reopened<'py>>> {
