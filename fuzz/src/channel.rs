@@ -226,7 +226,7 @@ impl Party {
             // one that had used its id.
             let messages = held.message(&message_id).zip(restored.message(&message_id));
             if let Some((held, restored)) = messages
-                && !self.is_own(restored)
+                && !self.is_own(&restored)
             {
                 assert_eq!(held, restored, "{} {message_id}", self.name);
             }

@@ -76,7 +76,7 @@ fn remake(
         let Some(message) = machine.message(&content_id(send_id, ordinal)) else {
             continue;
         };
-        let Ok(message) = MessageView::decode(message, SdsWireFormat::Spec) else {
+        let Ok(message) = MessageView::decode(&message, SdsWireFormat::Spec) else {
             continue;
         };
         let Some(content) = message

@@ -47,7 +47,7 @@ pub(super) struct Kept<'a> {
     /// The SDS message.
     pub wire: &'a Octets,
     /// The message that SDS keeps under the id, if any.
-    pub kept_by_sds: Option<&'a Octets>,
+    pub kept_by_sds: Option<Octets>,
     pub payload_hash: Hash,
     /// Of a data segment; `None` for parity.
     pub index: Option<u8>,
@@ -68,7 +68,7 @@ pub(super) struct Completed<'a> {
     /// The SDS message.
     pub wire: &'a Octets,
     /// The message that SDS keeps under the id, if any.
-    pub kept_by_sds: Option<&'a Octets>,
+    pub kept_by_sds: Option<Octets>,
 }
 
 /// A stored segment of a partial message.
@@ -137,7 +137,7 @@ impl SharedBytes {
             .concat()
             .into();
         // A rival of the same id: one of the two is forged, and both are needed to find out which.
-        let is_taken = !self.may_name(kept.message_id, kept.wire, kept.kept_by_sds);
+        let is_taken = !self.may_name(kept.message_id, kept.wire, kept.kept_by_sds.as_ref());
         let record = SegmentRecord {
             version: SCHEMA_VERSION,
             sender_id: kept.sender_id.to_owned(),
@@ -307,7 +307,11 @@ impl SharedBytes {
         let held = self.segments.get(key).into_iter().flatten();
         let held = held.filter(|segment| segment.payload_hash == *payload_hash);
         let held = held.filter_map(|segment| Some((segment.index?, segment.message_id.as_ref())));
-        let may_name = self.may_name(completed.message_id, completed.wire, completed.kept_by_sds);
+        let may_name = self.may_name(
+            completed.message_id,
+            completed.wire,
+            completed.kept_by_sds.as_ref(),
+        );
         let last = may_name.then_some(completed.message_id);
         let last = completed.index.map(|index| (index, last));
         let mut places: Vec<Option<Option<&Name>>> = vec![None; completed.data_count];
@@ -683,7 +687,7 @@ mod tests {
                 send_id,
                 content: &wire[content],
                 wire,
-                kept_by_sds,
+                kept_by_sds: kept_by_sds.cloned(),
                 payload_hash: [0; HASH_LENGTH],
                 index: Some(0),
                 authenticated: false,

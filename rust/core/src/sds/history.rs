@@ -123,7 +123,7 @@ impl History {
             .filter_map(|(entry, whole)| Some((log.get(*entry)?, *whole)));
         let views = held.map(|(held, whole)| EntryView {
             message_id: held.message_id.as_bytes(),
-            retrieval_hint: held.retrieval_hint.as_deref().filter(|_| whole),
+            retrieval_hint: held.retrieval_hint.as_bytes().filter(|_| whole),
             sender_id: whole.then(|| held.sender_id.as_bytes()),
         });
         encode_history(views, wire_format, out)
@@ -147,7 +147,7 @@ impl History {
 fn size_of(entry: &Entry, whole: bool) -> usize {
     let mut size = ENTRY_FRAME_BYTES + entry.message_id.len();
     if whole {
-        size += entry.sender_id.len() + entry.retrieval_hint.as_ref().map_or(0, |hint| hint.len());
+        size += entry.sender_id.len() + entry.retrieval_hint.as_bytes().map_or(0, <[u8]>::len);
     }
     size
 }

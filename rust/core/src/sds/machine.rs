@@ -487,7 +487,7 @@ impl Machine {
             return;
         };
         let original = self.log.original(message_id.as_bytes());
-        if original.is_some_and(|original| **original != *message) {
+        if original.is_some_and(|original| *original != *message) {
             // A rival of a content that is held is not that content.
             return;
         }
@@ -769,14 +769,14 @@ impl Machine {
     /// others with.
     pub fn needs_message(&self, message_id: &str) -> bool {
         let id = message_id.as_bytes();
-        let original = self.config.enable_repair && self.log.original(id).is_some();
+        let original = self.config.enable_repair && self.log.has_original(id);
         original || self.outgoing.find_content(id).is_some()
     }
 
     /// The message of an id that is stored, to send it again or to repair others with: one of ours that is
     /// not acknowledged is, whoever had used its id.
-    pub fn message(&self, message_id: &str) -> Option<&Octets> {
-        let own = self.own_message(message_id);
+    pub fn message(&self, message_id: &str) -> Option<Octets> {
+        let own = self.own_message(message_id).cloned();
         own.or_else(|| self.log.original(message_id.as_bytes()))
     }
 
@@ -945,12 +945,11 @@ impl Machine {
         retrieval_hint: Option<&[u8]>,
         ordinal: u32,
     ) -> EntryRef {
-        let hint = retrieval_hint.map(Box::from);
         let (entry, forgotten) = self.log.add(
             message_id.clone(),
             Arc::clone(sender_id),
             lamport,
-            hint,
+            retrieval_hint,
             ordinal,
         );
         for (mut entry, gone) in forgotten.into_iter().flatten() {

@@ -825,8 +825,9 @@ impl Machine {
             return false;
         };
         let id = message_id.as_bytes();
-        let kept = self.outgoing.wire(id).or_else(|| self.log.original(id));
-        kept.is_none_or(|kept| !self.rivals.differs(kept, content, message))
+        let own = self.outgoing.wire(id).cloned();
+        let kept = own.or_else(|| self.log.original(id));
+        kept.is_none_or(|kept| !self.rivals.differs(&kept, content, message))
     }
 
     /// Another content was heard under the id of one that is held: who took it for that one asks for

@@ -151,6 +151,11 @@ impl<T> Slab<T> {
         Some((Self::handle(slot, held.generation), value))
     }
 
+    /// As [`Slab::at`], to change it.
+    pub fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.slot_mut(slot).value.as_mut()
+    }
+
     /// A value to change; `None` where it is gone.
     pub fn get_mut(&mut self, handle: Handle<T>) -> Option<&mut T> {
         let slot = self.slot_mut(handle.index);

@@ -155,9 +155,8 @@ impl Machine {
         }
         if kinds.has(TransmitKind::Repair) {
             while let Some(message_id) = self.repair.take_answer(at_ms) {
-                let own = self.outgoing.wire(message_id.as_bytes());
+                let own = self.outgoing.wire(message_id.as_bytes()).cloned();
                 if let Some(message) = own.or_else(|| self.log.original(message_id.as_bytes())) {
-                    let message = message.clone();
                     self.hear_content(&message_id);
                     self.repair.on_answer_left(message.len(), at_ms);
                     return Some(self.transmission.leave(
@@ -294,7 +293,7 @@ impl Machine {
             && let Some(entry) = self.log.find(message_id.as_bytes())
         {
             if let Some(held) = self.log.get_mut(entry) {
-                held.retrieval_hint = Some(hint.into());
+                held.retrieval_hint = Some(hint).into();
             }
             self.log.touch(entry);
         }

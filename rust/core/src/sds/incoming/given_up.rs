@@ -119,7 +119,7 @@ impl GivenUp {
             if let Some((_, withdrawn)) = around.log.withdraw(message_id.as_bytes()) {
                 let history_entry = HistoryEntry {
                     message_id: message_id.to_string(),
-                    retrieval_hint: withdrawn.retrieval_hint.map(Vec::from),
+                    retrieval_hint: withdrawn.retrieval_hint.as_bytes().map(<[u8]>::to_vec),
                     sender_id: Some(withdrawn.sender_id.to_string()),
                 };
                 former.replace(message_id.to_string(), history_entry);
@@ -257,7 +257,7 @@ impl GivenUp {
         for entry in absent {
             match around.log.original(entry.message_id.as_bytes()) {
                 None => wanted.push(entry),
-                Some(message) => self.reopened.push((message.clone(), entry.retrieval_hint)),
+                Some(message) => self.reopened.push((message, entry.retrieval_hint)),
             }
         }
         incoming.ask_for(handle, wanted, now.monotonic_ms, around);

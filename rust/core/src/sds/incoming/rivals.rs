@@ -79,7 +79,7 @@ impl Rivals {
         let elsewhere = other && (self.by_send || is_open);
         if !recovered
             && !elsewhere
-            && !original.is_some_and(|kept| self.differs(kept, content, message))
+            && !original.is_some_and(|kept| self.differs(&kept, content, message))
         {
             return None;
         }
@@ -114,7 +114,7 @@ impl Rivals {
         log: &Log,
     ) {
         let original = log.original(message_id.as_bytes());
-        if original.is_some_and(|original| **original != *message) {
+        if original.is_some_and(|original| *original != *message) {
             self.remember(rival_name(message_id, sender_id, content));
         }
     }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::hint::Hint;
+use super::originals::Kept;
 use crate::sds::incoming::SendRef;
 use crate::sds::index::Named;
 use crate::sds::name::Name;
-use crate::sds::octets::Octets;
 use crate::sds::slab::Handle;
 
 /// Names an entry of the log.
@@ -21,7 +22,7 @@ pub struct Entry {
     /// Its Lamport timestamp; 0 of one that was recovered and never came.
     pub lamport: u64,
     /// How a store finds it.
-    pub retrieval_hint: Option<Box<[u8]>>,
+    pub retrieval_hint: Hint,
     /// Its place in the order of arrival.
     pub sequence: u64,
     /// Its place in its send.
@@ -44,9 +45,9 @@ pub struct Entry {
     pub changed: bool,
     /// The number of the last history of ours that named it; 0 for none.
     pub named_in: u32,
-    /// Its message, where that is kept: its place among all that are, whether its record goes with
+    /// Where its message is, if that is kept: its place among all that are, whether its record goes with
     /// the entry's, and whether it is still to be written.
-    pub original: Option<Octets>,
+    pub(super) original: Option<Kept>,
     pub(super) original_serial: u32,
     pub(super) original_paired: bool,
     pub(super) original_new: bool,
@@ -71,7 +72,7 @@ impl Entry {
             message_id,
             sender_id,
             lamport,
-            retrieval_hint: None,
+            retrieval_hint: Hint::default(),
             sequence,
             ordinal,
             send: None,
@@ -88,21 +89,5 @@ impl Entry {
             original_paired: false,
             original_new: false,
         }
-    }
-
-    pub(super) fn keep_original(&mut self, message: Octets, serial: u32, new: bool) {
-        self.original = Some(message);
-        self.original_serial = serial;
-        self.original_paired = new;
-        self.original_new = new;
-    }
-
-    /// Gives its message away, with the message's place among all that are kept.
-    pub(super) fn take_original(&mut self) -> Option<(u32, Octets)> {
-        self.original_paired = false;
-        self.original_new = false;
-        self.original
-            .take()
-            .map(|message| (self.original_serial, message))
     }
 }

@@ -3,7 +3,9 @@
 
 mod entry;
 mod heads;
+mod hint;
 mod originals;
+mod packed;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +34,8 @@ pub struct Log {
     entries: Slab<Entry>,
     index: Index<Entry>,
     sequence: u64,
-    arrival: VecDeque<EntryRef>,
+    /// Slots of what is held.
+    arrival: VecDeque<u32>,
     /// By Lamport timestamp, then message id. What was forgotten stays until it comes to the front.
     ordered: VecDeque<(u64, EntryRef)>,
     originals: Originals,
@@ -100,7 +103,7 @@ impl Log {
         message_id: Name,
         sender_id: Arc<str>,
         lamport: u64,
-        retrieval_hint: Option<Box<[u8]>>,
+        retrieval_hint: Option<&[u8]>,
         ordinal: u32,
     ) -> (EntryRef, Forgotten) {
         debug_assert!(
@@ -109,7 +112,7 @@ impl Log {
         );
         self.sequence += 1;
         let mut entry = Entry::new(message_id, sender_id, lamport, self.sequence, ordinal);
-        entry.retrieval_hint = retrieval_hint;
+        entry.retrieval_hint = retrieval_hint.into();
         let entry = self.entries.insert(entry);
         self.index.insert(entry, &self.entries);
         self.touch(entry);
@@ -120,16 +123,17 @@ impl Log {
             }
             *place = self.forget_oldest();
         }
-        queue::push(&mut self.arrival, entry);
+        queue::push(&mut self.arrival, entry.slot());
         (entry, gone)
     }
 
     /// Forgets the entry that came first, unless its send still waits.
     fn forget_oldest(&mut self) -> Option<(Entry, EntryRef)> {
         for _ in 0..self.arrival.len() {
-            let oldest = self.arrival.pop_front()?;
-            if self.entries[oldest].send.is_some() {
-                self.arrival.push_back(oldest);
+            let slot = self.arrival.pop_front()?;
+            let (oldest, held) = self.entries.at(slot)?;
+            if held.send.is_some() {
+                self.arrival.push_back(slot);
                 continue;
             }
             let mut entry = self.entries.remove(oldest)?;
@@ -153,7 +157,7 @@ impl Log {
         let mut refused = self.entries.remove(entry)?;
         self.index.remove(refused.message_id.as_bytes(), entry);
         self.originals.set_apart(&mut refused);
-        if let Some(at) = self.arrival.iter().rposition(|held| *held == entry) {
+        if let Some(at) = self.arrival.iter().rposition(|slot| *slot == entry.slot()) {
             self.arrival.remove(at);
         }
         Some(refused)
@@ -230,14 +234,14 @@ impl Log {
         self.arrival
             .iter()
             .rev()
-            .map(|entry| (*entry, &self.entries[*entry]))
+            .filter_map(|slot| self.entries.at(*slot))
     }
 
     /// Every entry, in the order in which they came.
     pub fn arrivals(&self) -> impl Iterator<Item = (EntryRef, &Entry)> {
         self.arrival
             .iter()
-            .map(|entry| (*entry, &self.entries[*entry]))
+            .filter_map(|slot| self.entries.at(*slot))
     }
 
     /// Marks an entry whose stored form changed.
@@ -272,11 +276,18 @@ impl Log {
     }
 
     /// The message of an id, as it came or left.
-    pub fn original(&self, message_id: &[u8]) -> Option<&Octets> {
+    pub fn original(&self, message_id: &[u8]) -> Option<Octets> {
         let held = self
             .find(message_id)
-            .and_then(|entry| self.entries[entry].original.as_ref());
-        held.or_else(|| self.originals.apart(message_id))
+            .and_then(|entry| self.originals.of(&self.entries[entry]));
+        held.or_else(|| self.originals.apart(message_id).cloned())
+    }
+
+    /// Whether the message of an id is kept.
+    pub fn has_original(&self, message_id: &[u8]) -> bool {
+        let held = self.find(message_id);
+        held.is_some_and(|entry| self.entries[entry].original.is_some())
+            || self.originals.apart(message_id).is_some()
     }
 
     /// Keeps the message of an entry that was just added.
@@ -294,11 +305,15 @@ impl Log {
             }
             return;
         };
-        if self
+        if !self
             .originals
             .keep(&mut self.entries, entry, message, false)
-            && !stored
         {
+            return;
+        }
+        if stored {
+            self.originals.pack(&mut self.entries[entry]);
+        } else {
             self.originals.mark(message_id.clone());
         }
     }
@@ -325,7 +340,7 @@ impl Log {
             let (is_ordered, lamport) = (entry.ordered, entry.lamport);
             let entry = self.entries.insert(entry);
             self.index.insert(entry, &self.entries);
-            self.arrival.push_back(entry);
+            self.arrival.push_back(entry.slot());
             if is_ordered {
                 ordered.push((lamport, entry));
             }
@@ -344,6 +359,7 @@ impl Log {
         if let Some(entry) = self.find(message_id) {
             self.originals
                 .keep(&mut self.entries, entry, message, false);
+            self.originals.pack(&mut self.entries[entry]);
         }
     }
 
@@ -371,15 +387,20 @@ impl Log {
             let with_message = std::mem::take(&mut entry.original_new);
             put(Change::Entry(entry));
             if with_message {
-                put(Change::Message(&entry.message_id, entry.original.as_ref()));
+                let message = self.originals.of(entry);
+                put(Change::Message(&entry.message_id, message));
+                self.originals.pack(entry);
             }
         }
     }
 
     /// Gives `put` the further messages that are kept or forgotten since the last call.
-    pub fn poll_originals(&mut self, mut put: impl FnMut(&Name, Option<&Octets>)) {
+    pub fn poll_originals(&mut self, mut put: impl FnMut(&Name, Option<Octets>)) {
         for message_id in self.originals.poll_changed() {
             put(&message_id, self.original(message_id.as_bytes()));
+            if let Some(entry) = self.find(message_id.as_bytes()) {
+                self.originals.pack(&mut self.entries[entry]);
+            }
         }
     }
 }
@@ -391,7 +412,7 @@ pub enum Change<'a> {
     /// An id that is no longer held.
     Forgotten(&'a Name),
     /// The message of an id, or that there is none any more.
-    Message(&'a Name, Option<&'a Octets>),
+    Message(&'a Name, Option<Octets>),
 }
 
 #[cfg(test)]
@@ -488,6 +509,28 @@ mod tests {
         assert_eq!((log.originals().count(), log.original_bytes()), (0, 0));
     }
 
+    #[test]
+    fn messages_that_stay_do_not_hold_the_room_of_those_that_went() {
+        const COUNT: usize = 5_000;
+        const STAYS: usize = 40;
+        let message = |number: usize| Octets::from(vec![number as u8; 2_000]);
+        let mut log = Log::new(COUNT);
+        for number in 0..COUNT {
+            let entry = add(&mut log, &number.to_string(), 1);
+            log.keep_original(entry, message(number));
+        }
+        log.poll_persist(|_| {});
+        let room = log.originals.packed_room();
+        for number in (0..COUNT).filter(|number| number % STAYS != 0) {
+            log.forget_original(&Name::new(&number.to_string()));
+        }
+        assert!(log.originals.packed_room() < room / 4);
+        for number in 0..COUNT {
+            let kept = log.original(number.to_string().as_bytes());
+            assert_eq!(kept, (number % STAYS == 0).then(|| message(number)));
+        }
+    }
+
     /// What the records of the log's messages are, when every change is applied.
     #[derive(Default)]
     struct Stored {
@@ -497,7 +540,7 @@ mod tests {
 
     impl Stored {
         fn take(&mut self, log: &mut Log) {
-            let mut put = |id: &Name, message: Option<&Octets>| match message {
+            let mut put = |id: &Name, message: Option<Octets>| match message {
                 Some(message) => drop(self.messages.insert(id.clone(), message.len())),
                 None => drop(self.messages.remove(id)),
             };

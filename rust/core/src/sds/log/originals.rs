@@ -5,27 +5,40 @@ use std::collections::{HashMap, VecDeque};
 use hashlink::LinkedHashSet;
 
 use super::entry::{Entry, EntryRef};
+use super::packed::{PACKED_BYTES_MAX, Packed, Pages};
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
 use crate::sds::queue;
-use crate::sds::slab::Slab;
+use crate::sds::slab::{Handle, Slab};
 
 /// Bytes kept, over all messages; beyond them the oldest go.
 pub const ORIGINAL_BYTES_MAX: usize = 32 << 20;
 /// What is gone from the order may take this much room beyond what is kept.
 const STALE_MIN: usize = 64;
 
-/// Which messages are kept. That of a log entry lies in the entry.
+/// Where the message of an entry is.
+#[derive(Debug, Clone, Copy)]
+pub enum Kept {
+    /// As it came or left: until its record is written, which shares it, and a long one for good.
+    Whole(Handle<Octets>),
+    /// Among others.
+    Packed(Packed),
+}
+
+/// Which messages are kept. Where that of a log entry is stands in the entry.
 #[derive(Default)]
 pub struct Originals {
     size_bytes: usize,
     count: usize,
     next_serial: u32,
+    whole: Slab<Octets>,
+    packed: Pages,
     /// Of entries that were refused or withdrawn.
     apart: HashMap<Name, (u32, Octets)>,
     apart_by_serial: HashMap<u32, Name>,
-    /// The oldest first, with what is gone since.
-    order: VecDeque<(u32, EntryRef)>,
+    /// The slots of their entries, the oldest first, with what is gone since: no other entry of a slot has the
+    /// serial number.
+    order: VecDeque<(u32, u32)>,
     /// Ids whose record is to be written, or deleted.
     changed: LinkedHashSet<Name>,
 }
@@ -47,6 +60,27 @@ impl Originals {
             return None;
         }
         self.apart.get(message_id).map(|(_, message)| message)
+    }
+
+    /// The message of an entry.
+    pub fn of(&self, entry: &Entry) -> Option<Octets> {
+        Some(match entry.original? {
+            Kept::Whole(handle) => self.whole[handle].clone(),
+            Kept::Packed(packed) => self.packed.get(packed, entry.message_id.as_bytes()).into(),
+        })
+    }
+
+    /// The record of an entry's message is written, which was to share it: it lies with others from now on.
+    pub fn pack(&mut self, entry: &mut Entry) {
+        let Some(Kept::Whole(handle)) = entry.original else {
+            return;
+        };
+        if self.whole[handle].len() <= PACKED_BYTES_MAX
+            && let Some(message) = self.whole.remove(handle)
+        {
+            let packed = self.packed.put(&message, entry.message_id.as_bytes());
+            entry.original = Some(Kept::Packed(packed));
+        }
     }
 
     /// Ids of messages whose entry the log does not hold.
@@ -76,50 +110,58 @@ impl Originals {
         self.next_serial = self.next_serial.wrapping_add(1);
         self.size_bytes += message.len();
         self.count += 1;
-        held.keep_original(message, self.next_serial, new);
-        queue::push(&mut self.order, (self.next_serial, entry));
+        held.original = Some(Kept::Whole(self.whole.insert(message)));
+        held.original_serial = self.next_serial;
+        held.original_paired = new;
+        held.original_new = new;
+        queue::push(&mut self.order, (self.next_serial, entry.slot()));
         while self.size_bytes > ORIGINAL_BYTES_MAX
-            && let Some((serial, oldest)) = self.order.pop_front()
+            && let Some((serial, slot)) = self.order.pop_front()
         {
-            self.drop_surplus(entries, serial, oldest);
+            self.drop_surplus(entries, serial, slot);
         }
         true
     }
 
-    fn drop_surplus(&mut self, entries: &mut Slab<Entry>, serial: u32, oldest: EntryRef) {
+    fn drop_surplus(&mut self, entries: &mut Slab<Entry>, serial: u32, slot: u32) {
         let held = entries
-            .get_mut(oldest)
+            .at_mut(slot)
             .filter(|held| held.original_serial == serial);
         let gone = match held {
-            Some(held) => held
-                .take_original()
-                .map(|(_, message)| (held.message_id.clone(), message)),
+            Some(held) => {
+                let taken = self.take_out(held);
+                taken.map(|(_, length)| (held.message_id.clone(), length))
+            }
             None => self.apart_by_serial.remove(&serial).and_then(|message_id| {
                 let (_, message) = self.apart.remove(&message_id)?;
-                Some((message_id, message))
+                Some((message_id, message.len()))
             }),
         };
-        if let Some((message_id, message)) = gone {
-            self.uncount(&message);
+        if let Some((message_id, length)) = gone {
+            self.uncount(length);
             self.mark(message_id);
+            self.tidy(entries);
         }
     }
 
     /// Forgets a message; `held` is its entry, if the log holds that.
     pub fn forget(&mut self, message_id: &Name, entries: &mut Slab<Entry>, held: Option<EntryRef>) {
-        let taken = held.and_then(|entry| entries[entry].take_original());
-        let taken = taken.or_else(|| self.apart.remove(message_id));
-        if let Some((serial, message)) = taken {
+        let taken = held.and_then(|entry| self.take_out(&mut entries[entry]));
+        let taken = taken.or_else(|| {
+            let apart = self.apart.remove(message_id);
+            apart.map(|(serial, message)| (serial, message.len()))
+        });
+        if let Some((serial, length)) = taken {
             self.apart_by_serial.remove(&serial);
             self.mark(message_id.clone());
-            self.let_go(serial, &message, entries);
+            self.let_go(serial, length, entries);
         }
     }
 
     /// The log forgot an entry: so is its message. Whether the record of that goes with the entry's.
     pub fn on_forgotten(&mut self, entry: &mut Entry, entries: &mut Slab<Entry>) -> bool {
         let paired = entry.original_paired;
-        let Some((serial, message)) = entry.take_original() else {
+        let Some((serial, length)) = self.take_out(entry) else {
             if !self.apart.is_empty() {
                 self.forget(&entry.message_id, entries, None);
             }
@@ -128,14 +170,15 @@ impl Originals {
         if !paired {
             self.mark(entry.message_id.clone());
         }
-        self.let_go(serial, &message, entries);
+        self.let_go(serial, length, entries);
         paired
     }
 
     /// The log holds an entry no longer, but its message stays.
     pub fn set_apart(&mut self, entry: &mut Entry) {
         let unwritten = entry.original_new;
-        if let Some((serial, message)) = entry.take_original() {
+        let message = self.of(entry);
+        if let (Some(message), Some((serial, _))) = (message, self.take_out(entry)) {
             if unwritten {
                 self.mark(entry.message_id.clone());
             }
@@ -144,6 +187,12 @@ impl Originals {
             self.apart
                 .insert(entry.message_id.clone(), (serial, message));
         }
+    }
+
+    /// Bytes of the pages that messages lie in.
+    #[cfg(test)]
+    pub fn packed_room(&self) -> usize {
+        self.packed.room()
     }
 
     /// Has the record of a message written anew, or deleted where it is not kept.
@@ -156,14 +205,28 @@ impl Originals {
         std::mem::take(&mut self.changed)
     }
 
-    fn uncount(&mut self, message: &Octets) {
-        self.size_bytes -= message.len();
+    /// Takes the message of an entry out: gives its place among all that are kept, and its length.
+    fn take_out(&mut self, entry: &mut Entry) -> Option<(u32, usize)> {
+        entry.original_paired = false;
+        entry.original_new = false;
+        let length = match entry.original.take()? {
+            Kept::Whole(handle) => self.whole.remove(handle)?.len(),
+            Kept::Packed(packed) => {
+                self.packed.remove(packed, entry.message_id.as_bytes());
+                packed.len()
+            }
+        };
+        Some((entry.original_serial, length))
+    }
+
+    fn uncount(&mut self, length: usize) {
+        self.size_bytes -= length;
         self.count -= 1;
     }
 
     /// What was kept is gone: mostly it is the oldest.
-    fn let_go(&mut self, serial: u32, message: &Octets, entries: &Slab<Entry>) {
-        self.uncount(message);
+    fn let_go(&mut self, serial: u32, length: usize, entries: &mut Slab<Entry>) {
+        self.uncount(length);
         if self
             .order
             .front()
@@ -173,12 +236,31 @@ impl Originals {
         }
         if self.order.len() > 2 * self.count + STALE_MIN {
             let apart = &self.apart_by_serial;
-            self.order.retain(|(serial, entry)| {
+            self.order.retain(|(serial, slot)| {
                 let held = entries
-                    .get(*entry)
-                    .filter(|held| held.original_serial == *serial);
-                held.is_some_and(|held| held.original.is_some()) || apart.contains_key(serial)
+                    .at(*slot)
+                    .filter(|(_, held)| held.original_serial == *serial);
+                held.is_some_and(|(_, held)| held.original.is_some()) || apart.contains_key(serial)
             });
+        }
+        self.tidy(entries);
+    }
+
+    /// Moves what is packed together where it lies too far apart.
+    fn tidy(&mut self, entries: &mut Slab<Entry>) {
+        if !self.packed.is_sparse() {
+            return;
+        }
+        let before = std::mem::take(&mut self.packed);
+        for (serial, slot) in &self.order {
+            let held = entries.at_mut(*slot);
+            if let Some(held) = held.filter(|held| held.original_serial == *serial)
+                && let Some(Kept::Packed(packed)) = held.original
+            {
+                let id = held.message_id.as_bytes();
+                let moved = self.packed.take_over(packed, id, &before);
+                held.original = Some(Kept::Packed(moved));
+            }
         }
     }
 }

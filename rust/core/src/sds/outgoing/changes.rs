@@ -216,7 +216,7 @@ fn put_gone(gone: &Gone, sends: &mut Sends, log: &Log, put: &mut impl FnMut(Stor
     if gone.never_left {
         put(Stored::Content(message_id, None));
     }
-    if log.original(message_id.as_bytes()).is_none() {
+    if !log.has_original(message_id.as_bytes()) {
         put(Stored::Wire(message_id, None));
     }
     if gone.has_record {

@@ -335,7 +335,7 @@ fn read_entry(message_id: Name, fields: &mut Reader<'_>) -> Option<(Entry, Name)
     let (lamport, sequence, unacknowledged) = (fields.long()?, fields.long()?, fields.long()?);
     let ordinal = fields.int()?;
     let mut entry = Entry::new(message_id, fields.text()?, lamport, sequence, ordinal);
-    entry.retrieval_hint = fields.optional()?.map(Box::from);
+    entry.retrieval_hint = fields.optional()?.into();
     entry.unacknowledged = unacknowledged;
     entry.ordered = flags & ORDERED != 0;
     entry.spare = flags & SPARE != 0;

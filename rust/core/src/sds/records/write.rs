@@ -50,15 +50,17 @@ impl Machine {
                 Change::Forgotten(message_id) => record(LOG, message_id, None),
                 Change::Message(message_id, message) => {
                     // A content of ours that is not acknowledged keeps its bytes, whoever had used its id.
-                    let own = outgoing.stored_wire(message_id.as_bytes());
+                    let own = outgoing.stored_wire(message_id.as_bytes()).cloned();
                     shared(MESSAGE, message_id, own.or(message))
                 }
             });
         });
         self.outgoing.poll_persist(&self.log, |change| {
             out.push(match change {
-                Stored::Wire(message_id, wire) => shared(MESSAGE, message_id, wire),
-                Stored::Content(message_id, content) => shared(CONTENT, message_id, content),
+                Stored::Wire(message_id, wire) => shared(MESSAGE, message_id, wire.cloned()),
+                Stored::Content(message_id, content) => {
+                    shared(CONTENT, message_id, content.cloned())
+                }
                 Stored::State(message_id, state) => {
                     let fields = state.map(|(send, ordinal)| content_state(send, ordinal));
                     record(OUTGOING, message_id, fields)
@@ -68,7 +70,7 @@ impl Machine {
         });
         let outgoing = &self.outgoing;
         self.log.poll_originals(|message_id, message| {
-            let own = outgoing.stored_wire(message_id.as_bytes());
+            let own = outgoing.stored_wire(message_id.as_bytes()).cloned();
             out.push(shared(MESSAGE, message_id, own.or(message)));
         });
         self.put_incoming(&mut out);
@@ -170,11 +172,11 @@ fn record(kind: &'static str, key: &Name, fields: Option<Vec<u8>>) -> Record {
     }
 }
 
-fn shared(kind: &'static str, key: &Name, bytes: Option<&Octets>) -> Record {
+fn shared(kind: &'static str, key: &Name, bytes: Option<Octets>) -> Record {
     Record {
         kind,
         key: key.clone(),
-        value: bytes.cloned().map(Value::Shared),
+        value: bytes.map(Value::Shared),
     }
 }
 
@@ -190,7 +192,7 @@ fn log_entry(entry: &Entry, incoming: &Incoming) -> Vec<u8> {
         .long(entry.unacknowledged)
         .int(entry.ordinal)
         .bytes(entry.sender_id.as_bytes())
-        .optional(entry.retrieval_hint.as_deref())
+        .optional(entry.retrieval_hint.as_bytes())
         .bytes(waits_in.as_bytes())
         .seal()
 }

@@ -552,7 +552,7 @@ impl Repair {
         if self.requested_ms.len() > REPAIR_BUFFER_MAX {
             self.requested_ms.pop_front();
         }
-        let kept = || is_own() || log.original(message_id.as_bytes()).is_some();
+        let kept = || is_own() || log.has_original(message_id.as_bytes());
         if self.answers.contains(message_id.as_bytes()) || !kept() {
             return;
         }
