@@ -305,15 +305,12 @@ impl Log {
             }
             return;
         };
-        if !self
+        // It stays whole: many are acknowledged at once, and to copy and free them all would hold up the sender.
+        if self
             .originals
             .keep(&mut self.entries, entry, message, false)
+            && !stored
         {
-            return;
-        }
-        if stored {
-            self.originals.pack(&mut self.entries[entry]);
-        } else {
             self.originals.mark(message_id.clone());
         }
     }

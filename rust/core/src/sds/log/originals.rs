@@ -19,7 +19,7 @@ const STALE_MIN: usize = 64;
 /// Where the message of an entry is.
 #[derive(Debug, Clone, Copy)]
 pub enum Kept {
-    /// As it came or left: until its record is written, which shares it, and a long one for good.
+    /// As it came or left: until its record is written, which shares it; a long one, or one of ours, for good.
     Whole(Handle<Octets>),
     /// Among others.
     Packed(Packed),

@@ -159,9 +159,11 @@ impl Pages {
 
 /// Where an id stands in its message, near its start.
 fn place_of_id(message: &[u8], id: &[u8]) -> Option<u8> {
+    let (first, rest) = id.split_first()?;
     let last = message.len().checked_sub(id.len())?.min(ID_AT_MAX);
-    let at = (0..=last).find(|at| message[*at..].starts_with(id))?;
-    u8::try_from(at).ok()
+    // Most bytes before it are told from it by its first one.
+    let is_at = |at: &usize| message[*at] == *first && message[at + 1..].starts_with(rest);
+    u8::try_from((0..=last).find(is_at)?).ok()
 }
 
 #[cfg(test)]
