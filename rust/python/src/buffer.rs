@@ -1,6 +1,7 @@
 //! Buffers in: `bytes` is read in place, everything else is copied first.
 
 use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
@@ -93,7 +94,9 @@ pub fn items_of<'py, T>(
     let is_one = iterable.is_instance_of::<PyBytes>()
         || iterable.is_instance_of::<PyByteArray>()
         || iterable.is_instance_of::<PyString>();
-    if is_one || !iterable.hasattr("__iter__")? && !iterable.hasattr("__getitem__")? {
+    let py = iterable.py();
+    let has = |name: &Bound<'py, PyString>| iterable.hasattr(name);
+    if is_one || !has(intern!(py, "__iter__"))? && !has(intern!(py, "__getitem__"))? {
         return Err(PyTypeError::new_err(format!(
             "{name} is {}: it must be a list or another iterable of them",
             kind_of(iterable)
@@ -107,7 +110,7 @@ pub fn items_of<'py, T>(
     // is allocated for it.
     let claims_too_many = match iterable.len() {
         Ok(length) => length > count_max,
-        Err(error) => error.is_instance_of::<PyOverflowError>(iterable.py()),
+        Err(error) => error.is_instance_of::<PyOverflowError>(py),
     };
     if claims_too_many {
         return too_many();
@@ -117,7 +120,7 @@ pub fn items_of<'py, T>(
         if place == count_max {
             return too_many();
         }
-        let taken = take(item?).map_err(|error| at_place(iterable.py(), error, name, place))?;
+        let taken = take(item?).map_err(|error| at_place(py, error, name, place))?;
         // An iterable without an end ends here, as it would for a list.
         items.try_reserve(1).map_err(|_| {
             let message =
