@@ -240,3 +240,18 @@ def test_an_empty_archive_gives_a_page(tmp_path: Path) -> None:
     archive = archive_of(tmp_path / "empty.parquet", [])
     assert run(["report", archive, "-o", str(tmp_path / "report.html")]) == 0
     assert "The archive has no times" in (tmp_path / "report.html").read_text()
+
+
+def test_a_page_is_replaced_only_when_that_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "report.html"
+    output.write_text("precious")
+    line = ["report", losses(tmp_path), "-o", str(output), "--segment-size", "640"]
+    for options in ([], ["--spark", "local[1]"]):
+        assert run([*line, *options]) == 1
+        error = " ".join(capsys.readouterr().err.split())
+        assert f"the output '{output}' exists: give another one, or --overwrite" in error
+        assert output.read_text() == "precious"
+    assert run([*line, "--overwrite"]) == 0
+    assert output.read_text().startswith("<!doctype html>")
+    # A device takes a page as ever.
+    assert run([*line[:3], "/dev/null", *line[4:]]) == 0

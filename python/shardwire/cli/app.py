@@ -251,6 +251,7 @@ def report(
     cipher: Annotated[Cipher, typer.Option("--cipher", help="decrypt: the cipher.")] = Cipher.chacha,
     timestamp: Annotated[str | None, typer.Option("--timestamp", help="Column with the times.")] = None,
     sender: Annotated[str | None, typer.Option("--sender", help="Column with who sent a message.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page, once it is made.")] = False,
     threads: Annotated[int | None, typer.Option("--threads", min=1, show_default="one a core")] = None,
     spark: Annotated[
         str | None,
@@ -283,6 +284,7 @@ def report(
         timestamp=timestamp,
         sender=sender,
         threads=threads,
+        replace=overwrite,
         spark=spark,
     )
     with told_warnings(log_level(verbose=verbose, quiet=quiet)):

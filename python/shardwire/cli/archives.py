@@ -105,6 +105,12 @@ def _refuse_input(output: Path, sources: Iterable[str]) -> None:
             raise ConfigError(f"--output {str(output)!r} and the archive {source!r} overlap: give a page outside it")
 
 
+def _refuse_existing(output: Path, *, replace: bool) -> None:
+    # A device or a pipe holds nothing that could be lost.
+    if not replace and str(output) != STANDARD_STREAM and output.is_file():
+        raise ConfigError(f"the output {str(output)!r} exists: give another one, or --overwrite")
+
+
 def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outcome:
     """Writes what an archive says of its traffic, as one page.
 
@@ -114,7 +120,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
         asked: What is asked.
 
     Raises:
-        ConfigError: As `shardwire.archive.summarize` raises it.
+        ConfigError: As `shardwire.archive.summarize` raises it; or the page exists, and is not to be replaced.
         OSError: The page cannot be written.
     """
     from shardwire.archive import report_page, summarize
@@ -135,6 +141,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
                 f"--output is {str(output)!r}: there is no directory {str(output.parent)!r}; make it before"
             )
         _refuse_input(output, sources)
+        _refuse_existing(output, replace=asked.replace)
         # Beside the page there is room for what is as large as the archive; the system's directory may lie in memory.
         directory = None if str(output) == STANDARD_STREAM else output.parent
         summary = summarize(list(sources), asked.config, threads=asked.threads, directory=directory, **columns)
@@ -148,6 +155,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
         # What is not there is told at once, and not by Spark.
         files = [file for source in sources for file in ([source] if _URI.match(source) else files_of(source))]
         _refuse_input(output, files)
+        _refuse_existing(output, replace=asked.replace)
         with job_session("shardwire report", asked.spark) as spark:
             summary = summarize_archive(spark.read.parquet(*files), asked.config, **columns)
     page = report_page(summary, f"Traffic of {', '.join(Path(source).name or source for source in sources)}")
