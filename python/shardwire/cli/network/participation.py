@@ -234,10 +234,11 @@ async def _open_channel(participation: Participation, config: ChannelConfig) -> 
 
 def _tell_joined(member: Member) -> None:
     participation, node = member.participation, member.participation.node
+    address, port = _own_address(node)
     member.output.event(
         "joined",
         node=node.name,
-        address=_own_address(node),
+        address=address,
         channel=participation.channel,
         topic=participation.topic,
         sender_id=participation.sender,
@@ -249,21 +250,20 @@ def _tell_joined(member: Member) -> None:
     )
     store = "with a store" if node.has_store else "without a store"
     pending = len(member.channel.pending())
-    # A free port was asked for: others need to know which it is.
-    port = (
-        f" (port {node.address[1]})" if isinstance(node, UdpNode) and node.address and node.name.endswith(":0") else ""
-    )
     member.output.remark(
         f"{participation.sender} takes part in {participation.channel} over {node.name}{port}, {store}"
         + (f"; {pending} earlier messages are on their way" if pending else "")
     )
 
 
-def _own_address(node: TransportNode) -> str | None:
+def _own_address(node: TransportNode) -> tuple[str | None, str]:
+    """Where a UDP node listens, for scripts; and for people the port, where a free one was asked for."""
     if not isinstance(node, UdpNode) or node.address is None:
-        return None
+        return None, ""
     host, port = node.address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    # Others need to know which port it is.
+    return address, f" (port {port})" if node.name.endswith(":0") else ""
 
 
 def _tell_troubles(channel: ReliableChannel, output: Output) -> None:
