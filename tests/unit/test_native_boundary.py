@@ -7,15 +7,16 @@ import mmap
 import pickle
 import threading
 import time
+from collections.abc import Callable
 from copy import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shardwire import _native, erasure
+from shardwire import Keccak256, _native, erasure, keccak256, keccak256_many
 from shardwire.errors import ConfigError, InvalidSegmentError, NotEnoughShardsError, PayloadTooLargeError
-from shardwire.segmentation import SegmentationConfig, segment, segment_many
+from shardwire.segmentation import Reassembler, SegmentationConfig, inspect, reassemble_many, segment, segment_many
 
 DATA = bytes(range(256)) * 40
 
@@ -60,6 +61,31 @@ def test_what_is_no_buffer_is_a_type_error(wrong: Any) -> None:
         _native.keccak256(wrong)
     with pytest.raises(TypeError):
         segment(wrong, SegmentationConfig())
+
+
+TAKERS: dict[str, Callable[[Any], Any]] = {
+    "segment": lambda text: segment(text, SegmentationConfig()),
+    "segment_many": lambda text: segment_many([text], SegmentationConfig()),
+    "reassemble_many": lambda text: reassemble_many([[text]], SegmentationConfig()),
+    "inspect": inspect,
+    "Reassembler.receive": lambda text: Reassembler().receive(text, now_ms=0),
+    "Reassembler.receive of a message key": lambda text: Reassembler().receive(b"", now_ms=0, message_key=text),
+    "keccak256": keccak256,
+    "keccak256_many": lambda text: keccak256_many([text]),
+    "Keccak256": Keccak256,
+    "Keccak256.update": lambda text: Keccak256().update(text),
+    "erasure.encode": lambda text: erasure.encode([text], 1),
+    "erasure.reconstruct": lambda text: erasure.reconstruct([text, None], 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", TAKERS)
+def test_text_in_place_of_bytes_is_told_to_be_encoded(name: str) -> None:
+    with pytest.raises(TypeError, match=r'not str: encode the text, as in "text"\.encode\(\)') as caught:
+        TAKERS[name]("secret")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(TypeError, match="not list: give bytes"):
+        TAKERS[name]([1, 2])
 
 
 def test_errors_carry_their_numbers() -> None:

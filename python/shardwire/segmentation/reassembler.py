@@ -188,6 +188,7 @@ def _refuse_origin(sender: object, authenticated: object, message_key: object) -
         try:
             memoryview(message_key)  # type: ignore[arg-type]
         except TypeError:
+            remedy = 'encode the text, as in "text".encode()' if isinstance(message_key, str) else "give bytes"
             raise TypeError(
-                f"message_key must be a bytes-like object or None, not {type(message_key).__name__}"
+                f"message_key must be a bytes-like object or None, not {type(message_key).__name__}: {remedy}"
             ) from None

@@ -55,8 +55,7 @@ impl<'py> FromPyObject<'_, 'py> for Buffer<'py> {
         let view = PyMemoryView::from(&object).map_err(|error| {
             // A buffer that cannot be had, such as a view that was released, says so itself.
             if error.is_instance_of::<PyTypeError>(py) {
-                let message = format!("a bytes-like object is required, not {}", kind_of(&object));
-                PyTypeError::new_err(message)
+                PyTypeError::new_err(no_buffer(&object))
             } else {
                 error
             }
@@ -76,6 +75,18 @@ impl<'py> FromPyObject<'_, 'py> for Buffer<'py> {
 fn holds_objects(format: &str) -> bool {
     let types = format.split(':').step_by(2);
     types.into_iter().any(|types| types.contains('O'))
+}
+
+/// What is wrong with an object that has no bytes, and what to give; never what it holds, which may be
+/// a payload.
+fn no_buffer(object: &Bound<'_, PyAny>) -> String {
+    let remedy = if object.is_instance_of::<PyString>() {
+        "encode the text, as in \"text\".encode()"
+    } else {
+        "give bytes"
+    };
+    let kind = kind_of(object);
+    format!("a bytes-like object is required, not {kind}: {remedy}")
 }
 
 fn kind_of(object: &Bound<'_, PyAny>) -> String {

@@ -305,8 +305,8 @@ def test_a_clock_that_goes_back_or_far_loses_nothing() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"segment": "text"}, TypeError, "bytes-like object is required, not str"),
-        ({"segment": None}, TypeError, "bytes-like object is required, not NoneType"),
+        ({"segment": "text"}, TypeError, "object is required, not str: encode the text"),
+        ({"segment": None}, TypeError, "object is required, not NoneType: give bytes"),
         ({"segment": [1, 2]}, TypeError, "bytes-like object is required, not list"),
         ({"now_ms": float("nan")}, TypeError, "now_ms must be an integer of milliseconds, not float"),
         ({"now_ms": "0"}, TypeError, "now_ms must be an integer of milliseconds, not str"),
@@ -316,7 +316,7 @@ def test_a_clock_that_goes_back_or_far_loses_nothing() -> None:
         ({"sender": b"alice"}, TypeError, "sender must be a str or None, not bytes"),
         ({"sender": "\ud800"}, ConfigError, "sender is .*UTF-8"),
         ({"authenticated": 1}, TypeError, "authenticated is 1: it must be True or False"),
-        ({"message_key": "key"}, TypeError, "message_key must be a bytes-like object or None, not str"),
+        ({"message_key": "key"}, TypeError, "message_key must be a bytes-like .*, not str: encode the text"),
     ],
 )
 def test_mistakes_of_a_caller_raise_at_once(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
