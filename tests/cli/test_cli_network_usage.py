@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,11 @@ import pytest
 from cli_terminals import command
 from typer.testing import CliRunner
 
+from shardwire import ChannelConfig, PayloadTooLargeError, create_reliable_channel
 from shardwire.cli.app import app, run
 from shardwire.cli.network.output import content_of, printable, shown
+from shardwire.encryption import ChaCha20Poly1305Encryption
+from shardwire.node import UdpNode
 
 WHO = ("--channel", "c", "--topic", "/app/1/notes/proto", "--sender", "alice")
 NODE = ("--node", "udp://127.0.0.1:0")
@@ -113,13 +117,15 @@ def test_credentials_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_a_message_that_is_too_large(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with (tmp_path / "large").open("wb") as file:
         file.truncate(26_112_001)
-    code, error = say(capsys, "send", str(tmp_path / "large"), *NODE, *WHO)
+    # A server that carries less says so once it is there.
+    code, error = say(capsys, "send", str(tmp_path / "large"), "--node", "nats://127.0.0.1:9", *WHO)
     assert code == 1
     assert "has 26,112,001 bytes, more than the 26,112,000 that one message holds: send it with --as-file" in error
+    nats = ("--node", "nats://127.0.0.1:9")
     # An input without an end is not read to its end.
     with Path("/dev/zero").open("rb") as zeros:
         answer = subprocess.run(
-            [sys.executable, "-m", "shardwire.cli", "send", "-", *NODE, *WHO, "--parity-rate", "0.125"],
+            [sys.executable, "-m", "shardwire.cli", "send", "-", *nats, *WHO, "--parity-rate", "0.125"],
             stdin=zeros,
             capture_output=True,
             check=False,
@@ -127,6 +133,36 @@ def test_a_message_that_is_too_large(tmp_path: Path, capsys: pytest.CaptureFixtu
         )
     assert answer.returncode == 1
     assert b"the standard input has more bytes than the 26,112,000 that one message holds" in answer.stderr
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize("preset", ["logos", "waku"])
+def test_what_udp_does_not_carry_is_refused_before_joining(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, preset: str, encrypted: bool
+) -> None:
+    encryption = ChaCha20Poly1305Encryption(bytes(32)) if encrypted else None
+
+    async def limit_of_a_channel() -> int:
+        presets = {"logos": ChannelConfig.logos, "waku": ChannelConfig.waku}
+        async with UdpNode("udp://127.0.0.1:0") as node:
+            channel = await create_reliable_channel(
+                node, "c", "/app/1/notes/proto", "alice", encryption, presets[preset]().without_store()
+            )
+            with pytest.raises(PayloadTooLargeError) as caught:
+                await channel.send(bytes(26_112_000))
+            await channel.close()
+        return caught.value.limit_bytes
+
+    limit = asyncio.run(limit_of_a_channel())
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(limit + 1)
+    monkeypatch.setenv("KEYS", "00" * 32)
+    options = (*NODE, *WHO, "--preset", preset, *(("--key-env", "KEYS") if encrypted else ()))
+    # The one line there is says nothing of having joined.
+    code, error = say(capsys, "send", str(tmp_path / "large"), *options)
+    assert code == 1
+    assert f"large has {limit + 1:,} bytes, more than the {limit:,} that one message holds: send it with" in error
+    assert f"`split -b {limit}`" in error
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,17 @@ async def test_a_message_waits_until_somebody_comes_and_who_goes_is_told(caplog:
 
 
 @real_time
+async def test_the_largest_message_is_known_before_the_start() -> None:
+    for settings in ({}, {"datagram_bytes_max": 9_000}, {"config": NodeConfig(max_message_size_bytes=5_000)}):
+        node = UdpNode(LOOPBACK, **settings)  # type: ignore[arg-type]
+        before = node.max_message_size_bytes
+        await node.start()
+        assert before == node.max_message_size_bytes
+        await node.stop()
+    assert UdpNode(LOOPBACK).max_message_size_bytes == 64 * (1_200 - FRAGMENT_HEADER_BYTES)
+
+
+@real_time
 async def test_a_lossy_path_delays_and_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     ports = free_port(), free_port()
     relay = UdpRelay(ports, loss=0.1)

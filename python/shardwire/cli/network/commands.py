@@ -80,7 +80,7 @@ def send(
 
     Exits with 0 where it was delivered, with 1 where it was not in time: with
     --state it goes on with the next command that has the same one. One message
-    holds 26,112,000 bytes at most; a file sent with --as-file
+    holds 26,112,000 bytes at most, over UDP about half; a file sent with --as-file
     has any size, and the same command goes on where one stopped.
 
     \b
@@ -104,7 +104,7 @@ def send(
                 participation, interruption, file, size_bytes=size_bytes, timeout_s=timeout
             ),
         )
-    message = sending.read_message(file, config)
+    message = sending.read_message(file, participation)
     return _run(
         participation,
         lambda interruption: sending.send(participation, interruption, message, until=until.value, timeout_s=timeout),

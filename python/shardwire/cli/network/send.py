@@ -14,10 +14,11 @@ from typing import Literal, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from shardwire.channel.sending.segment_size import divide_message
 from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
 from shardwire.cli.network.output import Output, printable
 from shardwire.cli.network.participation import Member, Participation, taking_part
-from shardwire.config import ChannelConfig
+from shardwire.config import SegmentationConfig
 from shardwire.errors import PayloadTooLargeError, ShardwireError
 from shardwire.events import (
     ChunkAcknowledgedEvent,
@@ -26,6 +27,7 @@ from shardwire.events import (
     MessageSendErrorEvent,
     MessageSentEvent,
 )
+from shardwire.node import UdpNode
 from shardwire.segmentation import segment
 
 STANDARD_INPUT = "-"
@@ -36,14 +38,14 @@ class NotDeliveredError(ShardwireError):
     """A message was not sent, or not delivered, within the time given."""
 
 
-def read_message(file: Path, config: ChannelConfig) -> bytes:
-    """The message: a file's bytes, or those of the standard input.
+def read_message(file: Path, participation: Participation) -> bytes:
+    """The message: a file's bytes, or those of the standard input; read before anything of the network is used.
 
     Raises:
         PayloadTooLargeError: They are more than one message holds.
         OSError: The file cannot be read.
     """
-    limit = message_bytes_max(config)
+    limit = message_bytes_max(participation)
     if str(file) == STANDARD_INPUT:
         # No more than needed of an input without an end.
         message = sys.stdin.buffer.read(limit + 1)
@@ -57,9 +59,10 @@ def read_message(file: Path, config: ChannelConfig) -> bytes:
     return message
 
 
-def message_bytes_max(config: ChannelConfig) -> int:
-    """What one message holds, where the network carries segments of the configured size."""
-    segmentation = config.segmentation
+def message_bytes_max(participation: Participation) -> int:
+    """What one message holds, as far as is known before the node starts."""
+    config = participation.config
+    segmentation = _segmentation(participation)
     if config.parity_on_demand:
         # However much parity it is to leave with, it takes no room.
         segmentation = replace(segmentation, enable_reed_solomon=False)
@@ -69,6 +72,22 @@ def message_bytes_max(config: ChannelConfig) -> int:
     except PayloadTooLargeError as error:
         return error.limit_bytes
     return beyond
+
+
+def _segmentation(participation: Participation) -> SegmentationConfig:
+    node, config = participation.node, participation.config
+    if not isinstance(node, UdpNode):
+        # What a server carries, it says once it is there; until then segments have the configured size.
+        return config.segmentation
+    cipher = participation.encryption
+    return divide_message(
+        config.without_store(),
+        max_message_size_bytes=node.max_message_size_bytes,
+        content_topic=participation.topic,
+        channel_id=participation.channel,
+        sender_id=participation.sender,
+        cipher_bytes=0 if cipher is None else getattr(cipher, "overhead_bytes", 0),
+    ).segmentation
 
 
 def _too_large(name: str, size_bytes: int | None, limit: int) -> PayloadTooLargeError:

@@ -92,6 +92,12 @@ class UdpNode(TransportNode):
         super().__init__(self._udp, config, clock=clock)
 
     @property
+    def max_message_size_bytes(self) -> int:
+        """Largest encoded WakuMessage: what 64 datagrams hold, before the start too; less once the path carries only
+        smaller ones."""
+        return self._udp.message_bytes_max
+
+    @property
     def address(self) -> tuple[str, int] | None:
         """Own address and port; None before the start."""
         address = self._udp.address

@@ -76,6 +76,12 @@ class UdpTransport(Transport):
         self._sockets: list[UdpSocket] = []
 
     @property
+    def message_bytes_max(self) -> int:
+        """Largest encoded message, as far as is known: a path that carries only smaller datagrams says so later."""
+        carried = FRAGMENTS_MAX * (self._datagram_bytes - FRAGMENT_HEADER_BYTES)
+        return min(carried, self._size_bytes_max or carried)
+
+    @property
     def address(self) -> Address | None:
         """The own address; None before the start."""
         return self._sockets[0].address if self._sockets else None
@@ -114,7 +120,7 @@ class UdpTransport(Transport):
             await self._resolve_peers(first=True)
         assert self.address is not None
         logger.info("%s: listens at %s", self.name, written(self.address))
-        self._set_size()
+        link.max_message_size_bytes = self.message_bytes_max
         link.run("hellos", self._keep_saying_hello)
         link.run("timers", self._keep_looking)
 
@@ -244,13 +250,9 @@ class UdpTransport(Transport):
                 "%s: the path carries no datagrams of %d bytes, %d are tried", self.name, self._datagram_bytes, smaller
             )
             self._datagram_bytes = smaller
-            self._set_size()
+            self._link.max_message_size_bytes = self.message_bytes_max
             # Not in the middle of sending one of these.
             asyncio.get_running_loop().call_soon(self._outflow.abandon_larger, smaller - FRAGMENT_HEADER_BYTES)
-
-    def _set_size(self) -> None:
-        carried = FRAGMENTS_MAX * (self._datagram_bytes - FRAGMENT_HEADER_BYTES)
-        self._link.max_message_size_bytes = min(carried, self._size_bytes_max or carried)
 
     # --- time ---
 
