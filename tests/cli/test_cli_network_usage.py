@@ -165,6 +165,16 @@ def test_what_udp_does_not_carry_is_refused_before_joining(
     assert f"`split -b {limit}`" in error
 
 
+def test_who_sends_to_nobody_over_udp_is_told_so(tmp_path: Path) -> None:
+    for options in ((), ("-q",)):
+        answer = command(tmp_path, "send", "-", *NODE, *WHO, "--timeout", "0.5", *options, given=b"x")
+        assert answer.returncode == 1
+        said = b"0 of 1 segments were sent within 0.5 s: nobody is in reach of udp://127.0.0.1:0, see that another"
+        assert said in answer.stderr
+        # It is not late yet: no warning stands before.
+        assert b"publishing fails" not in answer.stderr
+
+
 @pytest.mark.parametrize(
     ("library", "url", "extra"),
     [("nats", "nats://a", "nats"), ("paho", "mqtt://a", "mqtt"), ("aiohttp", "waku+http://a", "rest")],

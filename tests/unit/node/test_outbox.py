@@ -116,6 +116,24 @@ def test_a_failure_is_tried_again_with_growing_back_off(caplog: pytest.LogCaptur
     ]
 
 
+def test_what_is_early_is_told_and_nobody_is_warned_before_it_is_late(caplog: pytest.LogCaptureFixture) -> None:
+    @virtual
+    async def run() -> None:
+        early = Passing("nobody is in reach", is_early=True)
+        it = await sending(early, early, Passing("nobody is in reach"), Passing("nobody is in reach"))
+        await it.send(b"1")
+        await asyncio.sleep(30)
+        # The next failure is told anew.
+        it.transport.answers.extend([early])
+        await it.send(b"2")
+        await asyncio.sleep(1)
+
+    with caplog.at_level(logging.INFO, "shardwire.node.transport"):
+        run()
+    levels = [record.levelname for record in caplog.records if "publishing fails" in record.getMessage()]
+    assert levels == ["INFO", "WARNING", "INFO"]
+
+
 @virtual
 async def test_a_connection_that_comes_back_ends_the_pause() -> None:
     it = await sending(*[Passing("refused")] * 6)

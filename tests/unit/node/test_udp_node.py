@@ -129,10 +129,31 @@ async def test_a_message_waits_until_somebody_comes_and_who_goes_is_told(caplog:
     assert f"{alice.name}: listens at {at(alice)}" in caplog.text
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert not [warning for warning in warnings if "disconnected" in warning]
+    # Nor of what is sent before anybody can have come.
+    told = [record for record in caplog.records if "publishing fails and is tried again" in record.getMessage()]
+    assert [record.levelno for record in told] == [logging.INFO]
     again = await started(f"udp://{place[0]}:{place[1]}", peers=[at(alice)])  # type: ignore[index]
     assert (await next_of(outcomes, MessagesMissed)).since_ns > 0
     await alice.stop()
     await again.stop()
+
+
+@real_time
+async def test_who_sends_to_nobody_is_warned(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    for finding_ms, has_met in ((0, False), (60_000, True)):
+        monkeypatch.setattr("shardwire.node.udp.transport.FINDING_MS", finding_ms)
+        alice = await started(LOOPBACK)
+        if has_met:
+            bob = await started(LOOPBACK, peers=[at(alice)])
+            await meet(alice, bob)
+            await bob.stop()
+            await until(lambda node=alice: node.connection_state is ConnectionState.DISCONNECTED)  # type: ignore[misc]
+        caplog.clear()
+        await alice.send(MessageEnvelope(TOPIC, b"x"))
+        warning = f"{alice.name}: publishing fails and is tried again: nobody is in reach"
+        await until(lambda: warning in caplog.messages)  # noqa: B023
+        assert [each.levelno for each in caplog.records if each.getMessage() == warning] == [logging.WARNING]
+        await alice.stop(drain_timeout_ms=0)
 
 
 @real_time

@@ -27,7 +27,7 @@ from shardwire.events import (
     MessageSendErrorEvent,
     MessageSentEvent,
 )
-from shardwire.node import UdpNode
+from shardwire.node import ConnectionState, UdpNode
 from shardwire.segmentation import segment
 
 STANDARD_INPUT = "-"
@@ -226,11 +226,19 @@ class _Sending:
             return f"the message was not accepted {when}"
         total = pending.segments_total
         if not pending.sent:
-            return f"{pending.segments_propagated} of {total} segments were sent {when}; {kept}"
+            alone = self._alone()
+            return f"{pending.segments_propagated} of {total} segments were sent {when}{alone}; {kept}"
         if pending.stored:
             return f"nobody acknowledged the message {when}; a store has it for whoever is away; {kept}"
         some = f"only {names_of(pending.delivered_to)}" if pending.delivered_to else "nobody"
         return f"{some} acknowledged the message {when}; {kept}"
+
+    def _alone(self) -> str:
+        """Says it where nobody is there to send to: the log tells that only after a while, or not at all with -q."""
+        node = self._member.participation.node
+        if not isinstance(node, UdpNode) or node.connection_state is not ConnectionState.DISCONNECTED:
+            return ""
+        return f": nobody is in reach of {node.name}, see that another participant runs, and that the URL leads to it"
 
     def _size(self) -> str:
         return f"{len(self._message):,} bytes"

@@ -22,9 +22,11 @@ class Passing:
 
     Attributes:
         error: What happened, for people.
+        is_early: Whether it is no failure so far, as while nobody can have come yet: it is told, and nobody is warned.
     """
 
     error: str
+    is_early: bool = False
 
 
 @dataclass(frozen=True, slots=True)

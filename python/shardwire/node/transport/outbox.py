@@ -104,6 +104,8 @@ class Outbox:
         self._failures_in_row = 0
         self._failed_ms = -1
         self._failing_since_ms: int | None = None
+        # The loudest level at which this failure was told.
+        self._failing_told = logging.NOTSET
         self._expiry_timer: asyncio.TimerHandle | None = None
         # One for each attempt under way; None while none may begin.
         self._attempts: set[asyncio.Task[None]] | None = None
@@ -254,6 +256,7 @@ class Outbox:
         if self._failing_since_ms is not None:
             logger.info("%s: publishing works again after %d ms", self._name, now_ms - self._failing_since_ms)
             self._failing_since_ms = None
+            self._failing_told = logging.NOTSET
         self._failures_in_row = 0
         if self._pause_until_ms and self._held_until_ms <= now_ms:
             self._pause(0)
@@ -276,7 +279,7 @@ class Outbox:
         if begun_ms >= self._published_ms and (begun_ms > self._failed_ms or not self._failures_in_row):
             if self._failing_since_ms is None:
                 self._failing_since_ms = now_ms
-                logger.warning("%s: publishing fails and is tried again: %s", self._name, one_line(answer.error))
+            self._tell_failing(answer)
             pause_ms = min(RETRY_PAUSE_MS_MAX, RETRY_PAUSE_MS_MIN << min(self._failures_in_row, 16))
             self._failures_in_row += 1
             self._failed_ms = now_ms
@@ -285,6 +288,15 @@ class Outbox:
             self._fail(message, f"not published within {ANSWER_TIMEOUT_MS} ms: {answer.error}")
         else:
             self._requeue(message)
+
+    def _tell_failing(self, answer: Passing | Ambiguous | Restamp) -> None:
+        # Whoever sends before the others came does nothing wrong, and is not warned; whoever still does when they had
+        # the time to come has to learn that it reaches nobody. Each is told once.
+        is_early = isinstance(answer, Passing) and answer.is_early
+        level = logging.INFO if is_early else logging.WARNING
+        if level > self._failing_told:
+            self._failing_told = level
+            logger.log(level, "%s: publishing fails and is tried again: %s", self._name, one_line(answer.error))
 
     def _requeue(self, message: OutgoingMessage, attempts_in_front: int = ATTEMPTS_IN_FRONT) -> None:
         """Back to its place, before which few can be that are older, or behind the others."""

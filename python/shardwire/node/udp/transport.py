@@ -32,6 +32,8 @@ RESOLVE_MS = 30_000
 SMALLER_DATAGRAMS_BYTES = (1_200, 1_000, 800, 548)
 MISSED_MARGIN_NS = 5_000 * NANOSECONDS_PER_MS
 GOODBYES = 2
+# Neighbours that run are found within a second or two; with nobody after this time there is nobody.
+FINDING_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class UdpTransport(Transport):
         self._group: Address | None = None
         place = self._place
         clock = link.clock
+        # None once somebody came: who is alone after that lost somebody.
+        self._finding_until_ms: int | None = clock.monotonic_ms() + FINDING_MS
         # Before anything that can fail: what is there by then is disconnected.
         self._outflow = Outflow(self._sender, clock, self._transmit)
         self._intake = Intake(self._sender, clock, self._send, self._on_message)
@@ -143,7 +147,9 @@ class UdpTransport(Transport):
     async def publish(self, message: OutgoingMessage) -> Answer:
         neighbours = [neighbour for neighbour in self._neighbours if neighbour.responds] or list(self._neighbours)
         if not neighbours:
-            return Passing("nobody is in reach")
+            until_ms = self._finding_until_ms
+            is_early = until_ms is not None and self._link.clock.monotonic_ms() < until_ms
+            return Passing("nobody is in reach", is_early=is_early)
         data = message.encode()
         step = self._datagram_bytes - FRAGMENT_HEADER_BYTES
         parts = [data[begin : begin + step] for begin in range(0, len(data), step)]
@@ -199,6 +205,7 @@ class UdpTransport(Transport):
 
     def _on_come(self, neighbour: Neighbour, missed_since_ns: int) -> None:
         self._link.count("neighbours_came")
+        self._finding_until_ms = None
         self._link.connection(ConnectionState.CONNECTED)
         if missed_since_ns:
             self._link.missed(max(0, missed_since_ns - MISSED_MARGIN_NS))
