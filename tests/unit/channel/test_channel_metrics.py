@@ -147,3 +147,10 @@ def test_every_number_is_described_once_and_under_one_name() -> None:
     assert names <= set(METRICS)
     plain = [name.replace("_", "").lower().rstrip("es") for name in METRICS]
     assert len(set(plain)) == len(plain)
+
+
+def test_the_guide_says_what_every_name_of_stats_counts() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "guide" / "metrics.md").read_text()
+    table = re.findall(r"^\| `(\w+)` \| (.+) \| (gauge|counter) \|$", page, re.MULTILINE)
+    wanted = [(n, told, "gauge" if n in GAUGES else "counter") for n, told in METRICS.items() if n not in MEASUREMENTS]
+    assert table == wanted
