@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 
 from shardwire.errors import PersistenceError
+from shardwire.persistence.transaction import transaction
 
 # "shwr": marks the file as ours.
 APPLICATION_ID = 0x73687772
@@ -92,8 +93,7 @@ def prepare(connection: sqlite3.Connection, name: str, protection: tuple[bytes, 
     Raises:
         PersistenceError: The database is another application's, or of a newer schema.
     """
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         version = _stored_version(connection, name)
         is_new = version is None
         if version is None:
@@ -109,10 +109,6 @@ def prepare(connection: sqlite3.Connection, name: str, protection: tuple[bytes, 
             connection.execute("UPDATE schema_version SET version = ?", (current_version(),))
         if is_new and protection is not None:
             connection.execute("INSERT INTO protection VALUES (?, ?)", protection)
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
 
 
 def protection_of(connection: sqlite3.Connection) -> tuple[bytes, bytes] | None:

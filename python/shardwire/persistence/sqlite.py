@@ -17,6 +17,7 @@ from shardwire.persistence.held_channel import HeldChannel
 from shardwire.persistence.journal import DELETE_RECORD
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 from shardwire.persistence.record_cipher import check_key
+from shardwire.persistence.transaction import transaction
 
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 
@@ -339,13 +340,9 @@ class SqlitePersistence:
 
 @contextlib.contextmanager
 def _transaction(connection: sqlite3.Connection, held: HeldChannel) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
     try:
-        yield
-        connection.execute("COMMIT")
+        with transaction(connection):
+            yield
     except BaseException:
         held.on_commit_failed()
-        # Some failures, such as a full disk, have rolled back already.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
         raise

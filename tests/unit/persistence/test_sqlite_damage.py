@@ -195,6 +195,29 @@ def test_a_disk_that_takes_no_more_loses_nothing_that_was_committed(tmp_path: Pa
     persistence.close()
 
 
+MAKER = """
+import resource, signal, sys
+from shardwire.errors import PersistenceError
+from shardwire.persistence import SqlitePersistence
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    SqlitePersistence(sys.argv[1]).load("a")
+except PersistenceError as error:
+    print(error)
+else:
+    raise SystemExit("the limit was never met")
+"""
+
+
+@pytest.mark.parametrize("room_bytes", [16 << 10, 40 << 10, 100 << 10])
+def test_a_disk_without_room_for_a_new_database_is_told_as_that(tmp_path: Path, room_bytes: int) -> None:
+    command = [sys.executable, "-c", MAKER, str(tmp_path / "state.db"), str(room_bytes)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert "nothing was stored" in run.stdout
+
+
 def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     make_database(path)
