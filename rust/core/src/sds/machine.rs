@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::config::{Config, MessageIdRule, Now, Randomness};
 use super::events::{Event, Kinds, Transmit, TransmitKind};
+use super::flights::{Transmission, header_bytes_min};
 use super::ids::{
     CONTENTS_PER_SEND_MAX, SEND_ID_BYTES, SENDER_ID_BYTES_MAX, SenderIds, is_send_id,
     message_ids_of, rival_of,
@@ -27,7 +28,6 @@ use super::sync::filter::FilterSchedule;
 use super::sync::filter_request::FilterRequest;
 use super::sync::lacking::Lacking;
 use super::sync::schedule::SyncSchedule;
-use super::transmission::{Transmission, header_bytes_min};
 use crate::wire::sds::{HistoryEntry, MessageView, WireFormat};
 
 /// What left the log of a sender is stored this exactly.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::config::Now;
 use super::events::{Event, Transmit, TransmitKind};
+use super::flights::Flight;
 use super::ids::{content_id, entry_bytes_max, split_content_id, split_lacking_id};
 use super::incoming::SendRef;
 use super::machine::Machine;
@@ -17,7 +18,6 @@ use super::name::Name;
 use super::octets::Octets;
 use super::repair::{in_response_group, response_offset_ms};
 use super::sync::lacking::{request, statement};
-use super::transmission::Flight;
 use crate::wire::sds::{EntryView, HistoryEntry};
 
 /// Where a sender is heard it is left so many acknowledgement timeouts to answer; who answered so lately

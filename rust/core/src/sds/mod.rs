@@ -3,7 +3,8 @@
 //! Time and randomness are arguments, what must leave, be stored or be told is polled, and timers are
 //! data. Each part owns one kind of state and has a verb for each thing that can happen to it:
 //!
-//! - [`Machine`] takes inputs and spreads them: `reception` what came, `transmission` what leaves;
+//! - [`Machine`] takes inputs and spreads them: `reception` what came, `transmission` what leaves, `flights`
+//!   what is on its way;
 //! - `log`: what is held, by id, in order of arrival and in causal order;
 //! - `incoming`: sends of others until they are delivered, and what is missing of them;
 //! - `outgoing`: sends of ours until they are acknowledged;
@@ -13,6 +14,7 @@
 
 mod config;
 mod events;
+mod flights;
 mod history;
 mod ids;
 mod incoming;
@@ -39,6 +41,7 @@ mod transmission;
 pub(crate) use config::Drawn;
 pub use config::{Config, DeliveredWhen, MessageIdRule, Now, Randomness};
 pub use events::{Dropped, Event, Kinds, Transmit, TransmitKind};
+pub use flights::header_bytes_min;
 pub use ids::{
     CONTENTS_PER_SEND_MAX, SENDER_ID_BYTES_MAX, content_id, is_send_id, rival_name, rival_of,
     sha256_id, split_content_id,
@@ -53,4 +56,3 @@ pub(crate) use records::{CONTENT, MESSAGE};
 pub use records::{Record, RestoreError, VERSION, Value};
 pub use repair::{in_response_group, request_offset_ms, response_offset_ms};
 pub use sync::feedback::{feedback_delay_ms, late_share};
-pub use transmission::header_bytes_min;
