@@ -60,8 +60,12 @@ pub(super) enum Located {
     Unknown,
 }
 
-/// What one look at k + m shards takes, all of which are there, in bytes of hashing.
+/// What one look at k + m shards takes, all of which are there, in bytes of hashing; without parity there is
+/// nothing to look at.
 pub(super) fn work_of((k, m): (usize, usize), shard_len: usize) -> u64 {
+    if m == 0 {
+        return 0;
+    }
     let offsets = shard_len.min(stretches_of(m) * STRETCH);
     let words = m.min(offsets) as u64 * word_work(k + m, m);
     let span = m.pow(3) as u64 / 2;

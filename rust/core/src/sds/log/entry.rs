@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::hint::Hint;
-use super::originals::Kept;
+use super::kept::Kept;
 use crate::sds::incoming::SendRef;
 use crate::sds::index::Named;
 use crate::sds::name::Name;

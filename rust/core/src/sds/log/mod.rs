@@ -4,6 +4,7 @@
 mod entry;
 mod heads;
 mod hint;
+mod kept;
 mod originals;
 mod packed;
 

@@ -5,25 +5,17 @@ use std::collections::{HashMap, VecDeque};
 use hashlink::LinkedHashSet;
 
 use super::entry::{Entry, EntryRef};
-use super::packed::{PACKED_BYTES_MAX, Packed, Pages};
+use super::kept::Kept;
+use super::packed::{PACKED_BYTES_MAX, Pages};
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
 use crate::sds::queue;
-use crate::sds::slab::{Handle, Slab};
+use crate::sds::slab::Slab;
 
 /// Bytes kept, over all messages; beyond them the oldest go.
 pub const ORIGINAL_BYTES_MAX: usize = 32 << 20;
 /// What is gone from the order may take this much room beyond what is kept.
 const STALE_MIN: usize = 64;
-
-/// Where the message of an entry is.
-#[derive(Debug, Clone, Copy)]
-pub enum Kept {
-    /// As it came or left: until its record is written, which shares it; a long one, or one of ours, for good.
-    Whole(Handle<Octets>),
-    /// Among others.
-    Packed(Packed),
-}
 
 /// Which messages are kept. Where that of a log entry is stands in the entry.
 #[derive(Default)]
