@@ -242,6 +242,19 @@ def test_an_empty_archive_gives_a_page(tmp_path: Path) -> None:
     assert "The archive has no times" in (tmp_path / "report.html").read_text()
 
 
+def test_an_archive_that_cannot_be_read_is_no_archive_without_loss(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "report.html"
+    archive = archive_of(tmp_path / "noise.parquet", [(b"noise", BEGIN_NS, "alice"), (b"more", BEGIN_NS, "bob")])
+    assert run(["report", archive, "-o", str(output)]) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "none of 2 rows is a segment" in told
+    assert "--channel-id" in told
+    assert "<b>?</b>of the segments did not come" in output.read_text()
+    assert "0.00%" not in told + output.read_text()
+
+
 def test_a_page_is_replaced_only_when_that_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "report.html"
     output.write_text("precious")

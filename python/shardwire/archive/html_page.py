@@ -49,7 +49,8 @@ def report_page(summary: ArchiveSummary, title: str) -> str:
     messages = sum(total.statuses.values())
     figures = [(f"{messages:,}", "messages")]
     figures += [(f"{total.statuses[status]:,}", status) for status in STATUSES]
-    figures += [(f"{total.loss:.2%}", "of the segments did not come"), (f"{total.duplicates:,}", "came again")]
+    lost = f"{total.loss:.2%}" if total.segments else "?"
+    figures += [(lost, "of the segments did not come"), (f"{total.duplicates:,}", "came again")]
     figures += [(f"{total.recovered:,}", "brought back by parity")]
     parts = [
         f"<h1>{escape(title)}</h1>",

@@ -6,12 +6,13 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from shardwire.cli.segment_files import STANDARD_STREAM, Outcome, write_output
 from shardwire.config import SegmentationConfig
-from shardwire.errors import ConfigError
+from shardwire.errors import ConfigError, ShardwireError
 
 if TYPE_CHECKING:
     from shardwire.archive.unwrap import CipherName, UnwrapStep
@@ -121,6 +122,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
 
     Raises:
         ConfigError: As `shardwire.archive.summarize` raises it; or the page exists, and is not to be replaced.
+        ShardwireError: The page is written, and no row of the archive could be read.
         OSError: The page cannot be written.
     """
     from shardwire.archive import report_page, summarize
@@ -172,8 +174,15 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
         "no_segments": summary.unreadable,
     }
     rows = sum(summary.unreadable.values())
+    if rows and not (summary.total.segments or summary.kinds):
+        reason, count = max(summary.unreadable.items(), key=itemgetter(1))
+        raise ShardwireError(
+            f"none of {rows:,} rows is a segment, which is all that {str(output)!r} says; {count:,} of them: {reason}; "
+            "--wire-format names the wire, --unwrap what lies around it, --channel-id the channel of a key"
+        )
+    lost = f"; {summary.total.loss:.2%} of the segments did not come" if summary.total.segments else ""
     no_segments = f"; {rows:,} rows are no segments" if rows else ""
-    return Outcome(f"{output}: {told}; {summary.total.loss:.2%} of the segments did not come{no_segments}", fields)
+    return Outcome(f"{output}: {told}{lost}{no_segments}", fields)
 
 
 def _step_of(name: str, key: Key) -> UnwrapStep:
