@@ -30,7 +30,7 @@ from shardwire.node.protocol import (
     StoreQuery,
 )
 from shardwire.node.trace import Outcome
-from shardwire.node.waku_message import META_BYTES_MAX, PubsubTopics, encoded_size_bytes
+from shardwire.node.waku_message import META_BYTES_MAX, PubsubTopics, check_topics, encoded_size_bytes
 
 # Envelopes that wait until a neighbour is in reach, and how long they do (P2P-RELIABILITY as deployed).
 OUTBOX_ENVELOPES_MAX = 1_024
@@ -161,6 +161,7 @@ class MemoryNode(Lifetime):
         NodeError: The node is not started.
         ConfigError: A topic is not /[generation/]application/version/name/encoding.
         """
+        check_topics(content_topics)
         self._require_started("subscribe")
         topics = {topic: self._pubsub_topics.of(topic) for topic in content_topics}
         self._subscriptions.update(topics)
@@ -169,6 +170,7 @@ class MemoryNode(Lifetime):
         """Raises:
         NodeError: The node is not started.
         """
+        check_topics(content_topics)
         self._require_started("unsubscribe")
         for topic in content_topics:
             self._subscriptions.pop(topic, None)

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardwire._native import shard_of
+from shardwire.errors import ConfigError
 from shardwire.node.protocol import MessageEnvelope
 
 # 14/WAKU2-MESSAGE.
 META_BYTES_MAX = 64
 # Topics come from the application and are few; what a peer names is looked up, never added.
 TOPICS_REMEMBERED_MAX = 10_000
+
+
+def check_topics(content_topics: Sequence[str]) -> None:
+    """Refuses what is no list of topics: a text too, whose letters would be taken for topics.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if isinstance(content_topics, str):
+        raise ConfigError(f"content_topics is the text {content_topics!r}: give a list, [{content_topics!r}]")
+    if not all(isinstance(topic, str) for topic in content_topics):
+        raise ConfigError(f"content_topics is {content_topics!r}: it must be a list of texts")
 
 
 class PubsubTopics:

@@ -103,6 +103,16 @@ async def test_own_messages_are_heard_only_where_subscribed() -> None:
 
 
 @virtual
+async def test_a_text_is_no_list_of_topics() -> None:
+    node = MemoryNetwork().create_node("a")
+    await node.start()
+    for call in (node.subscribe, node.unsubscribe):
+        with pytest.raises(ConfigError, match=r"the text '/app/1/t/proto': give a list, \['/app/1/t/proto'\]"):
+            await call("/app/1/t/proto")
+    await node.stop()
+
+
+@virtual
 async def test_topics_are_heard_from_subscribe_to_unsubscribe() -> None:
     network = MemoryNetwork()
     alice, bob = await start(network, "alice"), await start(network, "bob", TOPIC, OTHER_TOPIC)

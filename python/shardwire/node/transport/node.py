@@ -33,7 +33,7 @@ from shardwire.node.transport.outbox import Outbox
 from shardwire.node.transport.presence import StorePresence
 from shardwire.node.transport.stamps import STAMP_OFFSET_NS_MAX, Stamps
 from shardwire.node.transport.transport import Transport, TransportLink
-from shardwire.node.waku_message import META_BYTES_MAX, PubsubTopics, encoded_size_bytes
+from shardwire.node.waku_message import META_BYTES_MAX, PubsubTopics, check_topics, encoded_size_bytes
 from shardwire.quoting import one_line
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class TransportNode(Lifetime):
         NodeError: The node is not started, or can never subscribe to a topic.
         ConfigError: A topic is not /[generation/]application/version/name/encoding.
         """
-        _check_topics(content_topics)
+        check_topics(content_topics)
         topics = {topic: self._pubsub_topics.of(topic) for topic in content_topics}
         async with self._lock:
             self._require_running("subscribe")
@@ -157,7 +157,7 @@ class TransportNode(Lifetime):
         """Raises:
         NodeError: The node is not started.
         """
-        _check_topics(content_topics)
+        check_topics(content_topics)
         async with self._lock:
             self._require_running("unsubscribe")
             await self._unsubscribe(content_topics)
@@ -347,8 +347,3 @@ class _Running:
     def _on_stored(self, request_id: RequestId, message_hash: bytes) -> None:
         self.link.count("stored")
         self._streams.put(MessageSent(request_id, message_hash))
-
-
-def _check_topics(content_topics: Sequence[str]) -> None:
-    if isinstance(content_topics, str) or not all(isinstance(topic, str) for topic in content_topics):
-        raise ConfigError(f"content_topics is {content_topics!r}: it must be a sequence of texts")
