@@ -21,6 +21,17 @@ from shardwire.errors import ConfigError, PayloadTooLargeError
 from shardwire.spark import schema
 from shardwire.spark.udfs import BatchFunction, arrow_form
 
+__all__ = [
+    "decode_sds",
+    "decode_segment",
+    "decode_waku_message",
+    "decrypt",
+    "keccak256",
+    "message_hash",
+    "segment",
+    "shard_of",
+]
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
