@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
@@ -14,6 +16,7 @@ from shardwire.channel import close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
 from shardwire.encryption import ChaCha20Poly1305Encryption
 from shardwire.errors import ChannelClosedError, ConfigError
+from shardwire.event_names import EVENT_TYPES_BY_NAME
 from shardwire.events import MessageReceivedEvent
 from shardwire.node import MemoryNetwork, MessageEnvelope, NetworkConditions, NodeConfig
 from shardwire.persistence import SqlitePersistence
@@ -390,3 +393,11 @@ def test_none_in_the_place_of_a_path_or_of_keys_is_refused() -> None:
             await close_channel(None)  # type: ignore[arg-type]
 
     run_world(scenario)
+
+
+def test_the_guide_names_events_as_on_takes_them() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "channel.md").read_text()
+    rows = re.findall(r"^\| `(\w+Event)` \| ([^|]+) \|", guide, re.MULTILINE)
+    assert len(rows) >= 7
+    for kind, names in rows:
+        assert {EVENT_TYPES_BY_NAME[name].__name__ for name in re.findall(r"`([^`]+)`", names)} == {kind}
