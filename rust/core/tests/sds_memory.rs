@@ -3,9 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use shardwire_core::sds::{
-    Config, DeliveredWhen, Event, Kinds, Machine, MessageIdRule, Now, Octets, Randomness,
-};
+use shardwire_core::sds::{Config, Event, Kinds, Machine, Now, Octets, Randomness};
 use shardwire_core::wire::sds::{HistoryEntry, Message, WireFormat};
 
 struct Counting;
@@ -62,34 +60,9 @@ fn at(monotonic_ms: i64) -> Now {
 /// The defaults of a channel.
 fn machine(log_messages_max: usize) -> Machine {
     let config = Config {
-        wire_format: WireFormat::Spec,
-        message_id: MessageIdRule::Send,
-        delivered_when: DeliveredWhen::Any,
-        acknowledgement_timeout_ms: 5_000,
-        max_retransmissions: 5,
-        back_off_percent: 0,
-        causal_history_size: 2,
-        bloom_filter_capacity: 10_000,
-        bloom_filter_error_rate: 0.001,
-        bloom_interval_ms: 30_000,
-        possible_acks_threshold: 2,
-        timeout_for_lost_messages_ms: 300_000,
-        enable_repair: true,
-        repair_t_min_ms: 30_000,
-        repair_t_max_ms: 120_000,
-        repair_groups: 1,
-        outgoing_buffer_messages_max: 1_024,
-        incoming_buffer_messages_max: 10_000,
-        missing_messages_max: 10_000,
         log_messages_max,
-        max_lamport_skew_ms: 300_000,
-        replay_window_ms: 0,
-        sync_min_interval_ms: 30_000,
-        sweep_in_buf_interval_ms: 0,
-        acknowledgement_sync: true,
-        participant_ttl_ms: 600_000,
-        header_bytes_max: 24_000,
         members_make_parity: false,
+        ..Config::example()
     };
     Machine::new("rooms", "bobby", config, at(0), Box::new(Half)).expect("ids and header are valid")
 }

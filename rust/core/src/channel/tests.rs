@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::erasure::ErasureCode;
 use crate::keccak::keccak256;
-use crate::sds::{DeliveredWhen, Drawn, MessageIdRule, Octets, content_id, sha256_id};
+use crate::sds::{Drawn, MessageIdRule, Octets, content_id, sha256_id};
 use crate::segment::{Settings, segment};
-use crate::wire::sds::{HistoryEntry, Message, WireFormat as SdsWireFormat};
+use crate::wire::sds::{HistoryEntry, Message};
 use crate::wire::segment::{Header, Slot, WireFormat};
 
 pub(super) const SEGMENT_BYTES: usize = 640;
@@ -27,34 +27,16 @@ pub(super) fn at(ms: i64) -> Now {
 
 pub(super) fn config() -> Config {
     Config {
-        wire_format: SdsWireFormat::Spec,
-        message_id: MessageIdRule::Send,
-        delivered_when: DeliveredWhen::Any,
-        acknowledgement_timeout_ms: 5_000,
-        max_retransmissions: 5,
-        back_off_percent: 0,
-        causal_history_size: 2,
         bloom_filter_capacity: 100,
-        bloom_filter_error_rate: 0.001,
-        bloom_interval_ms: 30_000,
-        possible_acks_threshold: 2,
         timeout_for_lost_messages_ms: 0,
-        enable_repair: true,
-        repair_t_min_ms: 30_000,
-        repair_t_max_ms: 120_000,
-        repair_groups: 1,
         outgoing_buffer_messages_max: 100,
         incoming_buffer_messages_max: 100,
         missing_messages_max: 100,
         log_messages_max: 100,
-        max_lamport_skew_ms: 300_000,
-        replay_window_ms: 0,
         sync_min_interval_ms: 0,
-        sweep_in_buf_interval_ms: 0,
-        acknowledgement_sync: true,
         participant_ttl_ms: 3_600_000,
         header_bytes_max: 2_000,
-        members_make_parity: true,
+        ..Config::example()
     }
 }
 

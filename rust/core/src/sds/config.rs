@@ -83,6 +83,42 @@ pub struct Config {
 }
 
 impl Config {
+    /// One that tests and benchmarks begin from, with the figures of `ChannelConfig.logos()`. A channel's own comes
+    /// from Python, field by field.
+    #[doc(hidden)]
+    pub fn example() -> Self {
+        Config {
+            wire_format: WireFormat::Spec,
+            message_id: MessageIdRule::Send,
+            delivered_when: DeliveredWhen::Any,
+            acknowledgement_timeout_ms: 5_000,
+            max_retransmissions: 5,
+            back_off_percent: 0,
+            causal_history_size: 2,
+            bloom_filter_capacity: 10_000,
+            bloom_filter_error_rate: 0.001,
+            bloom_interval_ms: 30_000,
+            possible_acks_threshold: 2,
+            timeout_for_lost_messages_ms: 300_000,
+            enable_repair: true,
+            repair_t_min_ms: 30_000,
+            repair_t_max_ms: 120_000,
+            repair_groups: 1,
+            outgoing_buffer_messages_max: 1_024,
+            incoming_buffer_messages_max: 10_000,
+            missing_messages_max: 10_000,
+            log_messages_max: 100_000,
+            max_lamport_skew_ms: 300_000,
+            replay_window_ms: 0,
+            sync_min_interval_ms: 30_000,
+            sweep_in_buf_interval_ms: 0,
+            acknowledgement_sync: true,
+            participant_ttl_ms: 600_000,
+            header_bytes_max: 24_000,
+            members_make_parity: true,
+        }
+    }
+
     /// Whether message ids name their sends.
     pub fn by_send(&self) -> bool {
         self.message_id == MessageIdRule::Send
