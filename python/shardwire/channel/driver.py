@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from shardwire.channel.collected import Collected
+from shardwire.channel.commits import Commits
 from shardwire.channel.engine import Engine
-from shardwire.channel.hooks import is_ours
 from shardwire.channel.receiving.reception import Arrival
-from shardwire.channel.storing.writer import Writer
-from shardwire.errors import PersistenceError
 from shardwire.node.clock import Clock
 from shardwire.node.wake import Wake
-from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
-
-logger = logging.getLogger(__name__)
 
 Input = Callable[[Now], None]
 
@@ -40,9 +33,6 @@ BATCH_MS_MAX = 1
 STEP_MS_MAX = 5
 # Received bytes that wait for the driver before readers of the network wait themselves.
 QUEUED_INPUT_BYTES_MAX = 16 << 20
-# After a failed commit it is tried again after this long, doubled with each failure in a row.
-COMMIT_PAUSE_MS_MIN = 200
-COMMIT_PAUSE_MS_MAX = 10_000
 
 
 class Driver:
@@ -50,10 +40,9 @@ class Driver:
 
     Args:
         engine: The state; nobody else touches it but to read.
-        writer: Where changes are committed.
-        take_in: Given received messages, in order.
+        commits: Make durable what cycles give, and carry it out.
         clock: Both times.
-        carry_out: Called with what a commit made true: it resolves, announces, dispatches and delivers.
+        take_in: Given received messages, in order.
         may_transmit: Whether anything may be encoded now.
         may_hand_over: Whether the application takes the next message now.
         process_task_min_elapse_ms: Least time between two batches of received messages.
@@ -62,19 +51,17 @@ class Driver:
     def __init__(
         self,
         engine: Engine,
-        writer: Writer,
+        commits: Commits,
         clock: Clock,
         take_in: Callable[[Sequence[Arrival], Now], None],
-        carry_out: Callable[[Collected], None],
         may_transmit: Callable[[], bool],
         may_hand_over: Callable[[], bool],
         process_task_min_elapse_ms: int = 0,
     ) -> None:
         self._engine = engine
-        self._writer = writer
+        self._commits = commits
         self._clock = clock
         self._take_in = take_in
-        self._carry_out = carry_out
         self._may_transmit = may_transmit
         self._may_hand_over = may_hand_over
         self._inputs: deque[Input] = deque()
@@ -91,11 +78,6 @@ class Driver:
         self._room = asyncio.Event()
         self._room.set()
         self._wake = Wake()
-        # What no commit has stored yet; empty where all is.
-        self._uncommitted = Changes()
-        # What waits for a commit that succeeds, oldest first.
-        self._unfinished: list[Collected] = []
-        self._commit_failures = 0
         self._last_received_ms = -(1 << 62)
         # When the engine has something to do by itself, and a timer that fires then or before.
         self._due_ms: int | None = None
@@ -118,12 +100,12 @@ class Driver:
         self._wake.set()
 
     def apply(self, action: Input) -> None:
-        """Applies an input now where nothing has to become durable first, else queues it.
+        """Applies an input now where what it changes is durable at once, else queues it.
 
         It is queued too while others are ahead of it, and where so many, or for so long, were applied without a turn of
         the driver that others must have one.
         """
-        if self._writer.stores or self._inputs or self._is_busy or self._ended:
+        if self._inputs or self._is_busy or self._ended or not self._commits.may_commit_at_once:
             self.post(action)
             return
         now = self.now()
@@ -137,6 +119,11 @@ class Driver:
         self._is_busy = True
         try:
             action(now)
+            if self._commits.store:
+                # What leaves, leaves with the driver's turn: many messages then go together.
+                self._collect(now, may_transmit=False)
+                self._commits.commit_at_once()
+                self._commits.carry_out()
         finally:
             self._is_busy = False
 
@@ -195,24 +182,22 @@ class Driver:
             if self._inputs:
                 flushes = 0
             closing = self._closed.is_set()
-            failed_before = self._commit_failures > 0
+            failed_before = self._commits.failures > 0
             await self._let_others_run(now.monotonic_ms)
             collecting_ms = self._clock.monotonic_ms()
             self._is_busy = True
-            self._collect(now)
+            self._collect(now, may_transmit=True)
             self._is_busy = False
             await self._let_others_run(collecting_ms)
-            if self._uncommitted.records:
-                await self._commit()
-            if not self._commit_failures:
-                self._is_busy = True
-                self._carry_out_all()
-                self._is_busy = False
+            await self._commits.commit()
+            self._is_busy = True
+            self._commits.carry_out()
+            self._is_busy = False
             if flushes:
                 self._resolve_flushes(flushes)
-            if closing and (self._commit_failures or not self._inputs):
+            if closing and (self._commits.failures or not self._inputs):
                 return
-            if self._commit_failures:
+            if self._commits.failures:
                 await self._pause()
                 continue
             # After a recovery there is everything to send that failing commits held back.
@@ -324,54 +309,16 @@ class Driver:
         self._received_timer = None
         self._wake.set()
 
-    def _collect(self, now: Now) -> None:
+    def _collect(self, now: Now, *, may_transmit: bool) -> None:
         # While commits fail nothing new is encoded: it could not leave, and would count against the rate limit.
-        may_transmit = self._commit_failures == 0 and self._may_transmit()
+        may_transmit = may_transmit and self._commits.failures == 0 and self._may_transmit()
         collected = self._engine.collect(now, may_transmit=may_transmit, may_hand_over=self._may_hand_over)
-        self._unfinished.append(collected)
-        if self._commit_failures:
-            self._uncommitted.merge(collected.changes.records)
-        else:
-            self._uncommitted = collected.changes
-
-    async def _commit(self) -> None:
-        meter = self._engine.meter
-        since_ms = self._clock.monotonic_ms() if meter else None
-        try:
-            await self._writer.commit(self._uncommitted)
-        except PersistenceError as error:
-            self._on_commit_failed(error)
-            return
-        except BaseException as error:
-            if is_ours(error):
-                raise
-            # What the driver of a database raises is no reason to give up either.
-            logger.exception("the persistence raised %s", type(error).__name__)
-            failure = PersistenceError(f"the persistence raised {type(error).__name__}: nothing was stored")
-            failure.__cause__ = error
-            self._on_commit_failed(failure)
-            return
-        if since_ms is not None:
-            meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)
-        self._commit_failures = 0
-
-    def _carry_out_all(self) -> None:
-        """Everything that is durable now."""
-        unfinished, self._unfinished = self._unfinished, []
-        for collected in unfinished:
-            self._carry_out(collected)
-
-    def _on_commit_failed(self, error: PersistenceError) -> None:
-        """Callers of `send` hear of it; what this commit covers leaves or is handed over once a later one succeeds."""
-        self._commit_failures += 1
-        logger.error("state cannot be stored, nothing is sent or delivered meanwhile: %s", error)
-        self._engine.on_commit_failed(self._unfinished[-1], error, self.now())
+        self._commits.add(collected)
 
     async def _pause(self) -> None:
         """Waits before the next commit after one that failed, unless the channel closes."""
-        pause_ms = min(COMMIT_PAUSE_MS_MAX, COMMIT_PAUSE_MS_MIN << min(self._commit_failures - 1, 10))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._closed.wait(), pause_ms / 1000)
+            await asyncio.wait_for(self._closed.wait(), self._commits.pause_ms / 1000)
 
     def _set_timer(self, due_ms: int | None, now_ms: int) -> None:
         """Wakes the driver at `due_ms`.

@@ -10,6 +10,7 @@ from typing import Any
 from shardwire.channel.announcements import Announcements
 from shardwire.channel.arrivals import Arrivals
 from shardwire.channel.collected import Collected
+from shardwire.channel.commits import Commits
 from shardwire.channel.driver import Driver
 from shardwire.channel.hand_over import HandOver
 from shardwire.channel.hooks import end_tasks
@@ -60,10 +61,9 @@ class Session:
         self._writer = parts.writer
         self.driver = Driver(
             parts.engine,
-            parts.writer,
+            Commits(parts.engine, parts.writer, parts.clock, self._carry_out),
             parts.clock,
             lambda arrivals, now: self._arrivals.receive(arrivals, now),
-            self._carry_out,
             lambda: parts.sizes.look(self.use_sizes),
             lambda: self._hand_over.may_begin(),
             parts.config.sync.process_task_min_elapse_ms,

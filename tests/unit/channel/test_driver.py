@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from shardwire.channel.collected import Collected
+from shardwire.channel.commits import Commits
 from shardwire.channel.driver import AT_ONCE_MAX, BATCH_BYTES_MAX, STEP_MS_MAX, Driver
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.persistence.protocol import Changes
@@ -46,7 +47,11 @@ def arrival() -> Arrival:
 
 
 def driver_on(
-    clock: SlowClock, take_in: Callable[[Sequence[Arrival], Now], None], process_task_min_elapse_ms: int
+    clock: SlowClock,
+    take_in: Callable[[Sequence[Arrival], Now], None],
+    process_task_min_elapse_ms: int = 0,
+    *,
+    is_immediate: bool = False,
 ) -> Driver:
     engine: Any = SimpleNamespace(
         meter=None,
@@ -54,10 +59,9 @@ def driver_on(
         next_wake_ms=lambda now: None,
         collect=lambda now, may_transmit, may_hand_over: Collected(Changes({})),
     )
-    writer: Any = SimpleNamespace(stores=True)
-    return Driver(
-        engine, writer, clock, take_in, lambda collected: None, lambda: True, lambda: False, process_task_min_elapse_ms
-    )
+    writer: Any = SimpleNamespace(stores=not is_immediate, is_immediate=is_immediate)
+    commits = Commits(engine, writer, clock, lambda collected: None)
+    return Driver(engine, commits, clock, take_in, lambda: True, lambda: False, process_task_min_elapse_ms)
 
 
 @pytest.mark.parametrize("process_task_min_elapse_ms", [0, 1_000])
@@ -117,7 +121,7 @@ def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
     engine: Any = SimpleNamespace(
         meter=None, handle_time=lambda now: None, next_wake_ms=lambda now: None, collect=collect
     )
-    writer: Any = SimpleNamespace(commit=commit, stores=True)
+    writer: Any = SimpleNamespace(commit=commit, stores=True, is_immediate=False)
 
     def nothing(arrivals: Sequence[Arrival], now: Now) -> None: ...
 
@@ -125,7 +129,8 @@ def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
         clock.ms += STEP_MS_MAX
 
     async def main() -> None:
-        driver = Driver(engine, writer, clock, nothing, lambda collected: None, lambda: True, lambda: False)
+        commits = Commits(engine, writer, clock, lambda collected: None)
+        driver = Driver(engine, commits, clock, nothing, lambda: True, lambda: False)
         driver.post(apply)
         task = asyncio.create_task(driver.run())
         while clock.ms < 3 * STEP_MS_MAX:
@@ -145,8 +150,7 @@ def test_what_is_applied_at_once_leaves_others_their_turn() -> None:
     async def main(input_ms: int) -> int:
         clock = SlowClock()
         applied.clear()
-        driver = driver_on(clock, lambda arrivals, now: None, 0)
-        driver._writer.stores = False
+        driver = driver_on(clock, lambda arrivals, now: None, is_immediate=True)
 
         def apply(now: Now) -> None:
             clock.ms += input_ms

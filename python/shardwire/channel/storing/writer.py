@@ -30,6 +30,7 @@ class Writer:
 
     Attributes:
         stores: Whether there is a persistence.
+        is_immediate: Whether changes are durable without waiting: kept in this process, or nowhere.
     """
 
     def __init__(self, persistence: Persistence | None, channel_id: str) -> None:
@@ -41,6 +42,7 @@ class Writer:
         self._loaded = False
         if persistence is not None and not isinstance(persistence, MemoryPersistence):
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shardwire-writer")
+        self.is_immediate = self._executor is None
 
     async def load(self) -> ChannelState | None:
         """Raises:
@@ -54,14 +56,23 @@ class Writer:
             return self._load(self._persistence)
         return await loop.run_in_executor(self._executor, self._load, self._persistence)
 
-    async def commit(self, changes: Changes) -> None:
-        """Raises:
-        PersistenceError: As `Persistence.commit`; what else a persistence raises goes through.
+    def commit_at_once(self, changes: Changes) -> None:
+        """For a writer that is immediate.
+
+        Raises:
+            PersistenceError: As `Persistence.commit`; what else a persistence raises goes through.
         """
-        if self._persistence is None:
-            return
-        if self._executor is None:
+        if self._persistence is not None:
             self._commit(self._persistence, changes)
+
+    async def commit(self, changes: Changes) -> None:
+        """Waits until the changes are durable.
+
+        Raises:
+            PersistenceError: As `Persistence.commit`; what else a persistence raises goes through.
+        """
+        if self._persistence is None or self._executor is None:
+            self.commit_at_once(changes)
             return
         await asyncio.get_running_loop().run_in_executor(self._executor, self._commit, self._persistence, changes)
 

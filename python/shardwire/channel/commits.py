@@ -1,0 +1,129 @@
+"""What cycles of a channel gave, on its way to being durable and carried out.
+
+A commit that fails is tried again with everything that came since; nothing of it is carried out before one succeeds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from shardwire.channel.collected import Collected
+from shardwire.channel.engine import Engine
+from shardwire.channel.hooks import is_ours
+from shardwire.channel.storing.writer import Writer
+from shardwire.errors import PersistenceError
+from shardwire.node.clock import Clock
+from shardwire.persistence.protocol import Changes
+from shardwire.sds import Now
+
+logger = logging.getLogger(__name__)
+
+# After a failed commit it is tried again after this long, doubled with each failure in a row.
+COMMIT_PAUSE_MS_MIN = 200
+COMMIT_PAUSE_MS_MAX = 10_000
+
+
+class Commits:
+    """Those of one channel.
+
+    Args:
+        engine: Told of a commit that failed.
+        writer: Where changes are committed.
+        clock: Both times.
+        carry_out: Called with what a commit made true: it resolves, announces, dispatches and delivers.
+
+    Attributes:
+        failures: Commits that failed since one succeeded.
+    """
+
+    def __init__(self, engine: Engine, writer: Writer, clock: Clock, carry_out: Callable[[Collected], None]) -> None:
+        self._engine = engine
+        self._writer = writer
+        self._clock = clock
+        self._carry_out = carry_out
+        # What no commit has stored yet; empty where all is.
+        self._uncommitted = Changes()
+        # What waits for a commit that succeeds, oldest first.
+        self._unfinished: list[Collected] = []
+        self.failures = 0
+
+    @property
+    def store(self) -> bool:
+        """Whether there is anything to store to; without it all is carried out at once."""
+        return self._writer.stores
+
+    @property
+    def may_commit_at_once(self) -> bool:
+        """Whether what is added now would be durable without waiting, and nothing older is not."""
+        return self._writer.is_immediate and not self._unfinished
+
+    @property
+    def pause_ms(self) -> int:
+        """How long to wait before the next commit after those that failed."""
+        return min(COMMIT_PAUSE_MS_MAX, COMMIT_PAUSE_MS_MIN << min(self.failures - 1, 10))
+
+    def add(self, collected: Collected) -> None:
+        """Takes what a cycle gave."""
+        self._unfinished.append(collected)
+        if self.failures:
+            self._uncommitted.merge(collected.changes.records)
+        else:
+            self._uncommitted = collected.changes
+
+    async def commit(self) -> None:
+        """Makes durable what was added, waiting for that where it takes a thread."""
+        if not self._uncommitted.records:
+            return
+        since_ms = self._clock.monotonic_ms()
+        try:
+            await self._writer.commit(self._uncommitted)
+        except BaseException as error:
+            self._on_raised(error)
+        else:
+            self._on_committed(since_ms)
+
+    def commit_at_once(self) -> None:
+        """As `commit`, for a writer that is immediate."""
+        if not self._uncommitted.records:
+            return
+        since_ms = self._clock.monotonic_ms()
+        try:
+            self._writer.commit_at_once(self._uncommitted)
+        except BaseException as error:
+            self._on_raised(error)
+        else:
+            self._on_committed(since_ms)
+
+    def carry_out(self) -> None:
+        """Everything that is durable now: nothing where the last commit failed."""
+        if self.failures:
+            return
+        unfinished, self._unfinished = self._unfinished, []
+        for collected in unfinished:
+            self._carry_out(collected)
+
+    def _on_committed(self, since_ms: int) -> None:
+        meter = self._engine.meter
+        if meter:
+            meter.on_commit(self._uncommitted, self._clock.monotonic_ms() - since_ms)
+        self.failures = 0
+
+    def _on_raised(self, error: BaseException) -> None:
+        if isinstance(error, PersistenceError):
+            self._on_failed(error)
+        elif is_ours(error):
+            raise error
+        else:
+            # What the driver of a database raises is no reason to give up either.
+            logger.error("the persistence raised %s", type(error).__name__, exc_info=error)
+            failure = PersistenceError(f"the persistence raised {type(error).__name__}: nothing was stored")
+            failure.__cause__ = error
+            self._on_failed(failure)
+
+    def _on_failed(self, error: PersistenceError) -> None:
+        """Callers of `send` hear of it; what this commit covers leaves or is handed over once a later one succeeds."""
+        self.failures += 1
+        logger.error("state cannot be stored, nothing is sent or delivered meanwhile: %s", error)
+        now = Now(self._clock.monotonic_ms(), self._clock.epoch_ms())
+        self._engine.on_commit_failed(self._unfinished[-1], error, now)
