@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Self, final
 from typing_extensions import Buffer, disjoint_base
 
 from shardwire.config import DeliveredWhen, ReassemblyLimits, SdsConfig, SyncConfig
+from shardwire.events import ChannelEvent
 from shardwire.sds.outputs import SdsInspection, TransmitKind
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "MessageReleased",
     "MissingDetected",
     "Now",
+    "OwnSends",
     "Participant",
     "PayloadReconstructed",
     "ReassemblerCore",
@@ -48,6 +50,7 @@ __all__ = [
     "SegmentationParameters",
     "SendAcknowledged",
     "SendGivenUp",
+    "SendProgress",
     "SendReleased",
     "SenderIdConflict",
     "SetDropped",
@@ -1248,11 +1251,18 @@ class ChannelMachine(Participant):
         Raises:
             Exception: A field of one is of another type, and none was taken in.
         """
+    def resume_in_store(self, now: Now) -> None:
+        """What a store had of our sends in an earlier life it has still."""
+    def listen_for(self, kinds: int) -> None:
+        """Says to which of `shardwire.events.SEND_EVENTS` somebody listens, a bit for each; at any time, in the middle
+        of another call too. Chunk events that nobody listens to are not made."""
+    def own_sends(self) -> OwnSends:
+        """How far our sends have come."""
     def expire(self, now: Now) -> None:
         """Drops partial messages that nothing new came for (segmentation 001, 002, timeouts)."""
     def poll_events(self, now: Now) -> list[SdsEvent]:
-        """What happened since the last call, in its order: the events of this section, and those of SDS about sends of
-        ours and what is missing."""
+        """What happened since the last call, in its order: the events of this section, and those of SDS about what is
+        missing. What becomes of sends of ours `OwnSends` tells; `ContentAcknowledged` comes where it is observed."""
     def poll_persist(self, delivered: Iterable[Buffer] | None = None) -> dict[tuple[str, bytes], bytes | None]:
         """Records that changed since the last call; None deletes. The messages under the keys `delivered` are done."""
     def drop_changes(self, delivered: Iterable[Buffer]) -> None:
@@ -1266,6 +1276,112 @@ class ChannelMachine(Participant):
         """Bytes of whole messages that wait for what they follow."""
     def receiving_stats(self) -> dict[str, int]:
         """Counts of what was received since the start, and sizes of what is held of it."""
+
+@final
+class OwnSends:
+    """The sends of one machine: how far each has come, and which events follow (003 MessageEvents, 004 Event
+    lifecycle). What participants acknowledge the machine notes by itself."""
+
+    def of_request(self, request_id: str) -> SendProgress | None:
+        """The send of what `send` returned."""
+    def send_id_of(self, request_id: str) -> str | None: ...
+    def __contains__(self, send_id: object) -> bool: ...
+    def get(self, send_id: str) -> SendProgress | None: ...
+    def serial_of(self, send_id: str) -> int | None:
+        """The number of its registration: a send that is begun anew under the same id has another."""
+    def is_parity(self, send_id: str, ordinal: int) -> bool: ...
+    def is_stored(self, send_id: str) -> bool:
+        """Whether a store has all of it that can be sent."""
+    def pending(self) -> list[SendProgress]:
+        """What is neither delivered nor failed nor cancelled, oldest first."""
+    def pending_count(self) -> int: ...
+    def never_left(self, send_id: str) -> bool:
+        """Whether a send failed, was told so, and nothing of it can have reached the network."""
+    def is_shared(self, request_id: str) -> bool:
+        """Whether other requests have the same send."""
+    def register(
+        self, send_id: str, request_id: str, message_id: str, data_count: int, content_count: int, form: str = ""
+    ) -> None:
+        """A send begins; one under its id that failed before anything of it left is begun anew.
+
+        Args:
+            send_id: The send.
+            request_id: What `send` returns.
+            message_id: Hex Keccak-256 of the payload.
+            data_count: Data segments.
+            content_count: Data and parity segments that leave without being asked for.
+            form: Wire and code of the parity that is made on demand; empty where none is.
+        """
+    def attach(self, send_id: str, request_id: str) -> None:
+        """Gives a remembered send another request, and that request the outcomes that the send already has."""
+    def withdraw(self, request_id: str) -> None:
+        """Forgets a request, and with the last one its send: no event follows."""
+    def on_unanswered(self, send_id: str) -> None:
+        """A segment was handed to the node, which may never say what became of it."""
+    def on_answered(self, send_id: str) -> None:
+        """One of those did not leave, says the node after all."""
+    def on_propagated(self, send_id: str, ordinal: int) -> None:
+        """The network took a segment."""
+    def on_left_out(self, send_id: str, ordinal: int) -> None:
+        """A parity segment can never be sent: the message does without it, and no event speaks of it."""
+    def on_irrecoverable(self, send_id: str, ordinal: int, error: str) -> None:
+        """A data segment can never be sent, or not once more (004, Irrecoverable errors): nor can the message."""
+    def on_undispatched(self, send_id: str, error: str) -> None:
+        """What the network did not take of a message will not be tried again."""
+    def is_unannounced(self, send_id: str, outcome: str, request_id: str) -> bool:
+        """Whether `on_announced` is to be called for an outcome: "sent", "delivered" or "error"."""
+    def on_announced(self, send_id: str, outcome: str, request_id: str) -> None:
+        """The application was told an outcome of a request, or nobody is there to be told it."""
+    def poll_events(self) -> list[tuple[ChannelEvent, tuple[str, str, str] | None]]:
+        """Events since the last call; with send, outcome and request where it stays unannounced until told."""
+
+@final
+class SendProgress:
+    """How far one send has come, at one moment."""
+
+    @property
+    def request_ids(self) -> list[str]:
+        """What `send` returned for it; several where the same content was sent again under an id rule that cannot tell
+        them apart."""
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def data_count(self) -> int: ...
+    @property
+    def content_count(self) -> int:
+        """Data and parity segments that leave without being asked for."""
+    @property
+    def dispatched_count(self) -> int:
+        """Segments handed to the node."""
+    @property
+    def propagated_count(self) -> int:
+        """Segments that the network took."""
+    @property
+    def acknowledged_count(self) -> int:
+        """Data segments that some participant holds."""
+    @property
+    def delivered_to(self) -> list[str]:
+        """Participants that can reconstruct it, in the order in which they said so."""
+    @property
+    def sent(self) -> bool: ...
+    @property
+    def delivered(self) -> bool: ...
+    @property
+    def is_stored(self) -> bool:
+        """Whether a store has all of it that can be sent."""
+    @property
+    def error(self) -> str:
+        """Why it failed; empty where it did not."""
+    @property
+    def error_stage(self) -> str:
+        """ "dispatch" or "delivery" where it failed."""
+    @staticmethod
+    def decode(record: Buffer) -> SendProgress:
+        """That of a stored record of kind "channel.send".
+
+        Raises:
+            PersistenceError: It is damaged, or a newer release wrote it.
+        """
 
 def payload_key(sender_id: str, send_id: str) -> bytes:
     """The key of a whole message among the records of its channel."""

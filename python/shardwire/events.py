@@ -201,6 +201,19 @@ class ChunkErrorEvent(ChannelEvent):
     error: str
 
 
+# What becomes of our sends, in the order of the core's `Kind`.
+SEND_EVENTS: tuple[type[ChannelEvent], ...] = (
+    ChunkSendingEvent,
+    ChunkSentEvent,
+    ChunkPossiblyAcknowledgedEvent,
+    ChunkAcknowledgedEvent,
+    ChunkErrorEvent,
+    MessageSentEvent,
+    MessageDeliveredEvent,
+    MessageSendErrorEvent,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class IrretrievableMessageEvent(ChannelEvent):
     """A missing message could not be retrieved (Waku 004 irretrievable-message).

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from shardwire._native import OwnSends
 from shardwire.channel import lifecycle
 from shardwire.channel.limits.rate_limit import RateLimiter
 from shardwire.channel.receiving.deliveries import Deliveries
-from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.config import ChannelConfig
+from shardwire.events import MessageDeliveredEvent, MessageSentEvent
 from shardwire.persistence import Changes
 from tests.simulation.disk import MountedDisk
 
@@ -35,17 +36,20 @@ def persist_skipped() -> Iterator[None]:
 
 @contextmanager
 def acknowledgement_dropped() -> Iterator[None]:
-    """Of one message in three nobody is told that a participant can reconstruct it."""
-    on_reconstructible = OutgoingSends.on_reconstructible
+    """Two messages in three that are delivered count as such for nobody."""
+    poll_events = OwnSends.poll_events
     calls = 0
 
-    def drop(self: OutgoingSends, send_id: str, by: str) -> None:
+    def drop(self: OwnSends) -> list[Any]:
         nonlocal calls
-        calls += 1
-        if calls % 3:
-            on_reconstructible(self, send_id, by)
+        told = []
+        for event, outcome in poll_events(self):
+            calls += isinstance(event, MessageDeliveredEvent)
+            if not isinstance(event, MessageDeliveredEvent) or calls % 3 == 0:
+                told.append((event, outcome))
+        return told
 
-    with patch.object(OutgoingSends, "on_reconstructible", drop):
+    with patch.object(OwnSends, "poll_events", drop):
         yield
 
 
@@ -64,14 +68,19 @@ def count_doubled() -> Iterator[None]:
 
 @contextmanager
 def delivered_early() -> Iterator[None]:
-    """The first content that somebody acknowledges counts for the whole message."""
-    on_acknowledged = OutgoingSends.on_acknowledged
+    """A message counts as delivered as soon as the network took it."""
+    poll_events = OwnSends.poll_events
 
-    def count_for_all(self: OutgoingSends, send_id: str, ordinal: int, by: str) -> None:
-        on_acknowledged(self, send_id, ordinal, by)
-        self.on_reconstructible(send_id, by)
+    def add(self: OwnSends) -> list[Any]:
+        told: list[Any] = []
+        for event, outcome in poll_events(self):
+            told.append((event, outcome))
+            if isinstance(event, MessageSentEvent):
+                delivered = MessageDeliveredEvent(event.request_id, event.message_id, frozenset({"nobody"}))
+                told.append((delivered, None))
+        return told
 
-    with patch.object(OutgoingSends, "on_acknowledged", count_for_all):
+    with patch.object(OwnSends, "poll_events", add):
         yield
 
 

@@ -11,7 +11,7 @@ from shardwire.channel.observing.metrics import Measurement
 from shardwire.channel.observing.timeline import SdsObservation, SegmentObservation
 from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.sending.cancellation import Cancellation
-from shardwire.channel.sending.outgoing import PendingSend
+from shardwire.channel.sending.pending import PendingSend
 
 __all__ = [
     "GAUGES",

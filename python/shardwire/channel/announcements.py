@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from shardwire.channel.collected import Outcome
 from shardwire.channel.observing.subscriptions import Subscriptions
-from shardwire.channel.sending.send_events import Outcome
 from shardwire.channel.waiters import DeliveryWaiters
 from shardwire.events import ChannelEvent
 

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 
 from shardwire._native import HistoryEntry
 from shardwire.channel.receiving.deliveries import Delivery
-from shardwire.channel.sending.send_events import Outcome
 from shardwire.channel.sending.submissions import Settled, Submission
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent
 from shardwire.persistence.protocol import Changes
 from shardwire.sds.outputs import Transmit
+
+# A send, one of its outcomes, "sent", "delivered" or "error", and one of its requests: unannounced until the
+# application was told.
+Outcome = tuple[str, str, str]
 
 
 @dataclass(slots=True)

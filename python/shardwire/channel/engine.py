@@ -15,10 +15,11 @@ from shardwire._native import (
     MessageFault,
     MessageGivenUp,
     MessageReleased,
+    OwnSends,
     SegmentSeen,
     WholeEphemeralReceived,
 )
-from shardwire.channel.collected import Collected
+from shardwire.channel.collected import Collected, Outcome
 from shardwire.channel.limits.quota import Quota
 from shardwire.channel.observing.metrics import Meter
 from shardwire.channel.observing.notices import Notices
@@ -29,12 +30,8 @@ from shardwire.channel.receiving.reception import Arrival
 from shardwire.channel.sending.cancellation import Cancellation
 from shardwire.channel.sending.ephemerals import Ephemerals
 from shardwire.channel.sending.flights import Flights
-from shardwire.channel.sending.in_store import InStore
 from shardwire.channel.sending.outcomes import DispatchOutcome, Propagated, Stored
-from shardwire.channel.sending.outgoing import OutgoingSends
-from shardwire.channel.sending.parity import make_parity
 from shardwire.channel.sending.segment_size import MessageBudget
-from shardwire.channel.sending.send_events import Outcome
 from shardwire.channel.sending.submissions import Settled, Submission, Submissions
 from shardwire.channel.sending.transmissions import Transmissions
 from shardwire.channel.storing.records import Records
@@ -46,15 +43,11 @@ from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 from shardwire.sds.outputs import (
     ContentAcknowledged,
-    ContentPossiblyAcknowledged,
-    ContentsWanted,
     DependencyLost,
     MessageDropped,
     MissingDetected,
     SdsEvent,
-    SendAcknowledged,
     SenderIdConflict,
-    SendGivenUp,
 )
 
 
@@ -63,8 +56,7 @@ class Engine:
 
     Args:
         config: The channel's configuration.
-        machine: Scalable Data Sync joined with reassembly.
-        outgoing: Our sends.
+        machine: Scalable Data Sync joined with reassembly, and our sends.
         deliveries: Messages for the application.
         quota: The rate limits.
         flights: What is handed to the node.
@@ -77,13 +69,13 @@ class Engine:
     Attributes:
         active: Whether the channel is started; nothing is dispatched and no time runs while it is not.
         meter: Told how long things take and how large they are.
+        own_sends: How far our sends have come.
     """
 
     def __init__(
         self,
         config: ChannelConfig,
         machine: ChannelMachine,
-        outgoing: OutgoingSends,
         deliveries: Deliveries,
         quota: Quota,
         flights: Flights,
@@ -97,16 +89,15 @@ class Engine:
         self._is_stored = is_stored
         self.machine = machine
         self.peer_log = peer_log
-        self.outgoing = outgoing
+        self.own_sends: OwnSends = machine.own_sends()
         self.deliveries = deliveries
         self.quota = quota
-        self.in_store = InStore(machine, outgoing)
         self.ephemerals = Ephemerals()
         self.transmissions = Transmissions(
             machine,
             quota,
             flights,
-            outgoing,
+            self.own_sends,
             self.ephemerals,
             timeline,
             peer_log,
@@ -119,7 +110,7 @@ class Engine:
         self.meter = Meter()
         self.submissions = Submissions(
             machine,
-            outgoing,
+            self.own_sends,
             config.rate_limit.queue_bytes_max,
             quota.enabled,
             config.sds.message_id == "content-sha256",
@@ -175,7 +166,7 @@ class Engine:
         if self._timeline:
             for arrival in arrivals:
                 self._timeline.note_arrival(arrival.data, now.epoch_ms)
-        kept = self.machine.handle_messages(arrivals, now, observed=bool(self._timeline))
+        kept = self.machine.handle_messages(arrivals, now, observed=bool(self._timeline) or bool(self.meter))
         self._machine_due = None
         self._settle(now)
         return kept
@@ -191,7 +182,7 @@ class Engine:
         """What became of transmits, in order; what SDS says to a failure comes before what follows."""
         for outcome in outcomes:
             if isinstance(outcome, Stored):
-                self.in_store.on_stored(outcome, now)
+                self.machine.handle_stored(outcome.send_id, outcome.ordinal, now)
             else:
                 self.transmissions.on_outcome(outcome, now)
             if not isinstance(outcome, Propagated | Stored):
@@ -203,7 +194,7 @@ class Engine:
         self.deliveries.finish()
 
     def on_announced(self, outcome: Outcome, now: Now) -> None:
-        self.outgoing.on_announced(*outcome)
+        self.own_sends.on_announced(*outcome)
 
     def on_irretrievable(self, entries: tuple[str, ...], now: Now) -> None:
         """The store was asked for these message ids and does not have them."""
@@ -265,7 +256,7 @@ class Engine:
 
     def _gather_events(self) -> None:
         self.notices.review_reach(self.machine)
-        self._events += self.outgoing.poll_events()
+        self._events += self.own_sends.poll_events()
         for part in (self.ephemerals, self.transmissions, self.notices):
             self._events += [(event, None) for event in part.poll_events()]
         if self._irretrievable:
@@ -277,12 +268,11 @@ class Engine:
         delivered = self.deliveries.poll_delivered()
         if not self._is_stored:
             self.machine.drop_changes(delivered)
-            self.outgoing.drop_changes()
             self.quota.drop_changes()
             self._changes.clear()
             return Changes()
         records = self.machine.poll_persist(delivered)
-        for part in (self.outgoing, self.deliveries, self.quota):
+        for part in (self.deliveries, self.quota):
             records.update(part.poll_persist())
         records.update(self._changes)
         self._changes.clear()
@@ -346,18 +336,9 @@ class Engine:
             case MessageFault():
                 tell_fault(event, self.peer_log)
             case ContentAcknowledged():
-                self.outgoing.on_acknowledged(event.send_id, event.ordinal, event.by)
                 self.meter.on_acknowledged(event.send_id, now)
                 if self._timeline:
-                    self._timeline.note_acknowledged(event, self.outgoing.record(event.send_id), now.epoch_ms)
-            case ContentPossiblyAcknowledged():
-                self.outgoing.on_possibly_acknowledged(event.send_id, event.ordinal)
-            case SendAcknowledged():
-                self.outgoing.on_reconstructible(event.send_id, event.by)
-            case ContentsWanted():
-                self.count("parity_on_demand", make_parity(self.machine, self.outgoing, event, now))
-            case SendGivenUp():
-                self.outgoing.on_given_up(event.send_id, event.unacknowledged)
+                    self._timeline.note_acknowledged(event, self.own_sends.get(event.send_id), now.epoch_ms)
             case MissingDetected():
                 self._missing += event.entries
             case DependencyLost():
@@ -375,7 +356,7 @@ class Engine:
         """Whether anything of ours is unfinished, or anything received is not acknowledged."""
         return (
             # For whoever is away a store has the rest.
-            self.outgoing.pending_count() > self.machine.sends_in_store()
+            self.own_sends.pending_count() > self.machine.sends_in_store()
             or self.submissions.queued_messages > 0
             or len(self.transmissions) > 0
             or self.machine.acknowledgement_due_ms is not None

@@ -24,8 +24,6 @@ from shardwire.channel.receiving.deliveries import Deliveries
 from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.sending.flights import Flights
 from shardwire.channel.sending.message_sizes import MessageSizes
-from shardwire.channel.sending.outgoing import OutgoingSends
-from shardwire.channel.sending.parity import resume_sends
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
@@ -213,13 +211,8 @@ def _assemble(
         channel_id, sender_id, config, node.config.rate_limit_config, now, rng, sizes.budget, records, queued
     )
     timeline = Timeline(channel_id, sender_id, config.sds.wire_format)
-    subscriptions = Subscriptions(quoted(channel_id))
+    subscriptions = Subscriptions(quoted(channel_id), machine.listen_for)
     peer_log = PeerLog(peer_logger, clock.monotonic_ms, f"channel {quoted(channel_id)}: ")
-    outgoing = OutgoingSends(_delivered_when(config), subscriptions.wants)
-    # The machine keeps the order of sends; those that it is done with are the oldest.
-    order = {send_id.encode(): number for number, send_id in enumerate(machine.sends())}
-    outgoing.restore(dict(sorted(stored.sends.items(), key=lambda item: order.get(item[0], -1))))
-    resume_sends(machine, outgoing, now)
     deliveries = Deliveries(
         config.redelivery,
         messages_max=config.sds.incoming_buffer_messages_max,
@@ -233,9 +226,7 @@ def _assemble(
         limit = Limit(config.rate_limit, lambda count: session.make_durable(), stored.rate)
         own_limit = limit, limit.join(flights.counted, clock.epoch_ms)
     quota = Quota(own_limit, membership)
-    engine = Engine(
-        config, machine, outgoing, deliveries, quota, flights, timeline, peer_log, sender_id, now, writer.stores
-    )
+    engine = Engine(config, machine, deliveries, quota, flights, timeline, peer_log, sender_id, now, writer.stores)
     session = Session(
         Parts(
             node,
@@ -260,7 +251,7 @@ def _assemble(
         )
     )
     if node.has_store:
-        engine.in_store.resume(now)
+        machine.resume_in_store(now)
     return session
 
 

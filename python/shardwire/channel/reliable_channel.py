@@ -15,7 +15,7 @@ from shardwire.channel.observed import Observed
 from shardwire.channel.observing.event_iterator import E, EventIterator
 from shardwire.channel.observing.subscriptions import Callback, Unsubscribe
 from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation
-from shardwire.channel.sending.outgoing import PendingSend
+from shardwire.channel.sending.pending import PendingSend, pending_sends
 from shardwire.channel.sending.segmenter import EMPTY_REFUSED
 from shardwire.channel.sending.submissions import Submission
 from shardwire.channel.undelivered import why_undelivered
@@ -194,22 +194,23 @@ class ReliableChannel(FileTransfers, Observed):
         _check_timeout("timeout_ms", timeout_ms)
         session = self._session
         self._require_loop()
-        record = session.engine.outgoing.of_request(request_id) if isinstance(request_id, str) else None
-        if record is None:
+        send = session.engine.own_sends.of_request(request_id) if isinstance(request_id, str) else None
+        if send is None:
             if isinstance(request_id, str) and (failure := session.waiters.failure_of(request_id)) is not None:
                 raise failure
             raise _unknown_request(request_id)
-        if record.delivered:
-            return frozenset(record.delivered_to)
-        if record.error_stage == "dispatch":
-            raise NodeError(f"message {request_id} was not sent: {record.error}")
+        if send.delivered:
+            return frozenset(send.delivered_to)
+        if send.error_stage == "dispatch":
+            raise NodeError(f"message {request_id} was not sent: {send.error}")
         if session.is_closed:
             raise session.closed_error()
         future = session.waiters.wait_for(request_id)
         try:
             return await asyncio.wait_for(future, timeout_ms / 1000)
         except TimeoutError:
-            why = why_undelivered(record, session.engine, session.config, session.is_started, session.driver.now())
+            send = session.engine.own_sends.of_request(request_id) or send
+            why = why_undelivered(send, session.engine, session.config, session.is_started, session.driver.now())
             raise TimeoutError(f"message {request_id} was not delivered within {timeout_ms} ms: {why}") from None
 
     async def cancel(self, request_id: ReliableSendId) -> Cancellation:
@@ -253,7 +254,7 @@ class ReliableChannel(FileTransfers, Observed):
 
     def pending(self) -> tuple[PendingSend, ...]:
         """Messages that are neither delivered nor failed nor cancelled, oldest first."""
-        return self._session.engine.outgoing.pending()
+        return tuple(pending_sends(self._session.engine.own_sends))
 
     # --- listening ---
 

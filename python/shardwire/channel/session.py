@@ -9,7 +9,7 @@ from typing import Any
 
 from shardwire.channel.announcements import Announcements
 from shardwire.channel.arrivals import Arrivals
-from shardwire.channel.collected import Collected
+from shardwire.channel.collected import Collected, Outcome
 from shardwire.channel.commits import Commits
 from shardwire.channel.driver import Driver
 from shardwire.channel.hand_over import HandOver
@@ -23,7 +23,6 @@ from shardwire.channel.receiving.reception import Reception
 from shardwire.channel.receiving.retrieval import Retrieval
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
 from shardwire.channel.sending.segment_size import MessageBudget
-from shardwire.channel.sending.send_events import Outcome
 from shardwire.channel.waiters import Callers, DeliveryWaiters
 from shardwire.config import ChannelConfig
 from shardwire.errors import ChannelClosedError, NodeError
@@ -179,7 +178,7 @@ class Session:
 
     def open(self) -> None:
         """Starts what runs until close; events of an earlier life wait until somebody listens."""
-        self._announcements.hold(self.engine.outgoing.poll_events())
+        self._announcements.hold(self.engine.own_sends.poll_events())
         self._life_tasks = {
             "driver": asyncio.create_task(self.driver.run(), name=f"shardwire {self.channel_id} driver"),
             "announcements": asyncio.create_task(
@@ -349,7 +348,7 @@ class Session:
             self._progress.set()
 
     def _on_announced(self, outcome: Outcome) -> None:
-        if self.engine.outgoing.is_unannounced(*outcome):
+        if self.engine.own_sends.is_unannounced(*outcome):
             self.driver.post(lambda now: self.engine.on_announced(outcome, now))
 
     def on_listeners_changed(self) -> None:

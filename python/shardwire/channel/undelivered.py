@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from shardwire._native import SendProgress
 from shardwire.channel.engine import Engine
-from shardwire.channel.storing.records import SendRecord
 from shardwire.config import ChannelConfig
 from shardwire.quoting import quoted
 from shardwire.sds import Now
@@ -17,25 +17,25 @@ NAMED_MAX = 3
 _UNREAD = ("dropped_undecryptable", "dropped_undecodable", "dropped_without_marker")
 
 
-def why_undelivered(record: SendRecord, engine: Engine, config: ChannelConfig, is_started: bool, now: Now) -> str:
+def why_undelivered(send: SendProgress, engine: Engine, config: ChannelConfig, is_started: bool, now: Now) -> str:
     """What stands in the way of a message, by the first that holds of: its error, us, the node, the others."""
-    if record.error:
-        return record.error
-    if record.is_stored:
-        return f"a store has it, for whoever is away; {_of_others(record, engine, config, now)}"
+    if send.error:
+        return send.error
+    if send.is_stored:
+        return f"a store has it, for whoever is away; {_of_others(send, engine, config, now)}"
     if not is_started:
         return "the channel is not started"
     readiness = engine.transmissions.readiness
     if not readiness.online:
         return "the node is not connected"
-    taken = f"the network took {record.propagated.bit_count()} of its {record.content_count} segments"
+    taken = f"the network took {send.propagated_count} of its {send.content_count} segments"
     if readiness.is_held(now.monotonic_ms):
         wait_ms = readiness.held_until_ms - now.monotonic_ms
         return f"the node refuses everything for another {wait_ms} ms; {taken}"
     if readiness.failures:
         return f"the node failed {readiness.failures} times in a row to send a message; {taken}"
-    if record.sent:
-        return f"it was sent; {_of_others(record, engine, config, now)}"
+    if send.sent:
+        return f"it was sent; {_of_others(send, engine, config, now)}"
     if TransmitKind.FIRST in engine.quota.allowed_kinds(now.epoch_ms, 0):
         return f"it is still being sent: {taken}"
     status = engine.quota.status(now.epoch_ms, 0, 0)
@@ -44,20 +44,20 @@ def why_undelivered(record: SendRecord, engine: Engine, config: ChannelConfig, i
     return f"the rate limit holds it for another {wait_ms} ms: {status.used} of {status.total} used{kept}; {taken}"
 
 
-def _of_others(record: SendRecord, engine: Engine, config: ChannelConfig, now: Now) -> str:
+def _of_others(send: SendProgress, engine: Engine, config: ChannelConfig, now: Now) -> str:
     """Who is to acknowledge it, and did not."""
     wanted = config.delivered_when
     if not engine.machine.participants_heard(now):
         text = "nobody else is heard on this channel"
     elif isinstance(wanted, Set):
-        lacking = sorted(set(wanted) - set(record.delivered_to))
+        lacking = sorted(set(wanted) - set(send.delivered_to))
         more = f" and {len(lacking) - NAMED_MAX} more" if len(lacking) > NAMED_MAX else ""
         text = f"{', '.join(map(quoted, lacking[:NAMED_MAX]))}{more} did not acknowledge it (delivered_when)"
-    elif record.delivered_to:
-        text = f"only {len(record.delivered_to)} of those who must have it acknowledged it (delivered_when)"
+    elif send.delivered_to:
+        text = f"only {len(send.delivered_to)} of those who must have it acknowledged it (delivered_when)"
     else:
-        acknowledged = record.acknowledged.bit_count()
-        text = f"{acknowledged} of its {record.content_count} segments are acknowledged so far"
+        acknowledged = send.acknowledged_count
+        text = f"{acknowledged} of its {send.content_count} segments are acknowledged so far"
     counts = engine.peer_log.counts
     unread = sum(counts.get(name, 0) for name in _UNREAD)
     if not unread:

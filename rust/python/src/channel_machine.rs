@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use shardwire_core::channel::{
-    self, Arrival, Channel, Restored, Segmentation, StoredRecord, Value,
+    self, Arrival, Channel, Listened, Restored, Segmentation, StoredRecord, Value,
 };
 use shardwire_core::reassemble::Limits;
 use shardwire_core::sds::Config;
@@ -14,6 +14,7 @@ use crate::buffer::{Buffer, DETACH_BYTES_MIN, all_of, buffers_of};
 use crate::channel_events::{channel_event_object, payload_object};
 use crate::error::Error;
 use crate::now::Now;
+use crate::own_sends::OwnSends;
 use crate::participant::{
     Held, Locked, Participant, PythonRandom, config_of, octets, value_object,
 };
@@ -23,16 +24,21 @@ use crate::segmentation::SegmentationParameters;
 
 /// The machine behind one participant's side of a reliable channel.
 #[pyclass(extends = Participant, frozen, module = "shardwire._native")]
-pub struct ChannelMachine;
+pub struct ChannelMachine {
+    /// Beside the machine: it may be said at any time, in the middle of a call too.
+    listened: Listened,
+}
 
 impl ChannelMachine {
     fn holding(channel: Channel) -> PyClassInitializer<Self> {
-        Participant::holding(Held::Channel(Box::new(channel))).add_subclass(ChannelMachine)
+        let listened = channel.own().listened().clone();
+        Participant::holding(Held::Channel(Box::new(channel)))
+            .add_subclass(ChannelMachine { listened })
     }
 }
 
 /// What is done with the channel that an object of this class holds.
-fn with<T>(mut held: Locked<'_>, act: impl FnOnce(&mut Channel) -> T) -> T {
+pub fn with<T>(mut held: Locked<'_>, act: impl FnOnce(&mut Channel) -> T) -> T {
     match &mut *held {
         Held::Channel(channel) => act(channel),
         Held::Sds(_) => unreachable!("this class is made with a channel"),
@@ -194,6 +200,18 @@ impl ChannelMachine {
         take_in(slf.as_super(), py, length, take)
     }
 
+    fn resume_in_store(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
+        let now = now.get().into();
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.resume_in_store(now);
+        });
+        Ok(())
+    }
+
+    fn listen_for(&self, kinds: u16) {
+        self.listened.set(kinds);
+    }
+
     fn expire(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
         let now = now.get().into();
         with(slf.as_super().lock_held(py)?, |channel| {
@@ -271,6 +289,10 @@ impl ChannelMachine {
 
     // --- views ----------------------------------------------------------------------------------
 
+    fn own_sends(slf: Bound<'_, Self>) -> OwnSends {
+        OwnSends::of(slf.unbind())
+    }
+
     fn has_partial(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<bool> {
         Ok(with(slf.as_super().lock_held(py)?, |channel| {
             channel.has_partial()
@@ -285,8 +307,9 @@ impl ChannelMachine {
     }
 
     fn receiving_stats<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let ((counts, stats), (waiting, _)) = with(slf.as_super().lock_held(py)?, |channel| {
-            (channel.counts(), channel.waiting())
+        let held = slf.as_super().lock_held(py)?;
+        let ((counts, stats), (waiting, _), parity_made) = with(held, |channel| {
+            (channel.counts(), channel.waiting(), channel.parity_made())
         });
         let dict = PyDict::new(py);
         dict.set_item("segments_received", counts.segments_received)?;
@@ -295,6 +318,7 @@ impl ChannelMachine {
         dict.set_item("messages", counts.messages)?;
         set_stats(&dict, &stats)?;
         dict.set_item("messages_waiting_for_causes", waiting)?;
+        dict.set_item("parity_on_demand", parity_made)?;
         Ok(dict)
     }
 }

@@ -18,6 +18,7 @@ mod interpreter;
 mod keccak;
 mod now;
 mod outcome;
+mod own_sends;
 mod participant;
 mod reassembler;
 mod record;
@@ -66,6 +67,8 @@ mod _native {
     use now::Now;
     #[pymodule_export]
     use outcome::{PayloadReconstructed, SegmentDiscarded, SegmentStored, SetDropped};
+    #[pymodule_export]
+    use own_sends::{OwnSends, SendProgress};
     #[pymodule_export]
     use participant::{
         Participant, farmhash64, in_response_group, is_rival, request_offset_ms,

@@ -491,8 +491,11 @@ impl Participant {
         ordinal: u32,
         now: &Bound<'_, Now>,
     ) -> PyResult<()> {
-        self.lock(py)?
-            .handle_stored(send_id, ordinal, now.get().into());
+        let now = now.get().into();
+        match &mut *self.lock_held(py)? {
+            Held::Sds(machine) => machine.handle_stored(send_id, ordinal, now),
+            Held::Channel(channel) => channel.handle_stored(send_id, ordinal, now),
+        }
         Ok(())
     }
 
@@ -512,7 +515,11 @@ impl Participant {
     ) -> PyResult<Option<Transmit>> {
         // A container answers by Python code.
         let kinds = kinds_of(kinds)?;
-        let transmit = self.lock(py)?.poll_transmit(now.get().into(), kinds);
+        let now = now.get().into();
+        let transmit = match &mut *self.lock_held(py)? {
+            Held::Sds(machine) => machine.poll_transmit(now, kinds),
+            Held::Channel(channel) => channel.poll_transmit(now, kinds),
+        };
         transmit
             .map(|transmit| transmit_object(py, transmit))
             .transpose()

@@ -7,16 +7,18 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from shardwire._native import OwnSends
+from shardwire.channel.announcements import Announcements
 from shardwire.channel.collected import Collected
 from shardwire.channel.engine import Engine
 from shardwire.channel.observing.subscriptions import Subscriptions
 from shardwire.channel.receiving.deliveries import Deliveries
 from shardwire.channel.sending.cancellation import Cancellation
 from shardwire.channel.sending.ephemerals import Ephemerals
-from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.channel.sending.submissions import Submissions
 from shardwire.channel.sending.transmissions import Transmissions
 from shardwire.errors import PersistenceError
+from shardwire.events import MessageSendErrorEvent
 from tests.simulation.chaos.faults import Mount
 
 
@@ -40,17 +42,21 @@ def commit_skipped() -> Iterator[None]:
 def withdrawn_for_all() -> Iterator[None]:
     """Whoever withdraws from a send that is shared takes it away from the others."""
 
-    def withdraw(self: OutgoingSends, request_id: str) -> None:
-        self._forget(self._send_ids[request_id])
+    withdraw = OwnSends.withdraw
 
-    with patch.object(OutgoingSends, "withdraw", withdraw):
+    def withdraw_all(self: OwnSends, request_id: str) -> None:
+        progress = self.of_request(request_id)
+        for shared_id in progress.request_ids if progress is not None else ():
+            withdraw(self, shared_id)
+
+    with patch.object(OwnSends, "withdraw", withdraw_all):
         yield
 
 
 @contextmanager
 def attached_in_vain() -> Iterator[None]:
     """A request that shares a send is forgotten."""
-    with patch.object(OutgoingSends, "attach", lambda self, send_id, request_id: None):
+    with patch.object(OwnSends, "attach", lambda self, send_id, request_id: None):
         yield
 
 
@@ -76,20 +82,14 @@ def transmits_left_in_flight() -> Iterator[None]:
 @contextmanager
 def told_forgotten() -> Iterator[None]:
     """That an outcome was told is not noted: the next life tells it again."""
-    with patch.object(OutgoingSends, "on_announced", lambda self, send_id, outcome, request_id: None):
+    with patch.object(OwnSends, "on_announced", lambda self, send_id, outcome, request_id: None):
         yield
 
 
 @contextmanager
 def outcomes_not_kept() -> Iterator[None]:
     """What was not told before the end of a life is told never."""
-    restore = OutgoingSends.restore
-
-    def drop(self: OutgoingSends, stored: dict[bytes, bytes]) -> None:
-        restore(self, stored)
-        self.poll_events()
-
-    with patch.object(OutgoingSends, "restore", drop):
+    with patch.object(Announcements, "hold", lambda self, events: None):
         yield
 
 
@@ -107,10 +107,10 @@ def cancelled_and_sent() -> Iterator[None]:
     cancel = Submissions.cancel
 
     def cancelled(self: Submissions, request_id: str, now: Any) -> Cancellation:
-        record = self._outgoing.of_request(request_id)
+        record = self._own_sends.of_request(request_id)
         if record is None or record.sent or record.delivered or record.error_stage:
             return cancel(self, request_id, now)
-        self._outgoing.withdraw(request_id)
+        self._own_sends.withdraw(request_id)
         return Cancellation(True, record.content_count)
 
     with patch.object(Submissions, "cancel", cancelled):
@@ -127,7 +127,16 @@ def handed_over_again() -> Iterator[None]:
 @contextmanager
 def failure_untold() -> Iterator[None]:
     """A message that can never be sent ends without a word."""
-    with patch.object(OutgoingSends, "_fail_chunks", lambda self, send_id, failed, error: self._settle(send_id)):
+    poll_events = OwnSends.poll_events
+
+    def drop(self: OwnSends) -> list[Any]:
+        return [
+            (event, outcome)
+            for event, outcome in poll_events(self)
+            if not isinstance(event, MessageSendErrorEvent) or event.stage != "dispatch"
+        ]
+
+    with patch.object(OwnSends, "poll_events", drop):
         yield
 
 

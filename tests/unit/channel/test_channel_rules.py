@@ -13,7 +13,6 @@ from wrapped_node import WrappedNode
 
 from shardwire._native import HistoryEntry, SdsMessage
 from shardwire.channel import close_channel, create_reliable_channel
-from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.config import (
     ChannelConfig,
     RateLimitConfig,
@@ -24,8 +23,6 @@ from shardwire.config import (
 )
 from shardwire.errors import ConfigError
 from shardwire.events import (
-    ChunkAcknowledgedEvent,
-    ChunkPossiblyAcknowledgedEvent,
     ChunkSendingEvent,
     IrretrievableMessageEvent,
     MessageDeliveredEvent,
@@ -197,22 +194,6 @@ def test_ephemeral_messages_carry_no_timestamp_no_history_and_no_filter() -> Non
         (),
         None,
     )
-
-
-def test_a_possible_acknowledgement_never_follows_the_final_one() -> None:
-    sends = OutgoingSends("any", lambda kind: True)
-    sends.register("send", "request", "message", 2, 2)
-    sends.on_possibly_acknowledged("send", 0)
-    sends.on_acknowledged("send", 0, "bob")
-    sends.on_possibly_acknowledged("send", 0)
-    sends.on_acknowledged("send", 1, "bob")
-    sends.on_possibly_acknowledged("send", 1)
-    told = [(type(event), event.chunk_info.chunks) for event, _ in sends.poll_events() if hasattr(event, "chunk_info")]
-    assert told == [
-        (ChunkPossiblyAcknowledgedEvent, (0,)),
-        (ChunkAcknowledgedEvent, (0,)),
-        (ChunkAcknowledgedEvent, (0, 1)),
-    ]
 
 
 def test_a_message_that_stays_partial_is_given_up_with_an_event_and_its_bytes() -> None:

@@ -13,7 +13,6 @@ from shardwire.channel.observing.timeline import Timeline
 from shardwire.channel.receiving.deliveries import Deliveries
 from shardwire.channel.sending.flights import Flights
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated
-from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.config import ChannelConfig
 from shardwire.events import ChannelEvent, MessageSendErrorEvent, MessageSentEvent
 from shardwire.peer_log import PeerLog
@@ -48,7 +47,6 @@ def new_engine() -> Engine:
     engine = Engine(
         CONFIG,
         machine,
-        OutgoingSends("any", lambda kind: True),
         Deliveries("at-most-once", messages_max=10, bytes_max=10_000, is_stored=False),
         Quota(),
         Flights(),
@@ -63,7 +61,7 @@ def new_engine() -> Engine:
 
 
 def send(engine: Engine, send_id: str, now: Now) -> None:
-    engine.outgoing.register(send_id, f"request {send_id}", "m", 1, 1)
+    engine.own_sends.register(send_id, f"request {send_id}", "m", 1, 1)
     engine.machine.send(send_id, segment(send_id.encode(), CONFIG.segmentation), now, contents_needed=1)
 
 
@@ -88,13 +86,13 @@ def outcomes_of_two(engine: Engine) -> tuple[list[DispatchOutcome], Now]:
             engine.on_outcomes([DispatchFailed(again, "down")], at(now_ms))
     send(engine, SECOND, at(now_ms))
     second = transmits(engine, at(now_ms))[SECOND]
-    engine.outgoing.poll_events()
+    engine.own_sends.poll_events()
     engine.transmissions.announce()
     return [DispatchFailed(again, "down"), Propagated(second, b"hash")], at(now_ms)
 
 
 def told(engine: Engine) -> list[ChannelEvent]:
-    return [event for event, _ in engine.outgoing.poll_events()]
+    return [event for event, _ in engine.own_sends.poll_events()]
 
 
 def test_what_a_failure_ends_is_told_before_what_became_of_the_next_message() -> None:

@@ -13,13 +13,14 @@ from shardwire._native import (
     ChannelMachine,
     HistoryEntry,
     MessageReleased,
+    OwnSends,
     SdsMessage,
     SegmentSeen,
     WholeEphemeralReceived,
     payload_key,
 )
 from shardwire.config import ChannelConfig, ReassemblyLimits, SdsConfig, SegmentationConfig, SegmentWireFormat
-from shardwire.sds import ContentAcknowledged, Now, SendAcknowledged
+from shardwire.sds import ContentAcknowledged, Now
 from shardwire.segmentation import segment
 from shardwire.segmentation.parameters import native_parameters
 
@@ -56,6 +57,21 @@ def machine(
         rng=random.Random(sender_id),
     )
     return made
+
+
+def send_real(alice: ChannelMachine) -> OwnSends:
+    """Alice sends `REAL`, in three segments."""
+    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    sends = alice.own_sends()
+    sends.register(SEND, "request", "m", 3, 3)
+    return sends
+
+
+def held_by(sends: OwnSends) -> list[str]:
+    """Who holds all of it, as far as its sender was told."""
+    progress = sends.get(SEND)
+    assert progress is not None
+    return progress.delivered_to
 
 
 def stored(made: ChannelMachine, *delivered: bytes, disk: Disk | None = None) -> Disk:
@@ -104,7 +120,7 @@ def test_a_small_message_in_the_place_of_a_part_says_nothing_of_the_other_parts(
 ) -> None:
     """Its sender would send no more of the large one."""
     alice, bob = machine("alice"), machine("bob")
-    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    sends = send_real(alice)
     parts = left(alice, at(0))
     for place in heard:
         bob.handle_message(parts[place], at(0))
@@ -115,9 +131,9 @@ def test_a_small_message_in_the_place_of_a_part_says_nothing_of_the_other_parts(
     said = speak(bob, SPOKEN_MS)
     assert bool(said) == bool(heard)
     for data in said:
-        alice.handle_message(data, at(SPOKEN_MS))
+        alice.handle_message(data, at(SPOKEN_MS), observed=True)
     events = alice.poll_events(at(SPOKEN_MS))
-    assert not [event for event in events if isinstance(event, SendAcknowledged)]
+    assert held_by(sends) == []
     assert {event.ordinal for event in events if isinstance(event, ContentAcknowledged)} <= set(heard)
     for place in lacks:
         bob.handle_message(parts[place], at(SPOKEN_MS))
@@ -135,7 +151,7 @@ def test_a_segment_for_which_there_was_no_room_is_not_acknowledged_and_may_come_
     assert [bob.handle_message(data, at(0)) for data in parts[:2]] == [True, False]
     assert [bob.holds(f"{SEND}.{place}") for place in range(2)] == [True, False]
     for data in speak(bob, SPOKEN_MS):
-        alice.handle_message(data, at(SPOKEN_MS))
+        alice.handle_message(data, at(SPOKEN_MS), observed=True)
     events = alice.poll_events(at(SPOKEN_MS))
     assert [event.ordinal for event in events if isinstance(event, ContentAcknowledged)] == [0]
     # It is looked at again, and is no repetition.
@@ -182,7 +198,7 @@ def test_only_who_is_proven_to_be_the_sender_has_the_room_of_who_is_proven(prove
 def test_enough_segments_that_make_no_message_are_not_acknowledged_as_one() -> None:
     """A false one took the id of one of them first."""
     alice, bob = machine("alice"), machine("bob")
-    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
+    sends = send_real(alice)
     parts = left(alice, at(0))
     content = segment(REAL, SEGMENTATION)[0]
     bob.handle_message(as_alice(f"{SEND}.0", content[:300] + bytes(100) + content[400:]), at(0))
@@ -191,13 +207,12 @@ def test_enough_segments_that_make_no_message_are_not_acknowledged_as_one() -> N
     assert released(bob, at(0)) == []
     for data in speak(bob, SPOKEN_MS):
         alice.handle_message(data, at(SPOKEN_MS))
-    assert not [event for event in alice.poll_events(at(SPOKEN_MS)) if isinstance(event, SendAcknowledged)]
+    assert held_by(sends) == []
     bob.handle_message(parts[0], at(SPOKEN_MS))
     assert released(bob, at(SPOKEN_MS)) == [REAL]
     for data in speak(bob, 4 * SPOKEN_MS):
         alice.handle_message(data, at(4 * SPOKEN_MS))
-    told = [event for event in alice.poll_events(at(4 * SPOKEN_MS)) if isinstance(event, SendAcknowledged)]
-    assert told == [SendAcknowledged(SEND, "bob")]
+    assert held_by(sends) == ["bob"]
 
 
 @pytest.mark.parametrize("wire_format", ["raw", "draft"])

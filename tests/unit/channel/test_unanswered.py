@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from shardwire._native import ChannelMachine, OwnSends
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late, Propagated
-from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.channel.sending.unanswered import Unanswered
+from shardwire.config import ChannelConfig
+from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
+from shardwire.segmentation.parameters import native_parameters
 
 FIRST = Transmit(1, TransmitKind.FIRST, "m", b"wire", "s", 0)
 SECOND = Transmit(2, TransmitKind.FIRST, "m", b"wire", "s", 1)
 REFUSED = "no proof"
 
 
-def make() -> tuple[OutgoingSends, Unanswered]:
-    sends = OutgoingSends("any", lambda kind: True)
+LOGOS = ChannelConfig.logos()
+
+
+def make() -> tuple[OwnSends, Unanswered]:
+    machine, _ = ChannelMachine.restore(
+        {},
+        [],
+        "room",
+        "alice",
+        LOGOS.sds,
+        LOGOS.sync,
+        native_parameters(LOGOS.segmentation),
+        LOGOS.segmentation.limits,
+        now=Now(0, 0),
+        rng=random.Random(1),
+    )
+    # Somebody listens to everything.
+    machine.listen_for(0xFF)
+    sends = machine.own_sends()
     sends.register("s", "r", "m", 3, 3)
     return sends, Unanswered(sends)
 
@@ -56,16 +78,3 @@ def test_something_may_have_left_where_the_node_says_anything_else(outcome: Disp
     unanswered.on_outcome(outcome)
     sends.on_announced("s", "error", "r")
     assert not sends.never_left("s")
-
-
-def test_what_an_earlier_life_did_not_finish_may_have_left() -> None:
-    sends, _ = make()
-    stored = {key: value for (_, key), value in sends.poll_persist().items() if value is not None}
-    resumed = OutgoingSends("any", lambda kind: True)
-    resumed.restore(stored)
-    resumed.on_irrecoverable("s", 0, REFUSED)
-    resumed.on_announced("s", "error", "r")
-    assert not resumed.never_left("s")
-    sends.on_irrecoverable("s", 0, REFUSED)
-    sends.on_announced("s", "error", "r")
-    assert sends.never_left("s")

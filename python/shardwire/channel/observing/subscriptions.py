@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import threading
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -30,6 +31,7 @@ from shardwire.channel.own_loop import OwnLoop
 from shardwire.errors import ConfigError
 from shardwire.event_names import EVENT_TYPES, EVENT_TYPES_BY_NAME
 from shardwire.events import (
+    SEND_EVENTS,
     CallbackErrorEvent,
     ChannelEvent,
     MessageReceivedEvent,
@@ -92,13 +94,14 @@ class Subscriptions:
 
     Args:
         name: Names the channel in the log.
+        listen_for: Told, whenever that changes, to which of `SEND_EVENTS` somebody listens: a bit for each.
 
     Attributes:
         require_loop: Raises where the caller is not on the channel's event loop.
         require_thread: Raises where the caller is not in that loop's thread.
     """
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, name: str = "", listen_for: Callable[[int], None] = lambda kinds: None) -> None:
         self._name = name
         self._told_unread = False
         loop = OwnLoop(name)
@@ -108,6 +111,8 @@ class Subscriptions:
         # Whether anybody listens to a class of events, as far as that was asked since somebody began or ended to. It is
         # replaced then, not cleared: an answer that is being found meanwhile is for the old one.
         self._wanted: dict[type[ChannelEvent], bool] = {}
+        self._listen_for = listen_for
+        self._telling = threading.RLock()
         self._announcements: Announcements = deque()
         # What the callbacks are being told, and what of that was dropped before all of them were.
         self._announced: ChannelEvent | None = None
@@ -136,13 +141,13 @@ class Subscriptions:
         assert kind is not None
         subscription = _Subscription(kind, "delivery" if event == _DELIVERY_ERROR else None, callback)
         self._subscriptions.append(subscription)
-        self._wanted = {}
+        self._listeners_changed()
         self._somebody.set()
 
         def unsubscribe() -> None:
             if subscription in self._subscriptions:
                 self._subscriptions.remove(subscription)
-                self._wanted = {}
+                self._listeners_changed()
 
         return unsubscribe
 
@@ -158,17 +163,24 @@ class Subscriptions:
             iterator.end()
         else:
             self._iterators.append(weakref.ref(iterator, self._forget_reference))
-            self._wanted = {}
+            self._listeners_changed()
             self._somebody.set()
         return iterator
 
     def forget(self, iterator: EventIterator[Any]) -> None:
         self._iterators = [entry for entry in self._iterators if entry() not in (None, iterator)]
-        self._wanted = {}
+        self._listeners_changed()
 
     def _forget_reference(self, reference: weakref.ref[EventIterator[Any]]) -> None:
+        # What is made for it all the same nobody is told. Which thread this is nobody knows.
         self._iterators = [entry for entry in self._iterators if entry is not reference]
         self._wanted = {}
+
+    def _listeners_changed(self) -> None:
+        self._wanted = {}
+        # Whoever is last tells of all that there are.
+        with self._telling:
+            self._listen_for(sum(1 << place for place, kind in enumerate(SEND_EVENTS) if self.wants(kind)))
 
     def wants(self, kind: type[ChannelEvent]) -> bool:
         """Whether anybody listens to events of `kind`."""

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self, TypeVar
 
-from shardwire._native import SdsMessage, SegmentSeen
+from shardwire._native import SdsMessage, SegmentSeen, SendProgress
 from shardwire.channel.hooks import ends_process
-from shardwire.channel.storing.records import SendRecord
 from shardwire.config import SdsWireFormat
 from shardwire.sds.outputs import ContentAcknowledged, Transmit
 
@@ -119,9 +118,9 @@ class Timeline:
         """Adds an observer of SDS messages; the returned function removes it."""
         return _add(observer, self._sds_observers)
 
-    def note_acknowledged(self, event: ContentAcknowledged, record: SendRecord | None, at_ms: int) -> None:
+    def note_acknowledged(self, event: ContentAcknowledged, send: SendProgress | None, at_ms: int) -> None:
         """A participant acknowledged a segment of ours."""
-        data_count, content_count = (record.data_count, record.content_count) if record else (None, None)
+        data_count, content_count = (send.data_count, send.content_count) if send else (None, None)
         self.note(
             SegmentObservation(
                 "acknowledged",
@@ -137,14 +136,14 @@ class Timeline:
         )
 
     def note_transmit(
-        self, stage: SegmentStage, transmit: Transmit, record: SendRecord | None, sender_id: str, at_ms: int
+        self, stage: SegmentStage, transmit: Transmit, send: SendProgress | None, sender_id: str, at_ms: int
     ) -> None:
         """A message of ours leaves, or has left."""
         if stage == "dispatched":
             self._note_sds("sent", transmit.payload, at_ms)
         send_id, ordinal = transmit.send_id, transmit.ordinal
         if send_id is not None and ordinal is not None:
-            data_count, content_count = (record.data_count, record.content_count) if record else (None, None)
+            data_count, content_count = (send.data_count, send.content_count) if send else (None, None)
             self.note(
                 SegmentObservation(
                     stage,

@@ -6,12 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shardwire._native import ChannelMachine
+from shardwire._native import ChannelMachine, OwnSends, SendProgress
 from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.sending.message_sizes import too_large_text
-from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.channel.sending.segmenter import EMPTY_REFUSED
-from shardwire.channel.storing.records import SendRecord
 from shardwire.errors import ConfigError, QueueFullError
 from shardwire.sds import Now
 from shardwire.sds.outputs import TransmitKind
@@ -55,7 +53,7 @@ class Submissions:
 
     Args:
         machine: Where messages are registered.
-        outgoing: Told about every one that is.
+        own_sends: Told about every one that is.
         queue_bytes_max: Bytes that may wait to leave.
         is_limited: Whether a rate limit holds, under which room may take epochs to come: then what has none is refused.
         ids_are_content: Whether message ids are made of contents, so that equal messages cannot be told apart.
@@ -65,14 +63,14 @@ class Submissions:
     def __init__(
         self,
         machine: ChannelMachine,
-        outgoing: OutgoingSends,
+        own_sends: OwnSends,
         queue_bytes_max: int,
         is_limited: bool,
         ids_are_content: bool,
         is_stored: bool,
     ) -> None:
         self._machine = machine
-        self._outgoing = outgoing
+        self._own_sends = own_sends
         self._queue_bytes_max = queue_bytes_max
         self._is_limited = is_limited
         self._ids_are_content = ids_are_content
@@ -125,8 +123,8 @@ class Submissions:
     def _fail(self, submission: Submission, error: str) -> None:
         """Registers that a message can never be sent (004, Irrecoverable errors), a send of its own under any rule."""
         request_id = submission.request_id
-        self._outgoing.register(request_id, request_id, submission.message_id, submission.data_count, 1)
-        self._outgoing.on_irrecoverable(request_id, 0, error)
+        self._own_sends.register(request_id, request_id, submission.message_id, submission.data_count, 1)
+        self._own_sends.on_irrecoverable(request_id, 0, error)
         self._accept(submission)
 
     def _accept(self, submission: Submission) -> None:
@@ -147,9 +145,9 @@ class Submissions:
             self._fail(submission, too_large_text(size_bytes, self.content_bytes_max))
             return
         send_id = submission.send_id
-        if send_id in self._outgoing and not self._outgoing.never_left(send_id):
+        if send_id in self._own_sends and not self._own_sends.never_left(send_id):
             # The id rule cannot tell this message from one that is remembered: it shares that one's fate.
-            self._outgoing.attach(send_id, submission.request_id)
+            self._own_sends.attach(send_id, submission.request_id)
         else:
             try:
                 self._machine.send(
@@ -162,7 +160,7 @@ class Submissions:
             except ConfigError as error:
                 submission.settled(self._refusal(error))
                 return
-            self._outgoing.register(
+            self._own_sends.register(
                 send_id,
                 submission.request_id,
                 submission.message_id,
@@ -188,25 +186,25 @@ class Submissions:
                 # Its room in the queue is free from here on.
                 del self._waiting[position]
                 return Cancellation(True, len(submission.contents))
-        send_id = self._outgoing.send_id_of(request_id)
-        record = self._outgoing.record(send_id) if send_id is not None else None
-        if send_id is None or record is None or record.delivered or record.error_stage:
+        send_id = self._own_sends.send_id_of(request_id)
+        send = self._own_sends.get(send_id) if send_id is not None else None
+        if send_id is None or send is None or send.delivered or send.error_stage:
             # What may still be queued is parity that nobody needs.
-            return NOTHING_STOPPED if record is None else _told(record, stopped=False)
+            return NOTHING_STOPPED if send is None else _told(send, stopped=False)
         # Where the send is another request's too, it goes on for that one.
-        if not self._outgoing.is_shared(request_id) and not self._machine.withdraw(send_id):
-            return _told(record, stopped=False)
-        self._outgoing.withdraw(request_id)
-        return _told(record, stopped=True)
+        if not self._own_sends.is_shared(request_id) and not self._machine.withdraw(send_id):
+            return _told(send, stopped=False)
+        self._own_sends.withdraw(request_id)
+        return _told(send, stopped=True)
 
     def withdraw(self, request_id: str, now: Now) -> None:
         """Forgets a request whose id the caller of `send` never learns; nothing more leaves for it."""
         if self.cancel(request_id, now):
             return
-        send_id = self._outgoing.send_id_of(request_id)
+        send_id = self._own_sends.send_id_of(request_id)
         # What becomes of a send that is its own and has left is still told.
-        if send_id is not None and (self._outgoing.is_shared(request_id) or not self._machine.knows_send(send_id)):
-            self._outgoing.withdraw(request_id)
+        if send_id is not None and (self._own_sends.is_shared(request_id) or not self._machine.knows_send(send_id)):
+            self._own_sends.withdraw(request_id)
 
     def refuse_waiting(self, error: Exception) -> None:
         """Refuses what still waits for room."""
@@ -219,6 +217,6 @@ class Submissions:
         return accepted
 
 
-def _told(record: SendRecord, *, stopped: bool) -> Cancellation:
-    sent = record.sending.bit_count()
-    return Cancellation(stopped, record.content_count - sent, sent, frozenset(record.delivered_to))
+def _told(send: SendProgress, *, stopped: bool) -> Cancellation:
+    sent = send.dispatched_count
+    return Cancellation(stopped, send.content_count - sent, sent, frozenset(send.delivered_to))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from shardwire._native import ChannelMachine
+from shardwire._native import ChannelMachine, OwnSends
 from shardwire.channel.limits.quota import Quota
 from shardwire.channel.limits.rate_limit import ALL_KINDS
 from shardwire.channel.observing.timeline import SegmentStage, Timeline
@@ -15,7 +15,6 @@ from shardwire.channel.sending.flights import Flights
 from shardwire.channel.sending.limit_notices import LimitNotices
 from shardwire.channel.sending.message_sizes import too_large_text
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late, Propagated
-from shardwire.channel.sending.outgoing import OutgoingSends
 from shardwire.channel.sending.readiness import Readiness
 from shardwire.channel.sending.requests import DISPATCHES_MAX
 from shardwire.channel.sending.unanswered import Unanswered
@@ -43,7 +42,7 @@ class Transmissions:
         machine: Where they come from.
         quota: How many may leave.
         flights: What was handed out.
-        outgoing: Told how far each send has come.
+        own_sends: Told how far each send has come.
         ephemerals: Told what became of each ephemeral message.
         timeline: Told about single segments.
         peer_log: Told of messages of others that did not leave.
@@ -59,7 +58,7 @@ class Transmissions:
         machine: ChannelMachine,
         quota: Quota,
         flights: Flights,
-        outgoing: OutgoingSends,
+        own_sends: OwnSends,
         ephemerals: Ephemerals,
         timeline: Timeline,
         peer_log: PeerLog,
@@ -68,7 +67,7 @@ class Transmissions:
     ) -> None:
         self._machine = machine
         self._quota = quota
-        self._outgoing = outgoing
+        self._own_sends = own_sends
         self._ephemerals = ephemerals
         self._timeline = timeline
         self._peer_log = peer_log
@@ -77,7 +76,7 @@ class Transmissions:
         self._ephemerals_max = sds.outgoing_buffer_messages_max
         self.readiness = Readiness()
         self._flights = flights
-        self._unanswered = Unanswered(outgoing)
+        self._unanswered = Unanswered(own_sends)
         # For which there was no place in the epoch: first in the next.
         self._late: deque[Transmit] = deque()
         self._announced_failures = 0
@@ -132,8 +131,6 @@ class Transmissions:
                     self._on_limited(now)
                 break
             self._count(_DISPATCHED[transmit.kind])
-            if transmit.send_id is not None and transmit.ordinal is not None:
-                self._outgoing.on_dispatched(transmit.send_id, transmit.ordinal)
             if self._late and transmit.kind is TransmitKind.FURTHER and self._is_first_late(transmit.send_id):
                 self._late.append(transmit)
                 continue
@@ -213,7 +210,7 @@ class Transmissions:
         if transmit.kind is TransmitKind.EPHEMERAL:
             self._ephemerals.on_propagated(transmit.send_id)
         elif transmit.ordinal is not None:
-            self._outgoing.on_propagated(transmit.send_id, transmit.ordinal)
+            self._own_sends.on_propagated(transmit.send_id, transmit.ordinal)
             self.note("propagated", transmit, now)
 
     def _on_failed(self, outcome: DispatchFailed, known: bool, now: Now) -> None:
@@ -231,7 +228,7 @@ class Transmissions:
         send_id, ordinal = transmit.send_id, transmit.ordinal or 0
         if outcome.unanswered:
             self._unanswered.add(transmit)
-        if outcome.permanent and send_id is not None and self._outgoing.is_parity(send_id, ordinal):
+        if outcome.permanent and send_id is not None and self._own_sends.is_parity(send_id, ordinal):
             self._leave_out(send_id, ordinal, transmit, now)
             return
         self._machine.handle_transmit_failed(transmit.transmit_id, now)
@@ -260,10 +257,10 @@ class Transmissions:
     def _on_node_failed(self, send_id: str, error: str, now: Now) -> None:
         """However many messages a failure of the node hits, it is one failure of each send that waits for the node."""
         known = self._failures_by_send.items()
-        self._failures_by_send = {known_id: count for known_id, count in known if known_id in self._outgoing}
+        self._failures_by_send = {known_id: count for known_id, count in known if known_id in self._own_sends}
         waiting = {flight.transmit.send_id for flight in self._flights if flight.transmit.kind in _CONTENTS}
         for hit in dict.fromkeys((send_id, *sorted(filter(None, waiting)))):
-            if self._outgoing.is_stored(hit):
+            if self._own_sends.is_stored(hit):
                 # Nothing of it waits for the node.
                 continue
             failures, counted_ms = self._failures_by_send.get(hit, (0, 0))
@@ -277,14 +274,14 @@ class Transmissions:
     def fail_oversized(self, content_bytes_max: int, now: Now) -> None:
         """Gives up what was segmented for larger messages and not encoded yet: nothing may follow what never leaves."""
         for send_id, ordinal, size_bytes in self._machine.oversized(content_bytes_max):
-            if self._machine.is_queued(send_id) and not self._outgoing.is_parity(send_id, ordinal):
+            if self._machine.is_queued(send_id) and not self._own_sends.is_parity(send_id, ordinal):
                 self._give_up(send_id, too_large_text(size_bytes, content_bytes_max), now, irrecoverable=ordinal)
 
     def _leave_out(self, send_id: str, ordinal: int, transmit: Transmit, now: Now) -> None:
         self._count("parity_left_out")
         self._machine.handle_transmitted(transmit.transmit_id, None, now)
         self._machine.leave_out(transmit.message_id)
-        self._outgoing.on_left_out(send_id, ordinal)
+        self._own_sends.on_left_out(send_id, ordinal)
 
     def _give_up(self, send_id: str, error: str, now: Now, irrecoverable: int | None = None) -> None:
         """Ends a send; `irrecoverable` is the ordinal of the segment that can never be sent, if it is one."""
@@ -292,15 +289,15 @@ class Transmissions:
         self.take_back(self._flights.of_send(send_id), error, now)
         if self.holds(send_id):
             # It waits for a place, and leaves all the same.
-            self._outgoing.on_unanswered(send_id)
+            self._own_sends.on_unanswered(send_id)
         left = not self._machine.cancel(send_id, now)
         if left:
             # SDS says so in its turn: what is in the network may yet be acknowledged.
             self._machine.stop(send_id)
         if irrecoverable is not None:
-            self._outgoing.on_irrecoverable(send_id, irrecoverable, error)
+            self._own_sends.on_irrecoverable(send_id, irrecoverable, error)
         elif not left:
-            self._outgoing.on_undispatched(send_id, error)
+            self._own_sends.on_undispatched(send_id, error)
 
     def handle_time(self, now: Now) -> None:
         """Gives up waiting for a node that does not answer; one that refuses everything may keep what it has."""
@@ -389,8 +386,8 @@ class Transmissions:
     def note(self, stage: SegmentStage, transmit: Transmit, now: Now) -> None:
         """Tells observers about one of our messages."""
         if self._timeline:
-            record = None if transmit.send_id is None else self._outgoing.record(transmit.send_id)
-            self._timeline.note_transmit(stage, transmit, record, self._sender_id, now.epoch_ms)
+            send = None if transmit.send_id is None else self._own_sends.get(transmit.send_id)
+            self._timeline.note_transmit(stage, transmit, send, self._sender_id, now.epoch_ms)
 
     def _count(self, name: str) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1

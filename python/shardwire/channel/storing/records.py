@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, fields
 from json.encoder import encode_basestring_ascii
 from operator import attrgetter
 from typing import Any, Self
@@ -34,7 +34,6 @@ _JSON_OF: dict[type, Callable[[Any], str]] = {
     str: encode_basestring_ascii,
     int: int.__repr__,
     bool: lambda value: "true" if value else "false",
-    list: lambda texts: "[" + ",".join(map(encode_basestring_ascii, texts)) + "]",
 }
 
 
@@ -50,7 +49,7 @@ class _JsonRecord:
 
     def encode(self) -> bytes:
         """What `decode` reads; fields that hold their defaults stay out."""
-        # Not `asdict`, which copies every list for nothing: this runs with every step of every send.
+        # Not `asdict`, which takes several times as long: this runs with every message that is handed over.
         read, forms = _FORMS.get(type(self)) or _form_of(type(self))
         values = [
             start + (_JSON_OF.get(type(value)) or _json_of)(value)
@@ -89,8 +88,7 @@ def _form_of(kind: type[Any]) -> _Form:
     names = [part.name for part in stated]
     # Of one name alone the getter gives no tuple.
     read = attrgetter(*names) if len(names) > 1 else lambda record: (getattr(record, names[0]),)
-    defaults = [part.default if part.default_factory is MISSING else part.default_factory() for part in stated]
-    form = _FORMS[kind] = read, [(f',"{name}":', default) for name, default in zip(names, defaults, strict=True)]
+    form = _FORMS[kind] = read, [(f',"{part.name}":', part.default) for part in stated]
     return form
 
 
@@ -134,59 +132,6 @@ class LastSeenRecord(_JsonRecord):
     """The newest transport timestamp received, from which a reconnecting participant asks the store."""
 
     timestamp_ns: int
-
-
-@dataclass(slots=True)
-class SendRecord(_JsonRecord):
-    """Progress of one of our sends. The sets of ordinals are bit masks: bit i stands for ordinal i.
-
-    Attributes:
-        request_ids: What `send` returned for it; several where the same content was sent again under an id rule
-            that cannot tell them apart.
-        message_id: Hex Keccak-256 of the payload.
-        data_count: Data segments.
-        content_count: Data and parity segments that leave without being asked for.
-        sending: Ordinals handed to the node.
-        propagated: Ordinals the network took.
-        left_out: Ordinals of parity that can never be sent.
-        stored: Ordinals that a store has.
-        acknowledged: Ordinals that some participant holds.
-        possibly_acknowledged: Ordinals that some participant's bloom filter holds.
-        delivered_to: Participants that can reconstruct it.
-        sent: Whether it counts as sent.
-        delivered: Whether it counts as delivered.
-        error: Why it failed; empty where it did not.
-        error_stage: "dispatch" or "delivery" where it failed.
-        unannounced: Outcomes ("sent", "delivered", "error") the application was not told yet, each with the request
-            that waits for it; what an earlier release stored does not name that.
-        unanswered: How many of its segments a node may have taken of which it never said what became of them; what an
-            earlier release stored does not tell.
-        form: Wire and code of the parity that is made on demand; empty where none is.
-    """
-
-    request_ids: list[str]
-    message_id: str
-    data_count: int
-    content_count: int
-    sending: int = 0
-    propagated: int = 0
-    left_out: int = 0
-    acknowledged: int = 0
-    possibly_acknowledged: int = 0
-    delivered_to: list[str] = field(default_factory=list)
-    sent: bool = False
-    delivered: bool = False
-    error: str = ""
-    error_stage: str = ""
-    unannounced: list[str] = field(default_factory=list)
-    unanswered: int = 1
-    stored: int = 0
-    form: str = ""
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether a store has all of it that can be sent."""
-        return (self.stored | self.left_out).bit_count() == self.content_count
 
 
 @dataclass(frozen=True, slots=True)

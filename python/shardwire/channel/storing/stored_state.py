@@ -11,7 +11,6 @@ from shardwire.channel.storing.records import (
     IDENTITY,
     LAST_SEEN,
     RATE,
-    SEND,
     IdentityRecord,
     LastSeenRecord,
     RateRecord,
@@ -28,7 +27,6 @@ class StoredState:
     is_new: bool
     rate: RateRecord | None
     last_seen_ns: int
-    sends: dict[bytes, bytes]
     deliveries: dict[bytes, bytes]
     handover: bytes | None
 
@@ -52,7 +50,6 @@ class StoredState:
             is_new=identity is None,
             rate=RateRecord.decode(rate) if rate is not None else None,
             last_seen_ns=LastSeenRecord.decode(last_seen).timestamp_ns if last_seen is not None else 0,
-            sends=of_kind(records, SEND),
             deliveries=of_kind(records, DELIVERY),
             handover=records.get((HANDOVER, b"")),
         )

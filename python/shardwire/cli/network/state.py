@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from shardwire._native import SendProgress
 from shardwire.channel.limits.node_limits import COUNT_NAME_PREFIX
 from shardwire.channel.storing.records import (
     DELIVERY,
@@ -17,7 +18,6 @@ from shardwire.channel.storing.records import (
     IdentityRecord,
     LastSeenRecord,
     NodeRateRecord,
-    SendRecord,
 )
 from shardwire.cli.network.output import Output, printable
 from shardwire.cli.network.participation import DATABASE, in_words_of_options
@@ -138,7 +138,7 @@ def _read(stored: StoredChannel) -> _Channel:
     state = stored.state
     identity = state.records.get((IDENTITY, b""))
     seen = state.records.get((LAST_SEEN, b""))
-    sends = [SendRecord.decode(value) for _, value in state.of_kind(SEND)]
+    sends = [SendProgress.decode(value) for _, value in state.of_kind(SEND)]
     pending = [send for send in sends if not send.delivered and not send.error_stage]
     return _Channel(
         stored.channel_id,
@@ -148,7 +148,7 @@ def _read(stored: StoredChannel) -> _Channel:
             {
                 "request_ids": send.request_ids,
                 "message_id": send.message_id,
-                "segments_sent": send.propagated.bit_count(),
+                "segments_sent": send.propagated_count,
                 "segments_total": send.content_count,
                 "sent": send.sent,
                 "stored": send.is_stored,

@@ -7,10 +7,12 @@
 //! - `receiving`: which message a content is part of, and what becomes of it;
 //! - `whole`: complete messages until SDS releases them;
 //! - `shared_bytes`: the stored form, in which no byte stands twice;
+//! - `own`: how far each of our sends has come, and what the application is told of it;
 //! - `restored`: the same read back after a restart;
 //! - `parity`: parity that receivers of a message of ours need.
 
 mod events;
+mod own;
 mod parity;
 mod receiving;
 mod records;
@@ -18,9 +20,13 @@ mod restored;
 mod shared_bytes;
 mod whole;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 pub use events::{Event, Fault, FaultKind, SegmentSeen, Stage};
+pub use own::{
+    Chunks, Kind, Listened, Outcome, OutcomeKind, OwnSend, OwnSends, SETTLED_REMEMBERED_MAX,
+    Stage as FailureStage, Told,
+};
 pub use parity::make_parity;
 pub use receiving::{Arrival, Counts};
 pub use records::{Record, RecordKey, Value, payload_key};
@@ -29,7 +35,7 @@ pub use restored::{RestoreError, Restored, StoredRecord};
 use hashlink::LinkedHashMap;
 
 use crate::reassemble::{self, Limits};
-use crate::sds::{self, Config, Machine, Name, Now, Randomness, Refusal};
+use crate::sds::{self, Config, Kinds, Machine, Name, Now, Octets, Randomness, Refusal, Transmit};
 use crate::segment::Parameters;
 use receiving::Receiving;
 use records::{COMPLETED, Records};
@@ -52,7 +58,10 @@ pub struct Segmentation {
 pub struct Channel {
     sds: Machine,
     receiving: Receiving,
+    own: OwnSends,
     events: VecDeque<Event>,
+    /// Parity that was made on demand.
+    parity_made: u64,
 }
 
 impl Channel {
@@ -69,10 +78,13 @@ impl Channel {
         rng: Box<dyn Randomness>,
     ) -> Result<Self, Refusal> {
         let wire_format = config.wire_format;
+        let own = OwnSends::new(config.delivered_when.clone());
         Ok(Channel {
             sds: Machine::new(channel_id, sender_id, config, now, rng)?,
             receiving: Receiving::new(segmentation, wire_format),
+            own,
             events: VecDeque::new(),
+            parity_made: 0,
         })
     }
 
@@ -100,12 +112,45 @@ impl Channel {
             let payload = stored.payloads.remove(key);
             payloads.extend(payload.map(|payload| (key.clone(), payload)));
         }
+        self.restore_own(std::mem::take(&mut stored.own), now)?;
         self.receiving
             .restore(stored, &mut self.sds, &mut self.events, now)?;
         Ok(Restored {
             channel: self,
             payloads,
         })
+    }
+
+    /// Takes back our sends. What an earlier life may have ended before goes once more; first parity that
+    /// was not stored is done without.
+    fn restore_own(
+        &mut self,
+        stored: BTreeMap<Name, Octets>,
+        now: Now,
+    ) -> Result<(), RestoreError> {
+        // SDS keeps the order of sends; those that it is done with are the oldest.
+        let order: HashMap<&Name, usize> = self.sds.sends().zip(1..).collect();
+        let mut stored: Vec<_> = stored.into_iter().collect();
+        stored.sort_by_key(|(send_id, _)| order.get(send_id).copied().unwrap_or_default());
+        for (send_id, record) in stored {
+            self.own.restore(send_id, &record)?;
+        }
+        for (send_id, ordinals) in self.own.unsent() {
+            for ordinal in self.sds.resume(&send_id, &ordinals, now) {
+                self.own.on_left_out(&send_id, ordinal);
+            }
+        }
+        Ok(())
+    }
+
+    /// Our sends.
+    pub fn own(&self) -> &OwnSends {
+        &self.own
+    }
+
+    /// Our sends, for what the node says of them and what the application was told.
+    pub fn own_mut(&mut self) -> &mut OwnSends {
+        &mut self.own
     }
 
     /// The SDS machine, for what concerns it alone: commands, and what became of what left.
@@ -144,6 +189,19 @@ impl Channel {
         self.settle(Some(arrival), now)
     }
 
+    /// A store has a content of ours.
+    pub fn handle_stored(&mut self, send_id: &str, ordinal: u32, now: Now) {
+        self.own.on_stored(send_id, ordinal);
+        self.sds.handle_stored(send_id, ordinal, now);
+    }
+
+    /// What a store had in an earlier life it has still.
+    pub fn resume_in_store(&mut self, now: Now) {
+        for (send_id, ordinal) in self.own.in_store() {
+            self.sds.handle_stored(&send_id, ordinal, now);
+        }
+    }
+
     /// Drops partial messages that nothing new came for (001, 002, timeouts).
     pub fn expire(&mut self, now: Now) {
         self.receiving.expire(&mut self.sds, &mut self.events, now);
@@ -155,6 +213,15 @@ impl Channel {
     }
 
     // --- outputs --------------------------------------------------------------------------------
+
+    /// The next message that is to leave, of the kinds that may.
+    pub fn poll_transmit(&mut self, now: Now, kinds: Kinds) -> Option<Transmit> {
+        let transmit = self.sds.poll_transmit(now, kinds)?;
+        if let (Some(send_id), Some(ordinal)) = (&transmit.send_id, transmit.ordinal) {
+            self.own.on_dispatched(send_id, ordinal);
+        }
+        Some(transmit)
+    }
 
     /// What happened since the last call, in its order.
     pub fn poll_events(&mut self, now: Now) -> VecDeque<Event> {
@@ -219,6 +286,38 @@ impl Channel {
                     let send = (&sender_id, &send_id);
                     parity::answer_with_parity(&mut self.sds, send, count, segmentation, now);
                 }
+                sds::Event::ContentAcknowledged {
+                    ref send_id,
+                    ordinal,
+                    ref by,
+                    ..
+                } => {
+                    self.own.on_acknowledged(send_id, ordinal, by);
+                    if arrival.is_some_and(|arrival| arrival.observed) {
+                        events.push_back(Event::Sds(event));
+                    }
+                }
+                sds::Event::ContentPossiblyAcknowledged {
+                    send_id, ordinal, ..
+                } => self.own.on_possibly_acknowledged(&send_id, ordinal),
+                sds::Event::SendAcknowledged { send_id, by } => {
+                    self.own.on_reconstructible(&send_id, &by);
+                }
+                sds::Event::SendGivenUp {
+                    send_id,
+                    unacknowledged,
+                } => self.own.on_given_up(&send_id, &unacknowledged),
+                sds::Event::ContentsWanted { send_id, count } => {
+                    let form = self.own.get(&send_id).map(|send| send.form.clone());
+                    let made = parity::make_as_segmented(
+                        &mut self.sds,
+                        &send_id,
+                        count,
+                        &form.unwrap_or_default(),
+                        now,
+                    );
+                    self.parity_made += made as u64;
+                }
                 // Nothing for whoever owns a channel, and by far the most.
                 sds::Event::SyncReceived { .. } => {}
                 event => events.push_back(Event::Sds(event)),
@@ -254,6 +353,9 @@ impl Channel {
             let is_put = record.change == reassemble::Change::PutCompleted;
             records.put(COMPLETED, record.key, is_put.then_some(record.value));
         }
+        for (send_id, record) in self.own.poll_persist() {
+            records.put(own::SEND, send_id, record);
+        }
         records.into_vec()
     }
 
@@ -265,6 +367,7 @@ impl Channel {
             shared.on_delivered(key);
         }
         self.sds.drop_changes();
+        self.own.drop_changes();
         shared.drop_changes();
         self.receiving.poll_completions();
     }
@@ -279,6 +382,11 @@ impl Channel {
     /// Whole messages that wait for what they follow, and their bytes.
     pub fn waiting(&self) -> (usize, usize) {
         self.receiving.waiting()
+    }
+
+    /// How much parity was made of messages of ours for those who asked.
+    pub fn parity_made(&self) -> u64 {
+        self.parity_made
     }
 
     /// What was received and what is held of it.

@@ -36,6 +36,24 @@ pub fn make_parity(
     made_count
 }
 
+/// The same, as a send of ours was segmented, whatever is configured now: `form` names wire and code. Of a
+/// message that this is not known of none is made.
+pub(super) fn make_as_segmented(
+    machine: &mut Machine,
+    send_id: &str,
+    count: u32,
+    form: &str,
+    now: Now,
+) -> usize {
+    let (wire_format, code) = form.split_once(' ').unwrap_or_default();
+    let form = wire_format.parse().ok().zip(code.parse().ok());
+    let (form, count) = match form {
+        Some(form) => (form, count),
+        None => ((WireFormat::Raw, ErasureCode::Leopard), 0),
+    };
+    make_parity(machine, send_id, count, form, now)
+}
+
 /// Makes parity of a whole message, whoever sent it, out of the segments that are kept for repair
 /// ([`crate::sds::Event::ParityWanted`]); none where too few are.
 pub(super) fn answer_with_parity(

@@ -6,6 +6,7 @@
 //! | `channel.parts` | key of the message | the messages that hold the data segments of a whole one, and those that none holds |
 //! | `channel.payload` | key of the message | a whole message |
 //! | `channel.frame` | message id | what the wire puts around a stored content of ours |
+//! | `channel.send` | send id | how far a send of ours has come |
 //! | `segmentation.completed` | key of the set | a payload that was put together |
 
 use std::hash::{Hash, Hasher};

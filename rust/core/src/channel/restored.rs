@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::Channel;
 use super::hex;
+use super::own::SEND;
 use super::records::{
     COMPLETED, FRAME, PARTS, PAYLOAD, PartsRecord, SCHEMA_VERSION, SEGMENT, SegmentRecord,
 };
@@ -89,6 +90,8 @@ pub(super) struct Stored {
     pub segments: Vec<StoredSegment>,
     pub payloads: BTreeMap<Box<[u8]>, Vec<u8>>,
     pub completions: Vec<(Box<[u8]>, Vec<u8>)>,
+    /// Sends of ours, by id.
+    pub own: BTreeMap<Name, Octets>,
 }
 
 impl Stored {
@@ -102,6 +105,7 @@ impl Stored {
             segments: Vec::new(),
             payloads: BTreeMap::new(),
             completions: Vec::new(),
+            own: BTreeMap::new(),
         };
         let mut messages: HashMap<Name, Octets> = HashMap::new();
         let mut contents: LinkedHashMap<Name, Octets> = LinkedHashMap::new();
@@ -123,6 +127,9 @@ impl Stored {
                 PAYLOAD => {
                     shared.restore_payload(key);
                     stored.payloads.insert(key.into(), value.to_vec());
+                }
+                SEND => {
+                    stored.own.insert(Name::from_wire(key), value);
                 }
                 COMPLETED => stored.completions.push((key.into(), value.to_vec())),
                 kind if kind.starts_with("sds.") => {

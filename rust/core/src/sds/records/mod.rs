@@ -23,7 +23,7 @@
 //! A message that is received, or sent and acknowledged, takes as few records as that allows:
 //! `sds.log` and `sds.message` for either, and `sds.send` for ours.
 
-mod fields;
+pub(crate) mod fields;
 mod read;
 mod write;
 
