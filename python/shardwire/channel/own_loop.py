@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 
 from shardwire.errors import ConfigError
-
-logger = logging.getLogger(__name__)
 
 
 class OwnLoop:
@@ -22,7 +19,6 @@ class OwnLoop:
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._told = False
 
     def require_thread(self) -> None:
         """For what runs no coroutine, as subscribing.
@@ -35,17 +31,13 @@ class OwnLoop:
 
     def require(self) -> None:
         """Raises:
-        ConfigError: The caller does not run on the loop that this was made on; the log says so once.
+        ConfigError: The caller does not run on the loop that this was made on.
         """
         if asyncio.get_running_loop() is not self._loop:
             raise self._refuse()
 
     def _refuse(self) -> ConfigError:
-        error = (
+        return ConfigError(
             f"channel {self._name} is used on another event loop than the one it was made on: create it where it is "
             "used, or hand the call over with asyncio.run_coroutine_threadsafe, or call_soon_threadsafe of its loop"
         )
-        if not self._told:
-            self._told = True
-            logger.error("%s", error)
-        return ConfigError(error)
