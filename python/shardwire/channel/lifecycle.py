@@ -177,6 +177,10 @@ async def _create(
     return channel
 
 
+# By these Python names what nobody awaits: as what was called, not as what does it.
+_create.__name__ = _create.__qualname__ = create_reliable_channel.__name__
+
+
 def _patient(config: ChannelConfig, node_limit: RateLimitConfig | None) -> SegmentationConfig:
     """How segments are put together: what waits for the next epochs of its sender's rate limit does not expire."""
     segmentation = config.segmentation

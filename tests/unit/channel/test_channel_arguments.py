@@ -407,3 +407,9 @@ def test_who_shares_the_configuration_of_its_group_need_not_acknowledge_its_own_
         }
 
     run_world(scenario)
+
+
+def test_who_forgets_to_await_is_told_what_was_called() -> None:
+    creation = [create_reliable_channel(MemoryNetwork().create_node("alice"), CHANNEL, TOPIC, "alice")]
+    with pytest.warns(RuntimeWarning, match="coroutine 'create_reliable_channel' was never awaited"):
+        creation.clear()
