@@ -81,6 +81,36 @@ def test_wrong_usage_of_one_command(
     assert expected in error
 
 
+@pytest.mark.parametrize("place", ["taken", "taken/below"])
+@pytest.mark.parametrize(
+    ("option", "arguments"),
+    [
+        ("--output", ("listen", *NODE, *WHO)),
+        ("--files", ("listen", *NODE, *WHO)),
+        ("--files", ("serve", *NODE, *WHO)),
+        ("--spool", ("serve", *NODE, *WHO)),
+        ("--failed", ("serve", *NODE, *WHO, "--spool", "spool")),
+        ("--output", ("segment", "taken")),
+        ("--output", ("demo",)),
+    ],
+)
+def test_a_file_in_the_place_of_a_directory(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
+    arguments: tuple[str, ...],
+    place: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_bytes(b"kept")
+    code, error = say(capsys, *arguments, option, place)
+    assert code == 2, error
+    assert option in error
+    assert "it wants a directory, and 'taken' is a file" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -18,7 +18,7 @@ import typer
 from shardwire import __version__
 from shardwire.cli import segment_files
 from shardwire.cli.network import add_commands
-from shardwire.cli.network.options import JsonOption, QuietOption, VerboseOption
+from shardwire.cli.network.options import Cipher, JsonOption, QuietOption, VerboseOption, wants_directory
 from shardwire.cli.network.output import Output, log_level, told_warnings
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
@@ -81,7 +81,10 @@ def demo(
         typer.Argument(help="The file to send, of 4 KB or more.", show_default="a binary of this Python"),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Directory for the archive and the picture demo.png.")
+        Path,
+        typer.Option(
+            "--output", "-o", help="Directory for the archive and the picture demo.png.", callback=wants_directory
+        ),
     ] = Path("demo-output"),
     seed: Annotated[int, typer.Option("--seed", help="Of the network's faults.")] = 7,
     as_file: Annotated[
@@ -117,7 +120,10 @@ def demo(
 @app.command()
 def segment(
     file: Annotated[Path, typer.Argument(help="The file to split; - for the standard input.", show_default=False)],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the segments, one file each.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Directory for the segments, one file each.", callback=wants_directory),
+    ],
     wire_format: WireOption = Wire.raw,
     erasure_code: CodeOption = Code.leopard,
     segment_size: Annotated[
@@ -164,13 +170,6 @@ def reassemble(
         done = segment_files.reassemble_directory(directory, output, wire_format.value, erasure_code.value)
     aside = str(output) == segment_files.STANDARD_STREAM
     _tell("reassembled", done, as_json=as_json, quiet=quiet, aside=aside)
-
-
-class Cipher(StrEnum):
-    """Ciphers."""
-
-    chacha = "chacha20-poly1305"
-    aes = "aes-256-gcm"
 
 
 @app.command()

@@ -30,6 +30,7 @@ from shardwire.cli.network.options import (
     of_a_participant,
     read_credentials,
     read_state_key,
+    wants_directory,
 )
 from shardwire.cli.network.output import Output, log_level, told_warnings
 from shardwire.cli.network.participation import Participation, check_names, make_node
@@ -40,7 +41,12 @@ FAILED_DIRECTORY = "failed"
 
 FilesOption = Annotated[
     Path | None,
-    typer.Option("--files", metavar="DIR", help="Take the files that others offer with send --as-file, into DIR."),
+    typer.Option(
+        "--files",
+        metavar="DIR",
+        help="Take the files that others offer with send --as-file, into DIR.",
+        callback=wants_directory,
+    ),
 ]
 
 
@@ -120,7 +126,11 @@ def listen(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Write each message to a file in DIR, its sender beside it."
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Write each message to a file in DIR, its sender beside it.",
+            callback=wants_directory,
         ),
     ] = None,
     files: FilesOption = None,
@@ -176,7 +186,12 @@ def serve(
     ] = None,
     spool: Annotated[
         Path | None,
-        typer.Option("--spool", metavar="DIR", help="Write each message to a file in DIR, its sender beside it."),
+        typer.Option(
+            "--spool",
+            metavar="DIR",
+            help="Write each message to a file in DIR, its sender beside it.",
+            callback=wants_directory,
+        ),
     ] = None,
     files: FilesOption = None,
     attempts: Annotated[int, typer.Option("--attempts", min=1, help="How often the command is tried.")] = 3,
@@ -190,6 +205,7 @@ def serve(
             metavar="DIR",
             help="Directory of messages that the command failed on.",
             show_default="'failed' in --state, else 'shardwire-failed'",
+            callback=wants_directory,
         ),
     ] = None,
 ) -> int:

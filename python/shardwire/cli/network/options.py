@@ -31,6 +31,19 @@ _KEPT = "Secrets and state"
 _HOW = "How"
 
 
+def wants_directory(place: Path | None) -> Path | None:
+    """The directory that an option names, which need not exist yet.
+
+    Raises:
+        typer.BadParameter: There is a file in its place, or in that of a directory above it.
+    """
+    if place is not None:
+        there = next((str(path) for path in (place, *place.parents) if os.path.lexists(path)), None)
+        if there is not None and not os.path.isdir(there):
+            raise typer.BadParameter(f"it wants a directory, and {there!r} is a file")
+    return place
+
+
 StateKeyFileOption = Annotated[
     Path | None,
     typer.Option(
