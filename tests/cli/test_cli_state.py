@@ -146,6 +146,33 @@ def test_nothing_is_made_where_there_is_no_state(tmp_path: Path, capsys: pytest.
     assert list((tmp_path / "empty").iterdir()) == []
 
 
+def test_a_state_that_is_not_there_is_told_with_those_that_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def told(place: str) -> str:
+        assert run(["state", place]) == 1
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err.count("\n")) == ("", 1)
+        return captured.err
+
+    assert told("alice") == (
+        "shardwire: alice does not exist: give the directory that a command had as --state; "
+        f"there is none in {tmp_path}\n"
+    )
+    for number in range(1, 8):
+        (tmp_path / f"state-{number}").mkdir()
+        (tmp_path / f"state-{number}" / "channels.sqlite").touch()
+    named = ", ".join(f"state-{number}" for number in range(1, 6))
+    assert told("alice").endswith(f"--state; in {tmp_path} there is {named} and 2 more\n")
+    assert told(".").endswith(
+        f". holds no channels.sqlite: give the directory that a command had as --state; "
+        f"in it there is {named} and 2 more\n"
+    )
+    assert told("nowhere/alice").endswith(f"--state; there is none in {tmp_path / 'nowhere'}\n")
+
+
 def test_a_corrupt_copy_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     SqlitePersistence(tmp_path / "channels.sqlite").commit("a", Changes())
     (tmp_path / "channels.sqlite.corrupt-17").touch()

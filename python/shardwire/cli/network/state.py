@@ -28,6 +28,8 @@ from shardwire.persistence import StoredChannel, read_channels
 
 # Pending sends that people are shown, of each channel.
 SENDS_SHOWN_MAX = 20
+# States that are named where another one was asked for.
+STATES_NAMED_MAX = 5
 _SEGMENT_KINDS = ("channel.segment", "segmentation.segment")
 
 
@@ -63,9 +65,13 @@ def describe_state(place: Path, failed: str, output: Output, key: bytes | None =
     """
     database = place / DATABASE if place.is_dir() else place
     corrupt = sorted(str(path) for path in database.parent.glob(f"{database.name}.corrupt-*[0-9]"))
-    if not database.is_file() and place.is_dir():
-        what = f"only the corrupt {corrupt[-1]}" if corrupt else f"no {DATABASE}"
-        raise PersistenceError(f"{place} holds {what}: give the directory that a command had as --state")
+    if not database.is_file():
+        what = "does not exist"
+        if place.is_dir():
+            what = f"holds only the corrupt {corrupt[-1]}" if corrupt else f"holds no {DATABASE}"
+        raise PersistenceError(
+            f"{place} {what}: give the directory that a command had as --state; {_states_near(place)}"
+        )
     try:
         stored = read_channels(database, (IDENTITY, SEND, LAST_SEEN, NODE_RATE), key=key)
     except PersistenceError as error:
@@ -106,6 +112,17 @@ def describe_state(place: Path, failed: str, output: Output, key: bytes | None =
     for path in corrupt:
         output.result(f"{path} was found corrupt: restore a copy, or move it away")
     return int(bool(corrupt))
+
+
+def _states_near(place: Path) -> str:
+    """Which directories in this one, or beside it where there is none, hold a state, for people."""
+    directory = place if place.is_dir() else place.parent
+    found = sorted(printable(str(path.parent)) for path in directory.glob(f"*/{DATABASE}"))
+    where = "in it" if directory == place else f"in {directory.resolve()}"
+    if not found:
+        return f"there is none {where}"
+    more = f" and {len(found) - STATES_NAMED_MAX} more" if len(found) > STATES_NAMED_MAX else ""
+    return f"{where} there is {', '.join(found[:STATES_NAMED_MAX])}{more}"
 
 
 def _print(channel: _Channel, output: Output) -> None:
