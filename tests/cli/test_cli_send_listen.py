@@ -339,3 +339,49 @@ def test_listening_ends_when_nobody_reads_it(tmp_path: Path) -> None:
             assert again.wait() == 0, str(again)
             [received] = again.events("received")
             assert (received["text"], received["redelivered"]) == ("x", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "stored", "becomes"),
+    [
+        ("listen", False, False, "it is lost, as nothing is kept without --state"),
+        ("listen", False, True, "nothing is kept without --state, but the store may bring it again"),
+        ("listen", True, False, "it is kept in state, and shown by the next command that has this --state"),
+        ("chat", True, False, "it is kept in state, and shown by the next command that has this --state"),
+    ],
+)
+def test_a_message_that_nobody_reads_any_more_is_told_of(
+    tmp_path: Path, name: str, kept: bool, stored: bool, becomes: str
+) -> None:
+    with NatsServer(tmp_path / "nats", jetstream=stored) as server:
+        alice, bob = member(server.url, "alice"), member(server.url, "bob")
+        state = ("--state", "state") if kept else ()
+        listening = shlex.join([sys.executable, "-m", "shardwire.cli", name, *bob, *state, "--quiet"])
+        with subprocess.Popen(
+            # Whoever types nothing keeps a chat open.
+            ["bash", "-c", f"sleep {PATIENCE_S} | {listening} | (head -n 1; exec <&-; echo gone)"],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as pipe:
+            assert pipe.stdout is not None
+            assert pipe.stderr is not None
+            try:
+                for text in (b"first", b"second"):
+                    sent = command(tmp_path, "send", "-", *alice, given=text)
+                    assert sent.returncode == 0, sent.stderr
+                    if text == b"first":
+                        assert pipe.stdout.readline().endswith(b"alice: first\n")
+                        assert pipe.stdout.readline() == b"gone\n"
+                told = pipe.stderr.readline().decode()
+            finally:
+                os.killpg(pipe.pid, signal.SIGTERM)
+        assert told == (
+            "shardwire: nobody reads the standard output any more, so a message of 6 bytes from alice was not shown: "
+            f"{becomes}\n"
+        )
+        if kept:
+            again = command(tmp_path, "listen", *bob, *state, "--count", "1", "--quiet")
+            assert again.stdout.endswith(b"alice (again, after a crash): second\n")

@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError
 
 from shardwire.cli.network.files import is_part_of_a_file
 from shardwire.cli.network.interruption import Interruption
-from shardwire.cli.network.output import printable, tell_received, time_of_day
+from shardwire.cli.network.output import printable, time_of_day
 from shardwire.cli.network.participation import Member, Participation, taking_part
 from shardwire.cli.network.send import names_of
 from shardwire.errors import PayloadTooLargeError, QueueFullError
@@ -101,10 +101,9 @@ class _Chat:
     def _listen(self) -> None:
         output = self._output
 
-        def on_received(event: MessageReceivedEvent) -> None:
-            if is_part_of_a_file(event):
-                return
-            tell_received(output, event, None)
+        async def on_received(event: MessageReceivedEvent) -> None:
+            if not is_part_of_a_file(event):
+                await self._member.show(event)
 
         def on_delivered(event: MessageDeliveredEvent) -> None:
             output.event(

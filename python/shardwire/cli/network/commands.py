@@ -140,6 +140,11 @@ def listen(
     Ctrl-C ends it, with 0 where no --count was asked for. Exits with 1 where
     fewer than --count came within --timeout.
 
+    It ends as well where nobody reads its output any more (| head -1), which
+    shows with the next message. With --state that message is shown by the next
+    command; without, nothing is kept: unless a store brings it again it is
+    lost, as is said on standard error. --count N takes N and no more.
+
     \b
     shardwire listen -n nats://host -c notes -t /app/1/notes/proto -s bob
     shardwire listen -n mqtt://host -c a -t /a/1/b/proto -s bob --count 1 --json

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from shardwire.cli.network.files import is_part_of_a_file, take_files
 from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
-from shardwire.cli.network.output import tell_received
 from shardwire.cli.network.participation import Participation, taking_part
 from shardwire.cli.network.spool import Spool
 from shardwire.errors import ShardwireError
@@ -67,10 +66,7 @@ async def listen(
             if enough.is_set() or output.is_closed:
                 # Not ours any more: the next life of the state is given it.
                 await asyncio.Event().wait()
-            written = None if spool is None else await spool.write(event)
-            tell_received(output, event, written)
-            if output.is_closed:
-                await asyncio.Event().wait()
+            await member.show(event, None if spool is None else await spool.write(event))
             count_one()
 
         member.channel.on_message_received(on_received)

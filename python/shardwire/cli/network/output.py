@@ -82,6 +82,10 @@ class Output:
         if not self.as_json and not self.quiet:
             print(line, file=sys.stderr, flush=True)
 
+    def complain(self, line: str) -> None:
+        """What nobody may miss: on the standard error stream, for scripts and the quiet, too."""
+        print(f"shardwire: {line}", file=sys.stderr, flush=True)
+
     def _write(self, line: str) -> None:
         if self.is_closed:
             return
@@ -100,8 +104,8 @@ def time_of_day() -> str:
     return datetime.now().strftime("%H:%M:%S")
 
 
-def tell_received(output: Output, event: MessageReceivedEvent, written: Path | None) -> None:
-    """Tells a message that came in, and the file that holds it where there is one."""
+def tell_received(output: Output, event: MessageReceivedEvent, written: Path | None) -> bool:
+    """Tells a message that came in, and the file that holds it where there is one; whether somebody reads it."""
     content = content_of(event.message) if written is None and output.as_json else {}
     if written is not None:
         content = {"file": str(written)}
@@ -114,13 +118,14 @@ def tell_received(output: Output, event: MessageReceivedEvent, written: Path | N
         **content,
     )
     if output.as_json:
-        return
+        return not output.is_closed
     text = shown(event.message) if written is None else None
     if text is None:
         place = f"Keccak-256 {event.message_id}" if written is None else str(written)
         text = f"{len(event.message):,} bytes, {place}"
     again = " (again, after a crash)" if event.redelivered else ""
     output.result(f"{time_of_day()} {printable(event.sender_id)}{again}: {text}")
+    return not output.is_closed
 
 
 def log_level(*, verbose: bool, quiet: bool) -> int:

@@ -16,11 +16,17 @@ import typer
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.channel.lifecycle import ID_BYTES_MAX
 from shardwire.cli.network.interruption import Interruption
-from shardwire.cli.network.output import Output, printable
+from shardwire.cli.network.output import Output, printable, tell_received
 from shardwire.config import ChannelConfig
 from shardwire.encryption import Encryption
 from shardwire.errors import ConfigError, MissingLibraryError, PersistenceError
-from shardwire.events import IrretrievableMessageEvent, NodeFailingEvent, SenderIdConflictEvent, WithinReachEvent
+from shardwire.events import (
+    IrretrievableMessageEvent,
+    MessageReceivedEvent,
+    NodeFailingEvent,
+    SenderIdConflictEvent,
+    WithinReachEvent,
+)
 from shardwire.node import ConnectionState, ConnectionStatus, UdpNode, create_node
 from shardwire.node.waku_message import PubsubTopics
 from shardwire.persistence import MemoryPersistence, Persistence, SqlitePersistence
@@ -80,6 +86,15 @@ class Participation:
         if self.state is None:
             return "it went with this process, as nothing is kept without --state"
         return f"it is kept in {self.state}, and goes on with the next command that has this --state"
+
+    @property
+    def unread(self) -> str:
+        """What becomes of a message that came and that nobody reads, for people."""
+        if self.state is None and self.node.has_store:
+            return "nothing is kept without --state, but the store may bring it again"
+        if self.state is None:
+            return "it is lost, as nothing is kept without --state"
+        return f"it is kept in {self.state}, and shown by the next command that has this --state"
 
 
 def make_node(url: str, credentials: str | None, participant: str | None, *, option: str = "--node") -> TransportNode:
@@ -166,6 +181,22 @@ class Member:
     output: Output
     interruption: Interruption
     drain_ms: int = CLOSING_MS
+
+    async def show(self, event: MessageReceivedEvent, written: Path | None = None) -> None:
+        """Tells a message that came in, and the file that holds it where there is one.
+
+        Where nobody reads it any more this does not return: the message is not ours, and the next life of the state
+        is given it.
+        """
+        if not self.output.is_closed:
+            if tell_received(self.output, event, written) or written is not None:
+                return
+            self.output.complain(
+                "nobody reads the standard output any more, so a message of "
+                f"{len(event.message):,} bytes from {printable(event.sender_id)} was not shown: "
+                + self.participation.unread
+            )
+        await asyncio.Event().wait()
 
     def tell_closed(self) -> None:
         """Says what was left unfinished."""
