@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     add_source_arguments(parser)
     add_output_arguments(parser)
     add_column_arguments(parser)
-    add_unwrap_arguments(parser, ("waku", "decrypt", "sds", "sds-nim"))
+    add_unwrap_arguments(parser)
     add_config_arguments(parser)
     add_run_arguments(parser)
     options = parser.parse_args(arguments)

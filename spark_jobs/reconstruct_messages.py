@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--dead-letters", metavar="DIRECTORY", help="write what is no segment, with reason, place and bytes"
     )
     add_column_arguments(parser)
-    add_unwrap_arguments(parser, ("waku", "decrypt", "sds", "sds-nim"))
+    add_unwrap_arguments(parser)
     add_config_arguments(parser)
     add_run_arguments(parser)
     options = parser.parse_args(arguments)

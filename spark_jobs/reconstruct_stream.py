@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--lengths-only", action="store_true", help="write the lengths of the payloads alone")
     parser.add_argument("--output-format", default="parquet", metavar="NAME", help="as Spark names it (%(default)s)")
     parser.add_argument("--partitions", type=int, metavar="COUNT", help="parts of the state, fixed by the checkpoint")
-    add_unwrap_arguments(parser, ("waku", "decrypt", "sds", "sds-nim"))
+    add_unwrap_arguments(parser)
     add_config_arguments(parser)
     add_run_arguments(parser)
     options = parser.parse_args(arguments)

@@ -158,7 +158,8 @@ def test_channel_report(spark: SparkSession, tmp_path: Path, capsys: Any) -> Non
     times = [1_700_000_000_000_000_000 + n * 20_000_000 for n in range(len(rows))]
     pq.write_table(pa.table({"timestamp": times, "payload": rows}), tmp_path / "in.parquet")
     output, picture = tmp_path / "out", tmp_path / "report.png"
-    assert in_process("channel_report.py", str(tmp_path / "in.parquet"), str(output), "--picture", str(picture)) == 1
+    arguments = ("--unwrap", "sds", "--picture", str(picture))
+    assert in_process("channel_report.py", str(tmp_path / "in.parquet"), str(output), *arguments) == 1
     table = summary(capsys.readouterr().out)
     assert (table["messages"], table["repeats"], table["bytes of content"]) == (4, 1, 28)
     # A lost message gives 1, as in every job.

@@ -45,7 +45,8 @@ TRAFFIC = [
 def test_every_answer(spark: SparkSession, tmp_path: Path) -> None:
     rows = [(5 * 60_000 * MS + at * MS, message) for at, message in TRAFFIC] + [(1, b"\xff"), (2, None)]
     df = spark.createDataFrame(rows, "timestamp bigint, payload binary").repartition(3)
-    report = channel_report(df)
+    # As `reconstruct` names the layers of the same archive.
+    report = channel_report(df, unwrap=["sds"])
     # Every answer starts from these rows.
     report.messages.cache()
 
@@ -124,7 +125,8 @@ def test_a_picture_of_nothing() -> None:
 def test_wrong_arguments(spark: SparkSession) -> None:
     df = spark.createDataFrame([(1, b"")], "timestamp bigint, payload binary")
     for match, arguments in {
-        "leave it out": {"unwrap": ["sds"]},
+        "sds is 'nim' and unwrap names the wire 'spec': leave one out": {"unwrap": ["sds"], "sds": "nim"},
+        "sds is 'spec' and unwrap names the wire 'nim': leave one out": {"unwrap": ["sds-nim"], "sds": "spec"},
         "interval_ms is 0": {"interval_ms": 0},
         "payload names the column 'x'": {"payload": "x"},
     }.items():

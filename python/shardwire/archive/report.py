@@ -19,7 +19,7 @@ from shardwire.archive.acknowledgements import OTHERS, SENDERS_MAX, UNKNOWN, Ack
 from shardwire.archive.arrow import STATUSES
 from shardwire.archive.reconstruct import count_files
 from shardwire.archive.source import checked_columns, files_of, nanoseconds_of, pieces_of
-from shardwire.archive.unwrap import UnwrapStep, check_steps, state_of, unwrap_batch
+from shardwire.archive.unwrap import UnwrapStep, around_sds, check_steps, state_of, unwrap_batch
 from shardwire.config import SegmentationConfig
 
 if TYPE_CHECKING:
@@ -206,12 +206,10 @@ def summarize(
                 _count(found, row, begin_ns, unfinished)
         _keep_first(unfinished)
     found.unfinished = [one for _, one in unfinished]
-    steps = check_steps(unwrap)
-    layer = next((at for at, step in enumerate(steps) if step in ("sds", "sds-nim")), None)
-    if layer is not None:
-        wire = "spec" if steps[layer] == "sds" else "nim"
+    if sds := around_sds(check_steps(unwrap)):
+        steps, wire = sds
         with tempfile.TemporaryDirectory(prefix="shardwire-", dir=directory) as aside:
-            _read_sds(found, source, payload, timestamp, steps[:layer], wire, Acknowledgements(Path(aside)))
+            _read_sds(found, source, payload, timestamp, steps, wire, Acknowledgements(Path(aside)))
     return found
 
 

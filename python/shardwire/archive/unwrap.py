@@ -14,7 +14,7 @@ import pyarrow.compute
 
 from shardwire import _native
 from shardwire.archive.arrow import PAYLOAD, SENDER, TIMESTAMP, Array, batch_of
-from shardwire.config import SegmentWireFormat
+from shardwire.config import SdsWireFormat, SegmentWireFormat
 from shardwire.encryption import AesGcmEncryption, ChaCha20Poly1305Encryption
 from shardwire.errors import ConfigError, DecryptionError
 
@@ -26,6 +26,9 @@ _CIPHERS: dict[CipherName, type[ChaCha20Poly1305Encryption] | type[AesGcmEncrypt
 }
 # The columns of a batch that is being unwrapped, see rust/python/src/arrow/unwrap.rs.
 STATE_COLUMNS = ("payload", "timestamp", "sender", "send_id", "error")
+# What may be around a segment, in the words of command lines: "decrypt" stands for `decrypt(...)`.
+LAYERS = ("waku", "decrypt", "sds", "sds-nim")
+_NAMED_STEPS = tuple(name for name in LAYERS if name != "decrypt")
 # A column of `by` that the Waku messages give where the rows have none of this name.
 TOPIC = "content_topic"
 
@@ -110,9 +113,17 @@ def check_steps(steps: Sequence[UnwrapStep]) -> tuple[UnwrapStep, ...]:
     if isinstance(steps, str):
         raise ConfigError(f"unwrap is {steps!r}: it must be a list of steps, for example [{steps!r}]")
     for step in steps:
-        if not isinstance(step, Decrypt) and step not in ("waku", "sds", "sds-nim"):
+        if not isinstance(step, Decrypt) and step not in _NAMED_STEPS:
             raise ConfigError(f"unwrap step {step!r} is unknown: it must be 'waku', decrypt(...), 'sds' or 'sds-nim'")
     return tuple(steps)
+
+
+def around_sds(steps: tuple[UnwrapStep, ...]) -> tuple[tuple[UnwrapStep, ...], SdsWireFormat] | None:
+    """The steps around the SDS messages, and the wire of these; None where `steps` name no SDS."""
+    for place, step in enumerate(steps):
+        if step == "sds" or step == "sds-nim":
+            return steps[:place], "spec" if step == "sds" else "nim"
+    return None
 
 
 def unwrap_batch(state: pa.RecordBatch, steps: Sequence[UnwrapStep]) -> tuple[pa.RecordBatch, Array | None]:

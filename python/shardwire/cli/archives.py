@@ -17,7 +17,6 @@ from shardwire.errors import ConfigError, ShardwireError
 if TYPE_CHECKING:
     from shardwire.archive.unwrap import CipherName, UnwrapStep
 
-LAYERS = ("waku", "decrypt", "sds", "sds-nim")
 # The masters that Spark knows.
 MASTERS = re.compile(
     r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://.+|yarn|k8s://.+"
@@ -187,6 +186,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
 
 def _step_of(name: str, key: Key) -> UnwrapStep:
     from shardwire.archive import decrypt
+    from shardwire.archive.unwrap import LAYERS
 
     if name not in LAYERS:
         raise ConfigError(f"--unwrap is {name!r}: it must be one of {', '.join(LAYERS)}")

@@ -16,7 +16,7 @@ import pyspark
 from pyspark.sql import functions as F
 
 from shardwire.archive.arrow import STATUSES
-from shardwire.archive.unwrap import UnwrapStep, decrypt
+from shardwire.archive.unwrap import LAYERS, UnwrapStep, decrypt
 from shardwire.config import SegmentationConfig
 from shardwire.errors import ConfigError, ShardwireError
 from shardwire.spark.files import Files
@@ -138,10 +138,10 @@ def config_of(options: argparse.Namespace) -> SegmentationConfig:
     )
 
 
-def add_unwrap_arguments(parser: argparse.ArgumentParser, layers: Sequence[str]) -> None:
+def add_unwrap_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say what is around the messages, and where the executors find the keys."""
     group = parser.add_argument_group("unwrapping")
-    group.add_argument("--unwrap", nargs="*", default=[], choices=layers, help="what is around, outermost first")
+    group.add_argument("--unwrap", nargs="*", default=[], choices=LAYERS, help="what is around, outermost first")
     group.add_argument("--key-file", metavar="PATH", help="decrypt: the key file, at this path on every executor")
     group.add_argument("--key-env", metavar="NAME", help="decrypt: an environment variable of the executors")
     group.add_argument("--channel-id", metavar="ID", help="decrypt: the channel that the messages belong to")

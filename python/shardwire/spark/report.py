@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from shardwire.archive.arrow import batch_of
-from shardwire.archive.unwrap import UnwrapStep, check_steps, state_of, unwrap_batch
+from shardwire.archive.unwrap import UnwrapStep, around_sds, check_steps, state_of, unwrap_batch
 from shardwire.config import SdsWireFormat
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import nanoseconds_column, typed_column
@@ -77,7 +77,7 @@ def channel_report(
     *,
     payload: str = "payload",
     unwrap: Sequence[UnwrapStep] = (),
-    sds: SdsWireFormat = "spec",
+    sds: SdsWireFormat | None = None,
     timestamp: str | None = None,
     interval_ms: int = 60_000,
 ) -> ChannelReport:
@@ -86,26 +86,31 @@ def channel_report(
     Args:
         df: One wire message a row, of one channel.
         payload: The column with the message's bytes.
-        unwrap: What is around the SDS messages: "waku", `decrypt(...)`.
-        sds: The SDS wire.
+        unwrap: What is around the segments, as in `reconstruct`; "sds" or "sds-nim" in it may be left out.
+        sds: The SDS wire where `unwrap` names none; None for "spec".
         timestamp: As in `reconstruct`.
         interval_ms: Width of an interval of `traffic`.
 
     Raises:
-        ConfigError: A column is missing or has another type; an unknown step; an interval below 1 ms.
+        ConfigError: A column is missing or has another type; an unknown step; `sds` and `unwrap` name different wires;
+            an interval below 1 ms.
     """
     if interval_ms < 1:
         raise ConfigError(f"interval_ms is {interval_ms}: it must be at least 1")
-    steps = check_steps(unwrap)
-    if any(step in ("sds", "sds-nim") for step in steps):
-        raise ConfigError("unwrap names sds, which channel_report reads itself: leave it out")
+    given = check_steps(unwrap)
+    steps, wire_format = around_sds(given) or (given, sds or "spec")
+    if sds is not None and sds != wire_format:
+        raise ConfigError(f"sds is {sds!r} and unwrap names the wire {wire_format!r}: leave one out")
     wire = df.select(
         typed_column(df, payload, "payload", "binary").alias("payload"),
         nanoseconds_column(df, timestamp).alias("timestamp"),
     )
     unwrapped = map_in_arrow(wire, _Unwrap(steps), _UNWRAPPED)
     decoded = unwrapped.where("payload is not null or error is not null").select(
-        decode_sds("payload", sds).alias("message"), "timestamp", "error", F.length("payload").alias("size_bytes")
+        decode_sds("payload", wire_format).alias("message"),
+        "timestamp",
+        "error",
+        F.length("payload").alias("size_bytes"),
     )
     unread = decoded.select(F.coalesce("error", "message.error").alias("reason")).where("reason is not null")
     messages = _messages(decoded.where("error is null and message.kind is not null"))

@@ -22,8 +22,8 @@ from shardwire.archive.report import (
     Latencies,
     Tally,
 )
-from shardwire.archive.unwrap import UnwrapStep, check_steps
-from shardwire.config import SdsWireFormat, SegmentationConfig
+from shardwire.archive.unwrap import UnwrapStep, around_sds, check_steps
+from shardwire.config import SegmentationConfig
 from shardwire.spark.reconstruct import reconstruct
 from shardwire.spark.report import NANOSECONDS_PER_MILLISECOND, channel_report
 
@@ -70,12 +70,8 @@ def summarize_archive(
         _read_messages(found, rows)
     finally:
         rows.unpersist()
-    steps = check_steps(unwrap)
-    layer = next((at for at, step in enumerate(steps) if step in ("sds", "sds-nim")), None)
-    if layer is not None:
-        wire: SdsWireFormat = "spec" if steps[layer] == "sds" else "nim"
-        report = channel_report(df, payload=payload, unwrap=steps[:layer], sds=wire, timestamp=timestamp)
-        _read_sds(found, report.messages)
+    if around_sds(check_steps(unwrap)) is not None:
+        _read_sds(found, channel_report(df, payload=payload, unwrap=unwrap, timestamp=timestamp).messages)
     found.seconds = time.monotonic() - started_s
     return found
 
