@@ -203,6 +203,38 @@ def test_keys_are_in_no_plan_and_no_log(spark: SparkSession, tmp_path: Path, cap
         assert not any(secret in text for secret in writings(key))
 
 
+def test_a_key_file_at_a_relative_path(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    encryption = ChaCha20Poly1305Encryption([bytes(range(1, 33))])
+    rows = [*wrapped(encryption, "alice", "f" * 32, payload_of(12, 2_000))]
+    df = spark.createDataFrame([(row,) for row in rows], "payload binary")
+
+    def statuses(name: str) -> list[str]:
+        step = decrypt(key_file=name, channel_id=CHANNEL_ID)
+        return [row["status"] for row in reconstruct(df, CONFIG, unwrap=["waku", step, "sds"]).collect()]
+
+    # Executors run in a directory of their own: it is found where the driver has it.
+    encryption.write_key_file("relative.key")
+    assert statuses("relative.key") == ["complete"]
+    # It is found in their directory, where Spark ships it to.
+    encryption.write_key_file("shipped.key")
+    spark.sparkContext.addFile(str(tmp_path / "shipped.key"))
+    df.groupBy().count().collect()
+    (tmp_path / "shipped.key").unlink()
+    assert statuses("shipped.key") == ["complete"]
+    for name, where in (
+        ("absent.key", f", neither in its own directory nor at '{tmp_path}/absent.key', where the driver looks"),
+        (f"{tmp_path}/absent.key", ""),
+    ):
+        with pytest.raises(Exception, match="ConfigError: key file") as refused:
+            statuses(name)
+        told = (
+            f"ConfigError: key file '{name}' is not on this executor{where}: give an absolute path that every executor "
+            f"has, or ship it with SparkContext.addFile('{tmp_path}/absent.key') and name it 'absent.key'"
+        )
+        assert any(line.endswith(told) for line in str(refused.value).splitlines())
+
+
 def test_keys_from_the_environment_of_the_executors(spark: SparkSession, capfd: Any) -> None:
     payload = payload_of(11, 2_000)
     rows = [*wrapped(ChaCha20Poly1305Encryption([ENV_KEY]), "alice", "e" * 32, payload)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,16 +39,18 @@ class Decrypt:
     """A step that decrypts. It knows where the executors find the key, never the key itself.
 
     Attributes:
-        key_file: Path of a key file on every executor.
+        key_file: Path of a key file on every executor, as it was given.
         key_env: Name of an environment variable of every executor with the keys in hexadecimal digits.
         channel_id: The channel the messages belong to; None where they were encrypted without one.
         cipher: The cipher.
+        driver_file: The same path from the root, as the driver has it: a relative one leads elsewhere on an executor.
     """
 
     key_file: str | None
     key_env: str | None
     channel_id: str | None
     cipher: CipherName
+    driver_file: str | None = None
 
     def unwrap(self, state: pa.RecordBatch) -> pa.RecordBatch:
         """The state with every payload decrypted; one that does not decrypt gives an error."""
@@ -84,7 +87,8 @@ def decrypt(
     The keys are read on the executors when a task begins. They are in no plan, closure or log.
 
     Args:
-        key_file: A key file as `from_key_file` reads it, at this path on every executor.
+        key_file: A key file as `from_key_file` reads it. An executor looks at this path, from its own directory on,
+            where `SparkContext.addFile` puts files; then at the path that it has here.
         key_env: Instead: an environment variable of the executors with one or more keys in hexadecimal digits,
             separated by spaces or commas.
         channel_id: The id that the channel bound its encryption to, as every reliable channel does.
@@ -101,7 +105,9 @@ def decrypt(
     # Not quoted: what stands there may be a key.
     if key_env is not None and (not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key_env) or _is_key(key_env)):
         raise ConfigError("key_env is not the name of an environment variable: give its name, never the key")
-    return Decrypt(None if key_file is None else os.fspath(key_file), key_env, channel_id, cipher)
+    if key_file is None:
+        return Decrypt(None, key_env, channel_id, cipher)
+    return Decrypt(os.fspath(key_file), key_env, channel_id, cipher, os.path.abspath(key_file))
 
 
 def check_steps(steps: Sequence[UnwrapStep]) -> tuple[UnwrapStep, ...]:
@@ -208,11 +214,28 @@ def _is_key(text: str) -> bool:
     return re.fullmatch(r"[0-9a-fA-F]{64}", text) is not None
 
 
+def _key_file(given: str, on_driver: str) -> str:
+    """Where the key file is: at the path that was given, or at the one that this is for the driver.
+
+    Raises:
+        ConfigError: An executor has it at neither.
+    """
+    found = next((path for path in (given, on_driver) if os.path.lexists(path)), None)
+    # What runs here was begun by Spark where its worker is loaded.
+    if found is not None or (os.path.abspath(given) == on_driver and "pyspark.worker" not in sys.modules):
+        return found or given
+    where = "" if given == on_driver else f", neither in its own directory nor at {on_driver!r}, where the driver looks"
+    raise ConfigError(
+        f"key file {given!r} is not on this executor{where}: give an absolute path that every executor has, or ship it "
+        f"with SparkContext.addFile({on_driver!r}) and name it {os.path.basename(given)!r}"
+    )
+
+
 @lru_cache(maxsize=16)
 def _encryption(step: Decrypt) -> ChaCha20Poly1305Encryption | AesGcmEncryption:
     kind = _CIPHERS[step.cipher]
     if step.key_file is not None:
-        encryption = kind.from_key_file(step.key_file)
+        encryption = kind.from_key_file(_key_file(step.key_file, step.driver_file or step.key_file))
     else:
         encryption = kind.from_environment(str(step.key_env), place=" of an executor")
     return encryption if step.channel_id is None else encryption.bind(step.channel_id)

@@ -142,7 +142,7 @@ def add_unwrap_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say what is around the messages, and where the executors find the keys."""
     group = parser.add_argument_group("unwrapping")
     group.add_argument("--unwrap", nargs="*", default=[], choices=LAYERS, help="what is around, outermost first")
-    group.add_argument("--key-file", metavar="PATH", help="decrypt: the key file, at this path on every executor")
+    group.add_argument("--key-file", metavar="PATH", help="decrypt: the key file, as every executor finds it")
     group.add_argument("--key-env", metavar="NAME", help="decrypt: an environment variable of the executors")
     group.add_argument("--channel-id", metavar="ID", help="decrypt: the channel that the messages belong to")
     group.add_argument(

@@ -249,3 +249,18 @@ def test_other_readers_read_the_result(tmp_path: Path) -> None:
     assert count == 5
     assert set(polars.read_parquet(pattern)["payload"].to_list()) == set(payloads)
     assert set(pandas.read_parquet(tmp_path / "out")["payload"]) == set(payloads)
+
+
+def test_a_relative_key_file_is_that_of_where_the_step_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    encryption = AesGcmEncryption(bytes(range(2, 34)))
+    encryption.write_key_file("relative.key")
+    sealed = pa.table({"payload": [encryption.encrypt(part) for part in segment(b"x" * 2_000, CONFIG)]})
+    step = decrypt(key_file="relative.key", cipher="aes-256-gcm")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert reconstruct(sealed, CONFIG, unwrap=[step])["status"].to_pylist() == ["complete"]
+    with pytest.raises(ConfigError, match=r"key file 'no\.key' cannot be read: No such file or directory$"):
+        reconstruct(sealed, CONFIG, unwrap=[decrypt(key_file="no.key")])
