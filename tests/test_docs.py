@@ -202,6 +202,8 @@ def test_links_lead_somewhere() -> None:
     [
         ("docs/guide/segmentation.md", "A participant without segmentation reads nothing of `raw`"),
         ("docs/guide/channel.md", "There is no default cipher: without `encryption=` everything travels in the clear"),
+        ("docs/guide/channel.md", "Another database takes [three methods of your own](../howto/persistence.md)"),
+        ("docs/howto/persistence.md", "any bytes, unique in it, empty where there is only one"),
         ("SECURITY.md", "Without an `Encryption` a channel is not confidential"),
         ("SECURITY.md", "Store queries tell the store which messages a participant lacks"),
     ],

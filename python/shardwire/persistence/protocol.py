@@ -9,8 +9,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-# A record is named by its kind (for example "sds.log", "segmentation.segment") and a key unique in that kind.
 RecordName = tuple[str, bytes]
+"""What names a record of one channel: its kind, and a key that is unique in that kind. The library makes both.
+
+* The kind says what sort of thing is stored, as "sds.log" or "channel.send": up to 32 ASCII characters, of some twenty
+  kinds. A later release may have others: a backend stores whatever comes.
+* The key says which one: any bytes, NUL among them, up to 600. It is empty where a kind has one record. Ids are in it
+  that participants chose, peers too, so it is never part of a path or of a statement. Keys sort by their bytes.
+
+The value is opaque: from a few bytes up to a whole message, 26 MB by default. Another channel, by its id, may have
+records of the same name.
+"""
 
 
 @dataclass(slots=True)
@@ -52,6 +61,9 @@ class ChannelState:
 @runtime_checkable
 class Persistence(Protocol):
     """A backend. Calls for one channel come from one thread at a time.
+
+    What is stored for one `channel_id`, a text of up to some 300 bytes, is nothing to that of another. The quota of a
+    node with a rate limit is stored like a channel, under a name of its own.
 
     Optional: `release(channel_id)`, called when a channel that loaded its state is closed; the backend stays open.
     """
