@@ -27,6 +27,7 @@ MAKE = re.compile(r"make( \w[\w-]*(=\S+)?)*")
 
 # The servers that the examples of a page run against, and the variable that tells them where.
 SERVERS: dict[str, tuple[str, Callable[[Path], LiveServer | WakuNodes]]] = {
+    "archives.md": ("NATS_URL", lambda directory: NatsServer(directory, jetstream=True)),
     "cli_channels.md": ("SHARDWIRE_NODE", lambda directory: NatsServer(directory, jetstream=True)),
     "mqtt.md": ("MQTT_URL", Mosquitto),
     "nats.md": ("NATS_URL", lambda directory: NatsServer(directory, jetstream=True)),

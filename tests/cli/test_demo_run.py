@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardwire import keccak256
-from shardwire.cli.demo.archive import ROWS_PER_FILE, ParquetArchive
-from shardwire.node import MessageEnvelope, MessageReceived
 
 
 @pytest.mark.spark
@@ -50,30 +48,3 @@ def test_demo_sends_archives_and_reconstructs(tmp_path: Path) -> None:
         "demo.png",
         "spark.log",
     ]
-
-
-def test_archive_has_a_row_a_message_and_writes_the_rest_at_its_end(tmp_path: Path) -> None:
-    count = ROWS_PER_FILE + 3
-    with ParquetArchive(tmp_path / "archive") as archive:
-        for number in range(count):
-            envelope = MessageEnvelope("/app/1/name/proto", bytes([number]) * 10, meta=b"mark")
-            archive.append(MessageReceived(envelope, bytes([number]) * 32, 1_700_000_000_000_000_000 + number))
-        assert archive.rows_written == ROWS_PER_FILE
-    assert archive.rows_written == count
-    assert len(list((tmp_path / "archive").iterdir())) == 2
-    rows = pq.read_table(tmp_path / "archive").sort_by("timestamp").to_pylist()
-    assert len(rows) == count
-    assert rows[-1] == {
-        "content_topic": "/app/1/name/proto",
-        "timestamp": 1_700_000_000_000_000_000 + count - 1,
-        "payload": bytes([count - 1]) * 10,
-        "meta": b"mark",
-        "message_hash": bytes([count - 1]) * 32,
-    }
-
-
-def test_archive_without_messages_is_an_empty_directory(tmp_path: Path) -> None:
-    with ParquetArchive(tmp_path / "archive") as archive:
-        pass
-    assert archive.rows_written == 0
-    assert list((tmp_path / "archive").iterdir()) == []

@@ -1,4 +1,4 @@
-"""Archives of network traffic on one machine, without Spark: Parquet or Arrow in, messages out (extra `archive`).
+"""Archives of network traffic on one machine, without Spark: recorded, reconstructed, told about (extra `archive`).
 
 The native core, the columns and the statuses are those of `shardwire.spark`.
 """
@@ -15,6 +15,7 @@ except ImportError as error:
 
 from shardwire.archive.html_page import report_page
 from shardwire.archive.reconstruct import Report, reconstruct, reconstruct_files
+from shardwire.archive.recorder import Recorder
 from shardwire.archive.report import ArchiveSummary, KindTally, Tally, summarize
 from shardwire.archive.unwrap import Decrypt, decrypt
 
@@ -22,6 +23,7 @@ __all__ = [
     "ArchiveSummary",
     "Decrypt",
     "KindTally",
+    "Recorder",
     "Report",
     "Tally",
     "decrypt",

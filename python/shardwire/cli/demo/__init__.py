@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Before anything of ours wants it: the demo needs more than that would ask for.
+import pyarrow  # noqa: F401
+
 from shardwire.cli.demo.run import run_demo
 
 __all__ = ["run_demo"]

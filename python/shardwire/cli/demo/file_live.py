@@ -117,7 +117,7 @@ async def run_file_live(
     started = time.monotonic()
     network = DemoNetwork(encryption, seed)
     async with (
-        listening(network, archive, lambda message: bars.heard(len(message.envelope.payload))) as listener_archive,
+        listening(network, archive, lambda message: bars.heard(len(message.envelope.payload))) as recorder,
         participants(network, file_config(), encryption, private) as channels,
     ):
         for name in RECEIVERS:
@@ -137,7 +137,7 @@ async def run_file_live(
         await asyncio.sleep(DRAIN_MS / 1_000)
         for name in RECEIVERS:
             result.hashes[name] = await asyncio.to_thread(file_hash, private / name / "file")
-    result.archived_rows = listener_archive.rows_written
+    result.archived_rows = recorder.rows_written
     result.seconds = time.monotonic() - started
     return result
 

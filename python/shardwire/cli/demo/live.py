@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from shardwire.archive import Recorder
 from shardwire.channel import ReliableChannel, SegmentObservation, close_channel, create_reliable_channel
 from shardwire.channel.observing.timeline import SegmentStage
-from shardwire.cli.demo.archive import ParquetArchive
 from shardwire.cli.demo.network import DemoNetwork, lost_segment
 from shardwire.cli.demo.progress import LiveBars
 from shardwire.cli.demo.settings import (
@@ -35,6 +35,8 @@ from shardwire.persistence import SqlitePersistence
 DELIVERY_TIMEOUT_MS = 55_000
 # Longer than any delay of the network: what is still under way reaches the listener.
 DRAIN_MS = 300
+# Some files, so that executors share the reading.
+ROWS_PER_FILE = 32
 
 
 @dataclass(slots=True)
@@ -116,7 +118,7 @@ async def run_live(
     started = time.monotonic()
     network = DemoNetwork(encryption, seed, lost_segment(plan, seed))
     async with (
-        listening(network, archive, lambda message: bars.heard()) as listener_archive,
+        listening(network, archive, lambda message: bars.heard()) as recorder,
         participants(network, plan.config, encryption, state) as channels,
     ):
         for name, channel in channels.items():
@@ -124,7 +126,7 @@ async def run_live(
             channel.observe(partial(bars.observe, name))
         await _send(channels, payload, result)
         await asyncio.sleep(DRAIN_MS / 1_000)
-    result.archived_rows = listener_archive.rows_written
+    result.archived_rows = recorder.rows_written
     result.transmissions = segment_transmissions(network.trace, encryption, result.request_id)
     result.seconds = time.monotonic() - started
     return result
@@ -199,23 +201,21 @@ async def _send(channels: dict[str, ReliableChannel], payload: bytes, result: Li
 @asynccontextmanager
 async def listening(
     network: MemoryNetwork, directory: Path, heard: Callable[[MessageReceived], None]
-) -> AsyncIterator[ParquetArchive]:
+) -> AsyncIterator[Recorder]:
     """A node that only listens, and archives everything it hears of the topic."""
     node = network.create_node(LISTENER)
     await node.start()
-    await node.subscribe([CONTENT_TOPIC])
-    with ParquetArchive(directory) as archive:
+    async with Recorder(node, [CONTENT_TOPIC], directory, rows_per_file=ROWS_PER_FILE) as recorder:
         events = node.events()
 
         async def listen() -> None:
             async for event in events:
                 if isinstance(event, MessageReceived):
-                    archive.append(event)
                     heard(event)
 
         listening = asyncio.create_task(listen())
         try:
-            yield archive
+            yield recorder
         finally:
             # Stopping the node ends its events once the queued ones were read.
             await node.stop()

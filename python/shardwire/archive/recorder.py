@@ -1,0 +1,195 @@
+"""Live traffic into an archive: what a node hears, as Parquet, a row a message."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from shardwire.config.checks import INTEGER_MAX, INTEGER_MIN
+from shardwire.errors import ConfigError
+from shardwire.node.protocol import MessageReceived, MessagesMissed, Node, NodeEvent
+
+logger = logging.getLogger(__name__)
+
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("content_topic", pa.string(), nullable=False),
+    pa.field("timestamp", pa.int64(), nullable=False),  # nanoseconds since the Unix epoch
+    pa.field("payload", pa.binary(), nullable=False),
+    pa.field("meta", pa.binary(), nullable=False),
+    pa.field("message_hash", pa.binary(), nullable=False),
+]
+SCHEMA = pa.schema(_FIELDS)
+BYTES_PER_FILE = 64 << 20
+# Between a file that cannot be written and the next attempt.
+_RETRY_S = 1.0
+
+
+class Recorder:
+    """Writes what a node hears of some topics into a directory of Parquet files, for as long as it is entered.
+
+        async with Recorder(node, ["/app/1/notes/proto"], "archive") as recorder:
+            await asyncio.sleep(3_600)
+
+    A row has `content_topic`, `timestamp` (ns, as the sender tells it), `payload` (of a channel an SDS message,
+    encrypted where it is), `meta` and `message_hash`. Files appear whole and synced, under names that sort by time; a
+    directory that has some gets more. A node hears nothing of what it sends itself: give the recorder one of its own.
+
+    Args:
+        node: A started node; it stays the caller's, and subscribed.
+        content_topics: What is recorded.
+        directory: Gets the files; made where it does not exist.
+        rows_per_file: A file is written when so many messages wait for it, or 64 MiB of them.
+        interval_ms: Or when the first of them has waited for so long: what a crash loses at most.
+
+    Attributes:
+        rows_written: Messages in files so far.
+        gaps: How often the node said that messages may have passed it by.
+
+    Raises:
+        ConfigError: An argument is out of its limits, or the directory is a file.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        content_topics: Sequence[str],
+        directory: str | os.PathLike[str],
+        *,
+        rows_per_file: int = 10_000,
+        interval_ms: int = 60_000,
+    ) -> None:
+        for name, value in (("rows_per_file", rows_per_file), ("interval_ms", interval_ms)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name} is {value!r}: it must be an integer of at least 1")
+        if isinstance(content_topics, str):
+            raise ConfigError(f"content_topics is the text {content_topics!r}: give a list, [{content_topics!r}]")
+        if not isinstance(node, Node):
+            raise ConfigError(f"node is a {type(node).__name__}: it must be a shardwire.node.Node, started")
+        self._directory = Path(directory)
+        if self._directory.exists() and not self._directory.is_dir():
+            raise ConfigError(f"directory is {str(self._directory)!r}, a file: give a directory")
+        self.rows_written = 0
+        self.gaps = 0
+        self._node = node
+        self._topics = tuple(content_topics)
+        self._rows_per_file = rows_per_file
+        self._interval_s = interval_ms / 1_000
+        self._rows: list[MessageReceived] = []
+        self._bytes = 0
+        self._last_us = 0
+        self._due, self._room = asyncio.Event(), asyncio.Event()
+        self._ended = False
+
+    async def __aenter__(self) -> Self:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._ended = False
+        events = self._node.events()
+        await self._node.subscribe(self._topics)
+        self._hearing = asyncio.create_task(self._hear(events), name="recorder: hear")
+        self._writing = asyncio.create_task(self._write_files(), name="recorder: write")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Writes the rest.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        # What the node has queued is taken in this step.
+        await asyncio.sleep(0)
+        self._hearing.cancel()
+        await asyncio.wait((self._hearing,))
+        self._ended = True
+        self._due.set()
+        await self._writing
+        if not self._hearing.cancelled() and (failed := self._hearing.exception()) is not None:
+            raise failed
+
+    async def _hear(self, events: AsyncIterator[NodeEvent]) -> None:
+        try:
+            async for event in events:
+                if isinstance(event, MessagesMissed):
+                    self.gaps += 1
+                    logger.warning("messages may have passed the recorder by: its archive has a gap")
+                elif isinstance(event, MessageReceived) and event.envelope.content_topic in self._topics:
+                    self._rows.append(event)
+                    self._bytes += len(event.envelope.payload)
+                    if self._is_full():
+                        self._due.set()
+                    if self._bytes > 2 * BYTES_PER_FILE or len(self._rows) > 2 * self._rows_per_file:
+                        # The disk is slower than the network: the node has a bounded queue, and says what it drops.
+                        self._room.clear()
+                        await self._room.wait()
+        except Exception as error:
+            logger.error("the recorder hears nothing more: %s", error)
+            raise
+
+    def _is_full(self) -> bool:
+        return len(self._rows) >= self._rows_per_file or self._bytes >= BYTES_PER_FILE
+
+    async def _write_files(self) -> None:
+        fails = False
+        while not (self._ended and not self._rows):
+            if not self._ended and not self._is_full():
+                self._due.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._interval_s):
+                        await self._due.wait()
+            waiting = len(self._rows)
+            while waiting > 0:
+                rows = self._rows[: self._rows_per_file]
+                try:
+                    await asyncio.to_thread(self._write, rows)
+                except OSError as error:
+                    if self._ended:
+                        raise
+                    if not fails:
+                        logger.error("the recorder cannot write, and tries again: %s", error)
+                    fails = True
+                    await asyncio.sleep(_RETRY_S)
+                    break
+                fails = False
+                del self._rows[: len(rows)]
+                self._bytes -= sum(len(row.envelope.payload) for row in rows)
+                self.rows_written += len(rows)
+                waiting -= len(rows)
+                self._room.set()
+
+    def _write(self, rows: Sequence[MessageReceived]) -> None:
+        self._last_us = max(time.time_ns() // 1_000, self._last_us + 1)
+        path = self._directory / f"{self._last_us:017}-{os.getpid()}.parquet"
+        hidden = path.with_name(f".{path.name}.part")
+        columns = [
+            [row.envelope.content_topic for row in rows],
+            # What a peer tells may be beyond what a column holds.
+            [max(INTEGER_MIN, min(row.timestamp_ns, INTEGER_MAX)) for row in rows],
+            [row.envelope.payload for row in rows],
+            [row.envelope.meta for row in rows],
+            [row.message_hash for row in rows],
+        ]
+        try:
+            with hidden.open("wb") as file:
+                pa.parquet.write_table(pa.table(columns, schema=SCHEMA), file)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.replace(path)
+        except OSError:
+            hidden.unlink(missing_ok=True)
+            raise
+        directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
