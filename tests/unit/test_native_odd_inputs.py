@@ -81,14 +81,14 @@ class _ResizedWhileRead:
         (lambda: keccak256_many(pa.array(["text"])), TypeError, r"buffers has the Arrow type Utf8: it must be binary"),
         (lambda: keccak256_many(pa.array([b"x"]).dictionary_encode()), TypeError, r"Dictionary.* must be binary"),
         (lambda: keccak256(np.array([object()])), TypeError, r"references to Python objects"),
-        (lambda: segment(PAYLOAD, None), TypeError, r"SegmentationConfig, not NoneType"),  # type: ignore[arg-type]
-        (lambda: segment(PAYLOAD, {}), TypeError, r"SegmentationConfig, not dict"),  # type: ignore[arg-type]
+        (lambda: segment(PAYLOAD, None), ConfigError, r"config is NoneType: it must be a SegmentationConfig"),  # type: ignore[arg-type]
+        (lambda: segment(PAYLOAD, {}), ConfigError, r"config is dict: it must be a SegmentationConfig"),  # type: ignore[arg-type]
         (lambda: segment_many(PAYLOAD, CONFIG), TypeError, r"payloads is bytes"),
         (lambda: segment_many([PAYLOAD, "text"], CONFIG), TypeError, r"payloads\[1\]: .*not str"),
         (lambda: segment_many(pa.array([1]), CONFIG), TypeError, r"payloads has the Arrow type Int64"),
         (lambda: reassemble_many([PAYLOAD], CONFIG), TypeError, r"batches\[0\]: batch is bytes"),
         (lambda: reassemble_many([[PAYLOAD, 5]], CONFIG), TypeError, r"batches\[0\]: batch\[1\]: .*not int"),
-        (lambda: reassemble_many([[]], None), TypeError, r"SegmentationConfig, not NoneType"),
+        (lambda: reassemble_many([[]], None), ConfigError, r"config is NoneType: it must be a SegmentationConfig"),
         (lambda: reassemble_many(pa.array([PAYLOAD]), CONFIG), TypeError, r"list array of binary"),
     ],
 )

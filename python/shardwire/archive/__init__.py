@@ -5,13 +5,15 @@ The native core, the columns and the statuses are those of `shardwire.spark`.
 
 from __future__ import annotations
 
-from shardwire.errors import ConfigError
+from shardwire.errors import MissingLibraryError
 
 try:
     import numpy  # noqa: F401
     import pyarrow  # noqa: F401
 except ImportError as error:
-    raise ConfigError(f"shardwire.archive needs the library {error.name}: pip install 'shardwire[archive]'") from None
+    raise MissingLibraryError(
+        f"shardwire.archive needs the library {error.name}: pip install 'shardwire[archive]'"
+    ) from None
 
 from shardwire.archive.html_page import report_page
 from shardwire.archive.reconstruct import Report, reconstruct, reconstruct_files

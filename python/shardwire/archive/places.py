@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from shardwire.config.checks import check_path
 from shardwire.errors import ConfigError
 
 
@@ -23,6 +24,7 @@ class Output:
     """
 
     def __init__(self, path: str | os.PathLike[str], inputs: Iterable[str], *, replace: bool = False) -> None:
+        check_path("the output", path, "a directory")
         own = Path(os.path.realpath(path))
         if not own.name:
             raise ConfigError(f"the output {os.fspath(path)!r} is the root of the file system: name a directory")

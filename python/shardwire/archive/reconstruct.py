@@ -27,10 +27,20 @@ from shardwire.archive.arrow import HASH, MESSAGE_SCHEMA, SEGMENT_COLUMNS, WINDO
 from shardwire.archive.leftovers import Leftovers, batches_of
 from shardwire.archive.places import Output
 from shardwire.archive.sink import Corrections, Sink, Totals, identity_of
-from shardwire.archive.source import Columns, Piece, checked_columns, checked_pieces, files_of, pieces_of, segments_of
+from shardwire.archive.source import (
+    Columns,
+    Piece,
+    checked_columns,
+    checked_pieces,
+    files_of,
+    paths_of,
+    pieces_of,
+    segments_of,
+)
 from shardwire.archive.unread import Unread
 from shardwire.archive.unwrap import TOPIC, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
+from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -146,8 +156,7 @@ def reconstruct_files(
         OSError: A file cannot be written.
     """
     # Before anything is read: one that is within the other would be destroyed.
-    given = [source] if isinstance(source, str | os.PathLike) else list(source)
-    place = Output(output, [*(os.fspath(path) for path in given), *files_of(source)], replace=replace)
+    place = Output(output, [*paths_of(source), *files_of(source)], replace=replace)
     run = _Run.of(source, config, payload, by, key, include_payload, unwrap, timestamp, sender, threads)
     with place, tempfile.TemporaryDirectory(prefix="shardwire-leftovers-", dir=place.path.parent) as aside:
         run.reconstruct(place.staging, Path(aside), compression)
@@ -219,8 +228,9 @@ class _Run:
     ) -> _Run:
         """A run with its arguments checked."""
         started = time.monotonic()
-        if threads is not None and threads < 1:
-            raise ConfigError(f"threads is {threads}: it must be at least 1")
+        check_kind("config", config, SegmentationConfig)
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+            raise ConfigError(f"threads is {threads!r}: it must be an integer of at least 1")
         steps = check_steps(unwrap)
         schema, pieces = pieces_of(source)
         columns = checked_columns(schema, payload, by, key, timestamp, sender, steps)

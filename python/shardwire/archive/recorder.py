@@ -15,9 +15,10 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet
 
-from shardwire.config.checks import INTEGER_MAX, INTEGER_MIN
+from shardwire.config.checks import INTEGER_MAX, INTEGER_MIN, check_path
 from shardwire.errors import ConfigError
 from shardwire.node.protocol import MessageReceived, MessagesMissed, Node, NodeEvent
+from shardwire.node.waku_message import check_topics
 
 logger = logging.getLogger(__name__)
 
@@ -71,10 +72,10 @@ class Recorder:
         for name, value in (("rows_per_file", rows_per_file), ("interval_ms", interval_ms)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} is {value!r}: it must be an integer of at least 1")
-        if isinstance(content_topics, str):
-            raise ConfigError(f"content_topics is the text {content_topics!r}: give a list, [{content_topics!r}]")
+        check_topics(content_topics)
         if not isinstance(node, Node):
             raise ConfigError(f"node is a {type(node).__name__}: it must be a shardwire.node.Node, started")
+        check_path("directory", directory, "a directory")
         self._directory = Path(directory)
         if self._directory.exists() and not self._directory.is_dir():
             raise ConfigError(f"directory is {str(self._directory)!r}, a file: give a directory")

@@ -21,6 +21,7 @@ from shardwire.archive.reconstruct import count_files
 from shardwire.archive.source import checked_columns, files_of, nanoseconds_of, pieces_of
 from shardwire.archive.unwrap import UnwrapStep, around_sds, check_steps, state_of, unwrap_batch
 from shardwire.config import SegmentationConfig
+from shardwire.config.checks import check_kind
 
 if TYPE_CHECKING:
     from shardwire.archive.source import Paths
@@ -181,6 +182,7 @@ def summarize(
         ConfigError: As `reconstruct_files` raises it.
         ShardwireError: A file is no Parquet file, or is damaged.
     """
+    check_kind("config", config, SegmentationConfig)
     config = config or SegmentationConfig()
     found = ArchiveSummary()
     with tempfile.TemporaryDirectory(prefix="shardwire-", dir=directory) as aside:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +27,7 @@ from shardwire.archive.arrow import (
 )
 from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep
 from shardwire.config import SegmentationConfig
+from shardwire.config.checks import check_list, check_path
 from shardwire.errors import ConfigError, ShardwireError
 
 if TYPE_CHECKING:
@@ -100,6 +101,20 @@ def _rows_of(size_bytes: int, rows: int) -> int:
     return max(1, min(65_536, BATCH_BYTES * rows // max(1, size_bytes)))
 
 
+def paths_of(source: Paths) -> list[str]:
+    """The paths that are given.
+
+    Raises:
+        ConfigError: Something else is.
+    """
+    if not isinstance(source, Iterable | os.PathLike):
+        raise ConfigError(f"the archive is a {type(source).__name__}: give paths or an Arrow table")
+    given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    for one in given:
+        check_path("a path of the archive", one, "a file or directory")
+    return [os.fspath(one) for one in given]
+
+
 def files_of(source: Paths) -> list[str]:
     """The files that are meant, in the order of their names within each path.
 
@@ -107,10 +122,8 @@ def files_of(source: Paths) -> list[str]:
         ConfigError: There is no such file or directory, or no Parquet file in it; a path is a URI; a directory is a
             table of Delta or Iceberg.
     """
-    given = [source] if isinstance(source, str | os.PathLike) else list(source)
     found: list[str] = []
-    for one in given:
-        path = os.fspath(one)
+    for path in paths_of(source):
         if any(mark in path for mark in _WILD) and not os.path.exists(path):
             files = [name for name in sorted(glob.glob(path)) if os.path.isfile(name)]
         elif os.path.isdir(path):
@@ -194,8 +207,7 @@ def checked_columns(
     Raises:
         ConfigError: A column is missing, has another type or clashes with one of ours; `key` together with steps.
     """
-    if isinstance(by, str):
-        raise ConfigError(f"by is {by!r}: it must be a list of columns, for example [{by!r}]")
+    check_list("by", by, "columns")
     if key is not None and steps:
         raise ConfigError(f"key is {key!r} and unwrap has {len(steps)} steps: a key needs bare segments; leave one out")
     if len(set(by)) < len(by):

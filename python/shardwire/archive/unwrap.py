@@ -16,6 +16,7 @@ import pyarrow.compute
 from shardwire import _native
 from shardwire.archive.arrow import PAYLOAD, SENDER, TIMESTAMP, Array, batch_of
 from shardwire.config import SdsWireFormat, SegmentWireFormat
+from shardwire.config.checks import check_list, check_path
 from shardwire.encryption import AesGcmEncryption, ChaCha20Poly1305Encryption
 from shardwire.errors import ConfigError, DecryptionError
 
@@ -102,11 +103,14 @@ def decrypt(
         raise ConfigError("decrypt takes either key_file or key_env: give one of them")
     if cipher not in _CIPHERS:
         raise ConfigError(f"cipher is {cipher!r}: it must be one of {', '.join(map(repr, _CIPHERS))}")
+    if channel_id is not None and not isinstance(channel_id, str):
+        raise ConfigError(f"channel_id is a {type(channel_id).__name__}: it must be a text or None")
     # Not quoted: what stands there may be a key.
-    if key_env is not None and (not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key_env) or _is_key(key_env)):
+    if key_env is not None and not _is_variable(key_env):
         raise ConfigError("key_env is not the name of an environment variable: give its name, never the key")
     if key_file is None:
         return Decrypt(None, key_env, channel_id, cipher)
+    check_path("key_file", key_file)
     return Decrypt(os.fspath(key_file), key_env, channel_id, cipher, os.path.abspath(key_file))
 
 
@@ -116,8 +120,7 @@ def check_steps(steps: Sequence[UnwrapStep]) -> tuple[UnwrapStep, ...]:
     Raises:
         ConfigError: A step is none of those there are.
     """
-    if isinstance(steps, str):
-        raise ConfigError(f"unwrap is {steps!r}: it must be a list of steps, for example [{steps!r}]")
+    check_list("unwrap", steps, "steps")
     for step in steps:
         if not isinstance(step, Decrypt) and step not in _NAMED_STEPS:
             raise ConfigError(f"unwrap step {step!r} is unknown: it must be 'waku', decrypt(...), 'sds' or 'sds-nim'")
@@ -210,8 +213,9 @@ def state_of(payload: Array, timestamp: Array, sender: Array) -> pa.RecordBatch:
     )
 
 
-def _is_key(text: str) -> bool:
-    return re.fullmatch(r"[0-9a-fA-F]{64}", text) is not None
+def _is_variable(name: object) -> bool:
+    is_name = isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
+    return is_name and re.fullmatch(r"[0-9a-fA-F]{64}", str(name)) is None
 
 
 def _key_file(given: str, on_driver: str) -> str:

@@ -37,6 +37,7 @@ from shardwire.config import (
     ReliableChannelOptions,
     SegmentationConfig,
 )
+from shardwire.config.checks import check_kind
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.names import ChannelId, SenderId
@@ -125,6 +126,9 @@ async def _create(
     _check_node(node)
     _check_ids(channel_id, content_topic, sender_id)
     config = without_sender(resolve_config(node.config, config, has_store=node.has_store), sender_id)
+    if clock is not None and not isinstance(clock, Clock):
+        raise ConfigError(f"clock is a {type(clock).__name__}: it must be a shardwire.node.clock.Clock or None")
+    check_kind("rng", rng, random.Random)
     clock = clock if clock is not None else running_clock()
     rng = rng if rng is not None else random.SystemRandom()
     encryption = _bind_encryption(encryption, channel_id)

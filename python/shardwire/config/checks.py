@@ -1,8 +1,9 @@
-"""Checks that configuration classes run on their own fields; each failure is a `ConfigError` naming the field."""
+"""Checks of fields and arguments; each failure is a `ConfigError` naming the field or argument."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 
 from shardwire.errors import ConfigError
@@ -59,3 +60,23 @@ def check_methods(owner: object, name: str, methods: Iterable[str], limit: str) 
         isinstance(value, type) or not all(callable(getattr(value, method, None)) for method in methods)
     ):
         raise refuse(owner, name, value, f"None or {limit}")
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """An argument that is None, or of a class."""
+    if value is not None and not isinstance(value, kind):
+        raise ConfigError(f"{name} is a {type(value).__name__}: it must be a {kind.__name__} or None")
+
+
+def check_path(name: str, value: object, what: str = "a file") -> None:
+    """An argument that names a file or a directory."""
+    if not isinstance(value, str | os.PathLike):
+        raise ConfigError(f"{name} is a {type(value).__name__}: it must name {what}")
+
+
+def check_list(name: str, value: object, what: str) -> None:
+    """An argument that lists things: a text would be taken letter by letter."""
+    if isinstance(value, str | bytes):
+        raise ConfigError(f"{name} is {value!r}: it must be a list of {what}, for example [{value!r}]")
+    if not isinstance(value, Iterable):
+        raise ConfigError(f"{name} is a {type(value).__name__}: it must be a list of {what}")

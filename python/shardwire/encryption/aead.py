@@ -104,7 +104,13 @@ class AeadEncryption(ABC):
             raise ConfigError(f"key file {name!r} cannot be written: {error.strerror}") from None
 
     def bind(self, channel_id: str) -> Self:
-        """The same keys for one channel: a message of another channel does not decrypt."""
+        """The same keys for one channel: a message of another channel does not decrypt.
+
+        Raises:
+            ConfigError: The id is no text.
+        """
+        if not isinstance(channel_id, str):
+            raise ConfigError(f"channel_id is a {type(channel_id).__name__}: it must be a text")
         bound = type(self).__new__(type(self))
         bound.__dict__.update(self.__dict__)
         bound._channel_id = channel_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from shardwire.config.checks import check_path
 from shardwire.errors import ConfigError
 
 KEY_BYTES = 32
@@ -18,6 +19,7 @@ def read_key_file(path: str | os.PathLike[str]) -> tuple[bytes, ...]:
     Raises:
         ConfigError: The file cannot be read or holds something else.
     """
+    check_path("path", path)
     name = os.fspath(path)
     try:
         content = Path(path).read_bytes()
@@ -43,6 +45,8 @@ def read_key_variable(variable: str, *, place: str = "") -> tuple[bytes, ...]:
     Raises:
         ConfigError: It is not set or holds something else.
     """
+    if not isinstance(variable, str):
+        raise ConfigError(f"variable is a {type(variable).__name__}: it must name an environment variable")
     texts = os.environ.get(variable, "").replace(",", " ").split()
     if not texts:
         raise ConfigError(f"the environment variable {variable}{place} holds no key: set it to the keys' digits")

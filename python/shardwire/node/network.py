@@ -7,6 +7,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 
+from shardwire.config.checks import check_kind, check_list
 from shardwire.errors import ConfigError, NodeError
 from shardwire.node.clock import Clock, running_clock
 from shardwire.node.conditions import NetworkConditions
@@ -46,6 +47,7 @@ class MemoryNetwork:
         store: bool = True,
         trace_payloads: bool = False,
     ) -> None:
+        check_kind("conditions", conditions, NetworkConditions)
         self.conditions = conditions or NetworkConditions()
         self.store: MessageStore | None = MessageStore() if store else None
         self.transit = Transit()
@@ -72,9 +74,10 @@ class MemoryNetwork:
             clock: What stamps its envelopes; None for the network's. With one of its own its Unix time may differ.
 
         Raises:
-            ConfigError: The name is empty, the store's, or that of a node that is not stopped.
+            ConfigError: The name is empty, the store's, or that of a node that is not stopped; `config` is none.
         """
-        if not name or name == STORE:
+        check_kind("config", config, NodeConfig)
+        if not isinstance(name, str) or not name or name == STORE:
             raise ConfigError(f"node name {name!r}: it must be a non-empty string other than {STORE!r}")
         present = self._nodes.get(name)
         if present is not None and not present.stopped:
@@ -99,10 +102,12 @@ class MemoryNetwork:
         store, where unnamed, belongs to the first. What is already in flight arrives.
 
         Raises:
-            ConfigError: A name stands in two groups.
+            ConfigError: A name stands in two groups, or a group is a text.
         """
+        check_list("groups", groups, "groups")
         by_name: dict[str, int] = {}
         for index, group in enumerate(groups):
+            check_list(f"groups[{index}]", group, "names of nodes")
             for name in group:
                 if by_name.setdefault(name, index) != index:
                     raise ConfigError(f"partition: {name!r} is in two groups: name it once")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
+from shardwire.config.checks import check_path
 from shardwire.errors import PersistenceError
 from shardwire.persistence import schema
 from shardwire.persistence.channel_lock import holder_of
@@ -66,12 +67,13 @@ def read_channels(
         key: Of the database; without one its records can be counted.
 
     Raises:
-        ConfigError: The key has not 32 bytes, or the library `cryptography` is missing.
+        ConfigError: `path` is none, the key has not 32 bytes, or the library `cryptography` is missing.
         PersistenceError: There is no such file, it cannot be read, is no database of shardwire's, or of a newer schema;
             or records are to be read and the key is not the one of the database.
     """
     if key is not None:
         check_key(key)
+    check_path("path", path)
     place = Path(path)
     if not place.is_file():
         raise PersistenceError(f"database {str(place)!r} does not exist: give the path of one")

@@ -147,7 +147,7 @@ class SqlitePersistence:
             Keys and values as `Reassembler.poll_persist` gave them, in the order of the keys.
 
         Raises:
-            ValueError: Neither is given.
+            ConfigError: Neither is given.
             PersistenceError: As for `load`.
         """
         terms: tuple[bytes, ...]
@@ -156,7 +156,7 @@ class SqlitePersistence:
         elif sender is not None:
             query, terms = reassembly.BY_SENDER, reassembly.sender_range(sender)
         else:
-            raise ValueError("nothing to find segments by: give entire_message_hash, sender or both")
+            raise ConfigError("nothing to find segments by: give entire_message_hash, sender or both")
         with self._lock:
             try:
                 database = self._open(channel_id)

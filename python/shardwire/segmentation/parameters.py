@@ -6,17 +6,18 @@ from functools import lru_cache
 
 from shardwire._native import SegmentationParameters
 from shardwire.config import SegmentationConfig
+from shardwire.errors import ConfigError
 
 
 def native_parameters(config: SegmentationConfig) -> SegmentationParameters:
     """The validated parameters of a configuration, made once for equal ones.
 
     Raises:
-        ConfigError: The settings do not go together: names the field, the value and the limit.
-        TypeError: What was given is no `SegmentationConfig`.
+        ConfigError: The settings do not go together: names the field, the value and the limit. Or what was given is no
+            `SegmentationConfig`.
     """
     if not isinstance(config, SegmentationConfig):
-        raise TypeError(f"the configuration must be a SegmentationConfig, not {type(config).__name__}")
+        raise ConfigError(f"config is {type(config).__name__}: it must be a SegmentationConfig")
     return _parameters_of(config)
 
 

@@ -45,7 +45,7 @@ def segment(payload: Buffer, config: SegmentationConfig) -> list[bytes]:
 
     Raises:
         PayloadTooLargeError: The payload needs more segments than one message may have; carries both numbers.
-        ConfigError: Under `draft`, a small payload that is empty or itself reads as a segment.
+        ConfigError: Under `draft`, a small payload that is empty or itself reads as a segment; `config` is none.
     """
     return _native.segment(payload, native_parameters(config))
 

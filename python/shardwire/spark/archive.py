@@ -40,6 +40,7 @@ from shardwire.archive.arrow import (
 )
 from shardwire.archive.unwrap import UnwrapSegments, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
+from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import columns_of_names
 from shardwire.spark.corrections import corrected
@@ -150,6 +151,7 @@ def reconstruct_archive(
             or Iceberg, whose files are not all its rows.
     """
     started = time.monotonic()
+    check_kind("config", config, SegmentationConfig)
     config = config or SegmentationConfig()
     steps = check_steps(unwrap)
     files = SinkFiles(spark, sink, replace=replace)

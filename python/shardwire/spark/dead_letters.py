@@ -14,6 +14,7 @@ from shardwire import _native
 from shardwire.archive.arrow import batch_of
 from shardwire.archive.unwrap import UnwrapStep, check_steps, state_of, unwrap_batch
 from shardwire.config import SegmentationConfig, SegmentWireFormat
+from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import clashing, column_of, columns_of_names, typed_column
 from shardwire.spark.native import map_in_arrow
@@ -45,6 +46,7 @@ def dead_letters(
     Raises:
         ConfigError: The column is missing or not binary, there is a column `reason`, or a step is unknown.
     """
+    check_kind("config", config, SegmentationConfig)
     config = config or SegmentationConfig()
     steps = check_steps(unwrap)
     typed_column(df, payload, "payload", "binary")

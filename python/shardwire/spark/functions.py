@@ -17,6 +17,7 @@ from shardwire import _native
 from shardwire.archive.arrow import Array, parameters
 from shardwire.archive.unwrap import Decrypt, state_of
 from shardwire.config import SdsWireFormat, SegmentationConfig, SegmentWireFormat
+from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError, PayloadTooLargeError
 from shardwire.spark import schema
 from shardwire.spark.udfs import BatchFunction, arrow_form
@@ -109,6 +110,7 @@ def segment(payload: ColumnOrName, config: SegmentationConfig | None = None) -> 
 
     A payload that does not fit one message fails the query with `PayloadTooLargeError`: leaving it out would lose it.
     """
+    check_kind("config", config, SegmentationConfig)
     return arrow_form(segment_batches(config or SegmentationConfig()))(payload)
 
 

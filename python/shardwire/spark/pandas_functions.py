@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from shardwire.archive.unwrap import Decrypt
 from shardwire.config import SdsWireFormat, SegmentationConfig, SegmentWireFormat
+from shardwire.config.checks import check_kind
 from shardwire.spark import functions
 from shardwire.spark.udfs import pandas_form
 
@@ -66,6 +67,7 @@ def shard_of(content_topic: ColumnOrName, num_shards_in_cluster: int = 8) -> Col
 
 def segment(payload: ColumnOrName, config: SegmentationConfig | None = None) -> Column:
     """The segments of a payload, data before parity. See `functions.segment`."""
+    check_kind("config", config, SegmentationConfig)
     return pandas_form(functions.segment_batches(config or SegmentationConfig()))(payload)
 
 

@@ -31,6 +31,7 @@ from shardwire.archive.arrow import (
 )
 from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
+from shardwire.config.checks import check_kind, check_list
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import clashing, columns_of_names, nanoseconds_column, typed_column
 from shardwire.spark.native import finished, flat, map_in_arrow
@@ -93,6 +94,7 @@ def reconstruct(
         ConfigError: A column is missing, has another type or clashes with one of ours; an unknown step; `key` together
             with `unwrap`.
     """
+    check_kind("config", config, SegmentationConfig)
     config = config or SegmentationConfig()
     steps = check_steps(unwrap)
     by = check_columns(df, by, steps)
@@ -114,8 +116,7 @@ def check_columns(
     Raises:
         ConfigError: A column is missing or has a name that the result needs.
     """
-    if isinstance(by, str):
-        raise ConfigError(f"by is {by!r}: it must be a list of columns, for example [{by!r}]")
+    check_list("by", by, "columns")
     taken = {*MESSAGE_FIELDS.names, *SEGMENT_COLUMNS, *also_taken}
     for name in by:
         if name not in df.columns and not (name == TOPIC and "waku" in steps):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from shardwire.errors import ConfigError
+from shardwire.errors import MissingLibraryError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,12 +29,12 @@ def require_matplotlib() -> None:
     """Says what to install where a picture is wanted.
 
     Raises:
-        ConfigError: The library matplotlib is missing.
+        MissingLibraryError: The library matplotlib is missing.
     """
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ConfigError("a picture needs the library 'matplotlib': pip install matplotlib") from None
+        raise MissingLibraryError("a picture needs the library 'matplotlib': pip install matplotlib") from None
 
 
 def draw_report(traffic: Rows, overhead: Rows, acknowledgements: Rows, gaps: Rows, interval_ns: int) -> Figure:
@@ -48,7 +48,7 @@ def draw_report(traffic: Rows, overhead: Rows, acknowledgements: Rows, gaps: Row
         interval_ns: Width of an interval.
 
     Raises:
-        ConfigError: The library matplotlib is missing.
+        MissingLibraryError: The library matplotlib is missing.
     """
     require_matplotlib()
     from matplotlib.figure import Figure

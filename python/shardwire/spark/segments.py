@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from shardwire import _native
 from shardwire.archive.arrow import batch_of, parameters
 from shardwire.config import SegmentationConfig
+from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError
 from shardwire.spark.columns import clashing, column_of, columns_of_names, typed_column
 from shardwire.spark.functions import keccak256_array
@@ -71,6 +72,7 @@ def segment_messages(df: DataFrame, config: SegmentationConfig | None = None, *,
         )
     schema = StructType([*(df.schema[name] for name in kept), *SEGMENT_FIELDS.fields])
     messages = df.where(column_of(payload).isNotNull()).select(*columns_of_names(kept), column_of(payload))
+    check_kind("config", config, SegmentationConfig)
     return map_in_arrow(messages, _Segmentation(config or SegmentationConfig()), schema)
 
 

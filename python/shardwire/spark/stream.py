@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from shardwire.archive.arrow import HASH, SEGMENT_COLUMNS, SEND_ID, TIMESTAMP
 from shardwire.archive.unwrap import UnwrapStep, check_steps
 from shardwire.config import SegmentationConfig
-from shardwire.errors import ConfigError
+from shardwire.config.checks import check_kind
+from shardwire.errors import ConfigError, MissingLibraryError
 from shardwire.spark import versions
 from shardwire.spark.columns import columns_of_names, nanoseconds_column
 from shardwire.spark.reconstruct import (
@@ -76,6 +77,7 @@ def reconstruct_stream(
         ConfigError: As `reconstruct` raises it; `df` is not streaming; a time below 0; the library protobuf is missing;
             PySpark is older than 4.0.
     """
+    check_kind("config", config, SegmentationConfig)
     config = config or SegmentationConfig()
     versions.require_state()
     _require_protobuf()
@@ -125,4 +127,6 @@ def _require_protobuf() -> None:
     try:
         import google.protobuf  # noqa: F401
     except ImportError:
-        raise ConfigError("reconstruct_stream needs the library 'protobuf': pip install 'shardwire[spark]'") from None
+        raise MissingLibraryError(
+            "reconstruct_stream needs the library 'protobuf': pip install 'shardwire[spark]'"
+        ) from None

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from shardwire.archive.arrow import ERROR, HASH, PAYLOAD, SEND_ID, SENDER, TIMESTAMP
 from shardwire.config import SegmentationConfig
+from shardwire.config.checks import check_kind
 from shardwire.spark import versions
 from shardwire.spark.columns import column_of
 from shardwire.spark.reconstruct import reconstruct_segments
@@ -58,6 +59,7 @@ def unfinished_messages(
     )
     names = (HASH, SEND_ID, PAYLOAD, TIMESTAMP, SENDER, ERROR)
     segments = held.unionByName(nothing).select(*key, *names)
+    check_kind("config", config, SegmentationConfig)
     return reconstruct_segments(segments, config or SegmentationConfig(), by, include_payload)
 
 

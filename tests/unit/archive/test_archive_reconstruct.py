@@ -233,7 +233,10 @@ def test_it_needs_neither_spark_nor_pandas() -> None:
 def test_without_its_libraries_it_says_what_to_install() -> None:
     code = "import sys; sys.modules['pyarrow'] = None\nimport shardwire.archive"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "ConfigError: shardwire.archive needs the library pyarrow: pip install 'shardwire[archive]'" in answer.stderr
+    assert (
+        "MissingLibraryError: shardwire.archive needs the library pyarrow: pip install 'shardwire[archive]'"
+        in answer.stderr
+    )
 
 
 def test_other_readers_read_the_result(tmp_path: Path) -> None:

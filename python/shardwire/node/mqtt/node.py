@@ -7,6 +7,7 @@ import ssl
 from importlib.util import find_spec
 from uuid import uuid4
 
+from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError, MissingLibraryError
 from shardwire.node.clock import Clock
 from shardwire.node.mqtt.status import MqttNodeStatus
@@ -60,6 +61,7 @@ class MqttNode(TransportNode):
         config: NodeConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
+        check_kind("config", config, NodeConfig)
         address = parse_server_url("MqttNode: url", url, DEFAULT_PORTS)
         if user is None and password is None:
             user, password = address.user, address.password

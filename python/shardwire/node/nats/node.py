@@ -7,6 +7,7 @@ import ssl
 from importlib.util import find_spec
 from pathlib import Path
 
+from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError, MissingLibraryError
 from shardwire.node.clock import Clock
 from shardwire.node.nats.status import NatsNodeStatus
@@ -61,6 +62,7 @@ class NatsNode(TransportNode):
         config: NodeConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
+        check_kind("config", config, NodeConfig)
         address = parse_server_url("NatsNode: url", url, {"nats": DEFAULT_PORT, "tls": DEFAULT_PORT})
         if user is None and token is None and credentials is None:
             if address.password is None:

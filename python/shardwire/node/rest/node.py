@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import NodeConfig
@@ -79,6 +80,7 @@ class WakuRestNode(TransportNode):
 
 
 def _configured(config: NodeConfig | None, cluster_id: int | None, num_shards_in_cluster: int | None) -> NodeConfig:
+    check_kind("config", config, NodeConfig)
     config = config or NodeConfig()
     if cluster_id is not None:
         config = replace(config, cluster_id=cluster_id)

@@ -10,6 +10,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError, ShardwireError
 from shardwire.node.clock import Clock, running_clock
 from shardwire.node.event_stream import EventStream
@@ -68,8 +69,7 @@ class TransportNode(Lifetime):
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        if config is not None and not isinstance(config, NodeConfig):
-            raise ConfigError(f"config is a {type(config).__name__}: it must be a NodeConfig or None")
+        check_kind("config", config, NodeConfig)
         self.config = config or NodeConfig()
         self._transport = transport
         self._clock = clock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shardwire.config.checks import check_kind
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import NodeConfig
@@ -57,6 +58,7 @@ class UdpNode(TransportNode):
         config: NodeConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
+        check_kind("config", config, NodeConfig)
         address = parse_server_url("UdpNode: url", url, {"udp": DEFAULT_PORT}, queries=("peers",))
         if address.user is not None:
             raise ConfigError("UdpNode: url holds credentials: there is nobody to show them to, use an Encryption")

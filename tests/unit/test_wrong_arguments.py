@@ -1,0 +1,149 @@
+"""One kind of error for one mistake, wherever it is made: an argument of a wrong kind raises `ConfigError`.
+
+Bytes are the exception, as everywhere in Python: what is no buffer is a `TypeError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shardwire import ConfigError, MissingLibraryError, create_reliable_channel, keccak256
+from shardwire.archive import decrypt, reconstruct, reconstruct_files, summarize
+from shardwire.encryption import ChaCha20Poly1305Encryption, read_key_file, read_key_variable
+from shardwire.node import MemoryNetwork, MqttNode, NatsNode, UdpNode, WakuRestNode
+from shardwire.persistence import SqlitePersistence, read_channels
+from shardwire.segmentation import Reassembler, segment, segment_many
+
+Call = Callable[[Any], Any]
+TABLE = pa.table({"payload": [b"x"]})
+CIPHER = ChaCha20Poly1305Encryption(bytes(32))
+
+
+def awaited(call: Call) -> Call:
+    """A call in an event loop, with a started node."""
+
+    def run(value: Any) -> None:
+        async def main() -> None:
+            async with MemoryNetwork().create_node("alice") as node:
+                await call((node, value))
+
+        asyncio.run(main())
+
+    return run
+
+
+CONFIGS: dict[str, Call] = {
+    "segment": lambda value: segment(b"x", value),
+    "segment_many": lambda value: segment_many([b"x"], value),
+    "Reassembler": Reassembler,
+    "reconstruct": lambda value: reconstruct(TABLE, value),
+    "summarize": lambda value: summarize(TABLE, value),
+    "MemoryNetwork": MemoryNetwork,
+    "MemoryNetwork.create_node": lambda value: MemoryNetwork().create_node("alice", value),
+    "NatsNode": lambda value: NatsNode("nats://localhost", config=value),
+    "MqttNode": lambda value: MqttNode("mqtt://localhost", config=value),
+    "UdpNode": lambda value: UdpNode("udp://localhost", config=value),
+    "WakuRestNode": lambda value: WakuRestNode("http://localhost", config=value),
+    "create_reliable_channel": awaited(
+        lambda given: create_reliable_channel(given[0], "c", "/a/1/b/p", "a", None, given[1])
+    ),
+    "clock": awaited(lambda given: create_reliable_channel(given[0], "c", "/a/1/b/p", "a", clock=given[1])),
+    "rng": awaited(lambda given: create_reliable_channel(given[0], "c", "/a/1/b/p", "a", rng=given[1])),
+}
+PATHS: dict[str, Call] = {
+    "SqlitePersistence": SqlitePersistence,
+    "read_channels": read_channels,
+    "read_key_file": read_key_file,
+    "from_key_file": ChaCha20Poly1305Encryption.from_key_file,
+    "decrypt": lambda value: decrypt(key_file=value),
+    "reconstruct": lambda value: reconstruct(value),
+    "reconstruct several": lambda value: reconstruct([value]),
+    "reconstruct_files": lambda value: reconstruct_files("archive.parquet", value),
+    "the archive of reconstruct_files": lambda value: reconstruct_files(value, "messages"),
+    "summarize": summarize,
+}
+LISTS: dict[str, Call] = {
+    "unwrap": lambda value: reconstruct(TABLE, unwrap=value),
+    "by": lambda value: reconstruct(TABLE, by=value),
+    "subscribe": awaited(lambda given: given[0].subscribe(given[1])),
+    "unsubscribe": awaited(lambda given: given[0].unsubscribe(given[1])),
+    "partition": lambda value: MemoryNetwork().partition(value),
+    "a group": lambda value: MemoryNetwork().partition([value]),
+}
+TEXTS: dict[str, Call] = {
+    "read_key_variable": read_key_variable,
+    "from_environment": ChaCha20Poly1305Encryption.from_environment,
+    "decrypt key_env": lambda value: decrypt(key_env=value),
+    "decrypt channel_id": lambda value: decrypt(key_env="A", channel_id=value),
+    "bind": CIPHER.bind,
+    "create_node": lambda value: MemoryNetwork().create_node(value),
+}
+
+
+@pytest.mark.parametrize("value", ["text", 5, {}], ids=repr)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_is_no_configuration(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=type(value).__name__):
+        CONFIGS[name](value)
+
+
+@pytest.mark.parametrize("value", [5, 1.5, object()], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("name", PATHS)
+def test_what_is_no_path(name: str, value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(TABLE, "archive.parquet")
+    with pytest.raises(ConfigError, match=type(value).__name__):
+        PATHS[name](value)
+
+
+@pytest.mark.parametrize("value", ["text", 5, None], ids=repr)
+@pytest.mark.parametrize("name", LISTS)
+def test_what_is_no_list(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=repr(value) if isinstance(value, str) else type(value).__name__):
+        LISTS[name](value)
+
+
+@pytest.mark.parametrize("value", [5, b"bytes"], ids=repr)
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_is_no_text(name: str, value: object) -> None:
+    with pytest.raises(ConfigError):
+        TEXTS[name](value)
+
+
+@pytest.mark.parametrize("threads", [0, "2", 1.5, True])
+def test_what_is_no_number_of_threads(threads: Any) -> None:
+    with pytest.raises(ConfigError, match=f"threads is {threads!r}: it must be an integer of at least 1"):
+        reconstruct(TABLE, threads=threads)
+
+
+@pytest.mark.parametrize("call", [keccak256, CIPHER.encrypt, lambda value: Reassembler().receive(value, now_ms=0)])
+def test_what_is_no_buffer(call: Call) -> None:
+    with pytest.raises(TypeError):
+        call("text")
+
+
+def test_a_missing_library_is_that_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def importing(name: str, *arguments: Any, **more: Any) -> Any:
+        if name.partition(".")[0] in ("pyarrow", "pyspark", "starlette", "matplotlib", "google"):
+            raise ImportError(f"No module named {name!r}", name=name)
+        return real(name, *arguments, **more)
+
+    for room in ("archive", "spark", "monitor"):
+        with monkeypatch.context() as patch:
+            for loaded in [name for name in sys.modules if name.startswith(f"shardwire.{room}")]:
+                patch.delitem(sys.modules, loaded)
+            patch.setattr(builtins, "__import__", importing)
+            with pytest.raises(MissingLibraryError, match=rf"shardwire\.{room} needs the library \w+: pip install"):
+                importlib.import_module(f"shardwire.{room}")
