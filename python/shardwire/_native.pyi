@@ -984,7 +984,7 @@ class MessageChannel(Participant):
     def handle_content_apart(self, message_id: str, sender_id: str, content: Buffer, data: Buffer) -> str:
         """A message in one content came, by `data`, under the id of a content of a larger message: it is a rival of
         that content, which is missing still. Gives what the rival is called."""
-    def handle_rival_refused(self, name: str) -> None:
+    def handle_rival_refused(self, name: str, sender_id: str) -> None:
         """There was no room for a rival, or it was of no use: it may come again."""
     def was_rival(self, message_id: str, sender_id: str, content: Buffer) -> bool:
         """Whether a content that comes first under its id now was a rival of another one that was given up since."""

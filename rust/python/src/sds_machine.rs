@@ -239,8 +239,15 @@ impl MessageChannel {
         Ok(name.to_string())
     }
 
-    fn handle_rival_refused(slf: PyRef<'_, Self>, py: Python<'_>, name: &str) -> PyResult<()> {
-        slf.as_super().lock(py)?.handle_rival_refused(name);
+    fn handle_rival_refused(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        name: &str,
+        sender_id: &str,
+    ) -> PyResult<()> {
+        slf.as_super()
+            .lock(py)?
+            .handle_rival_refused(name, sender_id);
         Ok(())
     }
 

@@ -346,7 +346,7 @@ impl Receiving {
                     // Its id does not say to which message it belongs: to SDS it would begin another that
                     // never gets whole.
                     self.counts.segments_discarded += 1;
-                    sds.handle_rival_refused(&came.message_id);
+                    sds.handle_rival_surplus(&came.message_id);
                     sds.handle_content_surplus(&came.message_id);
                     return true;
                 }
@@ -358,7 +358,7 @@ impl Receiving {
                     came,
                     "the set is dropped",
                 ));
-                sds.handle_rival_refused(&came.message_id);
+                sds.handle_rival_refused(&came.message_id, &came.sender_id);
                 self.drop_message(&came.sender_id, &send_id, dropped, sds, events, now);
                 return true;
             }
@@ -653,7 +653,7 @@ impl Receiving {
         let hash = &dropped.entire_message_hash;
         for message_id in self.shared.drop_segments(&key, hash) {
             // What SDS knows by its log it forgets below.
-            sds.handle_rival_refused(&message_id);
+            sds.handle_rival_refused(&message_id, sender_id);
         }
         let reason = dropped.reason.name().to_owned();
         events.push_back(fault(

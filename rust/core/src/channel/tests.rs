@@ -360,12 +360,73 @@ fn a_rival_for_which_there_was_no_room_is_asked_for_once_it_is_named() {
         assert!(!bob.hear(message("alice", &id(ONE, 0), &contents[0])));
         assert_eq!(bob.stat("rivals"), 0);
     }
+    name_of_alice(&mut bob);
+    assert_eq!(bob.missing(), BTreeSet::from([&*id(ONE, 0)]));
+}
+
+/// Carol's history says that the first content of the send is alice's.
+fn name_of_alice(bob: &mut Bob) {
     bob.hear(Message {
         content: None,
         causal_history: vec![named(&id(ONE, 0), Some("alice"))],
         ..message("carol", "sync", b"")
     });
+}
+
+#[test]
+fn a_rival_whose_message_was_given_up_is_asked_for_once_it_is_named() {
+    let mut bob = Bob::new();
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+    bob.hear(message("mallory", &id(ONE, 0), &segments(b"of mallory")[0]));
+    bob.hear(message("alice", &id(ONE, 0), &contents[0]));
+    name_of_alice(&mut bob);
+    assert!(bob.missing().is_empty());
+    bob.wait_for_expiry();
+    name_of_alice(&mut bob);
     assert_eq!(bob.missing(), BTreeSet::from([&*id(ONE, 0)]));
+}
+
+#[test]
+fn a_false_rival_does_not_end_the_asking_for_the_true_one() {
+    let mut bob = Bob::new();
+    bob.hear(message("mallory", &id(ONE, 0), &segments(b"of mallory")[0]));
+    bob.hear(message("alice", &id(ONE, 0), &false_single()));
+    name_of_alice(&mut bob);
+    assert_eq!(bob.missing(), BTreeSet::from([&*id(ONE, 0)]));
+}
+
+#[test]
+fn a_rival_of_a_false_set_is_asked_for_once_it_is_named() {
+    let limits = Limits {
+        work_budget: 1,
+        ..limits()
+    };
+    let mut bob = Bob::of(config(), settings(), limits);
+    let hash = keccak256(&payload(1, 2 * SEGMENT_BYTES));
+    let forged = [2, 3].map(|seed| data_segments(hash, &payload(seed, 2 * SEGMENT_BYTES)));
+    bob.hear(message("mallory", &id(ONE, 0), &segments(b"of mallory")[0]));
+    for (ordinal, content) in forged.iter().flatten().enumerate().take(3) {
+        bob.hear(message("alice", &id(ONE, ordinal as u32), content));
+    }
+    assert_eq!(bob.given_up(), 1);
+    name_of_alice(&mut bob);
+    assert!(bob.missing().contains(&*id(ONE, 0)));
+}
+
+#[test]
+fn a_rival_of_a_message_that_is_here_is_not_asked_for() {
+    let mut bob = Bob::new();
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+    bob.hear(message("mallory", &id(ONE, 0), &segments(b"of mallory")[0]));
+    for ordinal in [1, 2, 0] {
+        bob.hear(message(
+            "alice",
+            &id(ONE, ordinal),
+            &contents[ordinal as usize],
+        ));
+    }
+    name_of_alice(&mut bob);
+    assert!(bob.missing().is_empty());
 }
 
 /// It comes first under its id then, and was a rival before.

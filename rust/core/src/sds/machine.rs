@@ -477,11 +477,10 @@ impl Machine {
     /// No room for what `message` brought just now, or no use: it was never received. Nothing waits
     /// for what is `invalid`.
     pub fn handle_content_refused(&mut self, message_id: &str, message: &[u8], invalid: bool) {
-        self.rivals.refuse(&Name::new(message_id));
-        if let Some(rival_of) = rival_of(message_id)
+        if rival_of(message_id).is_some()
             && let Ok(message) = MessageView::decode(message, self.config.wire_format)
         {
-            self.incoming.on_rival_refused(rival_of, message.sender_id);
+            self.refuse_rival(message_id, message.sender_id);
         }
         let Some(entry) = self.log.find(message_id.as_bytes()) else {
             return;
@@ -618,8 +617,21 @@ impl Machine {
         self.rivals.set_apart(message_id, sender_id, content)
     }
 
-    /// There was no room for a rival, or it was of no use: it may come again.
-    pub fn handle_rival_refused(&mut self, name: &str) {
+    /// There was no room for a rival, or it was of no use: it may come again, and is asked for once it
+    /// is named.
+    pub fn handle_rival_refused(&mut self, name: &str, sender_id: &str) {
+        self.refuse_rival(name, sender_id.as_bytes());
+    }
+
+    fn refuse_rival(&mut self, name: &str, sender_id: &[u8]) {
+        self.rivals.refuse(&Name::new(name));
+        if let Some(message_id) = rival_of(name) {
+            self.incoming.on_rival_refused(message_id, sender_id);
+        }
+    }
+
+    /// A rival is part of a message that is here: it may come again, and nobody is asked for it.
+    pub fn handle_rival_surplus(&mut self, name: &str) {
         self.rivals.refuse(&Name::new(name));
     }
 
