@@ -296,6 +296,19 @@ def test_where_no_more_is_made_what_is_missing_of_the_data_goes_again() -> None:
     assert again <= set(range(DATA))
 
 
+def test_a_message_stands_once_in_the_order_though_no_more_is_made_before_what_was_made_has_left() -> None:
+    alice = sent()
+    wanted(alice, 3)
+    alice.make(3)
+    alice.machine.make_parity(SEND, 0, "raw", "leopard", at(alice.now_ms))
+    after = alice.send("after", at(alice.now_ms))
+    # What follows it leaves before the parity.
+    assert alice.machine.poll_transmit(at(alice.now_ms), {TransmitKind.FIRST}) is not None
+    assert alice.publish() == [10, 11, 12]
+    assert alice.machine.ordered_ids() == (f"{SEND}.{DATA - 1}", f"{after}.0")
+    assert alice.machine.inspect()["heads"] == (f"{after}.0",)
+
+
 def test_what_is_made_later_names_what_the_rest_of_its_message_names() -> None:
     alice = waiting(0)
     alice.machine.handle_message(message(0, sender="bob", message_id=f"{8:032x}.0"), at(0))

@@ -116,6 +116,7 @@ impl Machine {
     /// What the parts count is what they hold: every test that stores something looks.
     #[cfg(debug_assertions)]
     pub(super) fn audit(&self) {
+        self.log.audit();
         self.incoming.audit();
         self.given_up.audit();
         self.rivals.audit();

@@ -334,9 +334,11 @@ impl Machine {
                 Some(id) => self.log.find(id.as_bytes()),
                 None => Some(entry),
             };
-            // A log that is shorter than the parity of a send has nothing to name it by.
-            if let Some(named) = named {
-                self.log.deliver(named);
+            // A log that is shorter than the parity of a send has nothing to name it by. Where no more is made
+            // before all that was made has left, a last one leaves once more: what followed it names it.
+            if let Some(named) = named
+                && self.log.deliver(named)
+            {
                 self.heads.deliver(&self.log, named, &fixed.ids);
             }
             if !is_on_demand {

@@ -172,14 +172,15 @@ impl Log {
         Some((handle, entry))
     }
 
-    /// Puts a delivered send, by its newest content, into the order: Lamport timestamp, then id.
-    pub fn deliver(&mut self, entry: EntryRef) {
-        self.touch(entry);
-        let Some(delivered) = self.entries.get_mut(entry) else {
-            return;
+    /// Puts a delivered send, by the content that stands for it, into the order: Lamport timestamp, then
+    /// id; false where it stands there.
+    pub fn deliver(&mut self, entry: EntryRef) -> bool {
+        let Some(delivered) = self.entries.get_mut(entry).filter(|held| !held.ordered) else {
+            return false;
         };
         delivered.ordered = true;
         let lamport = delivered.lamport;
+        self.touch(entry);
         let new = &self.entries[entry];
         let follows = |(held_lamport, held): &(u64, EntryRef)| {
             *held_lamport > lamport
@@ -199,6 +200,7 @@ impl Log {
             self.ordered
                 .retain(|(_, held)| self.entries.get(*held).is_some());
         }
+        true
     }
 
     /// Takes a send, by the content that stands for it, out of the order; the content stays held.
@@ -359,6 +361,13 @@ impl Log {
                 .keep(&mut self.entries, entry, message, false);
             self.originals.pack(&mut self.entries[entry]);
         }
+    }
+
+    /// What is said to stand in the order stands there once.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self) {
+        let ordered = self.arrivals().filter(|(_, entry)| entry.ordered);
+        assert_eq!(self.ordered_ids().count(), ordered.count());
     }
 
     /// Forgets which messages were to be stored.
@@ -570,18 +579,23 @@ mod tests {
                                 log.keep_original(entry, message);
                                 log.refuse(entry);
                             }
-                            3 => log.deliver(entry),
+                            3 => assert!(log.deliver(entry)),
                             _ => {}
                         }
                     }
                     (0 | 1, Some(_)) => log.keep_own(&id, message, false),
-                    (2, Some(entry)) => log.deliver(entry),
+                    (2, Some(entry)) => {
+                        let was_ordered = log.get(entry).unwrap().ordered;
+                        assert_eq!(log.deliver(entry), !was_ordered);
+                    }
                     (3, Some(entry)) => log.leave_out(entry),
                     (4 | 5, _) => drop(log.withdraw(id.as_bytes())),
                     (6, _) => log.forget_original(&id),
                     (7, _) => log.keep_own(&id, message, false),
                     _ => stored.take(&mut log),
                 }
+                #[cfg(debug_assertions)]
+                log.audit();
                 let held: BTreeMap<_, _> = log
                     .originals()
                     .map(|id| (id.clone(), log.original(id.as_bytes()).unwrap().len()))
