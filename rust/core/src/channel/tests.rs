@@ -444,6 +444,62 @@ fn a_rival_that_comes_again_after_the_other_one_was_given_up_is_released_once() 
     assert_eq!(bob.stat("incoming_contents"), 0);
 }
 
+/// How often alice's message is released that comes again once the log forgot it. Mallory has its id:
+/// from the beginning, so that it is a rival, or since.
+fn released_of_alice(mut bob: Bob, is_rival: bool) -> usize {
+    let parameters = bob.segmentation.parameters;
+    let single = |payload: &[u8]| segment(payload, &parameters).unwrap().to_vecs().remove(0);
+    let of_mallory = message("mallory", &id(ONE, 0), &single(b"of mallory"));
+    if is_rival {
+        bob.hear(of_mallory.clone());
+    }
+    let of_alice = message("alice", &id(ONE, 0), &single(b"real"));
+    bob.hear(of_alice.clone());
+    let heard = bob.heard;
+    for number in 3..9 {
+        for sender in ["carol", "dave"] {
+            let payload = format!("{number} of {sender}");
+            let shared = id(&format!("{number:032x}"), 0);
+            bob.hear(message(sender, &shared, &single(payload.as_bytes())));
+        }
+    }
+    assert!(!bob.holds(&id(ONE, 0)));
+    if !is_rival {
+        bob.hear(of_mallory);
+    }
+    // With the time that it had.
+    bob.heard = heard - 1;
+    bob.hear(of_alice);
+    let of_alice = bob.released.iter().filter(|payload| **payload == b"real");
+    of_alice.count()
+}
+
+/// Remembers four messages, and so many rivals and completed messages.
+fn forgetful(wire_format: WireFormat, rivals: usize, completed: usize) -> Bob {
+    let config = Config {
+        log_messages_max: 4,
+        missing_messages_max: rivals,
+        ..config()
+    };
+    let settings = Settings {
+        wire_format,
+        ..settings()
+    };
+    let limits = Limits {
+        completed_remembered_max: completed,
+        ..limits()
+    };
+    Bob::of(config, settings, limits)
+}
+
+#[test]
+fn a_message_that_the_log_forgot_is_released_once_though_another_has_its_id_since() {
+    for wire_format in [WireFormat::Raw, WireFormat::Draft] {
+        let bob = forgetful(wire_format, 1, 1);
+        assert_eq!(released_of_alice(bob, false), 1, "{wire_format:?}");
+    }
+}
+
 // --- what turns out false, and what comes again ----------------------------------------------------
 
 #[test]

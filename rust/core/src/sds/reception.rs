@@ -48,6 +48,16 @@ struct Followed<'a> {
     unknown: Vec<EntryView<'a>>,
 }
 
+/// A message with a content, whose id is known.
+struct Repeated<'a> {
+    sender_id: &'a Arc<str>,
+    content: &'a [u8],
+    data: &'a Octets,
+    from_store: bool,
+    /// Whether it is as old as what is forgotten of its sender, or older than the replay window.
+    is_old: bool,
+}
+
 impl Machine {
     /// Takes any bytes from the network. Nothing that a peer sends is an error: it becomes
     /// [`Event::MessageDropped`].
@@ -111,7 +121,15 @@ impl Machine {
                 self.hear_content(&message_id);
             }
             if let Some(known) = self.log.find(message_id.as_bytes()) {
-                return self.take_duplicate(known, &sender_id, content, data, from_store, now);
+                let is_old = !from_store && self.is_replayed(&message_id, &sender_id, lamport, now);
+                let came = Repeated {
+                    sender_id: &sender_id,
+                    content,
+                    data,
+                    from_store,
+                    is_old,
+                };
+                return self.take_duplicate(known, &came, now);
             }
             if self.outgoing.is_own_id(message_id.as_bytes()) {
                 // The id of a content of ours that has yet to leave: forged, or the same content.
@@ -671,12 +689,16 @@ impl Machine {
     fn take_duplicate(
         &mut self,
         known: EntryRef,
-        sender_id: &Arc<str>,
-        content: &[u8],
-        data: &Octets,
-        from_store: bool,
+        came: &Repeated<'_>,
         now: Now,
     ) -> Result<(), Dropped> {
+        let &Repeated {
+            sender_id,
+            content,
+            data,
+            from_store,
+            is_old,
+        } = came;
         let Some(held) = self.log.get(known) else {
             return Err(Dropped::Duplicate);
         };
@@ -693,14 +715,19 @@ impl Machine {
         let is_open = send
             .and_then(|send| self.incoming.get(send))
             .is_some_and(|send| !send.reconstructed);
+        let rival = self
+            .rivals
+            .find(known, is_open, sender_id, content, data, &self.log);
+        if is_old && rival.as_ref().is_some_and(|rival| !rival.unseen) {
+            // It may have come when it had this id to itself, and been forgotten since.
+            return Err(Dropped::Replayed);
+        }
         if held_sender != *sender_id || self.incoming.missing().contains(message_id.as_bytes()) {
             let (incoming, mut around) = self.around();
             incoming.on_rival(&message_id, sender_id, &mut around);
         }
-        if let Some(rival) = self
-            .rivals
-            .take(known, is_open, sender_id, content, data, &self.log)
-        {
+        if let Some(rival) = rival {
+            self.rivals.take(&rival);
             if !rival.unseen {
                 let (incoming, mut around) = self.around();
                 incoming.on_rival(&message_id, sender_id, &mut around);

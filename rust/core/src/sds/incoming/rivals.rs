@@ -59,8 +59,8 @@ impl Rivals {
 
     /// Whether `message` brought another content than `known`, under its id; `None` for what is the
     /// same, or was handed up before. `is_open` tells whether the send of `known` is not whole yet.
-    pub fn take(
-        &mut self,
+    pub fn find(
+        &self,
         known: EntryRef,
         is_open: bool,
         sender_id: &str,
@@ -84,14 +84,15 @@ impl Rivals {
             return None;
         }
         let name = rival_name(&held.message_id, sender_id, content);
-        if self.taken.contains(&name) {
-            return None;
-        }
-        self.remember(name.clone());
-        Some(Rival {
+        (!self.taken.contains(&name)).then_some(Rival {
             name,
             unseen: recovered,
         })
+    }
+
+    /// A rival is handed up.
+    pub fn take(&mut self, rival: &Rival) {
+        self.remember(rival.name.clone());
     }
 
     /// Whether a content that comes first under its id now was a rival of another one that was given
