@@ -12,7 +12,7 @@ use super::records::{payload_key, split_payload_key};
 use super::restored::{RestoreError, Stored, StoredSegment};
 use super::shared_bytes::{Completed, Kept, SharedBytes};
 use super::whole::WholeMessages;
-use super::{Segmentation, hex, is_rival};
+use super::{Segmentation, hex, is_rival, told_of};
 use crate::keccak::keccak256;
 use crate::reassemble::{
     self, Change, Discard, Drop, Dropped, Lent, Limits, Outcome, Payload, Reassembler, Receipt,
@@ -307,7 +307,7 @@ impl Receiving {
     ) -> bool {
         let mut counted = Counted::of(header);
         let send_id = send_id_of(came, header, counted);
-        let key = payload_key(&came.sender_id, &send_id);
+        let key = key_of(came, &send_id);
         let is_authenticated = arrival.authenticated_sender == Some(&*came.sender_id);
         let receipt = Receipt {
             now_ms: now.monotonic_ms,
@@ -806,6 +806,15 @@ fn send_id_of(came: &Content, header: &Header, counted: Counted) -> Name {
         // hash.
         None if is_single => came.message_id.clone(),
         None => Name::new(&hex(&header.entire_message_hash)),
+    }
+}
+
+/// What reassembly knows the message of a content by: a rival that is a message of its own by the send that
+/// its id names, as if no other one had that id.
+fn key_of(came: &Content, send_id: &Name) -> Box<[u8]> {
+    match &came.send_id {
+        Some(named) if is_rival(send_id) => payload_key(&came.sender_id, named),
+        _ => payload_key(&came.sender_id, told_of(send_id)),
     }
 }
 

@@ -500,6 +500,14 @@ fn a_message_that_the_log_forgot_is_released_once_though_another_has_its_id_sinc
     }
 }
 
+#[test]
+fn a_rival_is_released_once_while_it_is_remembered_or_its_message_is() {
+    for (rivals, completed) in [(1, 100), (100, 1)] {
+        let bob = forgetful(WireFormat::Raw, rivals, completed);
+        assert_eq!(released_of_alice(bob, true), 1, "{rivals} {completed}");
+    }
+}
+
 // --- what turns out false, and what comes again ----------------------------------------------------
 
 #[test]
