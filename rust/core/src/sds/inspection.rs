@@ -97,12 +97,12 @@ impl Machine {
             unacknowledged: unacknowledged.collect(),
             acknowledged: acknowledged.collect(),
             repair_requests: self
-                .repair
+                .asking
                 .requests()
                 .map(|(name, at_ms)| (name.clone(), at_ms))
                 .collect(),
             repair_answers: self
-                .repair
+                .answering
                 .answers()
                 .map(|(name, at_ms)| (name.clone(), at_ms))
                 .collect(),
@@ -123,7 +123,8 @@ impl Machine {
         self.outgoing.audit();
         self.acknowledgements.audit(&self.log);
         let missing = self.incoming.missing();
-        self.repair.audit(|id| missing.contains(id.as_bytes()));
+        self.asking.audit(|id| missing.contains(id.as_bytes()));
+        self.answering.audit();
         let held = self
             .log
             .originals()

@@ -21,7 +21,7 @@ use super::octets::Octets;
 use super::outgoing::{Outgoing, OutgoingContent, OutgoingRef};
 use super::participants::Participants;
 use super::records::Records;
-use super::repair::{Needs, Repair};
+use super::repair::{Answering, Asking, Needs};
 use super::sync::acknowledgements::Acknowledgements;
 use super::sync::anti_entropy::AntiEntropy;
 use super::sync::filter::FilterSchedule;
@@ -54,7 +54,8 @@ pub struct Machine {
     pub(super) anti_entropy: AntiEntropy,
     pub(super) sync_schedule: SyncSchedule,
     pub(super) filter_request: FilterRequest,
-    pub(super) repair: Repair,
+    pub(super) asking: Asking,
+    pub(super) answering: Answering,
     pub(super) lacking: Lacking,
     /// What others lack of what is whole here.
     pub(super) needs: Needs,
@@ -172,7 +173,8 @@ impl Machine {
             anti_entropy: AntiEntropy::new(&config),
             sync_schedule,
             filter_request: FilterRequest::new(&config),
-            repair: Repair::new(&config, &sender_id),
+            asking: Asking::new(&config, &sender_id),
+            answering: Answering::new(&config, &sender_id),
             lacking: Lacking::default(),
             needs: Needs::default(),
             outgoing: Outgoing::new(&config),
@@ -661,7 +663,7 @@ impl Machine {
     /// Does what is due; early and late calls are harmless.
     pub fn handle_timeout(&mut self, now: Now) {
         let at_ms = now.monotonic_ms;
-        self.repair.settle(at_ms);
+        self.asking.settle(at_ms);
         self.outgoing
             .on_timeout(at_ms, &self.participants, &mut self.log, &mut self.events);
         let (incoming, mut around) = self.around();
@@ -679,8 +681,8 @@ impl Machine {
             self.anti_entropy.due_ms,
             self.filter_request.due_ms,
             self.sync_schedule.due_ms,
-            self.repair.next_request_ms(),
-            self.repair.next_answer_ms(),
+            self.asking.next_request_ms(),
+            self.answering.next_answer_ms(),
             self.next_parity_ms(),
             self.lacking.again_ms(),
             self.outgoing.inquiry_due_ms(),
@@ -734,7 +736,7 @@ impl Machine {
             TransmitKind::Retransmission => self.outgoing.due(),
             TransmitKind::Sync => 0,
             TransmitKind::Ephemeral => self.transmission.ephemerals.len(),
-            TransmitKind::Repair => self.repair.answers_held() + self.needs.queued(),
+            TransmitKind::Repair => self.answering.answers_held() + self.needs.queued(),
         }
     }
 
@@ -874,8 +876,8 @@ impl Machine {
             ("missing", incoming.missing().len()),
             ("lost", incoming.lost().len()),
             ("unsaid_acknowledgements", self.acknowledgements.len()),
-            ("repair_requests", self.repair.requests_held()),
-            ("repair_answers", self.repair.answers_held()),
+            ("repair_requests", self.asking.requests_held()),
+            ("repair_answers", self.answering.answers_held()),
             ("participants", self.participants.len()),
             ("outgoing_finished_contents", outgoing.finished_contents()),
             ("heads", self.heads.len()),
@@ -913,7 +915,7 @@ impl Machine {
             heads: &mut self.heads,
             lamport: &mut self.lamport,
             acknowledgements: &mut self.acknowledgements,
-            repair: &mut self.repair,
+            asking: &mut self.asking,
             filter_request: &mut self.filter_request,
             members: self.participants.len(),
             rng: &mut *self.rng,

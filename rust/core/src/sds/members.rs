@@ -42,13 +42,13 @@ impl Machine {
     /// missing of a send.
     pub(super) fn take_requests(&mut self, now: Now, budget_bytes: usize) -> Vec<HistoryEntry> {
         let at_ms = now.monotonic_ms;
-        let taken = self.repair.take_requests(at_ms, budget_bytes);
+        let taken = self.asking.take_requests(at_ms, budget_bytes);
         if taken.is_empty() || !self.config.answers_with_parity() {
             return taken;
         }
         let (mut requests, mut asked) = (Vec::<HistoryEntry>::new(), Vec::new());
         for entry in taken {
-            let is_early = self.repair.is_early(&entry.message_id);
+            let is_early = self.asking.is_early(&entry.message_id);
             match self.number_for(&entry.message_id).filter(|_| is_early) {
                 Some((send, number)) => {
                     asked.push(send);
@@ -62,7 +62,7 @@ impl Machine {
         for send in asked {
             self.incoming.may_ask_again(send, ASKED_AGAIN_MAX);
             for message_id in self.incoming.missing_of(send) {
-                self.repair.put_off(&message_id, false, at_ms);
+                self.asking.put_off(&message_id, false, at_ms);
             }
         }
         fitting(requests, budget_bytes)
@@ -83,7 +83,7 @@ impl Machine {
             {
                 numbers.push(request(&send_id, lacking, made, &sender_id));
                 for message_id in self.incoming.missing_of(send) {
-                    self.repair.put_off(&message_id, false, now.monotonic_ms);
+                    self.asking.put_off(&message_id, false, now.monotonic_ms);
                 }
             }
         }
@@ -136,7 +136,7 @@ impl Machine {
             if own.saturating_sub(made).max(1) <= lacking {
                 self.lacking.ask_no_more(sender_id, &Name::new(send_id));
                 for message_id in self.incoming.missing_of(send) {
-                    self.repair.put_off(&message_id, true, at_ms);
+                    self.asking.put_off(&message_id, true, at_ms);
                 }
             }
             return;
@@ -145,7 +145,7 @@ impl Machine {
         let wire_format = config.wire_format;
         let answers = in_response_group(me, sender_id, send_id, config.repair_groups, wire_format);
         let is_whole = self.count_lacking(sender_id, send_id) == Some(0);
-        if !answers || !is_whole || self.repair.rests(send_id, at_ms) {
+        if !answers || !is_whole || self.answering.rests(send_id, at_ms) {
             return;
         }
         let window_ms = config.window_ms();
@@ -169,7 +169,7 @@ impl Machine {
     /// What is wanted of what is whole here, as far as nobody else answered.
     pub(super) fn want_parity(&mut self, now: Now) {
         let at_ms = now.monotonic_ms;
-        if self.needs.queued() > 0 || self.repair.paced_ms() > at_ms {
+        if self.needs.queued() > 0 || self.answering.paced_ms() > at_ms {
             // To make it is work of the same pace.
             return;
         }
@@ -177,7 +177,8 @@ impl Machine {
         let participants = &self.participants;
         let live_ms = |name: &Arc<str>| participants.live_ms(name);
         if let Some(wanted) = self.needs.take_due(at_ms, patience_ms, live_ms) {
-            self.repair.on_answered_with_parity(&wanted.send_id, at_ms);
+            self.answering
+                .on_answered_with_parity(&wanted.send_id, at_ms);
             self.events.push_back(Event::ParityWanted {
                 sender_id: wanted.sender_id,
                 send_id: wanted.send_id,
@@ -190,7 +191,7 @@ impl Machine {
     pub(super) fn next_parity_ms(&self) -> Option<i64> {
         let queued_ms = (self.needs.queued() > 0).then_some(0);
         let next_ms = queued_ms.or_else(|| self.needs.next_ms());
-        next_ms.map(|next_ms| next_ms.max(self.repair.paced_ms()))
+        next_ms.map(|next_ms| next_ms.max(self.answering.paced_ms()))
     }
 
     /// So many of the parity contents of a send that nobody was heard to send, by their index; each
@@ -224,14 +225,14 @@ impl Machine {
         now: Now,
     ) {
         let work_bytes = size_bytes / WORK_SHARE;
-        self.repair.on_answer_left(work_bytes, now.monotonic_ms);
+        self.answering.on_answer_left(work_bytes, now.monotonic_ms);
         self.needs.on_made((sender_id, send_id), contents);
     }
 
     /// Parity of a send that leaves now.
     pub(super) fn next_parity(&mut self, now: Now) -> Option<Transmit> {
         let at_ms = now.monotonic_ms;
-        if self.repair.paced_ms() > at_ms {
+        if self.answering.paced_ms() > at_ms {
             return None;
         }
         let made = self.needs.take(at_ms)?;
@@ -239,7 +240,7 @@ impl Machine {
         let said = statement(&made.send_id, 0, &made.sender_id);
         let wire = self.encode(&message_id, None, &[], None, &[said], Some(&made.content))?;
         self.remember_ephemeral(message_id.clone());
-        self.repair.on_answer_left(wire.len(), at_ms);
+        self.answering.on_answer_left(wire.len(), at_ms);
         Some(
             self.transmission
                 .leave(TransmitKind::Repair, message_id, wire, Flight::Other),

@@ -100,7 +100,7 @@ impl Machine {
         if *message.sender_id == *self.sender_id.as_bytes() {
             if !from_store {
                 if self.answers(&message_id, content, data) {
-                    self.repair.on_answer(&message_id, now.monotonic_ms);
+                    self.answering.on_answer(&message_id, now.monotonic_ms);
                 } else if content.is_some() {
                     self.stand_by(&message_id, now.monotonic_ms);
                 }
@@ -158,7 +158,7 @@ impl Machine {
         if self.config.enable_repair
             && !from_store
             && !message.repair_request.is_empty()
-            && self.repair.heed(message_id.clone(), lamport)
+            && self.answering.heed(message_id.clone(), lamport)
         {
             for request in message.repair_request.iter().take(REQUESTS_HEARD_MAX) {
                 if lacking_of(request).is_some() {
@@ -169,8 +169,10 @@ impl Machine {
                     own.and_then(|own| self.outgoing.content(own))
                         .is_some_and(|own| own.wire.is_some())
                 };
-                self.repair
-                    .on_request(&(*request).into(), &self.log, is_own, at_ms);
+                let wanted: HistoryEntry = (*request).into();
+                self.asking.on_request(&wanted.message_id, at_ms);
+                // Another content than the one that is asked for may be held under the id.
+                self.answering.on_request(&wanted, &self.log, is_own, at_ms);
             }
         }
         let reviewed = message.bloom_filter.map(|_| message_id.clone());
@@ -711,7 +713,7 @@ impl Machine {
         let answer = !from_store
             && !is_anothers
             && self.answers(&message_id, Some(content), data)
-            && self.repair.heard_again(&message_id, now.monotonic_ms);
+            && self.answering.heard_again(&message_id, now.monotonic_ms);
         let is_open = send
             .and_then(|send| self.incoming.get(send))
             .is_some_and(|send| !send.reconstructed);
@@ -869,7 +871,7 @@ impl Machine {
             own.and_then(|own| self.outgoing.content(own))
                 .is_some_and(|own| own.wire.is_some())
         };
-        self.repair
+        self.answering
             .stand_by(&wanted, &self.log, is_own, monotonic_ms);
     }
 

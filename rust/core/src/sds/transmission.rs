@@ -31,11 +31,11 @@ impl Machine {
             return Some(sync);
         }
         if kinds.has(TransmitKind::Repair) {
-            while let Some(message_id) = self.repair.take_answer(at_ms) {
+            while let Some(message_id) = self.answering.take_answer(at_ms) {
                 let own = self.outgoing.wire(message_id.as_bytes()).cloned();
                 if let Some(message) = own.or_else(|| self.log.original(message_id.as_bytes())) {
                     self.hear_content(&message_id);
-                    self.repair.on_answer_left(message.len(), at_ms);
+                    self.answering.on_answer_left(message.len(), at_ms);
                     return Some(self.transmission.leave(
                         TransmitKind::Repair,
                         message_id,
@@ -388,7 +388,7 @@ impl Machine {
         if is_due(self.filter_request.due_ms)
             && !(self.is_counted_by_senders(now) && self.filter_request.put_off(at_ms))
         {
-            let missing = self.repair.requests_held() > 0;
+            let missing = self.asking.requests_held() > 0;
             if !missing {
                 self.settle_filter();
             }
@@ -402,7 +402,7 @@ impl Machine {
         }
         let wanted = by_schedule || inquires || is_due(self.acknowledgements.due_ms);
         let again = is_due(self.lacking.again_ms());
-        if !wanted && !again && !is_due(self.repair.next_request_ms()) {
+        if !wanted && !again && !is_due(self.asking.next_request_ms()) {
             return None;
         }
         let budget = self.transmission.header_budget;
@@ -425,7 +425,7 @@ impl Machine {
             if requests.is_empty() {
                 return None;
             }
-            self.repair.on_sync_for_requests(at_ms);
+            self.asking.on_sync_for_requests(at_ms);
         }
         let taken: usize = requests.iter().map(entry_bytes_max).sum();
         let history = match only_stated {
@@ -516,7 +516,7 @@ impl Machine {
                         || self.count_lacking(&send.sender_id, &send.send_id).is_some())
             })
         };
-        self.repair.requests_held() > 0 && self.repair.requests().all(|(id, _)| is_counted(id))
+        self.asking.requests_held() > 0 && self.asking.requests().all(|(id, _)| is_counted(id))
     }
 
     /// What a sync says of what came: the entries that it names, and how much is lacking of sends whose
@@ -567,7 +567,7 @@ impl Machine {
         for request in requests {
             self.incoming.on_asked(&request.message_id);
         }
-        for message_id in self.repair.poll_silent() {
+        for message_id in self.asking.poll_silent() {
             let (incoming, mut around) = self.around();
             incoming.forget_silent(&message_id, &mut around);
         }

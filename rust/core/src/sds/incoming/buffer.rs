@@ -22,7 +22,7 @@ use crate::sds::index::Index;
 use crate::sds::lamport::LamportClock;
 use crate::sds::log::{EntryRef, Heads, Log};
 use crate::sds::name::Name;
-use crate::sds::repair::Repair;
+use crate::sds::repair::Asking;
 use crate::sds::slab::Slab;
 use crate::sds::sync::acknowledgements::Acknowledgements;
 use crate::sds::sync::filter_request::FilterRequest;
@@ -53,7 +53,7 @@ pub struct Surroundings<'a> {
     /// Told what is delivered.
     pub acknowledgements: &'a mut Acknowledgements,
     /// Told what is missing, and what is no longer.
-    pub repair: &'a mut Repair,
+    pub asking: &'a mut Asking,
     /// Told that something is missing.
     pub filter_request: &'a mut FilterRequest,
     /// Other participants that were heard.

@@ -77,7 +77,7 @@ impl Incoming {
                 .missing
                 .learn(message_id.as_bytes(), &entry, by.named_by);
             around
-                .repair
+                .asking
                 .on_named_again(&entry, &named_by, by.monotonic_ms);
             return Some(send);
         }
@@ -250,7 +250,7 @@ impl Incoming {
         monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) {
-        around.repair.on_came(message_id);
+        around.asking.on_came(message_id);
         let found = self.untrack(message_id.as_bytes(), around);
         self.found = found.map(|entry| (entry, monotonic_ms));
         if self.sends[send].contents.is_empty() {
@@ -578,7 +578,7 @@ impl Incoming {
                 let message_id = Name::new(&entry.message_id);
                 self.track(send, entry, &named_by, monotonic_ms, around);
                 // It was asked for while the send was waited for.
-                around.repair.without_haste(&message_id);
+                around.asking.without_haste(&message_id);
             }
         }
     }
@@ -604,7 +604,7 @@ impl Incoming {
         self.sends[handle]
             .missing
             .replace(Name::new(&entry.message_id));
-        if around.repair.on_missing(entry, named_by, monotonic_ms) {
+        if around.asking.on_missing(entry, named_by, monotonic_ms) {
             around
                 .filter_request
                 .on_missing(monotonic_ms, around.members, around.rng);
@@ -621,7 +621,7 @@ impl Incoming {
         monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) {
-        around.repair.on_done(message_id);
+        around.asking.on_done(message_id);
         let handle = message.send;
         let Some(send) = self.sends.get_mut(handle) else {
             return;
@@ -652,7 +652,7 @@ impl Incoming {
         around: &mut Surroundings<'_>,
     ) -> Option<HistoryEntry> {
         let (message_id, message) = self.missing.remove(message_id)?;
-        around.repair.on_done(&message_id);
+        around.asking.on_done(&message_id);
         if let Some(send) = self.sends.get_mut(message.send) {
             send.missing.remove(&message_id);
         }
@@ -670,7 +670,7 @@ impl Incoming {
         };
         for message_id in std::mem::take(&mut send.missing) {
             if self.missing.remove(message_id.as_bytes()).is_some() {
-                around.repair.on_done(&message_id);
+                around.asking.on_done(&message_id);
             }
         }
     }

@@ -225,7 +225,7 @@ impl Machine {
                 Some((missing, asked))
             });
             if let Some(((entry, key, named_by), asked)) = missing {
-                self.repair.restore_asked(&entry.message_id, asked);
+                self.asking.restore_asked(&entry.message_id, asked);
                 let send = self.incoming.restored(&key, now.monotonic_ms);
                 let (incoming, mut around) = self.around();
                 incoming.restore_missing(entry, send, &named_by, now.monotonic_ms, &mut around);
@@ -323,7 +323,7 @@ impl Machine {
         for (_, record) in kinds.take_sorted(ANSWER) {
             if let Some(entry) = self.read(&record, |fields| fields.entry()) {
                 let is_own = || self.outgoing.wire(entry.message_id.as_bytes()).is_some();
-                self.repair
+                self.answering
                     .restore_answer(&entry, &self.log, is_own, now.monotonic_ms);
             }
         }

@@ -75,7 +75,7 @@ impl Machine {
         });
         self.put_incoming(&mut out);
         let records = &mut self.records;
-        for (message_id, owed) in self.repair.poll_changed() {
+        for (message_id, owed) in self.answering.poll_changed() {
             let fields = owed.map(|entry| Writer::new().entry(entry).seal());
             records.put(&mut out, ANSWER, message_id, fields);
         }
@@ -104,7 +104,7 @@ impl Machine {
         self.incoming.poll_changed_lost();
         self.given_up.poll_changed();
         self.rivals.poll_changed();
-        self.repair.poll_changed();
+        self.answering.poll_changed();
         self.participants.poll_changed();
     }
 
@@ -145,7 +145,7 @@ impl Machine {
                 let key = self.incoming.get(message.send).map_or("", |send| &send.key);
                 let mut writer = Writer::new();
                 writer.entry(&message.entry).bytes(key.as_bytes());
-                let (ours, all) = self.repair.asked_for(&message_id);
+                let (ours, all) = self.asking.asked_for(&message_id);
                 writer.bytes(message.named_by.as_bytes());
                 writer.int(ours).int(all).seal()
             });

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::REPAIR_BUFFER_MAX;
+use super::rules::REPAIR_BUFFER_MAX;
 use crate::sds::name::Name;
 use crate::wire::sds::HistoryEntry;
 

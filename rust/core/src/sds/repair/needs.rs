@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hashlink::LinkedHashMap;
 
-use super::REPAIR_BUFFER_MAX;
+use super::rules::REPAIR_BUFFER_MAX;
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
 use crate::sds::outgoing::Ordinals;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
 
-use super::REPAIR_BUFFER_MAX;
+use super::rules::REPAIR_BUFFER_MAX;
 use crate::sds::name::Name;
 use crate::wire::sds::HistoryEntry;
 

@@ -1,0 +1,394 @@
+//! What we ask the channel for: messages that are missing (SDS, SDS-Repair: the outgoing repair buffer).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hashlink::LinkedHashMap;
+
+use super::requests::RequestBuffer;
+use super::rules::request_offset_ms;
+use crate::sds::config::Config;
+use crate::sds::ids::entry_bytes_max;
+use crate::sds::name::Name;
+use crate::wire::sds::{HistoryEntry, WireFormat};
+
+/// SDS-R: a message carries at most three requests.
+const REQUESTS_PER_MESSAGE_MAX: usize = 3;
+/// Syncs sent for requests alone keep this distance, a shorter one where T_min is shorter: a peer that
+/// invents ids must not make the others talk.
+const REPAIR_SYNC_INTERVAL_MS: i64 = 1_000;
+const REPAIR_SYNC_INTERVAL_MS_MIN: i64 = 100;
+/// A message is asked for so often in the channel by syncs that leave for it alone; then by what
+/// leaves anyway.
+const URGENT_ROUNDS: u32 = 2;
+/// It is asked for every T_max so often; then at distances that double with every second request that
+/// found no answer.
+const STEADY_ROUNDS: u32 = 4;
+/// Beyond this distance it is not asked for again.
+const SILENCE_MS_MAX: i64 = 24 * 3_600_000;
+
+/// A message that is missing for less than T_min.
+#[derive(Debug)]
+struct Upcoming {
+    since_ms: i64,
+    named_by: Arc<str>,
+    entry: HistoryEntry,
+}
+
+/// What is missing, and when it is asked for.
+///
+/// A request that another participant makes first is put off, not forgotten, and one that found no
+/// answer is made again after T_max: both implementations in the field ask once at most. What nobody
+/// answers is asked for less and less often, and once more each time that somebody names it again.
+#[derive(Debug)]
+pub struct Asking {
+    enabled: bool,
+    t_min_ms: i64,
+    t_max_ms: i64,
+    wire_format: WireFormat,
+    /// An answer that came so lately may have overtaken the request for it.
+    overtaken_ms: i64,
+    /// How long the sender of what anybody is asked for comes before the others.
+    sender_first_ms: i64,
+    /// Whether syncs leave by themselves, on which requests can ride.
+    syncs: bool,
+    me: Arc<str>,
+    /// Missing for less than T_min: most of them come before anything need be computed. In order of
+    /// time.
+    upcoming: LinkedHashMap<Name, Upcoming>,
+    requests: RequestBuffer,
+    sync_not_before_ms: i64,
+    /// How often each message was asked for, by us and by anyone: a stranger's requests silence ours
+    /// no sooner.
+    asked: HashMap<Name, (u32, u32)>,
+    /// Messages that are asked for no more.
+    silent: Vec<Name>,
+}
+
+impl Asking {
+    /// Nothing is asked for.
+    pub fn new(config: &Config, me: &Arc<str>) -> Self {
+        Asking {
+            enabled: config.enable_repair,
+            t_min_ms: config.repair_t_min_ms,
+            t_max_ms: config.repair_t_max_ms,
+            wire_format: config.wire_format,
+            overtaken_ms: config.window_ms(),
+            sender_first_ms: config.sender_first_ms(),
+            syncs: config.sync_min_interval_ms > 0,
+            me: Arc::clone(me),
+            upcoming: LinkedHashMap::new(),
+            requests: RequestBuffer::default(),
+            sync_not_before_ms: 0,
+            asked: HashMap::new(),
+            silent: Vec::new(),
+        }
+    }
+
+    /// Asks for `entry` at T_req unless it comes before; whether that is news.
+    pub fn on_missing(
+        &mut self,
+        entry: HistoryEntry,
+        named_by: &Arc<str>,
+        monotonic_ms: i64,
+    ) -> bool {
+        if self.enabled {
+            let upcoming = Upcoming {
+                since_ms: monotonic_ms,
+                named_by: Arc::clone(named_by),
+                entry,
+            };
+            let name = Name::new(&upcoming.entry.message_id);
+            self.upcoming.insert(name, upcoming);
+        }
+        self.enabled
+    }
+
+    /// What is asked for, and when next.
+    pub fn requests(&self) -> impl Iterator<Item = (&Name, i64)> {
+        let upcoming = self.upcoming.iter();
+        let upcoming =
+            upcoming.map(|(name, missing)| (name, self.first_ms(name, missing.since_ms)));
+        self.requests.iter().chain(upcoming)
+    }
+
+    /// Missing messages that are or will be asked for.
+    pub fn requests_held(&self) -> usize {
+        self.requests.len() + self.upcoming.len()
+    }
+
+    /// It came: who named it named what exists.
+    pub fn on_came(&mut self, message_id: &Name) {
+        let id = message_id.as_bytes();
+        let upcoming = self.upcoming.get(id).map(|missing| &missing.named_by);
+        let asked_for = || Some(&self.requests.get(id)?.named_by);
+        if let Some(named_by) = upcoming.or_else(asked_for).cloned() {
+            self.requests.on_proven(named_by);
+        }
+    }
+
+    /// It is no longer asked for.
+    pub fn on_done(&mut self, message_id: &Name) {
+        self.asked.remove(message_id);
+        if self.upcoming.remove(message_id).is_none() {
+            self.requests.remove(message_id);
+        }
+    }
+
+    /// What is missing is asked for by what leaves anyway.
+    pub fn without_haste(&mut self, message_id: &Name) {
+        let (_, all) = self.asked.entry(message_id.clone()).or_default();
+        *all = (*all).max(URGENT_ROUNDS);
+    }
+
+    /// Somebody names what is missing: whoever does may hold it, so it is asked for as soon as at
+    /// first. It is in the share of `named_by`.
+    pub fn on_named_again(&mut self, entry: &HistoryEntry, named_by: &Arc<str>, monotonic_ms: i64) {
+        let message_id = entry.message_id.as_str();
+        self.requests.set_named_by(message_id.as_bytes(), named_by);
+        if let Some(missing) = self.upcoming.get_mut(message_id.as_bytes()) {
+            missing.named_by = Arc::clone(named_by);
+        } else if self.requests.get(message_id.as_bytes()).is_none() {
+            // There may have been no room for it.
+            self.on_missing(entry.clone(), named_by, monotonic_ms);
+            return;
+        }
+        if self.asked_for(message_id).0 <= STEADY_ROUNDS {
+            return;
+        }
+        let soon_ms = monotonic_ms + self.offset_ms(message_id);
+        if let Some((entry, named_by, before_ms)) = self.settled(message_id) {
+            self.ask_at(entry, named_by, before_ms.min(soon_ms));
+        }
+    }
+
+    /// Gives those that have been missing for T_min their T_req.
+    pub fn settle(&mut self, monotonic_ms: i64) {
+        while let Some((_, missing)) = self.upcoming.front() {
+            if missing.since_ms + self.t_min_ms > monotonic_ms {
+                return;
+            }
+            if let Some((message_id, missing)) = self.upcoming.pop_front() {
+                let at_ms = self.first_ms(&message_id, missing.since_ms);
+                self.ask_at(missing.entry, missing.named_by, at_ms);
+            }
+        }
+    }
+
+    /// When a request may be due: at the earliest T_req, or when one must be given.
+    pub fn next_request_ms(&self) -> Option<i64> {
+        let upcoming_ms = self
+            .upcoming
+            .front()
+            .map(|(_, missing)| missing.since_ms + self.t_min_ms);
+        let at_ms = upcoming_ms.into_iter().chain(self.requests.next_ms()).min();
+        at_ms.map(|at_ms| at_ms.max(self.sync_not_before_ms))
+    }
+
+    /// A sync left for requests alone: the next such one waits.
+    pub fn on_sync_for_requests(&mut self, monotonic_ms: i64) {
+        let interval_ms = self
+            .t_min_ms
+            .clamp(REPAIR_SYNC_INTERVAL_MS_MIN, REPAIR_SYNC_INTERVAL_MS);
+        self.sync_not_before_ms = monotonic_ms + interval_ms;
+    }
+
+    /// Requests that ride on the message that leaves now; each is made again later if nothing comes.
+    pub fn take_requests(&mut self, monotonic_ms: i64, budget_bytes: usize) -> Vec<HistoryEntry> {
+        self.settle(monotonic_ms);
+        let (mut taken, mut left) = (Vec::new(), budget_bytes);
+        while taken.len() < REQUESTS_PER_MESSAGE_MAX {
+            let Some((_, request)) = self.requests.take_turn(monotonic_ms) else {
+                break;
+            };
+            let Some(after) = left.checked_sub(entry_bytes_max(&request.entry)) else {
+                break;
+            };
+            let (entry, named_by) = (request.entry.clone(), Arc::clone(&request.named_by));
+            left = after;
+            self.ask_again_later(&entry, named_by, monotonic_ms);
+            taken.push(entry);
+        }
+        taken
+    }
+
+    /// Messages that are asked for no more, since the last call.
+    pub fn poll_silent(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.silent)
+    }
+
+    fn ask_again_later(&mut self, entry: &HistoryEntry, named_by: Arc<str>, monotonic_ms: i64) {
+        let name = Name::new(&entry.message_id);
+        let (ours, all) = self.asked.entry(name.clone()).or_default();
+        *ours += 1;
+        *all += 1;
+        let wait_ms = self.wait_ms(&entry.message_id);
+        if wait_ms <= SILENCE_MS_MAX {
+            self.ask_at(entry.clone(), named_by, monotonic_ms + wait_ms);
+        } else {
+            self.requests.remove(&name);
+            self.silent.push(name);
+        }
+    }
+
+    /// Whether the time at which a message is asked for first is in the first half of what SDS-R leaves: a
+    /// number may ask for it, and its name still comes within T_max where that is in vain.
+    pub fn is_early(&self, message_id: &str) -> bool {
+        self.asked_for(message_id).0 <= 1
+            && self.offset_ms(message_id) <= i64::midpoint(self.t_min_ms, self.t_max_ms)
+    }
+
+    /// Contents are on their way that may bring what is asked for: the name waits until they had time to
+    /// come. Where a stranger says so, once for each time that we asked.
+    pub fn put_off(&mut self, message_id: &Name, by_stranger: bool, monotonic_ms: i64) {
+        let (ours, all) = self.asked_for(message_id);
+        if by_stranger && all > ours {
+            return;
+        }
+        if let Some((entry, named_by, before_ms)) = self.settled(message_id) {
+            if by_stranger {
+                self.asked.entry(message_id.clone()).or_default().1 += 1;
+            }
+            let at_ms = monotonic_ms + self.sender_first_ms + self.t_min_ms + self.overtaken_ms;
+            self.ask_at(entry, named_by, before_ms.max(at_ms));
+        }
+    }
+
+    /// What is asked for under an id, or will be, and when; it is no longer among what has yet to get its
+    /// time.
+    fn settled(&mut self, message_id: &str) -> Option<(HistoryEntry, Arc<str>, i64)> {
+        if let Some(missing) = self.upcoming.remove(message_id.as_bytes()) {
+            let at_ms = self.first_ms(message_id, missing.since_ms);
+            return Some((missing.entry, missing.named_by, at_ms));
+        }
+        let request = self.requests.get(message_id.as_bytes())?;
+        let named_by = Arc::clone(&request.named_by);
+        Some((request.entry.clone(), named_by, request.at_ms))
+    }
+
+    /// When what is missing since then is asked for first in this life. In an earlier one it may have
+    /// been asked for in vain.
+    fn first_ms(&self, message_id: &str, since_ms: i64) -> i64 {
+        let wait_ms = match self.asked_for(message_id).0 {
+            0 => self.offset_ms(message_id),
+            _ => self.wait_ms(message_id).min(SILENCE_MS_MAX),
+        };
+        since_ms + wait_ms
+    }
+
+    /// How long after a request the next one follows.
+    fn wait_ms(&self, message_id: &str) -> i64 {
+        let (ours, _) = self.asked_for(message_id);
+        let doublings = (ours.saturating_sub(STEADY_ROUNDS) / 2).min(32);
+        self.period_ms(message_id).saturating_mul(1 << doublings)
+    }
+
+    fn ask_at(&mut self, entry: HistoryEntry, named_by: Arc<str>, at_ms: i64) {
+        // Where nothing leaves by itself, there is nothing to ride on.
+        let urgent = !self.syncs || self.asked_for(&entry.message_id).1 < URGENT_ROUNDS;
+        self.requests.put(entry, named_by, at_ms, urgent);
+    }
+
+    /// How often a message was asked for without an answer: by us, and by anyone.
+    pub fn asked_for(&self, message_id: &str) -> (u32, u32) {
+        self.asked
+            .get(message_id.as_bytes())
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn period_ms(&self, message_id: &str) -> i64 {
+        self.t_max_ms + self.offset_ms(message_id)
+    }
+
+    fn offset_ms(&self, message_id: &str) -> i64 {
+        request_offset_ms(
+            &self.me,
+            message_id,
+            self.t_min_ms,
+            self.t_max_ms,
+            self.wire_format,
+        )
+    }
+
+    /// Another participant asks for a message: where it is asked for here too, that waits for a period.
+    pub fn on_request(&mut self, message_id: &str, monotonic_ms: i64) {
+        if let Some((wanted, named_by, before_ms)) = self.settled(message_id) {
+            let at_ms = before_ms.max(monotonic_ms + self.period_ms(message_id));
+            self.asked.entry(Name::new(message_id)).or_default().1 += 1;
+            self.ask_at(wanted, named_by, at_ms);
+        }
+    }
+
+    /// What is asked for is missing, and has one moment.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self, is_missing: impl Fn(&Name) -> bool) {
+        self.requests.audit();
+        let asked_for = self.requests.iter().map(|(name, _)| name);
+        assert!(asked_for.chain(self.upcoming.keys()).all(&is_missing));
+        assert!(self.asked.keys().all(is_missing));
+        let mut upcoming = self.upcoming.keys();
+        assert!(upcoming.all(|name| self.requests.get(name.as_bytes()).is_none()));
+    }
+
+    // --- stored form ----------------------------------------------------------------------------
+
+    /// A restart is no reason to ask as at first.
+    pub fn restore_asked(&mut self, message_id: &str, asked: (u32, u32)) {
+        if asked != (0, 0) {
+            self.asked.insert(Name::new(message_id), asked);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T_MIN_MS: i64 = 1_000;
+    const T_MAX_MS: i64 = 60_000;
+
+    fn of_bob() -> Asking {
+        let config = Config {
+            repair_t_min_ms: T_MIN_MS,
+            repair_t_max_ms: T_MAX_MS,
+            ..Config::example()
+        };
+        Asking::new(&config, &"bob".into())
+    }
+
+    fn entry(message_id: &str) -> HistoryEntry {
+        HistoryEntry {
+            message_id: message_id.into(),
+            ..HistoryEntry::default()
+        }
+    }
+
+    #[test]
+    fn a_strangers_request_puts_ours_off_by_a_period_and_takes_the_haste_out_of_it() {
+        let mut asking = of_bob();
+        let carol: Arc<str> = "carol".into();
+        let offset_ms = request_offset_ms("bob", "missing", T_MIN_MS, T_MAX_MS, WireFormat::Spec);
+        asking.on_missing(entry("missing"), &carol, 0);
+        asking.settle(T_MIN_MS);
+        assert_eq!(asking.requests.get(b"missing").unwrap().at_ms, offset_ms);
+        for strangers in 1..=URGENT_ROUNDS {
+            assert!(asking.requests.next_ms().is_some());
+            asking.on_request("missing", 2_000);
+            assert_eq!(asking.asked_for("missing"), (0, strangers));
+        }
+        let request = asking.requests.get(b"missing").unwrap();
+        assert_eq!(request.at_ms, 2_000 + T_MAX_MS + offset_ms);
+        assert_eq!(asking.requests.next_ms(), None);
+    }
+
+    #[test]
+    fn a_request_comes_after_a_day_at_most_however_often_an_earlier_life_asked() {
+        let mut asking = of_bob();
+        asking.restore_asked("missing", (u32::MAX, u32::MAX));
+        asking.on_missing(entry("missing"), &"carol".into(), 5);
+        asking.settle(T_MIN_MS + 5);
+        let request = asking.requests.get(b"missing").unwrap();
+        assert_eq!(request.at_ms, 5 + SILENCE_MS_MAX);
+    }
+}
