@@ -28,7 +28,8 @@ class ReassemblyLimits:
         completed_remembered_max: Completed sets remembered, so that a late segment does not reopen one.
         timeout_ms: A set expires this long after its last new segment; under a rate limit after 3 epochs at least.
         work_budget: Reconstructions that guesses at wrong segments of a set may cost; as many are kept for the rest.
-            One counts as 4 MiB of hashing at most, but four are afforded whatever the size.
+            One counts as 4 MiB of hashing at most, but four are afforded whatever the size. To look for wrong segments
+            among more than enough is paid for apart: up to 2 MiB of hashing for each, but as much as two need.
     """
 
     sets_max: int = 1_000

@@ -126,7 +126,7 @@ impl Reassembler {
             return None;
         }
         let mut joined = Set::new(own.hash, None, geometry);
-        joined.work = own.work_across.as_deref().copied().unwrap_or_default();
+        joined.charge(own.work_across.as_deref().copied().unwrap_or_default());
         for (_, member) in members {
             let mut rivals = joined.range(member.slot);
             let equal =

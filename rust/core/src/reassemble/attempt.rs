@@ -90,7 +90,7 @@ impl<'a> Attempt<'a> {
         };
         let counts = (k, self.parity_count);
         Budget::new(
-            set.work,
+            set.work(),
             counts,
             [whole, shard_len, ends_max],
             reconstructions,
@@ -105,7 +105,7 @@ impl<'a> Attempt<'a> {
             false if self.set.has_proven() && !self.set.is_of_guests => Turn::Proven,
             false => Turn::Promised,
         };
-        self.budget.left() == 0
+        self.budget.is_spent()
     }
 
     pub fn slot(&self, ordinal: usize) -> Slot {

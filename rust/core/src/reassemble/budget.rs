@@ -3,12 +3,17 @@
 use super::locate;
 use super::work::{CANDIDATE_WORK, HASH_WORK, Work, products_work};
 
-/// What a reconstruction counts at most, in bytes of hashing: a budget gives large payloads bytes, not
-/// as many reconstructions as small ones.
+/// What a reconstruction counts at most, and its looks do, in bytes of hashing: a budget gives large
+/// payloads bytes, not as many reconstructions as small ones.
 const RECONSTRUCTION_WORK_MAX: u64 = 4 << 20;
+const LOOKS_WORK_MAX: u64 = 2 << 20;
 
-/// Reconstructions that a budget of as many affords, however large they are.
+/// Reconstructions that a budget of as many affords, however large they are, and those whose looks it does.
 const RECONSTRUCTIONS_MIN: u64 = 4;
+const LOOKED_AT_MIN: u64 = 2;
+
+/// Looks that a reconstruction counts: one under either code, and one more with what the first found out.
+const LOOKS: u64 = 3;
 
 /// Wrong shards are located again and again for at most this part of what is left.
 const LOCATE_SHARE: u64 = 4;
@@ -38,6 +43,8 @@ pub(super) enum Turn {
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     limit: Work,
+    /// Of one reconstruction: what comes before a proven sender's turn may pass its limit by that.
+    price: Work,
     /// What earlier attempts took.
     before: Work,
     pub turn: Turn,
@@ -54,19 +61,25 @@ impl Budget {
         [whole, shard_len, ends_max]: [usize; 3],
         reconstructions: u64,
     ) -> Self {
-        let located = 2 * locate::work_of(counts, shard_len);
         let hashed = (whole + shard_len) as u64 + HASH_WORK;
-        let price = hashed + products_work(counts.0, counts.1, shard_len) + located;
-        let at_least = reconstructions.min(RECONSTRUCTIONS_MIN);
-        let limited = price.min(RECONSTRUCTION_WORK_MAX);
+        let price = Work {
+            hashing: hashed + products_work(counts.0, counts.1, shard_len),
+            looks: LOOKS * locate::work_of(counts, shard_len),
+            tails: 0,
+        };
+        let limit_of = |price: u64, max: u64, min: u64| {
+            let limited = price.min(max);
+            let at_least = price.saturating_mul(reconstructions.min(min));
+            limited.saturating_mul(reconstructions).max(at_least)
+        };
         let limit = Work {
-            hashing: limited
-                .saturating_mul(reconstructions)
-                .max(price.saturating_mul(at_least)),
+            hashing: limit_of(price.hashing, RECONSTRUCTION_WORK_MAX, RECONSTRUCTIONS_MIN),
+            looks: limit_of(price.looks, LOOKS_WORK_MAX, LOOKED_AT_MIN),
             tails: ends_max as u64 * CANDIDATE_WORK * TAIL_SEARCHES,
         };
         Budget {
             limit,
+            price,
             before,
             turn: Turn::Promised,
             work: Work::default(),
@@ -74,25 +87,43 @@ impl Budget {
     }
 
     /// The most that the choices whose turn it is, and those before them, may take.
-    fn up_to(&self, limit: u64) -> u64 {
+    fn up_to(&self, limit: u64, price: u64) -> u64 {
         match self.turn {
             Turn::Guesses => limit,
             Turn::Repeated => limit.saturating_add(limit / 2),
             Turn::Promised => limit.saturating_mul(2),
-            Turn::Proven => limit.saturating_mul(3),
+            Turn::Proven => limit.saturating_mul(3).saturating_add(price),
         }
     }
 
-    /// What is left for the choices whose turn it is.
-    pub fn left(&self) -> u64 {
+    /// What is left to hash the choices whose turn it is.
+    pub fn hashing_left(&self) -> u64 {
         let taken = self.before.hashing.saturating_add(self.work.hashing);
-        self.up_to(self.limit.hashing).saturating_sub(taken)
+        self.up_to(self.limit.hashing, self.price.hashing)
+            .saturating_sub(taken)
+    }
+
+    /// What is left to look at the choices whose turn it is.
+    pub fn looks_left(&self) -> u64 {
+        let taken = self.before.looks.saturating_add(self.work.looks);
+        self.up_to(self.limit.looks, self.price.looks)
+            .saturating_sub(taken)
+    }
+
+    /// Whether a choice can be hashed, and looked at before where it `is_located`.
+    pub fn affords(&self, is_located: bool) -> bool {
+        self.hashing_left() > 0 && (!is_located || self.looks_left() > 0)
+    }
+
+    /// Whether either purse is empty. Nobody looks where there is no parity.
+    pub fn is_spent(&self) -> bool {
+        !self.affords(self.limit.looks > 0)
     }
 
     /// What may be spent on locating the wrong shards of one choice: what is found out on the way helps
     /// the next attempt.
     pub fn left_to_locate(&self) -> u64 {
-        self.left() / LOCATE_SHARE
+        self.looks_left() / LOCATE_SHARE
     }
 
     /// Ends of a payload that may be tested now. Half of what is left at most: zeros that one code
@@ -103,9 +134,9 @@ impl Budget {
         let taken = self.before.tails.saturating_add(self.work.tails);
         let limit = match (self.turn, borne_out) {
             (Turn::Promised, true) | (Turn::Proven, _) => {
-                self.up_to(self.limit.tails).saturating_mul(2)
+                self.up_to(self.limit.tails, 0).saturating_mul(2)
             }
-            _ => self.up_to(self.limit.tails),
+            _ => self.up_to(self.limit.tails, 0),
         };
         let left = limit.saturating_sub(taken);
         (left / 2 / CANDIDATE_WORK).max(TAIL_ENDS_MIN) as usize

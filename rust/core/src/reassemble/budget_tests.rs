@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::budget::Budget;
 use super::poison_tests::{Random, forged};
 use super::tests::{CODES, limits, parameters_of, reconstructed};
-use super::work::{HASH_WORK, Work, products_work};
+use super::work::Work;
 use super::*;
 use crate::erasure::ErasureCode;
 use crate::segment::segment;
@@ -160,8 +160,8 @@ fn rivals_that_make_zeros_are_survived() {
     }
 }
 
-/// Whatever comes, a set takes no more than twice the price of so many reconstructions: hashing and
-/// decoding it all, locating under both codes, and a fixed part.
+/// Whatever comes, a set takes no more than twice the price of so many reconstructions in either purse:
+/// hashing and decoding it all, and three looks, each with a fixed part.
 #[test]
 fn work_is_bounded() {
     for (k, m) in [(2, 1), (16, 2), (48, 8)] {
@@ -169,20 +169,25 @@ fn work_is_bounded() {
         let code = ErasureCode::Leopard;
         let (parameters, _, wire) = message(WireFormat::Raw, code, (k, m), &mut random);
         let mut reassembler = Reassembler::new(parameters, limits());
-        let (mut most, mut dropped) = (0, 0);
+        let (mut hashing, mut looks, mut dropped) = (0, 0, 0);
         for number in 0..40 * (k + m) {
             let bytes = forged(&wire[random.below(k + m)], WireFormat::Raw, &mut random);
             let name = format!("m{}", random.below(1 + number % 7));
             let outcome = receive(&mut reassembler, &[(bytes, Some(name))]);
             assert_eq!(outcome, None);
-            let taken = reassembler.sets.values().map(|set| set.work.hashing);
-            most = most.max(taken.max().unwrap_or(0));
+            for set in reassembler.sets.values() {
+                hashing = hashing.max(set.work().hashing);
+                looks = looks.max(set.work().looks);
+            }
             dropped += reassembler.stats().failed_reconstructions;
         }
-        let hashed = (k + m) as u64 * 64 + HASH_WORK;
-        let price = hashed + products_work(k, m, 64) + 2 * locate::work_of((k, m), 64);
+        let hashed = (k + m) as u64 * 64 + 1024;
+        // Each of k + m shards gives a look its 64 bytes and a coefficient for each of m.
+        let looked = 3 * (3 * ((k + m) * (64 + m)) as u64 + 1024);
         // The last attempt may pass the limit by one trial.
-        assert!(most <= (2 * 32 + 2) * price, "{most} of {price}");
+        let most = 2 * 32 + 2;
+        assert!(hashing <= most * hashed, "{hashing} of {hashed}");
+        assert!(looks <= most * looked, "{looks} of {looked}");
         assert!(dropped > 0, "something was hashed");
     }
 }
@@ -207,8 +212,32 @@ fn guesses_are_paid_for() {
         .next()
         .expect("nothing names the wrong ones");
     // Half of what was left when all had come, where several more attempts had an eighth each.
-    let price = (k as u64 + 1) * 64 + 1024;
-    assert!(set.work.hashing >= 32 / 2 * price, "{}", set.work.hashing);
+    let price = 3 * locate::work_of((k, m), 64);
+    assert!(set.work().looks >= 32 / 2 * price, "{}", set.work().looks);
+}
+
+#[test]
+fn what_one_purse_has_left_buys_nothing_of_the_other() {
+    let of = |before, counts| Budget::new(before, counts, [640, 64, 0], 32);
+    let hashed = Work {
+        hashing: u64::MAX,
+        ..Work::default()
+    };
+    let looked = Work {
+        looks: u64::MAX,
+        ..Work::default()
+    };
+    let fresh = of(Work::default(), (10, 2));
+    assert!(fresh.affords(true) && !fresh.is_spent());
+    let budget = of(hashed, (10, 2));
+    assert_eq!(budget.looks_left(), fresh.looks_left());
+    assert!(!budget.affords(false) && budget.is_spent());
+    let budget = of(looked, (10, 2));
+    assert_eq!(budget.hashing_left(), fresh.hashing_left());
+    assert!(budget.affords(false) && !budget.affords(true) && budget.is_spent());
+    // Without parity nobody looks.
+    let budget = of(Work::default(), (10, 0));
+    assert!(budget.looks_left() == 0 && !budget.is_spent());
 }
 
 /// A budget of reconstructions is one of bytes where those are large: a single call takes no seconds.
@@ -216,16 +245,20 @@ fn guesses_are_paid_for() {
 fn large_sets_have_bytes_to_spend() {
     let budget_of = |counts: (usize, usize), shard_len: usize, reconstructions| {
         let sizes = [counts.0 * shard_len, shard_len, 0];
-        Budget::new(Work::default(), counts, sizes, reconstructions).left()
+        let budget = Budget::new(Work::default(), counts, sizes, reconstructions);
+        (budget.hashing_left(), budget.looks_left())
     };
     // As much again is promised to what needs no guess.
     for counts in [(192, 0), (170, 22), (128, 64), (96, 96)] {
         let whole = (counts.0 * 102_400) as u64;
-        let left = budget_of(counts, 102_400, 32);
-        assert!(left <= 2 * (256 << 20), "{left} for {counts:?}");
-        assert!(left >= 2 * 4 * whole, "{left} for {counts:?}");
+        let (hashing, looks) = budget_of(counts, 102_400, 32);
+        assert!(
+            hashing + looks <= 2 * (256 << 20),
+            "{hashing} and {looks} for {counts:?}"
+        );
+        assert!(hashing >= 2 * 4 * whole, "{hashing} for {counts:?}");
     }
     // Few reconstructions stay few; small ones all count.
-    assert!(budget_of((128, 0), 102_400, 1) <= 2 * 14_000_000);
-    assert!(budget_of((10, 2), 1024, 32) >= 2 * 32 * 10 * 1024);
+    assert!(budget_of((128, 0), 102_400, 1).0 <= 2 * 14_000_000);
+    assert!(budget_of((10, 2), 1024, 32).0 >= 2 * 32 * 10 * 1024);
 }

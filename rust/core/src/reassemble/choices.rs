@@ -94,7 +94,7 @@ impl<'a> Choices<'a> {
             shares: attempt.set.shares(),
             data_count: attempt.data_count,
             newest: attempt.newest,
-            all_new: attempt.set.work.is_none(),
+            all_new: attempt.set.work().is_none(),
         }
     }
 

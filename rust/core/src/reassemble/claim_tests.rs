@@ -90,6 +90,48 @@ fn a_claimed_sender_completes_what_another_claimed_one_began() {
     assert!(found == [payload], "{:?}", reassembler.stats());
 }
 
+/// Whatever claimed senders had tried before, and however little a set may cost: a proven sender's
+/// parity, of the code that is tried second, is enough.
+#[test]
+fn claims_leave_a_proven_sender_the_second_code() {
+    let cases = CODES
+        .into_iter()
+        .flat_map(|code| (0..160).map(move |number| (code, number / 4, number % 4)));
+    for (code, claims, seed) in cases {
+        let mut random = Random(seed);
+        let parameters = parameters_of(WireFormat::Raw, code, 1.0);
+        let payload: Vec<u8> = (0..4 * 64).map(|_| random.next() as u8 | 1).collect();
+        let wire = segment(&payload, &parameters).unwrap().to_vecs();
+        let other = if code == CODES[0] { CODES[1] } else { CODES[0] };
+        let limits = Limits {
+            work_budget: 1,
+            ..limits()
+        };
+        let mut reassembler = Reassembler::new(parameters_of(WireFormat::Raw, other, 1.0), limits);
+        reassembler.receive(&wire[4], &PROVEN);
+        for number in 0..claims {
+            let bytes = forged(&wire[random.below(8)], WireFormat::Raw, &mut random);
+            let name = format!("mallory {}", number % 3);
+            let outcome = reassembler.receive(&bytes, &claimed(&name));
+            assert!(
+                !matches!(outcome, Outcome::Dropped(_)),
+                "{outcome:?} by {number} of {claims}, {code} {seed}"
+            );
+        }
+        let outcomes = wire[5..]
+            .iter()
+            .map(|bytes| reassembler.receive(bytes, &PROVEN));
+        let found: Vec<Vec<u8>> = outcomes
+            .filter_map(|outcome| reconstructed(&outcome))
+            .collect();
+        assert!(
+            found == [payload.clone()],
+            "{claims} claims {code} {seed}: {:?}",
+            reassembler.stats()
+        );
+    }
+}
+
 #[test]
 fn more_lengths_than_are_tried_do_not_hide_a_proven_senders() {
     let (parameters, payload, wire, _) = wire_of(4, 4, 3);

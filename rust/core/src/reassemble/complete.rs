@@ -76,7 +76,7 @@ impl Reassembler {
             return Err(Outcome::Dropped(dropped));
         }
         let set = self.sets.get_mut(&id).expect("the set is still held");
-        set.work.add(work);
+        set.charge(work);
         set.lessons = lessons;
         Ok((tried, hash_mismatch))
     }

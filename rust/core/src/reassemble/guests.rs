@@ -216,7 +216,7 @@ impl Reassembler {
             return None;
         }
         let mut joined = Set::new(host.hash, None, host.geometry);
-        joined.work = host.guests.as_ref()?.work;
+        joined.charge(host.guests.as_ref()?.work);
         joined.is_of_guests = true;
         for member in host.candidates().iter().chain(guests) {
             let serial = joined.serial_for(member.slot, None);

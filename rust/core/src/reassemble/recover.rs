@@ -123,20 +123,39 @@ impl<'a> Attempt<'a> {
         code: ErasureCode,
         shard_len: usize,
     ) -> Option<Found> {
-        if self.budget.left() == 0 {
-            return None;
-        }
         let held = selection.iter().flatten().count();
         let (k, m) = (self.data_count, self.parity_count);
         let needs_no_code = held == k && selection[..k].iter().all(Option::is_some);
         if needs_no_code && code != self.codes()[0] {
             return None;
         }
-        // Counts that encoding does not take cannot be checked against each other.
-        if held == k || !erasure::supports(code, k, m) {
+        let has_spare = held > k;
+        if !self.budget.affords(has_spare) {
+            return None;
+        }
+        if !has_spare {
             return self.decode(selection, code, shard_len);
         }
+        if !erasure::supports(code, k, m) {
+            return self.look_by_hash(selection, code, shard_len);
+        }
         self.locate_and_decode(selection, code, shard_len, 0)
+    }
+
+    /// Counts that encoding does not take cannot be checked against each other: to decode and hash some of
+    /// them is what takes the place of a look, and is paid for as one.
+    fn look_by_hash(
+        &mut self,
+        selection: &Selection,
+        code: ErasureCode,
+        shard_len: usize,
+    ) -> Option<Found> {
+        let hashing = self.budget.work.hashing;
+        let found = self.decode(selection, code, shard_len);
+        let work = &mut self.budget.work;
+        work.looks += work.hashing - hashing;
+        work.hashing = hashing;
+        found
     }
 
     /// Decodes without those that are located as bad, where any can be.
@@ -159,7 +178,7 @@ impl<'a> Attempt<'a> {
             ..Search::default()
         };
         let located = self.word(selection, code, shard_len).locate(&mut search);
-        self.budget.work.hashing += search.work;
+        self.budget.work.looks += search.work;
         self.lessons.suspect(search.found);
         let Located::Bad(bad) = located else {
             return None;
@@ -178,12 +197,15 @@ impl<'a> Attempt<'a> {
         let is_full = self.set.slots_held() == k + m;
         let codes = self.codes();
         let can_locate = |code: &ErasureCode| erasure::supports(*code, k, m);
-        if self.budget.left() == 0 {
+        let first: Selection = slots.iter().map(|rivals| rivals.first().copied()).collect();
+        let held = first.iter().flatten().count();
+        let (spare, locates_all) = (held > k, codes.iter().all(can_locate));
+        // Choices without one segment need no look where one is to spare.
+        if !self.budget.affords(held > k + 1 || spare && locates_all) {
             return None;
         }
         let mut choices = Choices::new(self);
-        let first: Selection = slots.iter().map(|rivals| rivals.first().copied()).collect();
-        if is_full && !codes.iter().all(can_locate) {
+        if is_full && !locates_all {
             // While more segments can come, each of them makes another wrong one harmless.
             choices.add_without_one(&first);
         }
@@ -192,15 +214,14 @@ impl<'a> Attempt<'a> {
             let mut selections = choices.mixtures(slots).chain(choices.selections.clone());
             selections.find_map(|selection| self.resolve(&selection, *code, shard_len))
         });
-        let spare = first.iter().flatten().count() > k;
-        let is_new = self.set.work.is_none() || first.contains(&Some(self.newest));
+        let is_new = self.set.work().is_none() || first.contains(&Some(self.newest));
         if found.is_some() || !spare || !is_new {
             return found;
         }
-        let share = self.budget.left() / GUESS_SHARES[usize::from(is_full)];
-        let stop = self.budget.work.hashing + share;
+        let share = self.budget.looks_left() / GUESS_SHARES[usize::from(is_full)];
+        let stop = self.budget.work.looks + share;
         codes.into_iter().filter(can_locate).find_map(|code| {
-            let guess_work_max = stop.saturating_sub(self.budget.work.hashing);
+            let guess_work_max = stop.saturating_sub(self.budget.work.looks);
             (guess_work_max > 0)
                 .then(|| self.locate_and_decode(&first, code, shard_len, guess_work_max))
                 .flatten()

@@ -112,8 +112,8 @@ pub(super) struct Set {
     pub updated_ms: i64,
     /// Its place in the order of updates.
     pub tick: u64,
-    /// What failed attempts took.
-    pub work: Work,
+    /// What failed attempts took, where any did: most sets have none.
+    work: Option<Box<Work>>,
     /// What those took where a segment of this set was tried with those of others.
     pub work_across: Option<Box<Work>>,
     /// What others than its sender made of it, where anybody did.
@@ -144,7 +144,7 @@ impl Set {
             geometry,
             updated_ms: 0,
             tick: u64::MAX,
-            work: Work::default(),
+            work: None,
             work_across: None,
             guests: None,
             is_of_guests: false,
@@ -156,6 +156,18 @@ impl Set {
             shares: Vec::new(),
             main_claimed: None,
             slots_held: 0,
+        }
+    }
+
+    /// What failed attempts took.
+    pub fn work(&self) -> Work {
+        self.work.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Counts what a failed attempt took.
+    pub fn charge(&mut self, work: Work) {
+        if !work.is_none() {
+            self.work.get_or_insert_default().add(work);
         }
     }
 
@@ -329,7 +341,7 @@ impl Set {
     /// Absorbs the data segments that now continue the hashed prefix. After a failed attempt some of
     /// them are suspect: they wait until it is known which.
     pub fn advance_prefix(&mut self) {
-        if self.work.is_none() {
+        if self.work().is_none() {
             self.prefix.advance(&self.candidates, self.geometry.data);
         }
     }

@@ -72,7 +72,7 @@ impl Attempt<'_> {
         parity_code: Option<ErasureCode>,
         sound: &[Name],
     ) -> Vec<usize> {
-        let doubtful = !self.set.work.is_none() || self.set.candidates().len() > self.data_count;
+        let doubtful = !self.set.work().is_none() || self.set.candidates().len() > self.data_count;
         if !doubtful {
             return Vec::new();
         }

@@ -9,12 +9,15 @@ pub(super) const HASH_WORK: u64 = 1024;
 /// What testing one candidate end costs, in bytes of hashing: a permutation and a copied sponge.
 pub(super) const CANDIDATE_WORK: u64 = 200;
 
-/// The work of an attempt.
+/// The work of an attempt, each kind of which has a purse of its own: what one kind leaves over buys
+/// nothing of another.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Work {
-    /// Bytes hashed, decoded and compared.
+    /// Payloads made of chosen segments and hashed.
     pub hashing: u64,
-    /// The same of searches for the end of a payload.
+    /// Looks at segments beyond k for those that are wrong, and guesses at what looks do not tell.
+    pub looks: u64,
+    /// Searches for the end of a payload.
     pub tails: u64,
 }
 
@@ -22,6 +25,7 @@ impl Work {
     /// More than any budget: nothing is tried any more.
     pub const EXHAUSTED: Work = Work {
         hashing: u64::MAX,
+        looks: u64::MAX,
         tails: u64::MAX,
     };
 
@@ -31,11 +35,12 @@ impl Work {
 
     /// Whether nothing was tried.
     pub fn is_none(&self) -> bool {
-        self.hashing == 0
+        self.hashing == 0 && self.looks == 0
     }
 
     pub fn add(&mut self, other: Work) {
         self.hashing = self.hashing.saturating_add(other.hashing);
+        self.looks = self.looks.saturating_add(other.looks);
         self.tails = self.tails.saturating_add(other.tails);
     }
 }
