@@ -15,9 +15,7 @@ use crate::channel_events::{channel_event_object, payload_object};
 use crate::error::Error;
 use crate::now::Now;
 use crate::own_sends::OwnSends;
-use crate::participant::{
-    Held, Locked, Participant, PythonRandom, config_of, octets, value_object,
-};
+use crate::participant::{Held, Participant, PythonRandom, config_of, octets, value_object, with};
 use crate::reassembler::set_stats;
 use crate::records::Records;
 use crate::segmentation::SegmentationParameters;
@@ -34,14 +32,6 @@ impl ChannelMachine {
         let listened = channel.own().listened().clone();
         Participant::holding(Held::Channel(Box::new(channel)))
             .add_subclass(ChannelMachine { listened })
-    }
-}
-
-/// What is done with the channel that an object of this class holds.
-pub fn with<T>(mut held: Locked<'_>, act: impl FnOnce(&mut Channel) -> T) -> T {
-    match &mut *held {
-        Held::Channel(channel) => act(channel),
-        Held::Sds(_) => unreachable!("this class is made with a channel"),
     }
 }
 
@@ -290,7 +280,7 @@ impl ChannelMachine {
     // --- views ----------------------------------------------------------------------------------
 
     fn own_sends(slf: Bound<'_, Self>) -> OwnSends {
-        OwnSends::of(slf.unbind())
+        OwnSends::of(slf.into_super().unbind())
     }
 
     fn has_partial(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<bool> {

@@ -9,27 +9,24 @@ use shardwire_core::channel::{
 use shardwire_core::sds::Name;
 
 use crate::buffer::Buffer;
-use crate::channel_machine::{ChannelMachine, with};
 use crate::error::Error;
-use crate::participant::Participant;
+use crate::participant::{Participant, with};
 use crate::texts::name;
 
 /// The sends of one machine.
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct OwnSends {
-    machine: Py<ChannelMachine>,
+    machine: Py<Participant>,
 }
 
 impl OwnSends {
-    /// Those of `machine`.
-    pub fn of(machine: Py<ChannelMachine>) -> Self {
+    /// Those of `machine`, which is that of a channel.
+    pub fn of(machine: Py<Participant>) -> Self {
         OwnSends { machine }
     }
 
     fn with<T>(&self, py: Python<'_>, act: impl FnOnce(&mut Sends) -> T) -> PyResult<T> {
-        let machine = self.machine.bind(py).borrow();
-        let participant: &Participant = machine.as_super();
-        Ok(with(participant.lock_held(py)?, |channel| {
+        Ok(with(self.machine.get().lock_held(py)?, |channel| {
             act(channel.own_mut())
         }))
     }

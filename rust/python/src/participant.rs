@@ -273,6 +273,14 @@ impl DerefMut for Locked<'_> {
     }
 }
 
+/// What is done with the channel that is held.
+pub fn with<T>(mut held: Locked<'_>, act: impl FnOnce(&mut Channel) -> T) -> T {
+    match &mut *held {
+        Held::Channel(channel) => act(channel),
+        Held::Sds(_) => unreachable!("who asks is made with a channel"),
+    }
+}
+
 /// SDS, likewise.
 pub struct LockedSds<'a>(Locked<'a>);
 

@@ -38,7 +38,7 @@ use crate::reassemble::{self, Limits};
 use crate::sds::{self, Config, Kinds, Machine, Name, Now, Octets, Randomness, Refusal, Transmit};
 use crate::segment::Parameters;
 use receiving::Receiving;
-use records::{COMPLETED, Records};
+use records::{COMPLETED, Records, SEND};
 use restored::Stored;
 
 /// How the segments of a channel are read and put together.
@@ -354,7 +354,7 @@ impl Channel {
             records.put(COMPLETED, record.key, is_put.then_some(record.value));
         }
         for (send_id, record) in self.own.poll_persist() {
-            records.put(own::SEND, send_id, record);
+            records.put(SEND, send_id, record);
         }
         records.into_vec()
     }

@@ -21,6 +21,7 @@ pub(super) const SEGMENT: &str = "channel.segment";
 pub(super) const PARTS: &str = "channel.parts";
 pub(super) const PAYLOAD: &str = "channel.payload";
 pub(super) const FRAME: &str = "channel.frame";
+pub(super) const SEND: &str = "channel.send";
 pub(super) const COMPLETED: &str = "segmentation.completed";
 
 /// Of the records that are JSON objects. Version 1 has no parts of its own.

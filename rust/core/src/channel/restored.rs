@@ -8,9 +8,8 @@ use thiserror::Error;
 
 use super::Channel;
 use super::hex;
-use super::own::SEND;
 use super::records::{
-    COMPLETED, FRAME, PARTS, PAYLOAD, PartsRecord, SCHEMA_VERSION, SEGMENT, SegmentRecord,
+    COMPLETED, FRAME, PARTS, PAYLOAD, PartsRecord, SCHEMA_VERSION, SEGMENT, SEND, SegmentRecord,
 };
 use super::shared_bytes::SharedBytes;
 use crate::keccak::keccak256;

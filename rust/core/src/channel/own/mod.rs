@@ -14,7 +14,6 @@ mod told;
 
 pub use send::{OutcomeKind, OwnSend, Stage};
 pub use sends::{OwnSends, SETTLED_REMEMBERED_MAX};
-pub(super) use stored::SEND;
 pub use told::{Chunks, Kind, Listened, Outcome, Told};
 
 #[cfg(test)]

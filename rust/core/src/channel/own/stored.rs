@@ -12,8 +12,6 @@ use crate::channel::restored::RestoreError;
 use crate::sds::fields::{Reader, Writer};
 use crate::sds::{Name, Ordinals, VERSION};
 
-/// Kind of the record of one send.
-pub const SEND: &str = "channel.send";
 /// What errors call it.
 const CALLED: &str = "SendRecord";
 
