@@ -15,12 +15,12 @@ MUTANTS_MIN = 60
 SAMPLE = 4
 # Takes a second.
 QUICK = Mutant(
-    name="delivered-before-sent",
-    requirement="S003-29",
-    file="python/shardwire/channel/sending/outgoing.py",
-    find="if record.delivered or not record.sent or not self._quorum",
-    replace="if record.delivered or not self._quorum",
-    tests=("tests/unit/channel/test_outgoing_sends.py::test_delivered_waits_for_sent",),
+    name="received-messages-are-not-throttled",
+    requirement="S004-81",
+    file="python/shardwire/channel/driver.py",
+    find="return self._last_received_ms + self._process_task_min_elapse_ms - monotonic_ms",
+    replace="return 0",
+    tests=("tests/unit/channel/test_channel_chunks.py::test_processing_is_throttled",),
 )
 
 
@@ -33,13 +33,13 @@ def test_every_mutant_applies_breaks_a_requirement_and_names_tests_that_are_mapp
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"find": "no such text"}, "what it replaces stands 0 times in python/shardwire/channel/sending/outgoing.py"),
-        ({"find": "record"}, "times in python/shardwire/channel/sending/outgoing.py"),
+        ({"find": "no such text"}, "what it replaces stands 0 times in python/shardwire/channel/driver.py"),
+        ({"find": "return"}, "times in python/shardwire/channel/driver.py"),
         ({"replace": QUICK.find}, "it changes nothing"),
         ({"replace": "        if not"}, "what it makes is no Python"),
         ({"requirement": "S003-999"}, "S003-999 is not in docs/requirements.toml"),
         ({"requirement": "S003-16"}, "docs/spec_map.toml names none of its tests for S003-16"),
-        ({"tests": ("tests/unit/channel/test_outgoing_sends.py::test_gone",)}, "there is no test"),
+        ({"tests": ("tests/unit/channel/test_channel_chunks.py::test_gone",)}, "there is no test"),
     ],
 )
 def test_a_catalogue_that_is_wrong_is_complained_of(change: dict[str, object], complaint: str) -> None:

@@ -220,7 +220,6 @@ def test_a_key_file_at_a_relative_path(spark: SparkSession, tmp_path: Path, monk
     encryption.write_key_file("shipped.key")
     spark.sparkContext.addFile(str(tmp_path / "shipped.key"))
     df.groupBy().count().collect()
-    (tmp_path / "shipped.key").unlink()
     assert statuses("shipped.key") == ["complete"]
     for name, where in (
         ("absent.key", f", neither in its own directory nor at '{tmp_path}/absent.key', where the driver looks"),
