@@ -65,9 +65,11 @@ def test_a_kill_a_survivor_and_a_wreck_are_told_apart(tmp_path: Path) -> None:
     verdicts = {
         "changed": tree.judge(QUICK).verdict,
         "as it was": tree.judge(replace(QUICK, replace=QUICK.find)).verdict,
-        "cannot be imported": tree.judge(replace(QUICK, find="from dataclasses", replace="from no_such")).verdict,
+        "cannot be imported": tree.judge(
+            replace(QUICK, find="from collections import", replace="from no_such import")
+        ).verdict,
         "names what is not there": tree.judge(
-            replace(QUICK, replace="if record.delivered or no_such or not self._quorum")
+            replace(QUICK, replace="return self._last_received_ms + no_such - monotonic_ms")
         ).verdict,
     }
     assert verdicts == {

@@ -333,9 +333,9 @@ class CountedCycles:
     def __enter__(self) -> CountedCycles:
         self._collect = collect = Driver._collect
 
-        def counted(driver: Driver, *arguments: object) -> object:
+        def counted(driver: Driver, *arguments: object, **named: object) -> object:
             self.count += 1
-            return collect(driver, *arguments)  # type: ignore[arg-type]
+            return collect(driver, *arguments, **named)  # type: ignore[arg-type]
 
         Driver._collect = counted  # type: ignore[assignment, method-assign]
         return self
