@@ -15,12 +15,12 @@ MUTANTS_MIN = 60
 SAMPLE = 4
 # Takes a second.
 QUICK = Mutant(
-    name="received-messages-are-not-throttled",
-    requirement="S004-81",
-    file="python/shardwire/channel/driver.py",
-    find="return self._last_received_ms + self._process_task_min_elapse_ms - monotonic_ms",
-    replace="return 0",
-    tests=("tests/unit/channel/test_channel_chunks.py::test_processing_is_throttled",),
+    name="headers-may-take-what-segments-need",
+    requirement="S003-04",
+    file="python/shardwire/channel/sending/segment_size.py",
+    find="header_bytes_max=sds_bytes_max - content,",
+    replace="header_bytes_max=sds_bytes_max,",
+    tests=("tests/unit/channel/test_segment_size.py::test_the_largest_sds_message_fits_the_node",),
 )
 
 
@@ -33,13 +33,16 @@ def test_every_mutant_applies_breaks_a_requirement_and_names_tests_that_are_mapp
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"find": "no such text"}, "what it replaces stands 0 times in python/shardwire/channel/driver.py"),
-        ({"find": "return"}, "times in python/shardwire/channel/driver.py"),
+        (
+            {"find": "no such text"},
+            "what it replaces stands 0 times in python/shardwire/channel/sending/segment_size.py",
+        ),
+        ({"find": "return"}, "times in python/shardwire/channel/sending/segment_size.py"),
         ({"replace": QUICK.find}, "it changes nothing"),
         ({"replace": "        if not"}, "what it makes is no Python"),
         ({"requirement": "S003-999"}, "S003-999 is not in docs/requirements.toml"),
         ({"requirement": "S003-16"}, "docs/spec_map.toml names none of its tests for S003-16"),
-        ({"tests": ("tests/unit/channel/test_channel_chunks.py::test_gone",)}, "there is no test"),
+        ({"tests": ("tests/unit/channel/test_segment_size.py::test_gone",)}, "there is no test"),
     ],
 )
 def test_a_catalogue_that_is_wrong_is_complained_of(change: dict[str, object], complaint: str) -> None:
@@ -65,12 +68,8 @@ def test_a_kill_a_survivor_and_a_wreck_are_told_apart(tmp_path: Path) -> None:
     verdicts = {
         "changed": tree.judge(QUICK).verdict,
         "as it was": tree.judge(replace(QUICK, replace=QUICK.find)).verdict,
-        "cannot be imported": tree.judge(
-            replace(QUICK, find="from collections import", replace="from no_such import")
-        ).verdict,
-        "names what is not there": tree.judge(
-            replace(QUICK, replace="return self._last_received_ms + no_such - monotonic_ms")
-        ).verdict,
+        "cannot be imported": tree.judge(replace(QUICK, find="from dataclasses", replace="from no_such")).verdict,
+        "names what is not there": tree.judge(replace(QUICK, replace="header_bytes_max=no_such,")).verdict,
     }
     assert verdicts == {
         "changed": "killed",
