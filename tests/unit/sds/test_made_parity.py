@@ -496,3 +496,13 @@ def test_what_follows_names_data_that_can_be_asked_for() -> None:
         alice.publish()
     answers = [out.message_id for out in alice.transmitted if out.kind is TransmitKind.REPAIR]
     assert answers == named
+
+
+def test_parity_that_somebody_names_before_it_has_left_holds_up_nothing() -> None:
+    """Its id can be guessed. What never left was waited for, and the send never given up."""
+    alice = sent()
+    wanted(alice, 3)
+    alice.make(3)
+    alice.machine.handle_message(names(10), at(alice.now_ms + 1))
+    assert alice.publish() == [10, 11, 12]
+    assert alice.wait(SendGivenUp)

@@ -328,7 +328,9 @@ impl Unacknowledged {
             let is_attempt = self.is_attempt(place, sends);
             let send = &mut sends[place.0];
             let content = &mut send.contents[place.1 as usize];
-            if quorum.wants(&send.acknowledged, place.1) {
+            // What never left is waited for, whoever says that they have it.
+            let never_left = content.lamport == 0;
+            if never_left || quorum.wants(&send.acknowledged, place.1) {
                 content.attempts += u32::from(is_attempt);
                 return Some(place);
             }
