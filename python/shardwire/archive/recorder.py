@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from shardwire.config.checks import INTEGER_MAX, INTEGER_MIN, check_path
+from shardwire.durable_files import appears_whole, sync_directory
 from shardwire.errors import ConfigError
 from shardwire.node.protocol import MessageReceived, MessagesMissed, Node, NodeEvent
 from shardwire.node.waku_message import check_topics
@@ -133,6 +134,7 @@ class Recorder:
                         # The disk is slower than the network: the node has a bounded queue, and says what it drops.
                         self._room.clear()
                         await self._room.wait()
+            logger.warning("the node was stopped: the recorder hears nothing more")
         except Exception as error:
             logger.error("the recorder hears nothing more: %s", error)
             raise
@@ -171,7 +173,6 @@ class Recorder:
     def _write(self, rows: Sequence[MessageReceived]) -> None:
         self._last_us = max(time.time_ns() // 1_000, self._last_us + 1)
         path = self._directory / f"{self._last_us:017}-{os.getpid()}.parquet"
-        hidden = path.with_name(f".{path.name}.part")
         columns = [
             [row.envelope.content_topic for row in rows],
             # What a peer tells may be beyond what a column holds.
@@ -180,17 +181,6 @@ class Recorder:
             [row.envelope.meta for row in rows],
             [row.message_hash for row in rows],
         ]
-        try:
-            with hidden.open("wb") as file:
-                pa.parquet.write_table(pa.table(columns, schema=SCHEMA), file)
-                file.flush()
-                os.fsync(file.fileno())
-            hidden.replace(path)
-        except OSError:
-            hidden.unlink(missing_ok=True)
-            raise
-        directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        with appears_whole(path) as file:
+            pa.parquet.write_table(pa.table(columns, schema=SCHEMA), file)
+        sync_directory(self._directory)

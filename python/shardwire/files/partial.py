@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 
 from shardwire._native import FileChunk, FileManifest
+from shardwire.durable_files import sync_directory
 from shardwire.files.chain import END_OF_CHAIN, HASH_BYTES, chunk_count_of, chunk_hash
 
 # What a file system without hard links answers.
@@ -101,7 +102,7 @@ class PartialFile:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self.destination)) from None
             self._data.rename(self.destination)
         self._hashes.unlink(missing_ok=True)
-        _sync_directory(self.destination.parent)
+        sync_directory(self.destination.parent)
 
     def discard(self) -> None:
         """Removes what was received."""
@@ -124,14 +125,3 @@ class PartialFile:
     def _advance(self, next_hash: bytes) -> None:
         self.next_index += 1
         self._next_hash = next_hash
-
-
-def _sync_directory(path: Path) -> None:
-    if os.name == "nt":
-        # A directory cannot be opened there; renames are in the journal.
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
 
+from shardwire.durable_files import appears_whole, sync_directory
 from shardwire.events import MessageReceivedEvent
 
 MESSAGE_SUFFIX = ".message"
@@ -52,11 +52,7 @@ class Spool:
         except OSError:
             description.unlink(missing_ok=True)
             raise
-        directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self._directory)
         return message
 
 
@@ -71,14 +67,9 @@ def description_of(event: MessageReceivedEvent) -> dict[str, Any]:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    hidden = path.with_name(f".{path.name}.part")
     try:
-        with hidden.open("wb") as file:
+        with appears_whole(path) as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        hidden.replace(path)
     except OSError as error:
-        hidden.unlink(missing_ok=True)
         # A temporary file's name would say nothing to the user.
         raise OSError(error.errno, error.strerror, str(path)) from None
