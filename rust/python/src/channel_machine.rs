@@ -13,11 +13,14 @@ use shardwire_core::sds::Config;
 use crate::buffer::{Buffer, DETACH_BYTES_MIN, all_of, buffers_of};
 use crate::channel_events::{channel_event_object, payload_object};
 use crate::error::Error;
+use crate::lent_bytes::{octets, value_object};
 use crate::now::Now;
 use crate::own_sends::OwnSends;
-use crate::participant::{Held, Participant, PythonRandom, config_of, octets, value_object, with};
+use crate::participant::{Held, Participant, with};
+use crate::python_random::PythonRandom;
 use crate::reassembler::set_stats;
 use crate::records::Records;
+use crate::sds_config::config_of;
 use crate::segmentation::SegmentationParameters;
 
 /// The machine behind one participant's side of a reliable channel.

@@ -1,184 +1,26 @@
 //! What both machines of a channel have in common: `_native.pyi`, "Scalable Data Sync".
 
-use std::any::Any;
-use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::MutexExt;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyString, PyTuple};
 use shardwire_core::channel::{self, Channel};
-use shardwire_core::reassemble::{Lend, Lent};
-use shardwire_core::sds::{
-    self, Config, DeliveredWhen, Kinds, Machine, MessageIdRule, Octets, Randomness, TransmitKind,
-    Value,
-};
+use shardwire_core::sds::{self, Kinds, Machine, TransmitKind};
 
 use crate::buffer::{Buffer, all_of, buffers_of};
 use crate::erasure::parse_code;
-use crate::error::{Error, config_error};
+use crate::error::Error;
+use crate::lent_bytes::octets;
 use crate::now::Now;
 use crate::sds::{HistoryEntry, parse_sds_wire_format};
 use crate::sds_events::{Transmit, transmit_kinds, transmit_object};
 use crate::segmentation::parse_wire_format;
 use crate::texts::Texts;
-
-/// Fewer bytes than this are copied: what surrounds a lent buffer would outweigh them.
-const LENT_BYTES_MIN: usize = 4096;
-
-/// A `random.Random`.
-pub struct PythonRandom(pub Py<PyAny>);
-
-impl Randomness for PythonRandom {
-    fn unit(&mut self) -> f64 {
-        // Whatever a broken source gives, the machine goes on.
-        Python::attach(|py| {
-            let drawn = self.0.bind(py).call_method0(intern!(py, "random"));
-            let drawn: f64 = drawn.and_then(|drawn| drawn.extract()).unwrap_or(0.5);
-            if (0.0..1.0).contains(&drawn) {
-                drawn
-            } else {
-                0.5
-            }
-        })
-    }
-
-    fn bits(&mut self) -> u64 {
-        Python::attach(|py| {
-            let drawn = self
-                .0
-                .bind(py)
-                .call_method1(intern!(py, "getrandbits"), (64,));
-            drawn.and_then(|drawn| drawn.extract()).unwrap_or(0)
-        })
-    }
-}
-
-/// The bytes of a buffer, in place where they are many.
-pub fn octets(buffer: Buffer<'_>) -> Octets {
-    if buffer.as_bytes().len() < LENT_BYTES_MIN {
-        return Octets::from(buffer.as_bytes());
-    }
-    let lent: Lent = Arc::new(LentBytes(buffer.into_backed()));
-    Octets::Lent(lent)
-}
-
-/// A `bytes` object that the core keeps.
-pub struct LentBytes(pub PyBackedBytes);
-
-impl AsRef<[u8]> for LentBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Lend for LentBytes {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-/// Bytes of the core as an object: that which they came in, where there is one.
-pub fn octets_object<'py>(py: Python<'py>, octets: &Octets) -> PyResult<Bound<'py, PyAny>> {
-    if let Octets::Lent(lent) = octets
-        && let Some(LentBytes(backed)) = lent.as_any().downcast_ref()
-    {
-        return backed.into_bound_py_any(py);
-    }
-    Ok(PyBytes::new(py, octets).into_any())
-}
-
-/// The value of a record as an object.
-pub fn value_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
-    match value {
-        Value::Fields(bytes) => Ok(PyBytes::new(py, bytes).into_any()),
-        Value::Shared(octets) => octets_object(py, octets),
-    }
-}
-
-/// What `SdsConfig`, `SyncConfig` and the arguments of the constructor come to.
-pub fn config_of(
-    sds: &Bound<'_, PyAny>,
-    sync: &Bound<'_, PyAny>,
-    header_bytes_max: usize,
-    delivered_when: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Config> {
-    let get = |name: &str| member(sds, name, "config", "SdsConfig");
-    let of_sync = |name: &str| member(sync, name, "sync", "SyncConfig");
-    let rule: String = get("message_id")?.extract()?;
-    let lost_ms: Option<i64> = get("timeout_for_lost_messages_ms")?.extract()?;
-    Ok(Config {
-        wire_format: parse_sds_wire_format(&get("wire_format")?.extract::<String>()?)?,
-        message_id: if rule == "send" {
-            MessageIdRule::Send
-        } else {
-            MessageIdRule::ContentSha256
-        },
-        delivered_when: delivered_when.map_or(Ok(DeliveredWhen::Any), delivered_when_of)?,
-        acknowledgement_timeout_ms: get("acknowledgement_timeout_ms")?.extract()?,
-        max_retransmissions: get("max_retransmissions")?.extract()?,
-        back_off_percent: get("back_off_percent")?.extract()?,
-        causal_history_size: get("causal_history_size")?.extract()?,
-        bloom_filter_capacity: get("bloom_filter_capacity")?.extract()?,
-        bloom_filter_error_rate: get("bloom_filter_error_rate")?.extract()?,
-        bloom_interval_ms: get("bloom_interval_ms")?.extract()?,
-        possible_acks_threshold: get("possible_acks_threshold")?.extract()?,
-        timeout_for_lost_messages_ms: lost_ms.unwrap_or(0),
-        enable_repair: get("enable_repair")?.extract()?,
-        repair_t_min_ms: get("repair_t_min_ms")?.extract()?,
-        repair_t_max_ms: get("repair_t_max_ms")?.extract()?,
-        repair_groups: get("repair_groups")?.extract()?,
-        outgoing_buffer_messages_max: get("outgoing_buffer_messages_max")?.extract()?,
-        incoming_buffer_messages_max: get("incoming_buffer_messages_max")?.extract()?,
-        missing_messages_max: get("missing_messages_max")?.extract()?,
-        log_messages_max: get("log_messages_max")?.extract()?,
-        max_lamport_skew_ms: get("max_lamport_skew_ms")?.extract()?,
-        replay_window_ms: get("replay_window_ms")?.extract()?,
-        sync_min_interval_ms: of_sync("sync_min_interval_ms")?.extract()?,
-        sweep_in_buf_interval_ms: of_sync("sweep_in_buf_interval_ms")?.extract()?,
-        acknowledgement_sync: of_sync("acknowledgement_sync")?.extract()?,
-        participant_ttl_ms: of_sync("participant_ttl_ms")?.extract()?,
-        header_bytes_max,
-        members_make_parity: false,
-    })
-}
-
-/// A field of a configuration; `role` is the argument that should be a `kind`.
-fn member<'py>(
-    config: &Bound<'py, PyAny>,
-    name: &str,
-    role: &str,
-    kind: &str,
-) -> PyResult<Bound<'py, PyAny>> {
-    config.getattr(name).or_else(|_| {
-        let found = config.get_type().name()?;
-        Err(config_error(format!(
-            "{role} is a {found}: it must be a {kind}"
-        )))
-    })
-}
-
-fn delivered_when_of(value: &Bound<'_, PyAny>) -> PyResult<DeliveredWhen> {
-    if let Ok(text) = value.cast::<PyString>() {
-        // The configuration knows one word alone.
-        debug_assert!(text.to_str()? == "any");
-        return Ok(DeliveredWhen::Any);
-    }
-    if let Ok(count) = value.extract() {
-        return Ok(DeliveredWhen::Count(count));
-    }
-    let mut names = BTreeSet::new();
-    for name in value.try_iter()? {
-        names.insert(Arc::from(name?.extract::<String>()?));
-    }
-    Ok(DeliveredWhen::Named(names))
-}
 
 /// The kinds that a container of `TransmitKind` has.
 pub fn kinds_of(kinds: Option<&Bound<'_, PyAny>>) -> PyResult<Kinds> {

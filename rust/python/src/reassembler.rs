@@ -14,8 +14,8 @@ use shardwire_core::sink::Sink;
 
 use crate::buffer::{Buffer, DETACH_BYTES_MIN, ITEMS_MAX, items_of};
 use crate::fresh::new_bytes;
+use crate::lent_bytes::LentBytes;
 use crate::outcome::{self, SetDropped};
-use crate::participant::LentBytes;
 use crate::segmentation::SegmentationParameters;
 
 /// The state machine behind `shardwire.segmentation.Reassembler`. Threads that share one take turns.

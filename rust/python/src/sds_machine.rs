@@ -7,9 +7,12 @@ use shardwire_core::sds::{Machine, Name, Place};
 
 use crate::buffer::{Buffer, all_of};
 use crate::error::Error;
+use crate::lent_bytes::{octets, value_object};
 use crate::now::Now;
-use crate::participant::{Held, Participant, PythonRandom, config_of, octets, value_object};
+use crate::participant::{Held, Participant};
+use crate::python_random::PythonRandom;
 use crate::records::Records;
+use crate::sds_config::config_of;
 use crate::sds_events::{SdsEvent, event_object};
 
 /// A message to be taken in again, and its hint.

@@ -1,0 +1,58 @@
+//! Bytes that Python and the core keep together.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use shardwire_core::reassemble::{Lend, Lent};
+use shardwire_core::sds::{Octets, Value};
+
+use crate::buffer::Buffer;
+
+/// Fewer bytes than this are copied: what surrounds a lent buffer would outweigh them.
+const LENT_BYTES_MIN: usize = 4096;
+
+/// The bytes of a buffer, in place where they are many.
+pub fn octets(buffer: Buffer<'_>) -> Octets {
+    if buffer.as_bytes().len() < LENT_BYTES_MIN {
+        return Octets::from(buffer.as_bytes());
+    }
+    let lent: Lent = Arc::new(LentBytes(buffer.into_backed()));
+    Octets::Lent(lent)
+}
+
+/// A `bytes` object that the core keeps.
+pub struct LentBytes(pub PyBackedBytes);
+
+impl AsRef<[u8]> for LentBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Lend for LentBytes {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Bytes of the core as an object: that which they came in, where there is one.
+pub fn octets_object<'py>(py: Python<'py>, octets: &Octets) -> PyResult<Bound<'py, PyAny>> {
+    if let Octets::Lent(lent) = octets
+        && let Some(LentBytes(backed)) = lent.as_any().downcast_ref()
+    {
+        return backed.into_bound_py_any(py);
+    }
+    Ok(PyBytes::new(py, octets).into_any())
+}
+
+/// The value of a record as an object.
+pub fn value_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Value::Fields(bytes) => Ok(PyBytes::new(py, bytes).into_any()),
+        Value::Shared(octets) => octets_object(py, octets),
+    }
+}

@@ -1,0 +1,89 @@
+//! `SdsConfig` and `SyncConfig` as the core has them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use shardwire_core::sds::{Config, DeliveredWhen, MessageIdRule};
+
+use crate::error::config_error;
+use crate::sds::parse_sds_wire_format;
+
+/// What `SdsConfig`, `SyncConfig` and the arguments of the constructor come to.
+pub fn config_of(
+    sds: &Bound<'_, PyAny>,
+    sync: &Bound<'_, PyAny>,
+    header_bytes_max: usize,
+    delivered_when: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Config> {
+    let get = |name: &str| member(sds, name, "config", "SdsConfig");
+    let of_sync = |name: &str| member(sync, name, "sync", "SyncConfig");
+    let rule: String = get("message_id")?.extract()?;
+    let lost_ms: Option<i64> = get("timeout_for_lost_messages_ms")?.extract()?;
+    Ok(Config {
+        wire_format: parse_sds_wire_format(&get("wire_format")?.extract::<String>()?)?,
+        message_id: if rule == "send" {
+            MessageIdRule::Send
+        } else {
+            MessageIdRule::ContentSha256
+        },
+        delivered_when: delivered_when.map_or(Ok(DeliveredWhen::Any), delivered_when_of)?,
+        acknowledgement_timeout_ms: get("acknowledgement_timeout_ms")?.extract()?,
+        max_retransmissions: get("max_retransmissions")?.extract()?,
+        back_off_percent: get("back_off_percent")?.extract()?,
+        causal_history_size: get("causal_history_size")?.extract()?,
+        bloom_filter_capacity: get("bloom_filter_capacity")?.extract()?,
+        bloom_filter_error_rate: get("bloom_filter_error_rate")?.extract()?,
+        bloom_interval_ms: get("bloom_interval_ms")?.extract()?,
+        possible_acks_threshold: get("possible_acks_threshold")?.extract()?,
+        timeout_for_lost_messages_ms: lost_ms.unwrap_or(0),
+        enable_repair: get("enable_repair")?.extract()?,
+        repair_t_min_ms: get("repair_t_min_ms")?.extract()?,
+        repair_t_max_ms: get("repair_t_max_ms")?.extract()?,
+        repair_groups: get("repair_groups")?.extract()?,
+        outgoing_buffer_messages_max: get("outgoing_buffer_messages_max")?.extract()?,
+        incoming_buffer_messages_max: get("incoming_buffer_messages_max")?.extract()?,
+        missing_messages_max: get("missing_messages_max")?.extract()?,
+        log_messages_max: get("log_messages_max")?.extract()?,
+        max_lamport_skew_ms: get("max_lamport_skew_ms")?.extract()?,
+        replay_window_ms: get("replay_window_ms")?.extract()?,
+        sync_min_interval_ms: of_sync("sync_min_interval_ms")?.extract()?,
+        sweep_in_buf_interval_ms: of_sync("sweep_in_buf_interval_ms")?.extract()?,
+        acknowledgement_sync: of_sync("acknowledgement_sync")?.extract()?,
+        participant_ttl_ms: of_sync("participant_ttl_ms")?.extract()?,
+        header_bytes_max,
+        members_make_parity: false,
+    })
+}
+
+/// A field of a configuration; `role` is the argument that should be a `kind`.
+fn member<'py>(
+    config: &Bound<'py, PyAny>,
+    name: &str,
+    role: &str,
+    kind: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    config.getattr(name).or_else(|_| {
+        let found = config.get_type().name()?;
+        Err(config_error(format!(
+            "{role} is a {found}: it must be a {kind}"
+        )))
+    })
+}
+
+fn delivered_when_of(value: &Bound<'_, PyAny>) -> PyResult<DeliveredWhen> {
+    if let Ok(text) = value.cast::<PyString>() {
+        // The configuration knows one word alone.
+        debug_assert!(text.to_str()? == "any");
+        return Ok(DeliveredWhen::Any);
+    }
+    if let Ok(count) = value.extract() {
+        return Ok(DeliveredWhen::Count(count));
+    }
+    let mut names = BTreeSet::new();
+    for name in value.try_iter()? {
+        names.insert(Arc::from(name?.extract::<String>()?));
+    }
+    Ok(DeliveredWhen::Named(names))
+}
