@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from channel_machines import channel_machine
 
 from shardwire import ChannelConfig, SegmentationConfig
 from shardwire._native import ChannelMachine, MessageReleased, payload_key
@@ -16,7 +17,6 @@ from shardwire.channel.receiving.reception import Arrival
 from shardwire.config import SdsConfig
 from shardwire.sds import Now
 from shardwire.segmentation import segment
-from shardwire.segmentation.parameters import native_parameters
 
 NOW = Now(1_000, 1_760_000_000_000)
 CONFIG = ChannelConfig.logos()
@@ -32,19 +32,8 @@ def machine(
     segmentation: SegmentationConfig = SEGMENTATION,
     rng: random.Random | None = None,
 ) -> ChannelMachine:
-    made, _ = ChannelMachine.restore(
-        records or {},
-        [],
-        "room",
-        sender_id,
-        sds,
-        CONFIG.sync,
-        native_parameters(segmentation),
-        segmentation.limits,
-        now=NOW,
-        rng=rng or random.Random(sender_id),
-    )
-    return made
+    config = replace(CONFIG, sds=sds, segmentation=segmentation)
+    return channel_machine(sender_id, config, records, now=NOW, rng=rng)
 
 
 def commit(made: ChannelMachine, disk: Disk, delivered: tuple[bytes, ...] = ()) -> None:

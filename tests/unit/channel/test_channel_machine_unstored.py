@@ -6,12 +6,13 @@ import random
 from dataclasses import replace
 
 import pytest
+from channel_machines import channel_machine
+from sds_exchange import at
 
 from shardwire._native import ChannelMachine, MessageReleased, payload_key
 from shardwire.config import ChannelConfig
 from shardwire.sds import Now
 from shardwire.segmentation import segment
-from shardwire.segmentation.parameters import native_parameters
 
 CONFIG = ChannelConfig.logos()
 SDS = replace(CONFIG.sds, acknowledgement_timeout_ms=1_000, log_messages_max=60)
@@ -19,16 +20,8 @@ SEGMENTATION = replace(CONFIG.segmentation, segment_size_bytes=640)
 STEPS = 400
 
 
-def at(monotonic_ms: int) -> Now:
-    return Now(monotonic_ms, 1_760_000_000_000 + monotonic_ms)
-
-
 def machine(sender_id: str) -> ChannelMachine:
-    parameters = native_parameters(SEGMENTATION)
-    made, _ = ChannelMachine.restore(
-        {}, [], "room", sender_id, SDS, CONFIG.sync, parameters, SEGMENTATION.limits, now=at(0), rng=random.Random(1)
-    )
-    return made
+    return channel_machine(sender_id, replace(CONFIG, sds=SDS, segmentation=SEGMENTATION), rng=random.Random(1))
 
 
 def forged(sender_id: str, send_id: str, contents: list[bytes], now: Now, needed: int = 1) -> list[bytes]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-import random
 from dataclasses import replace
 
-from shardwire._native import ChannelMachine
+from channel_machines import channel_machine
+from sds_exchange import at
+
 from shardwire.channel.engine import Engine
 from shardwire.channel.limits.quota import Quota
 from shardwire.channel.observing.timeline import Timeline
@@ -18,7 +19,6 @@ from shardwire.events import ChannelEvent, MessageSendErrorEvent, MessageSentEve
 from shardwire.peer_log import PeerLog
 from shardwire.sds import Now, Transmit
 from shardwire.segmentation import segment
-from shardwire.segmentation.parameters import native_parameters
 
 LOGOS = ChannelConfig.logos(repair="arq")
 # The second failure of a node that a send waits for is its last.
@@ -27,26 +27,10 @@ TIMEOUT_MS = CONFIG.sds.acknowledgement_timeout_ms
 FIRST, SECOND = "a" * 32, "b" * 32
 
 
-def at(monotonic_ms: int) -> Now:
-    return Now(monotonic_ms, 1_760_000_000_000 + monotonic_ms)
-
-
 def new_engine() -> Engine:
-    machine, _ = ChannelMachine.restore(
-        {},
-        [],
-        "room",
-        "alice",
-        CONFIG.sds,
-        CONFIG.sync,
-        native_parameters(CONFIG.segmentation),
-        CONFIG.segmentation.limits,
-        now=at(0),
-        rng=random.Random(1),
-    )
     engine = Engine(
         CONFIG,
-        machine,
+        channel_machine("alice", CONFIG),
         Deliveries("at-most-once", messages_max=10, bytes_max=10_000, is_stored=False),
         Quota(),
         Flights(),

@@ -7,7 +7,9 @@ import sys
 from dataclasses import replace
 
 import pytest
+from channel_machines import channel_machine
 from protobuf_fields import field, fields_of
+from sds_exchange import at
 
 from shardwire._native import (
     ChannelMachine,
@@ -22,7 +24,6 @@ from shardwire._native import (
 from shardwire.config import ChannelConfig, ReassemblyLimits, SdsConfig, SegmentationConfig, SegmentWireFormat
 from shardwire.sds import ContentAcknowledged, Now
 from shardwire.segmentation import segment
-from shardwire.segmentation.parameters import native_parameters
 
 CONFIG = ChannelConfig.logos()
 SEGMENTATION = replace(CONFIG.segmentation, segment_size_bytes=1_024, enable_reed_solomon=False)
@@ -34,29 +35,14 @@ REAL = random.Random(3).randbytes(3_000)
 SPOKEN_MS = CONFIG.sds.acknowledgement_timeout_ms // 2
 
 
-def at(monotonic_ms: int) -> Now:
-    return Now(monotonic_ms, EPOCH_MS + monotonic_ms)
-
-
 def machine(
     sender_id: str,
     segmentation: SegmentationConfig = SEGMENTATION,
     records: Disk | None = None,
     sds: SdsConfig = CONFIG.sds,
 ) -> ChannelMachine:
-    made, _ = ChannelMachine.restore(
-        records or {},
-        [],
-        "room",
-        sender_id,
-        sds,
-        replace(CONFIG.sync, sync_min_interval_ms=0),
-        native_parameters(segmentation),
-        segmentation.limits,
-        now=at(0),
-        rng=random.Random(sender_id),
-    )
-    return made
+    sync = replace(CONFIG.sync, sync_min_interval_ms=0)
+    return channel_machine(sender_id, replace(CONFIG, sds=sds, sync=sync, segmentation=segmentation), records)
 
 
 def send_real(alice: ChannelMachine) -> OwnSends:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from channel_machines import channel_machine
+from sds_exchange import at
 
 from shardwire._native import (
-    ChannelMachine,
     HistoryEntry,
     MessageReleased,
     SdsMessage,
@@ -17,7 +18,7 @@ from shardwire._native import (
     segment_on_demand,
 )
 from shardwire.config import ChannelConfig, ReassemblyLimits, SdsConfig, SegmentationConfig
-from shardwire.sds import Now, SdsEvent, SenderIdConflict, Transmit
+from shardwire.sds import SdsEvent, SenderIdConflict, Transmit
 from shardwire.segmentation import segment
 from shardwire.segmentation.parameters import native_parameters
 
@@ -35,10 +36,6 @@ T_MAX_MS = LOGOS.sds.repair_t_max_ms
 # Before that the sender of a message, and others who lack it, answer or ask.
 SENDER_FIRST_MS = 3 * WINDOW_MS
 EPOCH_MS = 1_760_000_000_000
-
-
-def at(monotonic_ms: int) -> Now:
-    return Now(monotonic_ms, EPOCH_MS + monotonic_ms)
 
 
 def decoded(transmit: Transmit) -> SdsMessage:
@@ -60,20 +57,14 @@ class Member:
         limits: ReassemblyLimits = SEGMENTATION.limits,
     ) -> None:
         self.name = name
-        self.machine, _ = ChannelMachine.restore(
-            {},
-            [],
-            "room",
-            name,
-            sds,
-            replace(LOGOS.sync, sync_min_interval_ms=0),
-            PARAMETERS,
-            limits,
-            now=at(0),
-            rng=random.Random(f"{seed}/{name}"),
-            delivered_when=NAMES,
-            members_make_parity=parity,
+        config = replace(
+            LOGOS,
+            sds=sds,
+            sync=replace(LOGOS.sync, sync_min_interval_ms=0),
+            segmentation=replace(SEGMENTATION, limits=limits),
         )
+        rng = random.Random(f"{seed}/{name}")
+        self.machine = channel_machine(name, config, rng=rng, delivered_when=NAMES, members_make_parity=parity)
         self.sent: list[tuple[int, Transmit]] = []
         self.events: list[SdsEvent] = []
         self.now_ms = 0

@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from channel_machines import channel_machine
+from sds_exchange import at
+
 from shardwire._native import ChannelMachine, OwnSends
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.events import (
@@ -18,35 +21,19 @@ from shardwire.events import (
     MessageSendErrorEvent,
     MessageSentEvent,
 )
-from shardwire.sds import Now
 from shardwire.segmentation import segment
-from shardwire.segmentation.parameters import native_parameters
 
 CONFIG = ChannelConfig.logos()
 PLAIN = replace(CONFIG.segmentation, segment_size_bytes=1_024, enable_reed_solomon=False)
+SILENT = replace(CONFIG, segmentation=PLAIN, sync=replace(CONFIG.sync, sync_min_interval_ms=0))
 WITH_PARITY = replace(PLAIN, enable_reed_solomon=True)
 SEND, REQUEST, MESSAGE = "a" * 32, "request", "ab" * 32
 # By then whoever has something said so.
 SPOKEN_MS = CONFIG.sds.acknowledgement_timeout_ms // 2
 
 
-def at(monotonic_ms: int) -> Now:
-    return Now(monotonic_ms, 1_760_000_000_000 + monotonic_ms)
-
-
 def machine(sender_id: str, records: dict[tuple[str, bytes], bytes] | None = None) -> ChannelMachine:
-    made, _ = ChannelMachine.restore(
-        records or {},
-        [],
-        "room",
-        sender_id,
-        CONFIG.sds,
-        replace(CONFIG.sync, sync_min_interval_ms=0),
-        native_parameters(PLAIN),
-        PLAIN.limits,
-        now=at(0),
-        rng=random.Random(sender_id),
-    )
+    made = channel_machine(sender_id, SILENT, records)
     # Somebody listens to everything.
     made.listen_for(0xFF)
     return made

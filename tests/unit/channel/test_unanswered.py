@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
+from channel_machines import channel_machine
 
-from shardwire._native import ChannelMachine, OwnSends
+from shardwire._native import OwnSends
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late, Propagated
 from shardwire.channel.sending.unanswered import Unanswered
 from shardwire.config import ChannelConfig
-from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
-from shardwire.segmentation.parameters import native_parameters
 
 FIRST = Transmit(1, TransmitKind.FIRST, "m", b"wire", "s", 0)
 SECOND = Transmit(2, TransmitKind.FIRST, "m", b"wire", "s", 1)
 REFUSED = "no proof"
 
 
-LOGOS = ChannelConfig.logos()
-
-
 def make() -> tuple[OwnSends, Unanswered]:
-    machine, _ = ChannelMachine.restore(
-        {},
-        [],
-        "room",
-        "alice",
-        LOGOS.sds,
-        LOGOS.sync,
-        native_parameters(LOGOS.segmentation),
-        LOGOS.segmentation.limits,
-        now=Now(0, 0),
-        rng=random.Random(1),
-    )
+    machine = channel_machine("alice", ChannelConfig.logos())
     # Somebody listens to everything.
     machine.listen_for(0xFF)
     sends = machine.own_sends()
