@@ -49,7 +49,7 @@ class Commits:
         self.failures = 0
 
     @property
-    def store(self) -> bool:
+    def stores(self) -> bool:
         """Whether there is anything to store to; without it all is carried out at once."""
         return self._writer.stores
 

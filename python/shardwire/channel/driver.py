@@ -119,7 +119,7 @@ class Driver:
         self._is_busy = True
         try:
             action(now)
-            if self._commits.store:
+            if self._commits.stores:
                 # What leaves, leaves with the driver's turn: many messages then go together.
                 self._collect(now, may_transmit=False)
                 self._commits.commit_at_once()

@@ -86,10 +86,8 @@ impl OwnSends {
 
     /// Sends that are not settled, the oldest first.
     pub fn pending(&self) -> impl Iterator<Item = &OwnSend> {
-        let pending = self.sends.iter();
-        pending
-            .filter(|(send_id, _)| !self.settled.contains(*send_id))
-            .map(|(_, entry)| &entry.send)
+        let sends = self.sends.values().map(|entry| &entry.send);
+        sends.filter(|send| send.is_pending())
     }
 
     /// How many those are.
@@ -120,7 +118,7 @@ impl OwnSends {
     pub fn in_store(&self) -> Vec<(Name, u32)> {
         let pending = self.sends.iter();
         pending
-            .filter(|(send_id, _)| !self.settled.contains(*send_id))
+            .filter(|(_, entry)| entry.send.is_pending())
             .flat_map(|(send_id, entry)| {
                 let send = &entry.send;
                 let stored = (0..send.content_count).filter(|&at| send.stored.contains(at));
