@@ -134,7 +134,7 @@ class Recorder:
                         # The disk is slower than the network: the node has a bounded queue, and says what it drops.
                         self._room.clear()
                         await self._room.wait()
-            logger.warning("the node was stopped: the recorder hears nothing more")
+            logger.info("the node was stopped: the recorder hears nothing more")
         except Exception as error:
             logger.error("the recorder hears nothing more: %s", error)
             raise
