@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from sds_exchange import at
 
-from shardwire._native import ChannelMachine
+from shardwire._native import ChannelMachine, Delivery
 from shardwire.config import ChannelConfig, DeliveredWhen
 from shardwire.sds import Now
 from shardwire.segmentation.parameters import native_parameters
@@ -24,9 +24,8 @@ def channel_machine(
     members_make_parity: bool = False,
 ) -> ChannelMachine:
     """That of a participant of the channel "room", as records describe it."""
-    made, _ = ChannelMachine.restore(
+    return ChannelMachine.restore(
         records or {},
-        [],
         "room",
         sender_id,
         config.sds,
@@ -38,4 +37,12 @@ def channel_machine(
         delivered_when=delivered_when,
         members_make_parity=members_make_parity,
     )
-    return made
+
+
+def delivered(machine: ChannelMachine) -> list[Delivery]:
+    """Hands over all that waits for the application."""
+    taken = []
+    while (delivery := machine.begin_delivery()) is not None:
+        machine.finish_delivery()
+        taken.append(delivery)
+    return taken

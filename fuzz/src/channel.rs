@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use shardwire_core::channel::{
-    Arrival, Channel, Event, RecordKey, Restored, Segmentation, StoredRecord, Value, payload_key,
+    Arrival, Channel, Event, Handover, RecordKey, Redelivery, Segmentation, StoredRecord, Value,
+    payload_key,
 };
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::keccak::keccak256;
@@ -33,6 +34,13 @@ const MARK_EVERY: usize = 100;
 /// A restart is tried after so many commits.
 const COMMITS_PER_TRIAL: u64 = 4;
 
+/// Who takes too little is sent no less here.
+const HANDOVER: Handover = Handover {
+    redelivery: Redelivery::AtLeastOnce,
+    messages_max: usize::MAX,
+    bytes_max: usize::MAX,
+};
+
 type Records = BTreeMap<(String, Vec<u8>), Octets>;
 
 struct Party {
@@ -43,17 +51,23 @@ struct Party {
     records: Records,
     sends: u64,
     seed: u64,
-    /// Released and not yet handed over, by key; and as the last commit has them.
-    released: BTreeMap<Box<[u8]>, Vec<u8>>,
+    /// Messages that wait to be handed over, by key, as the last commit has them.
     stored: BTreeMap<Box<[u8]>, Vec<u8>>,
-    delivered: Vec<Box<[u8]>>,
     commits: u64,
 }
 
 impl Party {
     fn new(name: &'static str, config: Config, segmentation: Segmentation, seed: u64) -> Self {
         let rng = Box::new(Draws::from_seed(seed));
-        let channel = Channel::new("room", name, config.clone(), segmentation, at(0), rng);
+        let channel = Channel::new(
+            "room",
+            name,
+            config.clone(),
+            segmentation,
+            HANDOVER,
+            at(0),
+            rng,
+        );
         Party {
             name,
             config,
@@ -62,18 +76,14 @@ impl Party {
             records: Records::new(),
             sends: 0,
             seed,
-            released: BTreeMap::new(),
             stored: BTreeMap::new(),
-            delivered: Vec::new(),
             commits: 0,
         }
     }
 
     /// One commit; what is stored of whole messages is what waits, for its causes or for its delivery.
     fn store(&mut self) {
-        let delivered = std::mem::take(&mut self.delivered);
-        let delivered: Vec<&[u8]> = delivered.iter().map(|key| &**key).collect();
-        for record in self.channel.poll_persist(&delivered) {
+        for record in self.channel.poll_persist() {
             let key = match record.key {
                 RecordKey::Name(name) => name.as_bytes().to_vec(),
                 RecordKey::Bytes(bytes) => bytes.into(),
@@ -88,7 +98,7 @@ impl Party {
                 None => self.records.remove(&name),
             };
         }
-        self.stored.clone_from(&self.released);
+        self.stored = released(&self.channel);
         let of_kinds = |kinds: &[&str]| {
             let names = self.records.keys();
             names.filter(|(kind, _)| kinds.contains(&&**kind)).count()
@@ -96,7 +106,7 @@ impl Party {
         let (waiting, _) = self.channel.waiting();
         assert_eq!(
             of_kinds(PAYLOADS),
-            waiting + self.released.len(),
+            waiting + self.stored.len(),
             "{} stores other messages than those that wait",
             self.name
         );
@@ -110,6 +120,14 @@ impl Party {
         }
         self.check_needed();
         self.commits += 1;
+    }
+
+    /// The application takes all that waits for it.
+    fn hand_over(&mut self) {
+        while self.channel.begin_delivery().is_some() {
+            assert!(self.channel.begin_delivery().is_none());
+            self.channel.finish_delivery();
+        }
     }
 
     /// Every stored message and content is one that is needed, or named.
@@ -201,7 +219,7 @@ impl Party {
 
     /// What a restart would go on from is what is held: every message as it came or left.
     fn check_restorable(&self, now: Now) {
-        let Restored { channel, .. } = self.restored(now);
+        let channel = self.restored(now);
         let (held, restored) = (self.channel.sds(), channel.sds());
         for send_id in held.pending_sends() {
             let contents = restored.contents_of(send_id);
@@ -233,8 +251,7 @@ impl Party {
         }
     }
 
-    fn restored(&self, now: Now) -> Restored {
-        let queued: Vec<_> = self.stored.keys().cloned().collect();
+    fn restored(&self, now: Now) -> Channel {
         let records = self.records.iter();
         let records = records.map(|((kind, key), value)| -> StoredRecord<'_> {
             (kind.as_str(), &key[..], value.clone())
@@ -244,27 +261,47 @@ impl Party {
             self.name,
             self.config.clone(),
             self.segmentation,
+            HANDOVER,
             now,
             Box::new(Draws::from_seed(self.seed)),
         );
         let channel = channel.expect("ids and limits of before");
-        let restored = channel.restore(records, &queued, now);
+        let restored = channel.restore(records, now);
         restored.expect("what was stored is whole")
     }
 
     /// Goes on from what the last commit stored.
     fn restart(&mut self, now: Now) {
         self.seed += 1;
-        let Restored { channel, payloads } = self.restored(now);
-        self.channel = channel;
-        self.released = payloads.into_iter().collect();
+        self.channel = self.restored(now);
+        let released = released(&self.channel);
         assert_eq!(
-            self.released, self.stored,
+            // The next life may put together what this one could not.
+            self.stored
+                .iter()
+                .find(|(key, payload)| released.get(*key) != Some(payload)),
+            None,
             "{} lost what it released",
             self.name
         );
-        self.delivered.clear();
     }
+}
+
+/// Messages that wait to be handed over, by key.
+fn released(channel: &Channel) -> BTreeMap<Box<[u8]>, Vec<u8>> {
+    let mut released = BTreeMap::new();
+    for delivery in channel.deliveries().waiting() {
+        let payload = delivery.payload.to_vec();
+        assert_eq!(keccak256(&payload), delivery.payload_hash);
+        // Ephemeral messages are stored by nobody.
+        let Some(send_id) = &delivery.send_id else {
+            continue;
+        };
+        let key = payload_key(&delivery.sender_id, send_id);
+        let former = released.insert(key, payload);
+        assert!(former.is_none(), "a message is released twice");
+    }
+    released
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
@@ -404,9 +441,7 @@ impl Chat {
             let now = at(self.now_ms);
             self.parties[which].channel.expire(now);
             self.take_events(which);
-            let party = &mut self.parties[which];
-            let released = std::mem::take(&mut party.released);
-            party.delivered.extend(released.into_keys());
+            self.parties[which].hand_over();
             self.store(which);
             assert!(!self.parties[which].channel.has_partial());
         }
@@ -621,23 +656,6 @@ impl Chat {
         let party = &mut self.parties[which];
         for event in party.channel.poll_events(at(self.now_ms)) {
             match event {
-                Event::MessageReleased {
-                    sender_id,
-                    send_id,
-                    payload_hash,
-                    payload,
-                } => {
-                    let payload = payload.to_vec();
-                    assert_eq!(keccak256(&payload), payload_hash);
-                    let key = payload_key(&sender_id, &send_id);
-                    let former = party.released.insert(key, payload);
-                    assert!(former.is_none(), "{} releases a message twice", party.name);
-                }
-                Event::EphemeralReceived {
-                    payload_hash,
-                    payload,
-                    ..
-                } => assert_eq!(keccak256(&payload.to_vec()), payload_hash),
                 Event::Sds(event) => assert!(!matches!(
                     event,
                     sds::Event::ContentReceived { .. } | sds::Event::SendReleased { .. }
@@ -666,9 +684,7 @@ impl Chat {
         self.take_events(which);
         let party = &mut self.parties[which];
         if self.draws.chance(50) {
-            while let Some((key, _)) = party.released.pop_first() {
-                party.delivered.push(key);
-            }
+            party.hand_over();
         }
         self.store(which);
     }

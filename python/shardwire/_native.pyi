@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self, final
 
 from typing_extensions import Buffer, disjoint_base
 
-from shardwire.config import DeliveredWhen, ReassemblyLimits, SdsConfig, SyncConfig
+from shardwire.config import DeliveredWhen, ReassemblyLimits, Redelivery, SdsConfig, SyncConfig
 from shardwire.events import ChannelEvent
 from shardwire.sds.outputs import SdsInspection, TransmitKind
 
@@ -23,6 +23,7 @@ __all__ = [
     "ContentPossiblyAcknowledged",
     "ContentReceived",
     "ContentsWanted",
+    "Delivery",
     "DependencyLost",
     "EphemeralReceived",
     "FileChunk",
@@ -34,7 +35,6 @@ __all__ = [
     "MessageDropped",
     "MessageFault",
     "MessageGivenUp",
-    "MessageReleased",
     "MissingDetected",
     "Now",
     "OwnSends",
@@ -58,7 +58,6 @@ __all__ = [
     "Transmit",
     "WakuJsonReader",
     "WakuMessage",
-    "WholeEphemeralReceived",
     "__version__",
     "arrow_decode_sds",
     "arrow_decode_segment",
@@ -87,7 +86,6 @@ __all__ = [
     "keccak256",
     "keccak256_many",
     "message_hash",
-    "payload_key",
     "reassemble_many",
     "request_offset_ms",
     "response_offset_ms",
@@ -1025,37 +1023,20 @@ def farmhash64(text: str, /) -> int:
 # --- Channel ------------------------------------------------------------------------------------
 
 @final
-class MessageReleased(SdsEvent):
-    """A whole message, after everything that it follows."""
+class Delivery:
+    """A message for the application, whole and after everything that it follows, or an ephemeral one."""
 
-    __match_args__: Final = ("sender_id", "send_id", "message_id", "content")
+    __match_args__: Final = ("sender_id", "message_id", "payload", "send_id", "redelivered", "released_ms")
 
-    def __new__(cls, sender_id: str, send_id: str, message_id: str, content: bytes) -> Self: ...
-    @property
-    def sender_id(self) -> str: ...
-    @property
-    def send_id(self) -> str:
-        """What it is stored under: with the sender it makes its `payload_key`."""
-
-    @property
-    def message_id(self) -> str:
-        """Hex Keccak-256 of the payload."""
-
-    @property
-    def content(self) -> bytes:
-        """The payload."""
-
-    def __eq__(self, other: object, /) -> bool: ...
-    def __hash__(self) -> int: ...
-    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
-
-@final
-class WholeEphemeralReceived(SdsEvent):
-    """A whole message without order or acknowledgement."""
-
-    __match_args__: Final = ("sender_id", "message_id", "content")
-
-    def __new__(cls, sender_id: str, message_id: str, content: bytes) -> Self: ...
+    def __new__(
+        cls,
+        sender_id: str,
+        message_id: str,
+        payload: bytes,
+        send_id: str | None = None,
+        redelivered: bool = False,
+        released_ms: int | None = None,
+    ) -> Self: ...
     @property
     def sender_id(self) -> str: ...
     @property
@@ -1063,8 +1044,18 @@ class WholeEphemeralReceived(SdsEvent):
         """Hex Keccak-256 of the payload."""
 
     @property
-    def content(self) -> bytes:
-        """The payload."""
+    def payload(self) -> bytes: ...
+    @property
+    def send_id(self) -> str | None:
+        """The send that it is stored under; None for an ephemeral message, which is never stored."""
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether a crash interrupted an earlier hand-over."""
+
+    @property
+    def released_ms(self) -> int | None:
+        """Monotonic ms at which it was released; None for an ephemeral message, and for one of an earlier life."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -1176,7 +1167,6 @@ class ChannelMachine(Participant):
     @staticmethod
     def restore(
         records: Mapping[tuple[str, bytes], bytes],
-        queued: Iterable[bytes],
         channel_id: str,
         sender_id: str,
         config: SdsConfig,
@@ -1186,15 +1176,15 @@ class ChannelMachine(Participant):
         *,
         now: Now,
         rng: random.Random,
+        redelivery: Redelivery = "at-least-once",
         header_bytes_max: int = 24_000,
         delivered_when: DeliveredWhen | None = None,
         members_make_parity: bool = False,
-    ) -> tuple[ChannelMachine, dict[bytes, bytes]]:
+    ) -> ChannelMachine:
         """The machine that `records` (all that `poll_persist` ever gave, later over earlier) describe.
 
         Args:
             records: Those of other kinds are passed over; with none it begins now.
-            queued: Keys of messages that were released and not handed over yet.
             channel_id: The channel; messages of others are ignored.
             sender_id: This participant, unique in the channel.
             config: Scalable Data Sync.
@@ -1203,13 +1193,10 @@ class ChannelMachine(Participant):
             limits: What may be held of partial messages.
             now: The moment of creation.
             rng: The only source of randomness.
+            redelivery: What a crash during a hand-over means.
             header_bytes_max: A message is at most this much longer than its content.
             delivered_when: Who must hold a send before its resending stops; None for any one participant.
             members_make_parity: Whether participants make parity of each other's messages, and ask for such.
-
-        Returns:
-            The machine, and the payloads of the messages whose keys `queued` names, as far as they are stored: these
-            were released before, and the machine keeps their records until `poll_persist` is told of their delivery.
 
         Raises:
             ConfigError: An id is empty or too long, or the header limit leaves no room for one history entry.
@@ -1251,6 +1238,13 @@ class ChannelMachine(Participant):
         Raises:
             Exception: A field of one is of another type, and none was taken in.
         """
+    def begin_delivery(self) -> Delivery | None:
+        """The next message for the application: hand it over once what `poll_persist` gives is durable.
+
+        None where none waits, or the application has one.
+        """
+    def finish_delivery(self) -> None:
+        """The application is done with the message that it has, if there is one."""
     def resume_in_store(self, now: Now) -> None:
         """What a store had of our sends in an earlier life it has still."""
     def listen_for(self, kinds: int) -> None:
@@ -1263,17 +1257,17 @@ class ChannelMachine(Participant):
     def poll_events(self, now: Now) -> list[SdsEvent]:
         """What happened since the last call, in its order: the events of this section, and those of SDS about what is
         missing. What becomes of sends of ours `OwnSends` tells; `ContentAcknowledged` comes where it is observed."""
-    def poll_persist(self, delivered: Iterable[Buffer] | None = None) -> dict[tuple[str, bytes], bytes | None]:
-        """Records that changed since the last call; None deletes. The messages under the keys `delivered` are done."""
-    def drop_changes(self, delivered: Iterable[Buffer]) -> None:
+    def poll_persist(self) -> dict[tuple[str, bytes], bytes | None]:
+        """Records that changed since the last call; None deletes."""
+    def drop_changes(self) -> None:
         """In place of `poll_persist` where nothing is stored: forgets what changed."""
     def next_expiry_ms(self) -> int | None:
         """Monotonic ms at which the next partial message expires; None for never."""
     def has_partial(self) -> bool:
         """Whether some of a message is here that is not whole."""
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes of whole messages that wait for what they follow."""
+    def has_delivery_room(self, behind_messages: int = 0, behind_bytes: int = 0) -> bool:
+        """Whether what is received is to be taken in, behind so many messages and bytes more: not while the application
+        has to catch up first."""
     def receiving_stats(self) -> dict[str, int]:
         """Counts of what was received since the start, and sizes of what is held of it."""
 
@@ -1382,9 +1376,6 @@ class SendProgress:
         Raises:
             PersistenceError: It is damaged, or a newer release wrote it.
         """
-
-def payload_key(sender_id: str, send_id: str) -> bytes:
-    """The key of a whole message among the records of its channel."""
 
 @final
 class BloomFilter:

@@ -14,6 +14,7 @@ from shardwire.segmentation.parameters import native_parameters
 # Whole messages: their bytes, or what names them.
 PAYLOAD = "channel.payload"
 PARTS = "channel.parts"
+DELIVERY = "channel.delivery"
 
 
 class Disk:
@@ -49,12 +50,17 @@ class Disk:
         state = self.content.load(channel_id)
         if state is None:
             return set()
-        whole = [key for kind, key in state.records if kind in (PAYLOAD, PARTS)]
+        records = {name: value for name, value in state.records.items() if name[0] != DELIVERY}
+        # Each as one that waits for the application, which is then what the machine gives.
+        for number, key in enumerate(key for kind, key in state.records if kind in (PAYLOAD, PARTS)):
+            sender_bytes = 4 + int.from_bytes(key[:4], "big")
+            texts = {"sender_id": key[4:sender_bytes].decode(), "send_id": key[sender_bytes:].decode()}
+            delivery = {"version": 1, **texts, "message_id": "00" * 32}
+            records[DELIVERY, number.to_bytes(8, "big")] = json.dumps(delivery).encode()
         # Whatever it is configured with, it reads them.
         config = ChannelConfig.logos()
-        _, payloads = ChannelMachine.restore(
-            state.records,
-            whole,
+        machine = ChannelMachine.restore(
+            records,
             channel_id,
             "reader",
             config.sds,
@@ -64,7 +70,11 @@ class Disk:
             now=Now(0, 0),
             rng=random.Random(0),
         )
-        return set(payloads.values())
+        payloads = set()
+        while (delivery := machine.begin_delivery()) is not None:
+            machine.finish_delivery()
+            payloads.add(delivery.payload)
+        return payloads
 
 
 class MountedDisk:

@@ -11,9 +11,9 @@ from unittest.mock import patch
 from shardwire._native import OwnSends
 from shardwire.channel import lifecycle
 from shardwire.channel.limits.rate_limit import RateLimiter
-from shardwire.channel.receiving.deliveries import Deliveries
+from shardwire.channel.observing.subscriptions import IsEnding, Subscriptions
 from shardwire.config import ChannelConfig
-from shardwire.events import MessageDeliveredEvent, MessageSentEvent
+from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSentEvent
 from shardwire.persistence import Changes
 from tests.simulation.disk import MountedDisk
 
@@ -86,15 +86,19 @@ def delivered_early() -> Iterator[None]:
 
 @contextmanager
 def order_swapped() -> Iterator[None]:
-    """A message overtakes the one that waits to be handed over before it."""
-    append = Deliveries.append
+    """A message is handed over after the one that waits behind it."""
+    hand_over = Subscriptions.hand_over
+    held: dict[int, MessageReceivedEvent] = {}
 
-    def swap(self: Deliveries, *arguments: Any, **named: Any) -> None:
-        append(self, *arguments, **named)
-        if len(self._queue) >= 2:
-            self._queue[-1], self._queue[-2] = self._queue[-2], self._queue[-1]
+    async def swap(self: Subscriptions, event: MessageReceivedEvent, is_ending: IsEnding) -> None:
+        first = held.pop(id(self), None)
+        if first is None:
+            held[id(self)] = event
+            return
+        await hand_over(self, event, is_ending)
+        await hand_over(self, first, is_ending)
 
-    with patch.object(Deliveries, "append", swap):
+    with patch.object(Subscriptions, "hand_over", swap):
         yield
 
 
@@ -114,17 +118,17 @@ def table_unbounded() -> Iterator[None]:
 @contextmanager
 def content_garbled() -> Iterator[None]:
     """One message in four is handed over with its last byte changed."""
-    append = Deliveries.append
+    hand_over = Subscriptions.hand_over
     calls = 0
 
-    def garble(self: Deliveries, sender_id: str, send_id: Any, message_id: str, payload: bytes, *more: Any) -> None:
+    async def garble(self: Subscriptions, event: MessageReceivedEvent, is_ending: IsEnding) -> None:
         nonlocal calls
         calls += 1
         if calls % 4 == 0:
-            payload = payload[:-1] + bytes((payload[-1] ^ 1,))
-        append(self, sender_id, send_id, message_id, payload, *more)
+            event = replace(event, message=event.message[:-1] + bytes((event.message[-1] ^ 1,)))
+        await hand_over(self, event, is_ending)
 
-    with patch.object(Deliveries, "append", garble):
+    with patch.object(Subscriptions, "hand_over", garble):
         yield
 
 

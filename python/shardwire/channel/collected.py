@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shardwire._native import HistoryEntry
-from shardwire.channel.receiving.deliveries import Delivery
+from shardwire._native import Delivery, HistoryEntry
 from shardwire.channel.sending.submissions import Settled, Submission
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent

@@ -11,20 +11,18 @@ from collections.abc import Callable, Sequence
 
 from shardwire._native import (
     ChannelMachine,
+    Delivery,
     HistoryEntry,
     MessageFault,
     MessageGivenUp,
-    MessageReleased,
     OwnSends,
     SegmentSeen,
-    WholeEphemeralReceived,
 )
 from shardwire.channel.collected import Collected, Outcome
 from shardwire.channel.limits.quota import Quota
 from shardwire.channel.observing.metrics import Meter
 from shardwire.channel.observing.notices import Notices
 from shardwire.channel.observing.timeline import SegmentObservation, Timeline
-from shardwire.channel.receiving.deliveries import Deliveries, Delivery
 from shardwire.channel.receiving.peer_faults import count_dropped, tell_fault
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.channel.sending.cancellation import Cancellation
@@ -56,8 +54,7 @@ class Engine:
 
     Args:
         config: The channel's configuration.
-        machine: Scalable Data Sync joined with reassembly, and our sends.
-        deliveries: Messages for the application.
+        machine: Scalable Data Sync joined with reassembly, our sends and messages for the application.
         quota: The rate limits.
         flights: What is handed to the node.
         timeline: Told about single segments and messages.
@@ -76,7 +73,6 @@ class Engine:
         self,
         config: ChannelConfig,
         machine: ChannelMachine,
-        deliveries: Deliveries,
         quota: Quota,
         flights: Flights,
         timeline: Timeline,
@@ -90,7 +86,6 @@ class Engine:
         self.machine = machine
         self.peer_log = peer_log
         self.own_sends: OwnSends = machine.own_sends()
-        self.deliveries = deliveries
         self.quota = quota
         self.ephemerals = Ephemerals()
         self.transmissions = Transmissions(
@@ -191,7 +186,7 @@ class Engine:
 
     def on_delivery_done(self, now: Now) -> None:
         """The application is done with the delivery in progress, if there was one."""
-        self.deliveries.finish()
+        self.machine.finish_delivery()
 
     def on_announced(self, outcome: Outcome, now: Now) -> None:
         self.own_sends.on_announced(*outcome)
@@ -249,7 +244,7 @@ class Engine:
 
     def begin_delivery(self, may_hand_over: Callable[[], bool], now: Now) -> Delivery | None:
         """The next message for the application, where it takes one now: to be handed over once that is durable."""
-        delivery = self.deliveries.begin() if self.deliveries.may_begin() and may_hand_over() else None
+        delivery = self.machine.begin_delivery() if may_hand_over() else None
         if delivery is not None and self.meter:
             self.meter.on_delivery(delivery, now)
         return delivery
@@ -265,15 +260,13 @@ class Engine:
 
     def collect_changes(self) -> Changes:
         """Everything that must become durable, and nothing else."""
-        delivered = self.deliveries.poll_delivered()
         if not self._is_stored:
-            self.machine.drop_changes(delivered)
+            self.machine.drop_changes()
             self.quota.drop_changes()
             self._changes.clear()
             return Changes()
-        records = self.machine.poll_persist(delivered)
-        for part in (self.deliveries, self.quota):
-            records.update(part.poll_persist())
+        records = self.machine.poll_persist()
+        records.update(self.quota.poll_persist())
         records.update(self._changes)
         self._changes.clear()
         return Changes(records)
@@ -323,12 +316,6 @@ class Engine:
         match event:
             case MessageDropped():
                 count_dropped(event.reason, self.peer_log)
-            case MessageReleased():
-                self.deliveries.append(
-                    event.sender_id, event.send_id, event.message_id, event.content, now.monotonic_ms
-                )
-            case WholeEphemeralReceived():
-                self.deliveries.append(event.sender_id, None, event.message_id, event.content)
             case SegmentSeen():
                 self._timeline.note(SegmentObservation.of(event, now.epoch_ms))
             case MessageGivenUp():
@@ -350,7 +337,7 @@ class Engine:
 
     def has_room(self, behind_messages: int = 0, behind_bytes: int = 0) -> bool:
         """Whether received messages are kept, behind so many more: not while the application has to catch up first."""
-        return not self.deliveries.is_full(self.machine.waiting_bytes + behind_bytes, behind_messages)
+        return self.machine.has_delivery_room(behind_messages, behind_bytes)
 
     def is_busy(self) -> bool:
         """Whether anything of ours is unfinished, or anything received is not acknowledged."""
@@ -371,8 +358,6 @@ class Engine:
             **self.machine.stats(),
             **self.transmissions.counts,
             "dispatches_in_flight": len(self.transmissions),
-            "deliveries_waiting": self.deliveries.waiting,
-            "deliveries_waiting_bytes": self.deliveries.waiting_bytes,
         }
 
     def count(self, name: str, by: int = 1) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from shardwire._native import Delivery
 from shardwire.channel.driver import Driver
 from shardwire.channel.engine import Engine
 from shardwire.channel.observing.subscriptions import IsEnding, Subscriptions
-from shardwire.channel.receiving.deliveries import Delivery
 from shardwire.events import MessageReceivedEvent
 from shardwire.node.clock import Clock
 from shardwire.sds import Now
@@ -55,7 +55,10 @@ class HandOver:
             self._driver.apply(self._go_on)
             delivery = await following
             since_ms = self._clock.monotonic_ms() if meter else None
-            await self._subscriptions.hand_over(delivery.event(), self._is_ending)
+            event = MessageReceivedEvent(
+                delivery.payload, delivery.sender_id, delivery.message_id, delivery.redelivered
+            )
+            await self._subscriptions.hand_over(event, self._is_ending)
             if since_ms is not None:
                 meter.record("hand_over_ms", self._clock.monotonic_ms() - since_ms)
         # Done while the channel closes: the next life does not hand it over again.

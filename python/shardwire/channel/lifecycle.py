@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
-from shardwire._native import ChannelMachine, payload_key
+from shardwire._native import ChannelMachine
 from shardwire.channel.choice_of_config import resolve_config, without_sender
 from shardwire.channel.creation import ChannelCreation
 from shardwire.channel.engine import Engine
@@ -20,14 +20,13 @@ from shardwire.channel.limits.quota import Quota
 from shardwire.channel.observing.subscriptions import Subscriptions
 from shardwire.channel.observing.timeline import Timeline
 from shardwire.channel.parts import Parts
-from shardwire.channel.receiving.deliveries import Deliveries
 from shardwire.channel.reliable_channel import ReliableChannel
 from shardwire.channel.sending.flights import Flights
 from shardwire.channel.sending.message_sizes import MessageSizes
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.segmenter import ChannelSegmenter
 from shardwire.channel.session import Session
-from shardwire.channel.storing.records import IDENTITY, DeliveryRecord, IdentityRecord
+from shardwire.channel.storing.records import IDENTITY, IdentityRecord
 from shardwire.channel.storing.stored_state import StoredState
 from shardwire.channel.storing.writer import Writer
 from shardwire.config import (
@@ -213,28 +212,19 @@ def _assemble(
     membership: NodeMembership | None,
 ) -> Session:
     now = Now(clock.monotonic_ms(), clock.epoch_ms())
-    waiting = map(DeliveryRecord.decode, stored.deliveries.values())
-    queued = [payload_key(entry.sender_id, entry.send_id) for entry in waiting]
-    machine, payloads = _make_machine(
-        channel_id, sender_id, config, node.config.rate_limit_config, now, rng, sizes.budget, records, queued
+    machine = _make_machine(
+        channel_id, sender_id, config, node.config.rate_limit_config, now, rng, sizes.budget, records
     )
     timeline = Timeline(channel_id, sender_id, config.sds.wire_format)
     subscriptions = Subscriptions(quoted(channel_id), machine.listen_for)
     peer_log = PeerLog(peer_logger, clock.monotonic_ms, f"channel {quoted(channel_id)}: ")
-    deliveries = Deliveries(
-        config.redelivery,
-        messages_max=config.sds.incoming_buffer_messages_max,
-        bytes_max=config.sds.incoming_buffer_bytes_max,
-        is_stored=writer.stores,
-    )
-    deliveries.restore(stored.deliveries, payloads, stored.handover)
     own_limit: tuple[Limit, Member] | None = None
     if config.rate_limit.enabled:
         # Stored with everything else of the channel.
         limit = Limit(config.rate_limit, lambda count: session.make_durable(), stored.rate)
         own_limit = limit, limit.join(flights.counted, clock.epoch_ms)
     quota = Quota(own_limit, membership)
-    engine = Engine(config, machine, deliveries, quota, flights, timeline, peer_log, sender_id, now, writer.stores)
+    engine = Engine(config, machine, quota, flights, timeline, peer_log, sender_id, now, writer.stores)
     session = Session(
         Parts(
             node,
@@ -277,14 +267,12 @@ def _make_machine(
     rng: random.Random,
     budget: MessageBudget,
     records: Mapping[RecordName, bytes],
-    queued: list[bytes],
-) -> tuple[ChannelMachine, dict[bytes, bytes]]:
-    """The machine that was stored, or a new one; and the stored payloads that `queued` names."""
+) -> ChannelMachine:
+    """The machine that was stored, or a new one."""
     # Segments of a peer whose node carries larger messages are read at their full size.
     segmentation = _patient(config, node_limit)
     return ChannelMachine.restore(
         records,
-        queued,
         channel_id,
         sender_id,
         config.sds,
@@ -293,6 +281,7 @@ def _make_machine(
         segmentation.limits,
         now=now,
         rng=rng,
+        redelivery=config.redelivery,
         header_bytes_max=budget.header_bytes_max,
         delivered_when=_delivered_when(config),
         members_make_parity=config.parity_on_demand,

@@ -4,7 +4,7 @@ use pyo3::PyClassInitializer;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
-use shardwire_core::channel::{Event, Fault, SegmentSeen as Seen};
+use shardwire_core::channel::{self, Event, Fault, SegmentSeen as Seen};
 use shardwire_core::reassemble::Payload;
 
 use crate::fresh::new_bytes;
@@ -13,24 +13,15 @@ use crate::sds_events::{SdsEvent, event_object, made, output, text};
 use crate::texts::Texts;
 
 output! {
-    /// A whole message, after everything that it follows. `send_id` is what it is stored under.
-    MessageReleased {
-        sender_id: Py<PyString>,
-        send_id: Py<PyString>,
-        message_id: Py<PyString>,
-        content: Py<PyBytes>,
-    } (sender_id, send_id, message_id, content)
-    : SdsEvent
-}
-
-output! {
-    /// A whole message without order or acknowledgement.
-    WholeEphemeralReceived {
+    /// A message for the application. `send_id` is what it is stored under; None for an ephemeral one.
+    Delivery {
         sender_id: Py<PyString>,
         message_id: Py<PyString>,
-        content: Py<PyBytes>,
-    } (sender_id, message_id, content)
-    : SdsEvent
+        payload: Py<PyBytes>,
+        send_id: Option<Py<PyString>>,
+        redelivered: bool,
+        released_ms: Option<i64>,
+    } (sender_id, message_id, payload, send_id = None, redelivered = false, released_ms = None)
 }
 
 output! {
@@ -74,32 +65,6 @@ pub fn channel_event_object<'py>(
 ) -> PyResult<Bound<'py, SdsEvent>> {
     match event {
         Event::Sds(event) => event_object(py, event, texts),
-        Event::MessageReleased {
-            sender_id,
-            send_id,
-            payload_hash,
-            payload,
-        } => {
-            let event = MessageReleased {
-                sender_id: texts.sender(py, &sender_id),
-                send_id: texts.send(py, &send_id),
-                message_id: hex_text(py, &payload_hash),
-                content: payload_object(py, &payload)?.unbind(),
-            };
-            made(py, event)
-        }
-        Event::EphemeralReceived {
-            sender_id,
-            payload_hash,
-            payload,
-        } => {
-            let event = WholeEphemeralReceived {
-                sender_id: texts.sender(py, &sender_id),
-                message_id: hex_text(py, &payload_hash),
-                content: payload_object(py, &payload)?.unbind(),
-            };
-            made(py, event)
-        }
         Event::MessageGivenUp(entry) => {
             let entry = Py::new(py, HistoryEntry::from(entry))?;
             made(py, MessageGivenUp { entry })
@@ -107,6 +72,23 @@ pub fn channel_event_object<'py>(
         Event::Segment(seen) => made(py, segment_seen(py, &seen, texts)),
         Event::Fault(fault) => made(py, message_fault(py, &fault, texts)),
     }
+}
+
+/// A message for the application as an object.
+pub fn delivery_object(
+    py: Python<'_>,
+    delivery: &channel::Delivery,
+    texts: &mut Texts,
+) -> PyResult<Delivery> {
+    let send_id = delivery.send_id.as_ref();
+    Ok(Delivery {
+        sender_id: texts.sender(py, &delivery.sender_id),
+        message_id: hex_text(py, &delivery.payload_hash),
+        payload: payload_object(py, &delivery.payload)?.unbind(),
+        send_id: send_id.map(|send_id| texts.send(py, send_id)),
+        redelivered: delivery.redelivered,
+        released_ms: delivery.released_ms,
+    })
 }
 
 fn segment_seen(py: Python<'_>, seen: &Seen, texts: &mut Texts) -> SegmentSeen {

@@ -5,13 +5,13 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use shardwire_core::channel::{
-    self, Arrival, Channel, Listened, Restored, Segmentation, StoredRecord, Value,
+    Arrival, Channel, Handover, Listened, Segmentation, StoredRecord, Value,
 };
 use shardwire_core::reassemble::Limits;
 use shardwire_core::sds::Config;
 
-use crate::buffer::{Buffer, DETACH_BYTES_MIN, all_of, buffers_of};
-use crate::channel_events::{channel_event_object, payload_object};
+use crate::buffer::{Buffer, DETACH_BYTES_MIN};
+use crate::channel_events::{Delivery, channel_event_object, delivery_object, payload_object};
 use crate::error::Error;
 use crate::lent_bytes::{octets, value_object};
 use crate::now::Now;
@@ -68,19 +68,34 @@ fn limits_of(limits: &Bound<'_, PyAny>) -> PyResult<Limits> {
     })
 }
 
+/// How messages are handed over: a configuration's limits, and the promise that is called so.
+fn handover_of(config: &Bound<'_, PyAny>, redelivery: &str) -> PyResult<Handover> {
+    let choices = "'at-least-once' or 'at-most-once'";
+    let promise = redelivery.parse().map_err(|()| Error::Choice {
+        field: "redelivery",
+        value: redelivery.to_owned(),
+        choices,
+    })?;
+    Ok(Handover {
+        redelivery: promise,
+        messages_max: config.getattr("incoming_buffer_messages_max")?.extract()?,
+        bytes_max: config.getattr("incoming_buffer_bytes_max")?.extract()?,
+    })
+}
+
 #[pymethods]
 impl ChannelMachine {
-    /// The machine that stored records describe, and the payloads among them that `queued` names.
+    /// The machine that stored records describe.
     #[staticmethod]
     #[pyo3(signature = (
-        records, queued, channel_id, sender_id, config, sync, segmentation, limits, *, now, rng,
-        header_bytes_max = 24_000, delivered_when = None, members_make_parity = false
+        records, channel_id, sender_id, config, sync, segmentation, limits, *, now, rng,
+        redelivery = "at-least-once", header_bytes_max = 24_000, delivered_when = None,
+        members_make_parity = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "the constructor's")]
     fn restore<'py>(
         py: Python<'py>,
         records: &Bound<'py, PyAny>,
-        queued: &Bound<'py, PyAny>,
         channel_id: &str,
         sender_id: &str,
         config: &Bound<'py, PyAny>,
@@ -89,10 +104,12 @@ impl ChannelMachine {
         limits: &Bound<'py, PyAny>,
         now: &Bound<'py, Now>,
         rng: Py<PyAny>,
+        redelivery: &str,
         header_bytes_max: usize,
         delivered_when: Option<&Bound<'py, PyAny>>,
         members_make_parity: bool,
-    ) -> PyResult<(Py<Self>, Bound<'py, PyDict>)> {
+    ) -> PyResult<Py<Self>> {
+        let handover = handover_of(config, redelivery)?;
         let config = Config {
             members_make_parity,
             ..config_of(config, sync, header_bytes_max, delivered_when)?
@@ -109,18 +126,18 @@ impl ChannelMachine {
         let records = read.iter().map(|(kind, key, value)| -> StoredRecord<'_> {
             (&**kind, key.as_bytes(), octets(value.clone()))
         });
-        let queued = all_of::<Buffer<'_>>(queued, "queued")?;
-        let queued: Vec<Box<[u8]>> = queued.iter().map(|key| key.as_bytes().into()).collect();
         let (now, rng) = (now.get().into(), Box::new(PythonRandom(rng)));
-        let channel = Channel::new(channel_id, sender_id, config, segmentation, now, rng);
-        let channel = channel.map_err(Error::from)?;
-        let restored = channel.restore(records, &queued, now);
-        let Restored { channel, payloads } = restored.map_err(Error::from)?;
-        let taken = PyDict::new(py);
-        for (key, payload) in payloads {
-            taken.set_item(PyBytes::new(py, &key), PyBytes::new(py, &payload))?;
-        }
-        Ok((Py::new(py, ChannelMachine::holding(channel))?, taken))
+        let channel = Channel::new(
+            channel_id,
+            sender_id,
+            config,
+            segmentation,
+            handover,
+            now,
+            rng,
+        );
+        let channel = channel.map_err(Error::from)?.restore(records, now);
+        Py::new(py, ChannelMachine::holding(channel.map_err(Error::from)?))
     }
 
     // --- inputs ---------------------------------------------------------------------------------
@@ -193,6 +210,22 @@ impl ChannelMachine {
         take_in(slf.as_super(), py, length, take)
     }
 
+    fn begin_delivery(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Option<Delivery>> {
+        let participant: &Participant = slf.as_super();
+        let delivery = with(participant.lock_held(py)?, Channel::begin_delivery);
+        let Some(delivery) = delivery else {
+            return Ok(None);
+        };
+        participant
+            .with_texts(|texts| delivery_object(py, &delivery, texts))
+            .map(Some)
+    }
+
+    fn finish_delivery(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<()> {
+        with(slf.as_super().lock_held(py)?, Channel::finish_delivery);
+        Ok(())
+    }
+
     fn resume_in_store(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
         let now = now.get().into();
         with(slf.as_super().lock_held(py)?, |channel| {
@@ -235,18 +268,9 @@ impl ChannelMachine {
     }
 
     /// Records that changed since the last call; None deletes.
-    #[pyo3(signature = (delivered = None))]
-    fn poll_persist<'py>(
-        slf: PyRef<'_, Self>,
-        py: Python<'py>,
-        delivered: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let delivered = delivered.map_or(Ok(Vec::new()), |keys| buffers_of(keys, "delivered"))?;
-        let delivered: Vec<&[u8]> = delivered.iter().map(Buffer::as_bytes).collect();
+    fn poll_persist<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let participant: &Participant = slf.as_super();
-        let changes = with(participant.lock_held(py)?, |channel| {
-            channel.poll_persist(&delivered)
-        });
+        let changes = with(participant.lock_held(py)?, Channel::poll_persist);
         participant.with_texts(|kinds| {
             let mut records = Records::new(py, kinds);
             for record in changes {
@@ -261,16 +285,8 @@ impl ChannelMachine {
     }
 
     /// In place of `poll_persist` where nothing is stored: forgets what changed.
-    fn drop_changes(
-        slf: PyRef<'_, Self>,
-        py: Python<'_>,
-        delivered: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let delivered = buffers_of(delivered, "delivered")?;
-        let delivered: Vec<&[u8]> = delivered.iter().map(Buffer::as_bytes).collect();
-        with(slf.as_super().lock_held(py)?, |channel| {
-            channel.drop_changes(&delivered);
-        });
+    fn drop_changes(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<()> {
+        with(slf.as_super().lock_held(py)?, Channel::drop_changes);
         Ok(())
     }
 
@@ -292,17 +308,25 @@ impl ChannelMachine {
         }))
     }
 
-    #[getter]
-    fn waiting_bytes(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<usize> {
+    #[pyo3(signature = (behind_messages = 0, behind_bytes = 0))]
+    fn has_delivery_room(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        behind_messages: usize,
+        behind_bytes: usize,
+    ) -> PyResult<bool> {
         Ok(with(slf.as_super().lock_held(py)?, |channel| {
-            channel.waiting().1
+            channel.has_delivery_room(behind_messages, behind_bytes)
         }))
     }
 
     fn receiving_stats<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let held = slf.as_super().lock_held(py)?;
-        let ((counts, stats), (waiting, _), parity_made) = with(held, |channel| {
-            (channel.counts(), channel.waiting(), channel.parity_made())
+        let ((counts, stats), waiting, parity_made, deliveries) = with(held, |channel| {
+            let deliveries = channel.deliveries();
+            let deliveries = (deliveries.len(), deliveries.size_bytes());
+            let (counts, waiting) = (channel.counts(), channel.waiting());
+            (counts, waiting, channel.parity_made(), deliveries)
         });
         let dict = PyDict::new(py);
         dict.set_item("segments_received", counts.segments_received)?;
@@ -310,14 +334,11 @@ impl ChannelMachine {
         dict.set_item("segments_discarded", counts.segments_discarded)?;
         dict.set_item("messages", counts.messages)?;
         set_stats(&dict, &stats)?;
-        dict.set_item("messages_waiting_for_causes", waiting)?;
+        dict.set_item("messages_waiting_for_causes", waiting.0)?;
+        dict.set_item("messages_waiting_for_causes_bytes", waiting.1)?;
         dict.set_item("parity_on_demand", parity_made)?;
+        dict.set_item("deliveries_waiting", deliveries.0)?;
+        dict.set_item("deliveries_waiting_bytes", deliveries.1)?;
         Ok(dict)
     }
-}
-
-/// The key of a whole message among the records of its channel.
-#[pyfunction]
-pub fn payload_key<'py>(py: Python<'py>, sender_id: &str, send_id: &str) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, &channel::payload_key(sender_id, send_id))
 }

@@ -52,11 +52,9 @@ mod _native {
     #[pymodule_export]
     use bloom::BloomFilter;
     #[pymodule_export]
-    use channel_events::{
-        MessageFault, MessageGivenUp, MessageReleased, SegmentSeen, WholeEphemeralReceived,
-    };
+    use channel_events::{Delivery, MessageFault, MessageGivenUp, SegmentSeen};
     #[pymodule_export]
-    use channel_machine::{ChannelMachine, payload_key};
+    use channel_machine::ChannelMachine;
     #[pymodule_export]
     use erasure::{erasure_encode, erasure_reconstruct};
     #[pymodule_export]

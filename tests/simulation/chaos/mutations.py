@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from shardwire._native import OwnSends
+from shardwire._native import ChannelMachine, OwnSends
 from shardwire.channel.announcements import Announcements
 from shardwire.channel.collected import Collected
 from shardwire.channel.engine import Engine
 from shardwire.channel.observing.subscriptions import Subscriptions
-from shardwire.channel.receiving.deliveries import Deliveries
 from shardwire.channel.sending.cancellation import Cancellation
 from shardwire.channel.sending.ephemerals import Ephemerals
 from shardwire.channel.sending.submissions import Submissions
@@ -120,7 +119,14 @@ def cancelled_and_sent() -> Iterator[None]:
 @contextmanager
 def handed_over_again() -> Iterator[None]:
     """A message that was handed over stays in the queue of the next life."""
-    with patch.object(Deliveries, "_delete", lambda self, delivery: None):
+    poll_persist = ChannelMachine.poll_persist
+    kept = ("channel.delivery", "channel.payload", "channel.parts", "sds.message")
+
+    def keep(self: ChannelMachine) -> dict[tuple[str, bytes], bytes | None]:
+        changes = poll_persist(self)
+        return {name: value for name, value in changes.items() if value is not None or name[0] not in kept}
+
+    with patch.object(ChannelMachine, "poll_persist", keep):
         yield
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from channel_world import World, run_world
+from stored_kinds import SEND
 
 from shardwire import MemoryPersistence
 from shardwire.channel.driver import AT_ONCE_MAX
 from shardwire.channel.hooks import Begun
-from shardwire.channel.storing.records import SEND
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ChannelClosedError, ConfigError, PersistenceError, QueueFullError

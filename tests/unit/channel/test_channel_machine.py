@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from channel_machines import channel_machine
+from channel_machines import channel_machine, delivered
 
 from shardwire import ChannelConfig, SegmentationConfig
-from shardwire._native import ChannelMachine, MessageReleased, payload_key
+from shardwire._native import ChannelMachine
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.config import SdsConfig
 from shardwire.sds import Now
@@ -36,8 +36,8 @@ def machine(
     return channel_machine(sender_id, config, records, now=NOW, rng=rng)
 
 
-def commit(made: ChannelMachine, disk: Disk, delivered: tuple[bytes, ...] = ()) -> None:
-    for name, value in made.poll_persist(delivered).items():
+def commit(made: ChannelMachine, disk: Disk) -> None:
+    for name, value in made.poll_persist().items():
         if value is None:
             disk.pop(name, None)
         else:
@@ -55,10 +55,10 @@ def test_a_message_that_came_while_an_equal_one_was_cancelled_is_stored(size: in
     assert bob.cancel("of bob", NOW)
     while (transmit := alice.poll_transmit(NOW)) is not None:
         bob.handle_message(transmit.payload, NOW)
-    [released] = [event for event in bob.poll_events(NOW) if isinstance(event, MessageReleased)]
     disk: Disk = {}
     commit(bob, disk)
-    commit(bob, disk, (payload_key(released.sender_id, released.send_id),))
+    assert len(delivered(bob)) == 1
+    commit(bob, disk)
     held = [key.decode() for kind, key in disk if kind == "sds.log"]
     assert len(held) == len(contents)
     later = machine("bob", disk, sds=sds)
@@ -105,9 +105,8 @@ def test_segments_that_come_in_several_lives_are_stored_beside_each_other() -> N
     transmit = alice.poll_transmit(NOW)
     assert transmit is not None
     assert bob.handle_message(transmit.payload, NOW)
-    [released] = [event for event in bob.poll_events(NOW) if isinstance(event, MessageReleased)]
-    assert released.content == payload
-    commit(bob, disk, (payload_key(released.sender_id, released.send_id),))
+    assert [delivery.payload for delivery in delivered(bob)] == [payload]
+    commit(bob, disk)
     assert not [kind for kind, _ in disk if kind.startswith("channel.")]
 
 
@@ -184,6 +183,7 @@ def test_messages_that_are_taken_in_together_are_as_if_they_came_one_by_one() ->
     assert together.handle_messages(arrivals, NOW) == kept
     assert together.poll_events(NOW) == one_by_one.poll_events(NOW)
     assert together.poll_persist() == one_by_one.poll_persist()
+    assert delivered(together) == delivered(one_by_one) != []
 
 
 def test_what_is_wrong_with_one_of_several_messages_is_raised_before_any_is_taken_in() -> None:
@@ -195,4 +195,4 @@ def test_what_is_wrong_with_one_of_several_messages_is_raised_before_any_is_take
     with pytest.raises(UnicodeEncodeError):
         bob.handle_messages([sound, replace(sound, authenticated_sender="\ud800")], NOW)
     assert bob.handle_messages([sound], NOW) == [True]
-    assert [type(event) for event in bob.poll_events(NOW)] == [MessageReleased]
+    assert [delivery.payload for delivery in delivered(bob)] == [b"content"]

@@ -6,10 +6,10 @@ import random
 from dataclasses import replace
 
 import pytest
-from channel_machines import channel_machine
+from channel_machines import channel_machine, delivered
 from sds_exchange import at
 
-from shardwire._native import ChannelMachine, MessageReleased, payload_key
+from shardwire._native import ChannelMachine, Delivery
 from shardwire.config import ChannelConfig
 from shardwire.sds import Now
 from shardwire.segmentation import segment
@@ -41,7 +41,7 @@ class Twins:
     def __init__(self, name: str) -> None:
         self.name = name
         self.stored, self.dropped = machine(name), machine(name)
-        self.delivered: list[bytes] = []
+        self.delivered: list[Delivery] = []
 
     def handle_message(self, data: bytes, now: Now) -> None:
         assert self.stored.handle_message(data, now) == self.dropped.handle_message(data, now)
@@ -74,22 +74,22 @@ class Twins:
             if fails:
                 break
             left.append(transmit.payload)
-        events = list(self.stored.poll_events(now))
-        assert repr(events) == repr(list(self.dropped.poll_events(now)))
-        for event in events:
-            if isinstance(event, MessageReleased):
-                self.delivered.append(payload_key(event.sender_id, event.send_id))
+        assert repr(self.stored.poll_events(now)) == repr(self.dropped.poll_events(now))
         return left
 
+    def hand_over(self) -> None:
+        """The application takes what waits for it."""
+        taken = delivered(self.stored)
+        assert taken == delivered(self.dropped)
+        self.delivered += taken
+
     def commit(self) -> None:
-        delivered, self.delivered = self.delivered, []
-        self.stored.poll_persist(delivered)
-        self.dropped.drop_changes(delivered)
+        self.stored.poll_persist()
+        self.dropped.drop_changes()
         assert self.stored.stats() == self.dropped.stats()
         assert self.stored.receiving_stats() == self.dropped.receiving_stats()
-        assert self.stored.waiting_bytes == self.dropped.waiting_bytes
         # Whatever was dropped is not gathered for later.
-        assert {kind for kind, _ in self.dropped.poll_persist(())} <= {"sds.state"}
+        assert {kind for kind, _ in self.dropped.poll_persist()} <= {"sds.state"}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -97,7 +97,6 @@ def test_a_machine_whose_changes_are_dropped_does_as_one_whose_changes_are_store
     rng = random.Random(seed)
     twins = [Twins(name) for name in ("alice", "bobby", "carol")]
     on_the_way: list[tuple[Twins, bytes]] = []
-    released = 0
     for step in range(STEPS):
         now = at(step * 100)
         one = rng.choice(twins)
@@ -121,9 +120,9 @@ def test_a_machine_whose_changes_are_dropped_does_as_one_whose_changes_are_store
                 receiver, data = on_the_way.pop(rng.randrange(len(on_the_way)))
                 receiver.handle_message(data, now)
         if rng.random() < 0.5:
-            released += len(one.delivered)
+            one.hand_over()
             one.commit()
-    assert released > 5
+    assert sum(len(one.delivered) for one in twins) > 5
 
 
 @pytest.mark.parametrize("made_with_parity", [False, True])
@@ -137,10 +136,9 @@ def test_a_message_that_waits_for_its_delivery_is_told_from_another_one_of_its_s
     for real in messages[1:] if made_with_parity else messages[:-1]:
         bobby.handle_message(real, at(2))
     bobby.run(at(2), fails=False)
-    [waiting], bobby.delivered = bobby.delivered, []
     bobby.commit()
     bobby.handle_message(rival, at(3))
     bobby.run(at(3), fails=False)
-    assert len(bobby.delivered) == 1
-    assert waiting not in bobby.delivered
+    bobby.hand_over()
+    assert [delivery.payload for delivery in bobby.delivered] == [bytes(5_000), b"rival"]
     bobby.commit()

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
-from stored_kinds import PAYLOAD
+from stored_kinds import DELIVERY, HANDOVER, PAYLOAD
 
 from shardwire.channel import close_channel, create_reliable_channel
-from shardwire.channel.storing.records import DELIVERY, HANDOVER
 from shardwire.config import ChannelConfig, RateLimitConfig, Redelivery, Repair, SdsConfig, SegmentationConfig
 from shardwire.errors import ConfigError, PayloadTooLargeError, PersistenceError
 from shardwire.events import (

@@ -11,7 +11,6 @@ from sds_exchange import at
 from shardwire.channel.engine import Engine
 from shardwire.channel.limits.quota import Quota
 from shardwire.channel.observing.timeline import Timeline
-from shardwire.channel.receiving.deliveries import Deliveries
 from shardwire.channel.sending.flights import Flights
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated
 from shardwire.config import ChannelConfig
@@ -31,7 +30,6 @@ def new_engine() -> Engine:
     engine = Engine(
         CONFIG,
         channel_machine("alice", CONFIG),
-        Deliveries("at-most-once", messages_max=10, bytes_max=10_000, is_stored=False),
         Quota(),
         Flights(),
         Timeline("room", "alice", CONFIG.sds.wire_format),

@@ -7,19 +7,16 @@ import sys
 from dataclasses import replace
 
 import pytest
-from channel_machines import channel_machine
+from channel_machines import channel_machine, delivered
 from protobuf_fields import field, fields_of
 from sds_exchange import at
 
 from shardwire._native import (
     ChannelMachine,
     HistoryEntry,
-    MessageReleased,
     OwnSends,
     SdsMessage,
     SegmentSeen,
-    WholeEphemeralReceived,
-    payload_key,
 )
 from shardwire.config import ChannelConfig, ReassemblyLimits, SdsConfig, SegmentationConfig, SegmentWireFormat
 from shardwire.sds import ContentAcknowledged, Now
@@ -60,10 +57,10 @@ def held_by(sends: OwnSends) -> list[str]:
     return progress.delivered_to
 
 
-def stored(made: ChannelMachine, *delivered: bytes, disk: Disk | None = None) -> Disk:
-    """What a disk has of it, where these were delivered."""
+def stored(made: ChannelMachine, disk: Disk | None = None) -> Disk:
+    """What a disk has of it."""
     records = dict(disk or {})
-    for name, value in made.poll_persist(delivered).items():
+    for name, value in made.poll_persist().items():
         if value is None:
             records.pop(name, None)
         else:
@@ -86,7 +83,8 @@ def left(made: ChannelMachine, now: Now) -> list[bytes]:
 
 
 def released(made: ChannelMachine, now: Now) -> list[bytes]:
-    return [event.content for event in made.poll_events(now) if isinstance(event, MessageReleased)]
+    made.poll_events(now)
+    return [delivery.payload for delivery in delivered(made)]
 
 
 def speak(made: ChannelMachine, until_ms: int) -> list[bytes]:
@@ -256,7 +254,7 @@ def test_parity_of_a_message_that_an_earlier_life_delivered_makes_it_no_second_t
     for data in parts[:3]:
         bob.handle_message(data, at(0))
     assert released(bob, at(0)) == [REAL]
-    later = machine("bob", chosen, stored(bob, payload_key("alice", SEND)))
+    later = machine("bob", chosen, stored(bob))
     for data in parts[3:]:
         later.handle_message(data, at(1))
     assert released(later, at(1)) == []
@@ -272,7 +270,7 @@ def test_what_is_stored_of_delivered_messages_does_not_grow_with_their_number() 
         send_id = f"{number:032x}"
         bob.handle_message(as_alice(f"{send_id}.0", segment(b"%d" % number, chosen)[0]), at(number))
         assert released(bob, at(number)) == [b"%d" % number]
-        disk = stored(bob, payload_key("alice", send_id), disk=disk)
+        disk = stored(bob, disk)
         assert len([kind for kind, _ in disk if kind == "segmentation.completed"]) == min(number + 1, 2)
 
 
@@ -293,7 +291,7 @@ def test_a_small_content_does_not_keep_the_large_message_around_it() -> None:
         ).encode()
         before = sys.getrefcount(data)
         assert bob.handle_message(data, at(0))
-        bob.drop_changes(())
+        bob.drop_changes()
         kept.append(sys.getrefcount(data) - before)
     assert kept[1] == 0 < kept[0]
 
@@ -311,5 +309,4 @@ def test_an_ephemeral_message_is_one_whole_segment_and_has_its_hash(wire_format:
         whole = b"whole"
     for number, content in enumerate([*hostile, whole]):
         bob.handle_message(as_alice(f"{number:032x}.0", content, lamport=None), at(0))
-    [received] = [event for event in bob.poll_events(at(0)) if isinstance(event, WholeEphemeralReceived)]
-    assert received.content == b"whole"
+    assert released(bob, at(0)) == [b"whole"]

@@ -12,7 +12,6 @@ from sds_exchange import at
 
 from shardwire._native import (
     HistoryEntry,
-    MessageReleased,
     SdsMessage,
     request_offset_ms,
     segment_on_demand,
@@ -94,7 +93,7 @@ class Member:
 
     @property
     def is_whole(self) -> bool:
-        return any(isinstance(event, MessageReleased) for event in self.events)
+        return self.machine.receiving_stats()["deliveries_waiting"] > 0
 
     @property
     def made(self) -> list[tuple[int, bytes]]:

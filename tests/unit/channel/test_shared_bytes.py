@@ -7,10 +7,9 @@ import random
 
 import pytest
 from channel_world import Disk, World, run_world
-from stored_kinds import CONTENT, FRAME, MESSAGE, PARTS, PAYLOAD, SEGMENT
+from stored_kinds import CONTENT, DELIVERY, FRAME, MESSAGE, PARTS, PAYLOAD, SEGMENT, SEND
 
 from shardwire.channel import ReliableChannel
-from shardwire.channel.storing.records import DELIVERY, SEND
 from shardwire.config import ChannelConfig, RateLimitConfig, SdsConfig, SegmentationConfig
 from shardwire.errors import PersistenceError
 from shardwire.events import MessageReceivedEvent

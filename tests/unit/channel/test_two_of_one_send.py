@@ -71,7 +71,7 @@ def test_what_is_here_of_one_stays_when_the_other_is_whole(restarts: bool) -> No
 
 
 def waiting_bytes(world: World) -> int:
-    return world.channels["bob"]._session.engine.machine.waiting_bytes
+    return world.channels["bob"]._session.engine.stats()["messages_waiting_for_causes_bytes"]
 
 
 def test_one_that_waits_for_what_it_follows_is_not_replaced_by_the_other() -> None:

@@ -18,8 +18,8 @@ from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 if TYPE_CHECKING:
+    from shardwire._native import Delivery
     from shardwire.channel.collected import Collected
-    from shardwire.channel.receiving.deliveries import Delivery
 
 logger = logging.getLogger(__name__)
 

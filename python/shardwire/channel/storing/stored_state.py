@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shardwire.channel.storing.records import (
-    DELIVERY,
-    HANDOVER,
     IDENTITY,
     LAST_SEEN,
     RATE,
     IdentityRecord,
     LastSeenRecord,
     RateRecord,
-    of_kind,
 )
 from shardwire.errors import ConfigError
 from shardwire.persistence.protocol import RecordName
@@ -27,8 +24,6 @@ class StoredState:
     is_new: bool
     rate: RateRecord | None
     last_seen_ns: int
-    deliveries: dict[bytes, bytes]
-    handover: bytes | None
 
     @classmethod
     def read(cls, records: Mapping[RecordName, bytes], channel_id: str, sender_id: str) -> StoredState:
@@ -50,6 +45,4 @@ class StoredState:
             is_new=identity is None,
             rate=RateRecord.decode(rate) if rate is not None else None,
             last_seen_ns=LastSeenRecord.decode(last_seen).timestamp_ns if last_seen is not None else 0,
-            deliveries=of_kind(records, DELIVERY),
-            handover=records.get((HANDOVER, b"")),
         )

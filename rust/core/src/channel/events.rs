@@ -2,37 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::reassemble::Payload;
 use crate::sds;
 use crate::sds::Name;
 use crate::wire::sds::HistoryEntry;
-use crate::wire::segment::HASH_LENGTH;
 
 /// Something that happened; polled in the order in which it did.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// Of SDS alone: what became of our sends, and what is missing.
     Sds(sds::Event),
-    /// A whole message, after everything that it follows.
-    MessageReleased {
-        /// Who sent it, as it says.
-        sender_id: Arc<str>,
-        /// The send that it is stored under: with the sender it makes its key.
-        send_id: Name,
-        /// Keccak-256 of the payload.
-        payload_hash: [u8; HASH_LENGTH],
-        /// The message.
-        payload: Payload,
-    },
-    /// A whole message without order or acknowledgement.
-    EphemeralReceived {
-        /// Who sent it, as it says.
-        sender_id: Arc<str>,
-        /// Keccak-256 of the payload.
-        payload_hash: [u8; HASH_LENGTH],
-        /// The message.
-        payload: Payload,
-    },
     /// A partial message was given up; it is named by its hash (004, irretrievable-message).
     MessageGivenUp(HistoryEntry),
     /// Something happened to one segment, where that is observed.

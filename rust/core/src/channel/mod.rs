@@ -7,10 +7,12 @@
 //! - `receiving`: which message a content is part of, and what becomes of it;
 //! - `whole`: complete messages until SDS releases them;
 //! - `shared_bytes`: the stored form, in which no byte stands twice;
+//! - `deliveries`: messages that wait for the application, and the one that it has;
 //! - `own`: how far each of our sends has come, and what the application is told of it;
 //! - `restored`: the same read back after a restart;
 //! - `parity`: parity that receivers of a message of ours need.
 
+mod deliveries;
 mod events;
 mod own;
 mod parity;
@@ -22,6 +24,7 @@ mod whole;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+pub use deliveries::{Deliveries, Delivery, Handover, Redelivery};
 pub use events::{Event, Fault, FaultKind, SegmentSeen, Stage};
 pub use own::{
     Chunks, Kind, Listened, Outcome, OutcomeKind, OwnSend, OwnSends, SETTLED_REMEMBERED_MAX,
@@ -30,7 +33,7 @@ pub use own::{
 pub use parity::make_parity;
 pub use receiving::{Arrival, Counts};
 pub use records::{Record, RecordKey, Value, payload_key};
-pub use restored::{RestoreError, Restored, StoredRecord};
+pub use restored::{RestoreError, StoredRecord};
 
 use hashlink::LinkedHashMap;
 
@@ -59,6 +62,7 @@ pub struct Channel {
     sds: Machine,
     receiving: Receiving,
     own: OwnSends,
+    deliveries: Deliveries,
     events: VecDeque<Event>,
     /// Parity that was made on demand.
     parity_made: u64,
@@ -74,6 +78,7 @@ impl Channel {
         sender_id: &str,
         config: Config,
         segmentation: Segmentation,
+        handover: Handover,
         now: Now,
         rng: Box<dyn Randomness>,
     ) -> Result<Self, Refusal> {
@@ -83,22 +88,22 @@ impl Channel {
             sds: Machine::new(channel_id, sender_id, config, now, rng)?,
             receiving: Receiving::new(segmentation, wire_format),
             own,
+            deliveries: Deliveries::new(handover),
             events: VecDeque::new(),
             parity_made: 0,
         })
     }
 
     /// This channel, which is new, as `records` describe it: all that [`Channel::poll_persist`] of an
-    /// earlier life ever gave, later over earlier; and the payloads among them that `queued` names.
+    /// earlier life ever gave, later over earlier.
     ///
     /// # Errors
     /// [`RestoreError`] where another release wrote them, or bytes are missing.
     pub fn restore<'a>(
         mut self,
         records: impl IntoIterator<Item = StoredRecord<'a>>,
-        queued: &[Box<[u8]>],
         now: Now,
-    ) -> Result<Restored, RestoreError> {
+    ) -> Result<Self, RestoreError> {
         let mut stored = Stored::read(records, self.receiving.shared_mut())?;
         if !stored.sds.is_empty() {
             let records = std::mem::take(&mut stored.sds);
@@ -107,18 +112,15 @@ impl Channel {
                 .map(|(kind, key, value)| (&**kind, key.clone(), value.clone()));
             self.sds = self.sds.restore(records, now)?;
         }
-        let mut payloads = Vec::new();
-        for key in queued {
-            let payload = stored.payloads.remove(key);
-            payloads.extend(payload.map(|payload| (key.clone(), payload)));
-        }
+        self.deliveries.restore(
+            &std::mem::take(&mut stored.deliveries),
+            stored.handover.take().as_deref(),
+            &mut stored.payloads,
+        )?;
         self.restore_own(std::mem::take(&mut stored.own), now)?;
         self.receiving
             .restore(stored, &mut self.sds, &mut self.events, now)?;
-        Ok(Restored {
-            channel: self,
-            payloads,
-        })
+        Ok(self)
     }
 
     /// Takes back our sends. What an earlier life may have ended before goes once more; first parity that
@@ -151,6 +153,11 @@ impl Channel {
     /// Our sends, for what the node says of them and what the application was told.
     pub fn own_mut(&mut self) -> &mut OwnSends {
         &mut self.own
+    }
+
+    /// Messages that wait for the application.
+    pub fn deliveries(&self) -> &Deliveries {
+        &self.deliveries
     }
 
     /// The SDS machine, for what concerns it alone: commands, and what became of what left.
@@ -187,6 +194,17 @@ impl Channel {
         let (data, hint) = (arrival.data, arrival.retrieval_hint);
         self.sds.handle_message(data, hint, arrival.from_store, now);
         self.settle(Some(arrival), now)
+    }
+
+    /// The next message for the application, to be handed over once what [`Channel::poll_persist`] gives
+    /// is durable; `None` where none waits, or the application has one.
+    pub fn begin_delivery(&mut self) -> Option<Delivery> {
+        self.deliveries.begin()
+    }
+
+    /// The application is done with the message that it has, if there is one.
+    pub fn finish_delivery(&mut self) {
+        self.deliveries.finish();
     }
 
     /// A store has a content of ours.
@@ -255,10 +273,10 @@ impl Channel {
                 }
                 sds::Event::SendReleased {
                     sender_id, send_id, ..
-                } => receiving.on_released(sender_id, &send_id, events),
+                } => receiving.on_released(sender_id, &send_id, &mut self.deliveries, events, now),
                 sds::Event::EphemeralReceived {
                     sender_id, content, ..
-                } => receiving.on_ephemeral(sender_id, content, events),
+                } => receiving.on_ephemeral(sender_id, content, &mut self.deliveries),
                 sds::Event::ParityReceived {
                     message_id,
                     sender_id,
@@ -326,13 +344,12 @@ impl Channel {
         kept
     }
 
-    /// What changed since the last call, to be stored in one transaction; the messages under the keys
-    /// `delivered` are done.
-    pub fn poll_persist(&mut self, delivered: &[&[u8]]) -> Vec<Record> {
+    /// What changed since the last call, to be stored in one transaction.
+    pub fn poll_persist(&mut self) -> Vec<Record> {
         let mut records = Records::default();
         let shared = self.receiving.shared_mut();
-        for key in delivered {
-            shared.on_delivered(key);
+        for key in self.deliveries.poll_done() {
+            shared.on_delivered(&key);
         }
         // A record may stand more than once: the last one counts, whatever became of it before.
         let mut last: LinkedHashMap<(&'static str, Name), Option<sds::Value>> =
@@ -356,16 +373,17 @@ impl Channel {
         for (send_id, record) in self.own.poll_persist() {
             records.put(SEND, send_id, record);
         }
+        self.deliveries.poll_persist(&mut records);
         records.into_vec()
     }
 
-    /// In place of [`Channel::poll_persist`] where nothing is stored: forgets what changed; the messages
-    /// under the keys `delivered` are done.
-    pub fn drop_changes(&mut self, delivered: &[&[u8]]) {
+    /// In place of [`Channel::poll_persist`] where nothing is stored: forgets what changed.
+    pub fn drop_changes(&mut self) {
         let shared = self.receiving.shared_mut();
-        for key in delivered {
-            shared.on_delivered(key);
+        for key in self.deliveries.poll_done() {
+            shared.on_delivered(&key);
         }
+        self.deliveries.drop_changes();
         self.sds.drop_changes();
         self.own.drop_changes();
         shared.drop_changes();
@@ -373,6 +391,14 @@ impl Channel {
     }
 
     // --- views ----------------------------------------------------------------------------------
+
+    /// Whether what is received is to be taken in, behind so many messages and bytes more: not while the
+    /// application has to catch up first.
+    pub fn has_delivery_room(&self, behind_messages: usize, behind_bytes: usize) -> bool {
+        let (_, held_bytes) = self.receiving.waiting();
+        let held_bytes = held_bytes + behind_bytes;
+        !self.deliveries.is_full(held_bytes, behind_messages)
+    }
 
     /// Whether some of a message is here that is not whole.
     pub fn has_partial(&self) -> bool {
@@ -410,6 +436,8 @@ fn is_rival(name: &Name) -> bool {
     sds::rival_of(name).is_some()
 }
 
+#[cfg(test)]
+mod deliveries_tests;
 #[cfg(test)]
 mod restored_tests;
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::deliveries::{Deliveries, Delivery};
 use super::events::{Event, Fault, FaultKind, SegmentSeen, Stage};
 use super::records::{payload_key, split_payload_key};
 use super::restored::{RestoreError, Stored, StoredSegment};
@@ -570,7 +571,12 @@ impl Receiving {
     }
 
     /// An ephemeral content: one whole segment, or under `draft` bytes as they are.
-    pub fn on_ephemeral(&mut self, sender_id: Arc<str>, content: Part, events: &mut Events) {
+    pub fn on_ephemeral(
+        &mut self,
+        sender_id: Arc<str>,
+        content: Part,
+        deliveries: &mut Deliveries,
+    ) {
         let is_draft = self.wire_format() == WireFormat::Draft;
         let (payload, claimed) =
             match segment::decode(&content, self.wire_format(), TOTAL_SEGMENTS_MAX) {
@@ -588,29 +594,41 @@ impl Receiving {
         if claimed.is_some_and(|claimed| claimed != payload_hash) {
             return;
         }
-        events.push_back(Event::EphemeralReceived {
+        deliveries.push(Delivery {
             sender_id,
+            send_id: None,
             payload_hash,
             payload: Payload::of(payload, None),
+            redelivered: false,
+            released_ms: None,
         });
     }
 
     /// SDS releases a message.
-    pub fn on_released(&mut self, sender_id: Arc<str>, send_id: &Name, events: &mut Events) {
-        events.push_back(match self.whole.release(&sender_id, send_id) {
-            Some(whole) => Event::MessageReleased {
+    pub fn on_released(
+        &mut self,
+        sender_id: Arc<str>,
+        send_id: &Name,
+        deliveries: &mut Deliveries,
+        events: &mut Events,
+        now: Now,
+    ) {
+        match self.whole.release(&sender_id, send_id) {
+            Some(whole) => deliveries.push(Delivery {
                 sender_id,
-                send_id: whole.stored,
+                send_id: Some(whole.stored),
                 payload_hash: whole.payload_hash,
                 payload: whole.payload,
-            },
-            None => fault(
+                redelivered: false,
+                released_ms: Some(now.monotonic_ms),
+            }),
+            None => events.push_back(fault(
                 FaultKind::MessageNotHeld,
                 &sender_id,
                 send_id.to_string(),
                 String::new(),
-            ),
-        });
+            )),
+        }
     }
 
     // --- what does not get whole ----------------------------------------------------------------

@@ -1,4 +1,4 @@
-//! The records of a channel: those of SDS, and what is stored of received messages.
+//! The records of a channel: those of SDS, and what is stored of messages.
 //!
 //! | kind | key | value |
 //! |---|---|---|
@@ -7,6 +7,8 @@
 //! | `channel.payload` | key of the message | a whole message |
 //! | `channel.frame` | message id | what the wire puts around a stored content of ours |
 //! | `channel.send` | send id | how far a send of ours has come |
+//! | `channel.delivery` | a number, 8 bytes | a message that waits to be handed to the application: its key and hash |
+//! | `channel.handover` | - | the number of the one that the application has |
 //! | `segmentation.completed` | key of the set | a payload that was put together |
 
 use std::hash::{Hash, Hasher};
@@ -22,6 +24,8 @@ pub(super) const PARTS: &str = "channel.parts";
 pub(super) const PAYLOAD: &str = "channel.payload";
 pub(super) const FRAME: &str = "channel.frame";
 pub(super) const SEND: &str = "channel.send";
+pub(super) const DELIVERY: &str = "channel.delivery";
+pub(super) const HANDOVER: &str = "channel.handover";
 pub(super) const COMPLETED: &str = "segmentation.completed";
 
 /// Of the records that are JSON objects. Version 1 has no parts of its own.

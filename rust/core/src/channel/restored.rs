@@ -6,10 +6,10 @@ use hashlink::LinkedHashMap;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use super::Channel;
 use super::hex;
 use super::records::{
-    COMPLETED, FRAME, PARTS, PAYLOAD, PartsRecord, SCHEMA_VERSION, SEGMENT, SEND, SegmentRecord,
+    COMPLETED, DELIVERY, FRAME, HANDOVER, PARTS, PAYLOAD, PartsRecord, SCHEMA_VERSION, SEGMENT,
+    SEND, SegmentRecord,
 };
 use super::shared_bytes::SharedBytes;
 use crate::keccak::keccak256;
@@ -22,14 +22,6 @@ pub type StoredRecord<'a> = (&'a str, &'a [u8], Octets);
 
 /// Bytes of a key that an error shows.
 const SHOWN_BYTES: usize = 40;
-
-/// A channel and the payloads that were asked for, by key.
-pub struct Restored {
-    /// The channel.
-    pub channel: Channel,
-    /// The payloads.
-    pub payloads: Vec<(Box<[u8]>, Vec<u8>)>,
-}
 
 /// Why a stored channel cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -66,7 +58,7 @@ pub enum RestoreError {
     Segment(String),
 }
 
-fn without_bytes(what: &'static str, key: &[u8]) -> RestoreError {
+pub(super) fn without_bytes(what: &'static str, key: &[u8]) -> RestoreError {
     let shown = &key[..key.len().min(SHOWN_BYTES)];
     let key = String::from_utf8_lossy(shown).into_owned();
     RestoreError::WithoutBytes { what, key }
@@ -91,6 +83,9 @@ pub(super) struct Stored {
     pub completions: Vec<(Box<[u8]>, Vec<u8>)>,
     /// Sends of ours, by id.
     pub own: BTreeMap<Name, Octets>,
+    /// Messages that wait to be handed over, in their order, and the one that the application had.
+    pub deliveries: BTreeMap<Box<[u8]>, Octets>,
+    pub handover: Option<Octets>,
 }
 
 impl Stored {
@@ -105,6 +100,8 @@ impl Stored {
             payloads: BTreeMap::new(),
             completions: Vec::new(),
             own: BTreeMap::new(),
+            deliveries: BTreeMap::new(),
+            handover: None,
         };
         let mut messages: HashMap<Name, Octets> = HashMap::new();
         let mut contents: LinkedHashMap<Name, Octets> = LinkedHashMap::new();
@@ -130,6 +127,10 @@ impl Stored {
                 SEND => {
                     stored.own.insert(Name::from_wire(key), value);
                 }
+                DELIVERY => {
+                    stored.deliveries.insert(key.into(), value);
+                }
+                HANDOVER => stored.handover = Some(value),
                 COMPLETED => stored.completions.push((key.into(), value.to_vec())),
                 kind if kind.starts_with("sds.") => {
                     let record = (kind.to_owned(), Name::from_wire(key), value);
@@ -265,7 +266,10 @@ fn inspect<'a>(content: &'a [u8], wire_format: &str) -> Result<Received<'a>, Res
         .map_err(|error| RestoreError::Segment(error.to_string()))
 }
 
-fn decode<T: DeserializeOwned>(value: &[u8], what: &'static str) -> Result<T, RestoreError> {
+pub(super) fn decode<T: DeserializeOwned>(
+    value: &[u8],
+    what: &'static str,
+) -> Result<T, RestoreError> {
     let damaged = |_| RestoreError::Damaged(what);
     let fields: serde_json::Value = serde_json::from_slice(value).map_err(damaged)?;
     let version = fields.get("version").and_then(serde_json::Value::as_u64);

@@ -14,6 +14,11 @@ pub(super) const SEGMENT_BYTES: usize = 640;
 const EPOCH_MS: i64 = 1_760_000_000_000;
 /// A partial message is kept for so long.
 pub(super) const TIMEOUT_MS: i64 = 300_000;
+pub(super) const HANDOVER: Handover = Handover {
+    redelivery: Redelivery::AtLeastOnce,
+    messages_max: 100,
+    bytes_max: 1 << 20,
+};
 /// Sends.
 pub(super) const ONE: &str = "11111111111111111111111111111111";
 pub(super) const OTHER: &str = "22222222222222222222222222222222";
@@ -142,9 +147,9 @@ pub(super) struct Bob {
     pub segmentation: Segmentation,
     pub channel: Channel,
     records: BTreeMap<(String, Vec<u8>), Octets>,
-    /// What was released, and the keys of it.
+    /// What was released. Nothing of it is handed over.
     pub released: Vec<Vec<u8>>,
-    keys: Vec<Box<[u8]>>,
+    seen: usize,
     pub events: Vec<Event>,
     pub now_ms: i64,
     heard: u64,
@@ -166,7 +171,7 @@ impl Bob {
             segmentation,
             records: BTreeMap::new(),
             released: Vec::new(),
-            keys: Vec::new(),
+            seen: 0,
             events: Vec::new(),
             now_ms: 0,
             heard: 0,
@@ -195,19 +200,12 @@ impl Bob {
     }
 
     fn take_events(&mut self) {
-        for event in self.channel.poll_events(at(self.now_ms)) {
-            if let Event::MessageReleased {
-                sender_id,
-                send_id,
-                payload,
-                ..
-            } = &event
-            {
-                self.keys.push(payload_key(sender_id, send_id));
-                self.released.push(payload.to_vec());
-            }
-            self.events.push(event);
-        }
+        self.events
+            .extend(self.channel.poll_events(at(self.now_ms)));
+        let released = self.channel.deliveries().waiting().skip(self.seen);
+        self.released
+            .extend(released.map(|delivery| delivery.payload.to_vec()));
+        self.seen = self.channel.deliveries().len();
     }
 
     /// Nothing comes until what is partial is given up.
@@ -244,7 +242,7 @@ impl Bob {
     }
 
     pub fn commit(&mut self) {
-        for record in self.channel.poll_persist(&[]) {
+        for record in self.channel.poll_persist() {
             let name = (record.kind.to_owned(), record.key.as_bytes().to_vec());
             match record.value {
                 Some(Value::Sds(value)) => self.records.insert(name, value.to_vec().into()),
@@ -274,11 +272,13 @@ impl Bob {
         let records = self.records.iter();
         let records = records.map(|((kind, key), value)| (kind.as_str(), &key[..], value.clone()));
         let channel = channel(&self.config, self.segmentation, self.now_ms);
-        let restored = channel.restore(records, &self.keys, at(self.now_ms))?;
-        self.channel = restored.channel;
+        self.channel = channel.restore(records, at(self.now_ms))?;
+        let count = std::mem::take(&mut self.seen);
+        let waiting = self.channel.deliveries().waiting().take(count);
+        let waiting: Vec<_> = waiting.map(|delivery| delivery.payload.to_vec()).collect();
+        self.seen = waiting.len();
         self.take_events();
-        let payloads = restored.payloads.into_iter();
-        Ok(payloads.map(|(_, payload)| payload).collect())
+        Ok(waiting)
     }
 
     pub fn restart(&mut self) -> Result<Vec<Vec<u8>>, RestoreError> {
@@ -289,7 +289,8 @@ impl Bob {
 
 fn channel(config: &Config, segmentation: Segmentation, now_ms: i64) -> Channel {
     let rng = Box::new(Drawn::from([]));
-    Channel::new("room", "bob", config.clone(), segmentation, at(now_ms), rng).unwrap()
+    let (config, now) = (config.clone(), at(now_ms));
+    Channel::new("room", "bob", config, segmentation, HANDOVER, now, rng).unwrap()
 }
 
 // --- rivals that are refused ----------------------------------------------------------------------
