@@ -91,6 +91,12 @@ class Recorder:
         self._last_us = 0
         self._due, self._room = asyncio.Event(), asyncio.Event()
         self._ended = False
+        self._hearing: asyncio.Task[None] | None = None
+
+    @property
+    def is_hearing(self) -> bool:
+        """Whether it is entered, and the node goes on: one that was stopped, or failed, is heard no more."""
+        return self._hearing is not None and not self._hearing.done()
 
     async def __aenter__(self) -> Self:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -111,6 +117,7 @@ class Recorder:
         """
         # What the node has queued is taken in this step.
         await asyncio.sleep(0)
+        assert self._hearing is not None
         self._hearing.cancel()
         await asyncio.wait((self._hearing,))
         self._ended = True

@@ -77,6 +77,8 @@ async def test_files_are_whole_and_come_by_rows_and_by_time() -> None:
             await asyncio.sleep(6)
             assert (recorder.rows_written, len(files(directory))) == (45, 3)
             await publish(alice, 2)
+            assert recorder.is_hearing
+        assert not recorder.is_hearing
         assert (recorder.rows_written, len(files(directory))) == (47, 4)
         # Another life goes on in the same directory.
         async with Recorder(listener, [TOPIC], directory) as again:

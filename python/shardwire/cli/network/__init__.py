@@ -1,4 +1,4 @@
-"""Commands that take part in a channel over a real network: send, listen, chat, serve; and doctor and state."""
+"""Commands over a real network: those that take part in a channel, and those that only look."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from enum import StrEnum
@@ -18,26 +17,16 @@ from shardwire.cli.network import send as sending
 from shardwire.cli.network import serve as serving
 from shardwire.cli.network.handlers import MessageCommand
 from shardwire.cli.network.interruption import Interruption, run_until_done
+from shardwire.cli.network.looks import doctor, record, state
 from shardwire.cli.network.options import (
     CREDENTIALS_VARIABLE,
     NODE_VARIABLE,
-    CredentialsOption,
-    JsonOption,
-    QuietOption,
-    StateKeyFileOption,
-    StateKeyVariableOption,
-    VerboseOption,
     of_a_participant,
-    read_credentials,
-    read_state_key,
     wants_directory,
 )
-from shardwire.cli.network.output import Output, log_level, told_warnings
-from shardwire.cli.network.participation import Participation, check_names, make_node
-from shardwire.cli.network.spool import Spool
-
-FAILED_DIRECTORY = "failed"
-
+from shardwire.cli.network.output import log_level, told_warnings
+from shardwire.cli.network.participation import Participation
+from shardwire.cli.network.spool import FAILED_DIRECTORY, Spool
 
 FilesOption = Annotated[
     Path | None,
@@ -290,80 +279,10 @@ def monitor(
     )
 
 
-def doctor(
-    url: Annotated[
-        str,
-        typer.Argument(metavar="URL", envvar=NODE_VARIABLE, help="The node, as --node names it.", show_default=False),
-    ],
-    topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="Whether a Waku node serves the shard of this topic.")
-    ] = None,
-    credentials_file: CredentialsOption = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait.")] = 30,
-    wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for neighbours over UDP.")
-    ] = 5,
-    as_json: JsonOption = False,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Say what a node is: its peers, store, shards, clock, RLN; and what to do.
-
-    Exits with 0 where channels can use it, with 1 where not: each problem
-    comes with its remedy. Notes tell what may be meant so.
-
-    \b
-    shardwire doctor waku+http://127.0.0.1:8645 -t /app/1/notes/proto
-    shardwire doctor nats://localhost --json
-    """
-    from shardwire.cli.network.doctor import examine
-
-    if topic is not None:
-        check_names("a", topic, "a")
-    node = make_node(url, read_credentials(credentials_file), None, option="URL")
-    output = Output(as_json=as_json, quiet=quiet)
-    # What it finds it says itself.
-    with told_warnings(logging.INFO if verbose else logging.CRITICAL):
-        code = run_until_done(
-            lambda interruption: examine(
-                node, interruption, output, topic=topic, timeout_s=timeout, neighbours_wait_s=wait
-            ),
-            interrupted=130,
-        )
-    raise typer.Exit(code)
-
-
-def state(
-    directory: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="What a command had as --state, or a database.", show_default=False),
-    ],
-    state_key_file: StateKeyFileOption = None,
-    state_key_env: StateKeyVariableOption = None,
-    as_json: JsonOption = False,
-    verbose: VerboseOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """List what a state holds: its channels, what is on its way, what waits.
-
-    It may be in use meanwhile: nothing is locked or changed. Exits with 1
-    where there is none, or one that was found corrupt lies there.
-
-    \b
-    shardwire state state --json
-    """
-    from shardwire.cli.network.state import describe_state
-
-    output = Output(as_json=as_json, quiet=quiet)
-    with told_warnings(log_level(verbose=verbose, quiet=quiet)):
-        code = describe_state(directory, FAILED_DIRECTORY, output, read_state_key(state_key_file, state_key_env))
-    raise typer.Exit(code)
-
-
 def add_commands(app: typer.Typer) -> None:
     """Adds the commands to those of `shardwire`."""
     panel = "Channels over a network"
     for command in (send, listen, chat, serve, monitor):
         app.command(rich_help_panel=panel)(of_a_participant(command))
-    for look in (doctor, state):
+    for look in (record, doctor, state):
         app.command(rich_help_panel=panel)(look)

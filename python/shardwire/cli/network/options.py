@@ -44,6 +44,18 @@ def wants_directory(place: Path | None) -> Path | None:
     return place
 
 
+NodeOption = Annotated[
+    str,
+    typer.Option(
+        "--node",
+        "-n",
+        metavar="URL",
+        envvar=NODE_VARIABLE,
+        show_envvar=True,
+        help="The network: waku+http://, nats://, mqtt:// (with TLS: waku+https://, tls://, mqtts://) or udp://.",
+        rich_help_panel=_WHO,
+    ),
+]
 StateKeyFileOption = Annotated[
     Path | None,
     typer.Option(
@@ -97,18 +109,7 @@ class Preset(StrEnum):
 
 def _participation(
     *,
-    node: Annotated[
-        str,
-        typer.Option(
-            "--node",
-            "-n",
-            metavar="URL",
-            envvar=NODE_VARIABLE,
-            show_envvar=True,
-            help="The network: waku+http://, nats://, mqtt:// (with TLS: waku+https://, tls://, mqtts://) or udp://.",
-            rich_help_panel=_WHO,
-        ),
-    ],
+    node: NodeOption,
     channel: Annotated[
         str, typer.Option("--channel", "-c", help="The channel: the same for all participants.", rich_help_panel=_WHO)
     ],

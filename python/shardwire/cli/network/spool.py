@@ -11,6 +11,8 @@ from typing import Any
 from shardwire.durable_files import appears_whole, sync_directory
 from shardwire.events import MessageReceivedEvent
 
+# Where messages lie that a command failed on.
+FAILED_DIRECTORY = "failed"
 MESSAGE_SUFFIX = ".message"
 DESCRIPTION_SUFFIX = ".json"
 
