@@ -1238,6 +1238,45 @@ class ChannelMachine(Participant):
         Raises:
             Exception: A field of one is of another type, and none was taken in.
         """
+    def submit(
+        self,
+        send_id: str,
+        request_id: str,
+        message_id: str,
+        contents: Iterable[Buffer],
+        now: Now,
+        *,
+        data_count: int,
+        reserve: int = 0,
+        form: str = "",
+    ) -> None:
+        """A message of ours is to leave: durable once what `poll_persist` gives is.
+
+        Where ids are made of contents its send may be one that is remembered: it shares that one's fate, unless
+        nothing of that one has left and its failure was told.
+
+        Args:
+            send_id: Its send.
+            request_id: What `send` returns.
+            message_id: Hex Keccak-256 of the payload.
+            contents: The segments.
+            now: The moment.
+            data_count: How many of them hold data.
+            reserve: Parity that can be made on demand.
+            form: Wire and code of that parity; empty where none is made.
+
+        Raises:
+            ConfigError: As `send`; nothing is begun.
+        """
+
+    def refuse(self, request_id: str, message_id: str, data_count: int, error: str) -> None:
+        """A message of ours can never be sent (004, Irrecoverable errors): a send of its own under any rule."""
+    def cancel_request(self, request_id: str) -> tuple[bool, SendProgress] | None:
+        """Lets nothing more of a request's send leave, first or again, and forgets the request; False where that
+        cannot be taken back. With the send as it was; None where there is none."""
+    def withdraw_request(self, request_id: str) -> None:
+        """As `cancel_request`, of a request whose id its caller never learns: what becomes of a send that is its own
+        and has left is still told."""
     def begin_delivery(self) -> Delivery | None:
         """The next message for the application: hand it over once what `poll_persist` gives is durable.
 
@@ -1278,7 +1317,6 @@ class OwnSends:
 
     def of_request(self, request_id: str) -> SendProgress | None:
         """The send of what `send` returned."""
-    def send_id_of(self, request_id: str) -> str | None: ...
     def __contains__(self, send_id: object, /) -> bool: ...
     def get(self, send_id: str) -> SendProgress | None: ...
     def serial_of(self, send_id: str) -> int | None:
@@ -1289,27 +1327,6 @@ class OwnSends:
     def pending(self) -> list[SendProgress]:
         """What is neither delivered nor failed nor cancelled, oldest first."""
     def pending_count(self) -> int: ...
-    def never_left(self, send_id: str) -> bool:
-        """Whether a send failed, was told so, and nothing of it can have reached the network."""
-    def is_shared(self, request_id: str) -> bool:
-        """Whether other requests have the same send."""
-    def register(
-        self, send_id: str, request_id: str, message_id: str, data_count: int, content_count: int, form: str = ""
-    ) -> None:
-        """A send begins; one under its id that failed before anything of it left is begun anew.
-
-        Args:
-            send_id: The send.
-            request_id: What `send` returns.
-            message_id: Hex Keccak-256 of the payload.
-            data_count: Data segments.
-            content_count: Data and parity segments that leave without being asked for.
-            form: Wire and code of the parity that is made on demand; empty where none is.
-        """
-    def attach(self, send_id: str, request_id: str) -> None:
-        """Gives a remembered send another request, and that request the outcomes that the send already has."""
-    def withdraw(self, request_id: str) -> None:
-        """Forgets a request, and with the last one its send: no event follows."""
     def on_unanswered(self, send_id: str) -> None:
         """A segment was handed to the node, which may never say what became of it."""
     def on_answered(self, send_id: str) -> None:

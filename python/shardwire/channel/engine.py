@@ -105,7 +105,6 @@ class Engine:
         self.meter = Meter()
         self.submissions = Submissions(
             machine,
-            self.own_sends,
             config.rate_limit.queue_bytes_max,
             quota.enabled,
             config.sds.message_id == "content-sha256",

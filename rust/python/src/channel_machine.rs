@@ -5,17 +5,17 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use shardwire_core::channel::{
-    Arrival, Channel, Handover, Listened, Segmentation, StoredRecord, Value,
+    Arrival, Channel, Handover, Listened, Segmentation, StoredRecord, Submission, Value,
 };
 use shardwire_core::reassemble::Limits;
 use shardwire_core::sds::Config;
 
-use crate::buffer::{Buffer, DETACH_BYTES_MIN};
+use crate::buffer::{Buffer, DETACH_BYTES_MIN, buffers_of};
 use crate::channel_events::{Delivery, channel_event_object, delivery_object, payload_object};
 use crate::error::Error;
 use crate::lent_bytes::{octets, value_object};
 use crate::now::Now;
-use crate::own_sends::OwnSends;
+use crate::own_sends::{OwnSends, SendProgress};
 use crate::participant::{Held, Participant, with};
 use crate::python_random::PythonRandom;
 use crate::reassembler::set_stats;
@@ -208,6 +208,74 @@ impl ChannelMachine {
             taken.collect()
         };
         take_in(slf.as_super(), py, length, take)
+    }
+
+    #[pyo3(signature = (
+        send_id, request_id, message_id, contents, now, *, data_count, reserve = 0, form = ""
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what there is to know of a message"
+    )]
+    fn submit(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        send_id: &str,
+        request_id: &str,
+        message_id: &str,
+        contents: &Bound<'_, PyAny>,
+        now: &Bound<'_, Now>,
+        data_count: u32,
+        reserve: u32,
+        form: &str,
+    ) -> PyResult<()> {
+        let _ = now;
+        let contents = buffers_of(contents, "contents")?;
+        let submission = Submission {
+            send_id,
+            request_id,
+            message_id,
+            contents: contents.into_iter().map(octets).collect(),
+            data_count,
+            reserve,
+            form,
+        };
+        let begun = with(slf.as_super().lock_held(py)?, |channel| {
+            channel.submit(submission)
+        });
+        Ok(begun.map_err(Error::from)?)
+    }
+
+    fn refuse(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        request_id: &str,
+        message_id: &str,
+        data_count: u32,
+        error: &str,
+    ) -> PyResult<()> {
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.refuse(request_id, message_id, data_count, error);
+        });
+        Ok(())
+    }
+
+    fn cancel_request(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        request_id: &str,
+    ) -> PyResult<Option<(bool, SendProgress)>> {
+        let cancelled = with(slf.as_super().lock_held(py)?, |channel| {
+            channel.cancel(request_id)
+        });
+        Ok(cancelled.map(|(stopped, send)| (stopped, SendProgress::of(&send))))
+    }
+
+    fn withdraw_request(slf: PyRef<'_, Self>, py: Python<'_>, request_id: &str) -> PyResult<()> {
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.withdraw(request_id);
+        });
+        Ok(())
     }
 
     fn begin_delivery(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Option<Delivery>> {

@@ -43,12 +43,6 @@ impl OwnSends {
         })
     }
 
-    fn send_id_of(&self, py: Python<'_>, request_id: &str) -> PyResult<Option<String>> {
-        self.with(py, |sends| {
-            sends.send_id_of(request_id).map(Name::to_string)
-        })
-    }
-
     fn __contains__(&self, py: Python<'_>, send_id: &Bound<'_, PyAny>) -> PyResult<bool> {
         match send_id.extract::<String>() {
             Ok(send_id) => self.with(py, |sends| sends.get(&send_id).is_some()),
@@ -85,40 +79,7 @@ impl OwnSends {
         self.with(py, |sends| sends.pending_count())
     }
 
-    fn never_left(&self, py: Python<'_>, send_id: &str) -> PyResult<bool> {
-        self.with(py, |sends| sends.never_left(send_id))
-    }
-
-    fn is_shared(&self, py: Python<'_>, request_id: &str) -> PyResult<bool> {
-        self.with(py, |sends| sends.is_shared(request_id))
-    }
-
     // --- what happens ----------------------------------------------------------------------------
-
-    #[pyo3(signature = (send_id, request_id, message_id, data_count, content_count, form = ""))]
-    #[expect(clippy::too_many_arguments, reason = "what there is to know of a send")]
-    fn register(
-        &self,
-        py: Python<'_>,
-        send_id: &str,
-        request_id: &str,
-        message_id: &str,
-        data_count: u32,
-        content_count: u32,
-        form: &str,
-    ) -> PyResult<()> {
-        let (request_id, message_id) = (Name::new(request_id), Name::new(message_id));
-        let send = OwnSend::new(request_id, message_id, data_count, content_count, form);
-        self.with(py, |sends| sends.register(send_id, send))
-    }
-
-    fn attach(&self, py: Python<'_>, send_id: &str, request_id: &str) -> PyResult<()> {
-        self.with(py, |sends| sends.attach(send_id, request_id))
-    }
-
-    fn withdraw(&self, py: Python<'_>, request_id: &str) -> PyResult<()> {
-        self.with(py, |sends| sends.withdraw(request_id))
-    }
 
     fn on_unanswered(&self, py: Python<'_>, send_id: &str) -> PyResult<()> {
         self.with(py, |sends| sends.on_unanswered(send_id))
@@ -209,7 +170,8 @@ pub struct SendProgress {
 }
 
 impl SendProgress {
-    fn of(send: &OwnSend) -> Self {
+    /// That of a send, as it is now.
+    pub fn of(send: &OwnSend) -> Self {
         let (stage, error) = match &send.failure {
             Some((stage, error)) => (stage.name(), error.to_string()),
             None => ("", String::new()),

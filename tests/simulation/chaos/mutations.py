@@ -101,15 +101,14 @@ def cancelled_and_told() -> Iterator[None]:
 
 @contextmanager
 def cancelled_and_sent() -> Iterator[None]:
-    """A cancelled message is forgotten and leaves all the same."""
+    """A cancelled message leaves all the same."""
 
     cancel = Submissions.cancel
 
     def cancelled(self: Submissions, request_id: str, now: Any) -> Cancellation:
-        record = self._own_sends.of_request(request_id)
+        record = self._machine.own_sends().of_request(request_id)
         if record is None or record.sent or record.delivered or record.error_stage:
             return cancel(self, request_id, now)
-        self._own_sends.withdraw(request_id)
         return Cancellation(True, record.content_count)
 
     with patch.object(Submissions, "cancel", cancelled):

@@ -43,8 +43,8 @@ def new_engine() -> Engine:
 
 
 def send(engine: Engine, send_id: str, now: Now) -> None:
-    engine.own_sends.register(send_id, f"request {send_id}", "m", 1, 1)
-    engine.machine.send(send_id, segment(send_id.encode(), CONFIG.segmentation), now, contents_needed=1)
+    contents = segment(send_id.encode(), CONFIG.segmentation)
+    engine.machine.submit(send_id, f"request {send_id}", "m", contents, now, data_count=1)
 
 
 def transmits(engine: Engine, now: Now) -> dict[str | None, Transmit]:

@@ -44,10 +44,8 @@ def machine(
 
 def send_real(alice: ChannelMachine) -> OwnSends:
     """Alice sends `REAL`, in three segments."""
-    alice.send(SEND, segment(REAL, SEGMENTATION), at(0), contents_needed=3)
-    sends = alice.own_sends()
-    sends.register(SEND, "request", "m", 3, 3)
-    return sends
+    alice.submit(SEND, "request", "m", segment(REAL, SEGMENTATION), at(0), data_count=3)
+    return alice.own_sends()
 
 
 def held_by(sends: OwnSends) -> list[str]:

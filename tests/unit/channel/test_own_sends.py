@@ -47,8 +47,7 @@ class Conversation:
         self.sends: OwnSends = self.alice.own_sends()
         contents = segment(random.Random(3).randbytes(900 * data_count), segmentation)
         self.content_count = len(contents)
-        self.alice.send(SEND, contents, at(0), contents_needed=data_count)
-        self.sends.register(SEND, REQUEST, MESSAGE, data_count, self.content_count)
+        self.alice.submit(SEND, REQUEST, MESSAGE, contents, at(0), data_count=data_count)
         self.payloads: list[bytes] = []
         self.now_ms = 0
 

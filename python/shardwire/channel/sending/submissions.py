@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shardwire._native import ChannelMachine, OwnSends, SendProgress
+from shardwire._native import ChannelMachine
 from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.sending.message_sizes import too_large_text
 from shardwire.channel.sending.segmenter import EMPTY_REFUSED
@@ -53,7 +53,6 @@ class Submissions:
 
     Args:
         machine: Where messages are registered.
-        own_sends: Told about every one that is.
         queue_bytes_max: Bytes that may wait to leave.
         is_limited: Whether a rate limit holds, under which room may take epochs to come: then what has none is refused.
         ids_are_content: Whether message ids are made of contents, so that equal messages cannot be told apart.
@@ -63,14 +62,12 @@ class Submissions:
     def __init__(
         self,
         machine: ChannelMachine,
-        own_sends: OwnSends,
         queue_bytes_max: int,
         is_limited: bool,
         ids_are_content: bool,
         is_stored: bool,
     ) -> None:
         self._machine = machine
-        self._own_sends = own_sends
         self._queue_bytes_max = queue_bytes_max
         self._is_limited = is_limited
         self._ids_are_content = ids_are_content
@@ -122,9 +119,7 @@ class Submissions:
 
     def _fail(self, submission: Submission, error: str) -> None:
         """Registers that a message can never be sent (004, Irrecoverable errors), a send of its own under any rule."""
-        request_id = submission.request_id
-        self._own_sends.register(request_id, request_id, submission.message_id, submission.data_count, 1)
-        self._own_sends.on_irrecoverable(request_id, 0, error)
+        self._machine.refuse(submission.request_id, submission.message_id, submission.data_count, error)
         self._accept(submission)
 
     def _accept(self, submission: Submission) -> None:
@@ -144,30 +139,20 @@ class Submissions:
             # Segmented for larger messages, before it waited for room.
             self._fail(submission, too_large_text(size_bytes, self.content_bytes_max))
             return
-        send_id = submission.send_id
-        if send_id in self._own_sends and not self._own_sends.never_left(send_id):
-            # The id rule cannot tell this message from one that is remembered: it shares that one's fate.
-            self._own_sends.attach(send_id, submission.request_id)
-        else:
-            try:
-                self._machine.send(
-                    send_id,
-                    submission.contents,
-                    now,
-                    contents_needed=submission.data_count,
-                    reserve=submission.reserve,
-                )
-            except ConfigError as error:
-                submission.settled(self._refusal(error))
-                return
-            self._own_sends.register(
-                send_id,
+        try:
+            self._machine.submit(
+                submission.send_id,
                 submission.request_id,
                 submission.message_id,
-                submission.data_count,
-                len(submission.contents),
-                submission.form,
+                submission.contents,
+                now,
+                data_count=submission.data_count,
+                reserve=submission.reserve,
+                form=submission.form,
             )
+        except ConfigError as error:
+            submission.settled(self._refusal(error))
+            return
         self._accept(submission)
         self.counts["sends"] += 1
 
@@ -181,30 +166,27 @@ class Submissions:
 
     def cancel(self, request_id: str, now: Now) -> Cancellation:
         """Lets nothing more of a send leave, first or again; what cannot be taken back is told."""
-        for position, submission in enumerate(self._waiting):
-            if submission.request_id == request_id:
-                # Its room in the queue is free from here on.
-                del self._waiting[position]
-                return Cancellation(True, len(submission.contents))
-        send_id = self._own_sends.send_id_of(request_id)
-        send = self._own_sends.get(send_id) if send_id is not None else None
-        if send_id is None or send is None or send.delivered or send.error_stage:
-            # What may still be queued is parity that nobody needs.
-            return NOTHING_STOPPED if send is None else _told(send, stopped=False)
-        # Where the send is another request's too, it goes on for that one.
-        if not self._own_sends.is_shared(request_id) and not self._machine.withdraw(send_id):
-            return _told(send, stopped=False)
-        self._own_sends.withdraw(request_id)
-        return _told(send, stopped=True)
+        if (waiting := self._take_out(request_id)) is not None:
+            return Cancellation(True, len(waiting.contents))
+        cancelled = self._machine.cancel_request(request_id)
+        if cancelled is None:
+            return NOTHING_STOPPED
+        stopped, send = cancelled
+        left = send.dispatched_count
+        return Cancellation(stopped, send.content_count - left, left, frozenset(send.delivered_to))
 
     def withdraw(self, request_id: str, now: Now) -> None:
         """Forgets a request whose id the caller of `send` never learns; nothing more leaves for it."""
-        if self.cancel(request_id, now):
-            return
-        send_id = self._own_sends.send_id_of(request_id)
-        # What becomes of a send that is its own and has left is still told.
-        if send_id is not None and (self._own_sends.is_shared(request_id) or not self._machine.knows_send(send_id)):
-            self._own_sends.withdraw(request_id)
+        if not self._take_out(request_id):
+            self._machine.withdraw_request(request_id)
+
+    def _take_out(self, request_id: str) -> Submission | None:
+        """The message of a request, where it waits for room; its room in the queue is free from here on."""
+        for position, submission in enumerate(self._waiting):
+            if submission.request_id == request_id:
+                del self._waiting[position]
+                return submission
+        return None
 
     def refuse_waiting(self, error: Exception) -> None:
         """Refuses what still waits for room."""
@@ -215,8 +197,3 @@ class Submissions:
         """What was registered since the last call: durable with the next commit."""
         accepted, self._accepted = self._accepted, []
         return accepted
-
-
-def _told(send: SendProgress, *, stopped: bool) -> Cancellation:
-    sent = send.dispatched_count
-    return Cancellation(stopped, send.content_count - sent, sent, frozenset(send.delivered_to))

@@ -53,6 +53,25 @@ pub struct Segmentation {
     pub limits: Limits,
 }
 
+/// A segmented message of ours on its way into the channel.
+#[derive(Debug)]
+pub struct Submission<'a> {
+    /// Its send.
+    pub send_id: &'a str,
+    /// What its caller calls it.
+    pub request_id: &'a str,
+    /// Hex Keccak-256 of the payload.
+    pub message_id: &'a str,
+    /// The segments.
+    pub contents: Vec<Octets>,
+    /// How many of them hold data.
+    pub data_count: u32,
+    /// Parity that can be made on demand, and its wire and code.
+    pub reserve: u32,
+    /// As [`OwnSend::form`].
+    pub form: &'a str,
+}
+
 /// One participant's side of a reliable channel.
 ///
 /// Its one owner serialises the calls, as with [`Machine`]: one input, then everything that the `poll_`
@@ -194,6 +213,72 @@ impl Channel {
         let (data, hint) = (arrival.data, arrival.retrieval_hint);
         self.sds.handle_message(data, hint, arrival.from_store, now);
         self.settle(Some(arrival), now)
+    }
+
+    /// A message of ours is to leave: durable once what [`Channel::poll_persist`] gives is.
+    ///
+    /// Where ids are made of contents its send may be one that is remembered: it shares that one's fate,
+    /// unless nothing of that one has left and its failure was told.
+    ///
+    /// # Errors
+    /// As [`Machine::send`]; nothing is begun then.
+    pub fn submit(&mut self, submission: Submission<'_>) -> Result<(), Refusal> {
+        let (send_id, request_id) = (submission.send_id, submission.request_id);
+        if self.own.get(send_id).is_some() && !self.own.never_left(send_id) {
+            self.own.attach(send_id, request_id);
+            return Ok(());
+        }
+        let (data_count, content_count) = (submission.data_count, submission.contents.len());
+        self.sds
+            .send_on_demand(send_id, submission.contents, data_count, submission.reserve)?;
+        let send = OwnSend::new(
+            Name::new(request_id),
+            Name::new(submission.message_id),
+            data_count,
+            content_count as u32,
+            submission.form,
+        );
+        self.own.register(send_id, send);
+        Ok(())
+    }
+
+    /// A message of ours can never be sent (004, Irrecoverable errors): a send of its own under any rule.
+    pub fn refuse(&mut self, request_id: &str, message_id: &str, data_count: u32, error: &str) {
+        let (id, message_id) = (Name::new(request_id), Name::new(message_id));
+        let send = OwnSend::new(id, message_id, data_count, 1, "");
+        self.own.register(request_id, send);
+        self.own.on_irrecoverable(request_id, 0, error);
+    }
+
+    /// Lets nothing more of a request's send leave, first or again, and forgets the request; false where
+    /// that cannot be taken back. With the send as it was; `None` where there is none.
+    pub fn cancel(&mut self, request_id: &str) -> Option<(bool, OwnSend)> {
+        let send_id = self.own.send_id_of(request_id)?.clone();
+        let send = self.own.get(&send_id)?.clone();
+        // What may still be queued of one that has ended is parity that nobody needs.
+        let has_ended = send.delivered || send.failure.is_some();
+        // Where the send is another request's too, it goes on for that one.
+        if has_ended || !(self.own.is_shared(request_id) || self.sds.withdraw(&send_id)) {
+            return Some((false, send));
+        }
+        self.own.withdraw(request_id);
+        Some((true, send))
+    }
+
+    /// As [`Channel::cancel`], of a request whose id its caller never learns: what becomes of a send that
+    /// is its own and has left is still told.
+    pub fn withdraw(&mut self, request_id: &str) {
+        if self
+            .cancel(request_id)
+            .is_some_and(|(cancelled, _)| cancelled)
+        {
+            return;
+        }
+        let send_id = self.own.send_id_of(request_id);
+        let has_left = send_id.is_some_and(|send_id| self.sds.knows_send(send_id));
+        if self.own.is_shared(request_id) || !has_left {
+            self.own.withdraw(request_id);
+        }
     }
 
     /// The next message for the application, to be handed over once what [`Channel::poll_persist`] gives
