@@ -524,6 +524,8 @@ fn is_rival(name: &Name) -> bool {
 #[cfg(test)]
 mod deliveries_tests;
 #[cfg(test)]
+mod requests_tests;
+#[cfg(test)]
 mod restored_tests;
 #[cfg(test)]
 mod tests;
