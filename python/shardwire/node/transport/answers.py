@@ -80,3 +80,24 @@ class Restamp:
 
 
 Answer = Published | Passing | PassingUntil | Permanent | Ambiguous | Restamp
+
+
+def fault_of_answer(answer: object) -> str | None:
+    """What is wrong with what a transport's `publish` returned, for people; None where nothing is."""
+    if isinstance(answer, Published):
+        return None
+    if not isinstance(answer, Passing | PassingUntil | Permanent | Ambiguous | Restamp):
+        what = f"the class {answer.__name__}" if isinstance(answer, type) else type(answer).__name__
+        return f"publish of the transport returned {what}: it must return an answer, as Published()"
+    limits: dict[str, type] = {"error": str}
+    if isinstance(answer, PassingUntil):
+        limits["wait_ms"] = int
+    elif isinstance(answer, Restamp) and answer.attempts_max is not None:
+        limits["attempts_max"] = int
+    for name, kind in limits.items():
+        if not isinstance(value := getattr(answer, name), kind):
+            return (
+                f"publish of the transport returned {type(answer).__name__} with {name} of {type(value).__name__}: "
+                f"it must be {kind.__name__}"
+            )
+    return None

@@ -18,6 +18,7 @@ from shardwire.node.transport.answers import (
     Permanent,
     Published,
     Restamp,
+    fault_of_answer,
 )
 from shardwire.node.transport.message import OutgoingMessage
 from shardwire.node.transport.stamps import Stamps
@@ -58,7 +59,7 @@ class Outbox:
 
     Args:
         name: Names the node in the log.
-        publish: Makes one attempt; what it raises counts as `Ambiguous`.
+        publish: Makes one attempt; what it raises counts as `Ambiguous`, and so does what it returns that is no answer.
         clock: Both times.
         stamps: Timestamps.
         size_bytes_max: Tells the largest encoded message at present.
@@ -220,7 +221,9 @@ class Outbox:
         limit_s = asyncio.timeout(timeout_ms / 1000)
         try:
             async with limit_s:
-                return await self._publish(message)
+                answer = await self._publish(message)
+            fault = fault_of_answer(answer)
+            return answer if fault is None else Ambiguous(fault)
         except TimeoutError:
             return Ambiguous(f"no answer within {timeout_ms} ms" if limit_s.expired() else "no answer in time")
         except asyncio.CancelledError:
