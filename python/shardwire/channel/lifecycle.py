@@ -144,7 +144,7 @@ async def _create(
         if stored.is_new:
             # Tells a persistence that cannot write from one that can, before anything depends on it.
             identity = {(IDENTITY, b""): IdentityRecord(sender_id).encode()}
-            await writer.commit(Changes({**identity}))
+            await writer.commit_first(Changes({**identity}))
         node_limit = node.config.rate_limit_config
         if node_limit is not None and node_limit.enabled:
             membership = await node_limits.join(node, node_limit, persistence, flights.counted, clock.epoch_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from shardwire.errors import ConfigError
 
@@ -54,12 +54,15 @@ def check_share(owner: object, name: str, *, zero: bool = True, one: bool = True
         raise refuse(owner, name, value, f"a number with {bounds}")
 
 
-def check_methods(owner: object, name: str, methods: Iterable[str], limit: str) -> None:
+def check_methods(owner: object, name: str, methods: Collection[str], limit: str) -> None:
     value = getattr(owner, name)
-    if value is not None and (
-        isinstance(value, type) or not all(callable(getattr(value, method, None)) for method in methods)
-    ):
-        raise refuse(owner, name, value, f"None or {limit}")
+    if value is None:
+        return
+    missing = [method for method in methods if not callable(getattr(value, method, None))]
+    if isinstance(value, type) or missing:
+        # What has some of them is meant to have all.
+        hint = f"; it has no {missing[0]}()" if 0 < len(missing) < len(methods) else ""
+        raise refuse(owner, name, value, f"None or {limit}{hint}")
 
 
 def check_kind(name: str, value: object, kind: type) -> None:

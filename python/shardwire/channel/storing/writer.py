@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
 from shardwire.channel.hooks import CLOSING_CALL_S, ends_process
-from shardwire.errors import PersistenceError
+from shardwire.errors import PersistenceError, ShardwireError
 from shardwire.persistence import MemoryPersistence
 from shardwire.persistence.protocol import Changes, ChannelState, Persistence
 
@@ -46,7 +47,8 @@ class Writer:
 
     async def load(self) -> ChannelState | None:
         """Raises:
-        PersistenceError: Another channel of this process uses this state, or as `Persistence.load`.
+        PersistenceError: Another channel of this process uses this state, or as `Persistence.load`; so does whatever
+            else the persistence raises, and what it gives that is no state.
         """
         if self._persistence is None:
             return None
@@ -55,6 +57,19 @@ class Writer:
         if self._executor is None:
             return self._load(self._persistence)
         return await loop.run_in_executor(self._executor, self._load, self._persistence)
+
+    async def commit_first(self, changes: Changes) -> None:
+        """Waits until the first changes of a channel are durable.
+
+        Raises:
+            PersistenceError: As `Persistence.commit`, and for whatever else the persistence raises.
+        """
+        try:
+            await self.commit(changes)
+        except ShardwireError:
+            raise
+        except Exception as error:
+            raise _carried("commit", error) from error
 
     def commit_at_once(self, changes: Changes) -> None:
         """For a writer that is immediate.
@@ -90,17 +105,22 @@ class Writer:
 
     def _load(self, persistence: Persistence) -> ChannelState | None:
         try:
-            state = persistence.load(self._channel_id)
-        except _UNCARRIED as error:
+            given: object = persistence.load(self._channel_id)
+        except ShardwireError:
+            raise
+        except (Exception, GeneratorExit) as error:
             raise _carried("load", error) from error
         self._loaded = True
-        return state
+        return _checked(given)
 
     def _commit(self, persistence: Persistence, changes: Changes) -> None:
         try:
-            persistence.commit(self._channel_id, changes)
+            # What an `async` method gives would pass for something that was stored.
+            given: object = persistence.commit(self._channel_id, changes)  # type: ignore[func-returns-value]
         except _UNCARRIED as error:
             raise _carried("commit", error) from error
+        if given is not None:
+            _refuse_awaitable("commit", given)
 
     def _claim(self, persistence: Persistence, loop: asyncio.AbstractEventLoop) -> None:
         for name in [name for name, (_, user) in _IN_USE.items() if user.is_closed()]:
@@ -128,6 +148,40 @@ class Writer:
             if self._claimed:
                 self._claimed = False
                 _IN_USE.pop((id(self._persistence), self._channel_id), None)
+
+
+def _refuse_awaitable(call: str, given: object) -> None:
+    if not inspect.isawaitable(given):
+        return
+    if inspect.iscoroutine(given):
+        given.close()
+    raise PersistenceError(f"{call} of the persistence is async: it must be a plain method, done when it returns")
+
+
+def _checked(given: object) -> ChannelState | None:
+    if given is None:
+        return None
+    _refuse_awaitable("load", given)
+    if not isinstance(given, ChannelState):
+        raise PersistenceError(
+            f"load of the persistence gave {type(given).__name__}: it must give a ChannelState, or None for a channel "
+            "that was never stored"
+        )
+    for name, value in given.records.items():
+        match name:
+            case (str(), bytes()) if isinstance(value, bytes):
+                continue
+        raise PersistenceError(
+            f"load of the persistence gave a record of {_type_of(name)} with {type(value).__name__}: it must give what "
+            "was committed, (str, bytes) with bytes"
+        )
+    return given
+
+
+def _type_of(name: object) -> str:
+    if isinstance(name, tuple):
+        return f"({', '.join(type(part).__name__ for part in name)})"
+    return type(name).__name__
 
 
 def _carried(call: str, error: BaseException) -> PersistenceError:
