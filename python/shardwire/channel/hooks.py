@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from shardwire.errors import ShardwireError
+from shardwire.errors import ConfigError, ShardwireError
 from shardwire.quoting import one_line
 
 logger = logging.getLogger(__name__)
@@ -53,6 +53,30 @@ async def await_cipher(result: Awaitable[bytes]) -> bytes:
     """
     async with asyncio.timeout(CIPHER_TIMEOUT_MS / 1000):
         return await result
+
+
+def as_bytes(call: str, given: object) -> bytes:
+    """What a call of a cipher gave.
+
+    Raises:
+        ConfigError: It is no buffer. `bytes` would make some of a list, and any amount of a number.
+    """
+    if type(given) is bytes:
+        return given
+    try:
+        return bytes(memoryview(given))  # type: ignore[arg-type]
+    except TypeError:
+        raise ConfigError(f"{call} of the encryption gave a {type(given).__name__}: it must give bytes") from None
+
+
+def told_of_cipher(error: BaseException, but: str) -> str:
+    """An error of a cipher, for the log: what it says may quote a message, so its type is told and where it was raised.
+
+    Args:
+        error: The error; one of `as_bytes` is told as it is.
+        but: The file that called it.
+    """
+    return str(error) if type(error) is ConfigError else f"{type(error).__name__}{frames(error, but)}"
 
 
 class Begun(Generic[T]):

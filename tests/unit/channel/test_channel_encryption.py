@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
@@ -194,6 +196,7 @@ def test_a_failing_encrypt_is_a_send_error_and_nothing_leaves(caplog: pytest.Log
     assert error.stage == "dispatch"
     assert len(world.of("alice", ChunkErrorEvent)) == 1
     assert b"secret".hex() not in caplog.text
+    assert f"encryption failed: RuntimeError at {__file__}:" in caplog.text
 
 
 def test_an_encrypt_that_never_returns_holds_up_nothing_for_ever() -> None:
@@ -296,6 +299,41 @@ def test_a_key_that_reads_nothing_is_told_once(caplog: pytest.LogCaptureFixture)
     run_world(scenario)
     # Bob, and alice of what he says, if he says anything.
     assert 1 <= len(told_of_keys(caplog)) <= 2
+
+
+def wrong(payload: bytes) -> Any:
+    raise AttributeError(payload.hex())
+
+
+@pytest.mark.parametrize(
+    ("decrypt", "told"),
+    [
+        (lambda payload: None, " The last one: decrypt of the encryption gave a NoneType: it must give bytes"),
+        (lambda payload: payload.hex(), " The last one: decrypt of the encryption gave a str: it must give bytes"),
+        (wrong, f" The last one: AttributeError at {__file__}:"),
+    ],
+)
+def test_a_cipher_that_is_wrong_is_told_beside_the_key(
+    decrypt: Callable[[bytes], Any], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wrong(Mask):
+        async def encrypt(self, content: bytes) -> bytes:
+            return content
+
+        def decrypt(self, payload: bytes) -> Any:
+            return decrypt(payload)
+
+    async def scenario(world: World) -> None:
+        await world.join("bob", encryption=Wrong())
+        stranger = await world.node("stranger")
+        for number in range(3):
+            await stranger.send(MessageEnvelope(TOPIC, b"secret %d" % number))
+        await asyncio.sleep(1)
+
+    run_world(scenario)
+    (line,) = told_of_keys(caplog)
+    assert told in line
+    assert b"secret".hex() not in line
 
 
 def test_what_strangers_publish_beside_readable_messages_is_not_told(caplog: pytest.LogCaptureFixture) -> None:

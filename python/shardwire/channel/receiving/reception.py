@@ -9,11 +9,12 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
-from shardwire.channel.hooks import await_cipher, ends_process, heed_cancellation, is_ours
+from shardwire.channel.hooks import as_bytes, await_cipher, ends_process, heed_cancellation, is_ours, told_of_cipher
 from shardwire.channel.receiving.node_events import fault_of, is_well_formed, names_request
 from shardwire.channel.receiving.peer_faults import UNREADABLE_TOLD
 from shardwire.channel.sending.requests import Requests
 from shardwire.encryption.protocol import Encryption
+from shardwire.errors import DecryptionError
 from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.node.protocol import (
     ConnectionState,
@@ -226,8 +227,7 @@ class Reception:
             if inspect.isawaitable(data):
                 data = await await_cipher(data)
                 heed_cancellation()
-            # Not `bytes` alone: that makes some of a list, and any amount of a number.
-            return data if type(data) is bytes else bytes(memoryview(data))
+            return as_bytes("decrypt", data)
         except BaseException as error:
             if is_ours(error):
                 raise
@@ -235,10 +235,12 @@ class Reception:
             self._peer_log.count("dropped_undecryptable")
             logger.debug("a message could not be decrypted: %s", type(error).__name__)
             if not self._has_decrypted and self._peer_log.counts["dropped_undecryptable"] == UNREADABLE_TOLD:
-                # Of channels that share the topic, or of participants with another key.
+                # Of channels that share the topic, or of participants with another key; or the cipher is wrong.
+                last = "" if isinstance(error, DecryptionError) else f" The last one: {told_of_cipher(error, __file__)}"
                 self._peer_log.tell(
-                    "none of the first %d messages could be decrypted: do all participants have this key and cipher?",
+                    "none of the first %d messages could be decrypted: do all participants have this key and cipher?%s",
                     UNREADABLE_TOLD,
+                    last,
                 )
             return None
 

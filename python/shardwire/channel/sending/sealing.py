@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shardwire.channel.hooks import await_cipher, heed_cancellation, is_ours
+from shardwire.channel.hooks import as_bytes, await_cipher, heed_cancellation, is_ours, told_of_cipher
 from shardwire.channel.sending.message_sizes import MessageSizes, too_large_text
 from shardwire.channel.sending.outcomes import DispatchFailed
 from shardwire.encryption.protocol import Encryption
@@ -95,8 +95,8 @@ class Sealer:
         except BaseException as error:
             if is_ours(error):
                 raise
-            # Nothing leaves in the clear. The error may quote what it could not encrypt: only its type is told.
-            self._tell(transmit, f"encryption failed: {type(error).__name__}")
+            # Nothing leaves in the clear. The error may quote what it could not encrypt: its text is not told.
+            self._tell(transmit, f"encryption failed: {told_of_cipher(error, __file__)}")
             self._report(DispatchFailed(transmit, f"encryption failed: {type(error).__name__}", permanent=True))
             return
         self._pass_on(transmit, payload)
@@ -122,5 +122,4 @@ class Sealer:
         ciphertext = self._encryption.encrypt(content)
         if inspect.isawaitable(ciphertext):
             ciphertext = await await_cipher(ciphertext)
-        # Checked by `memoryview`: `bytes` would make some of a list or a number.
-        return ciphertext if type(ciphertext) is bytes else bytes(memoryview(ciphertext))
+        return as_bytes("encrypt", ciphertext)
