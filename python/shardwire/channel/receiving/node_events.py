@@ -65,8 +65,10 @@ _CHECKS: Mapping[type[NodeEvent], tuple[_Check, ...]] = {
 }
 
 
-def fault_of_page(page: StorePage) -> str | None:
-    """What is wrong with the hash of a message in a store's answer, likewise."""
+def fault_of_page(page: object) -> str | None:
+    """What is wrong with a store's answer, likewise."""
+    if not isinstance(page, StorePage):
+        return f"a {type(page).__name__}: it must be a StorePage"
     for stored in page.messages:
         if not _is_hash(stored.message_hash):
             return _fault("StoredMessage", "message_hash", stored.message_hash, _HASH_EXPECTED)

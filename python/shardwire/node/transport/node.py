@@ -69,6 +69,10 @@ class TransportNode(Lifetime):
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        given: object = transport
+        if not isinstance(given, Transport):
+            what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
+            raise ConfigError(f"transport is {what}: it must be an instance of a Transport")
         check_kind("config", config, NodeConfig)
         self.config = config or NodeConfig()
         self._transport = transport

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Container, Mapping
 
 from shardwire._native import WakuMessage, message_hash
-from shardwire.errors import NodeError
+from shardwire.errors import ConfigError, NodeError
 from shardwire.node.clock import Clock
 from shardwire.node.event_streams import EventStreams
 from shardwire.node.protocol import (
@@ -97,7 +97,12 @@ class TransportLink:
             state: How it is now.
             reason: Why.
             wanted: Whether a user ended it, here or at the other end: nobody is warned of that.
+
+        Raises:
+            ConfigError: `state` is none.
         """
+        if not isinstance(state, ConnectionState):
+            raise ConfigError(f"state is a {type(state).__name__}: it must be a ConnectionState")
         previous, self._state = self._state, state
         if previous is state:
             return

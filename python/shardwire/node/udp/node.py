@@ -62,9 +62,10 @@ class UdpNode(TransportNode):
         address = parse_server_url("UdpNode: url", url, {"udp": DEFAULT_PORT}, queries=("peers",))
         if address.user is not None:
             raise ConfigError("UdpNode: url holds credentials: there is nobody to show them to, use an Encryption")
-        if isinstance(peers, str):
+        given = () if isinstance(peers, str) else tuple(peers)
+        if isinstance(peers, str) or not all(isinstance(peer, str) for peer in given):
             raise ConfigError(f"UdpNode: peers is {peers!r}: it must be a sequence of texts host:port")
-        named = [*peers, *(peer for _, value in address.query for peer in value.split(",") if peer)]
+        named = [*given, *(peer for _, value in address.query for peer in value.split(",") if peer)]
         places = tuple(_parse_peer(peer) for peer in named)
         if len(places) > PEERS_MAX:
             raise ConfigError(f"UdpNode: {len(places)} peers are named: {PEERS_MAX} may be, use a group for more")

@@ -1,0 +1,46 @@
+"""What somebody who writes a transport gets wrong is named where it is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scripted_transport import OnTime, ScriptedTransport
+from virtual_nodes import virtual
+
+from shardwire.channel.receiving.node_events import fault_of_page
+from shardwire.errors import ConfigError
+from shardwire.node import ConnectionState, StorePage, UdpNode
+from shardwire.node.transport import TransportNode
+
+
+@pytest.mark.parametrize(
+    ("transport", "what"), [(ScriptedTransport, "the class ScriptedTransport"), ("hub", "a str"), (None, "a NoneType")]
+)
+def test_a_transport_is_an_instance(transport: Any, what: str) -> None:
+    with pytest.raises(ConfigError, match=f"^transport is {what}: it must be an instance of a Transport$"):
+        TransportNode(transport)
+
+
+@virtual
+async def test_a_connection_has_a_state() -> None:
+    transport = ScriptedTransport()
+    node = TransportNode(transport, rng=OnTime())
+    await node.start()
+    wrong: Any = "Connected"
+    with pytest.raises(ConfigError, match=r"^state is a str: it must be a ConnectionState$"):
+        transport.link.connection(wrong)
+    assert transport.link.state is ConnectionState.CONNECTED
+    await node.stop()
+
+
+@pytest.mark.parametrize("page", [None, [], {}])
+def test_an_answer_of_a_store_is_a_page(page: Any) -> None:
+    assert fault_of_page(page) == f"a {type(page).__name__}: it must be a StorePage"
+    assert fault_of_page(StorePage((), None)) is None
+
+
+@pytest.mark.parametrize("peers", [[("127.0.0.1", 9700)], [9700], "127.0.0.1:9700"])
+def test_a_peer_is_a_text(peers: Any) -> None:
+    with pytest.raises(ConfigError, match="it must be a sequence of texts host:port"):
+        UdpNode("udp://127.0.0.1:0", peers=peers)
