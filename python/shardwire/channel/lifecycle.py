@@ -41,7 +41,7 @@ from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
 from shardwire.names import ChannelId, SenderId
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock, running_clock
-from shardwire.node.protocol import Node
+from shardwire.node.protocol import Node, NodeConfig
 from shardwire.peer_log import PeerLog
 from shardwire.persistence.protocol import Changes, Persistence, RecordName
 from shardwire.quoting import quoted
@@ -322,6 +322,9 @@ def _check_node(node: Node) -> None:
     for name in _NODE_MEMBERS:
         if not hasattr(node, name):
             raise ConfigError(f"node is a {type(node).__name__} without {name}: it must be a shardwire.node.Node")
+    given: object = node.config
+    if not isinstance(given, NodeConfig):
+        raise ConfigError(f"config of the node is a {type(given).__name__}: it must be a shardwire.node.NodeConfig")
     if not isinstance(node.has_store, bool):
         raise ConfigError(f"has_store of the node is {node.has_store!r}: it must be True or False")
     size = node.max_message_size_bytes

@@ -85,6 +85,17 @@ def test_a_node_must_say_how_large_its_messages_are(size: object) -> None:
     run_world(scenario)
 
 
+@pytest.mark.parametrize("config", [None, {}, ChannelConfig.logos()])
+def test_a_node_must_have_a_configuration_of_its_own(config: object) -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node("alice")
+        node.config = config  # type: ignore[assignment]
+        with pytest.raises(ConfigError, match=f"config of the node is a {type(config).__name__}: it must be a"):
+            await create_reliable_channel(node, CHANNEL, TOPIC, "alice")
+
+    run_world(scenario)
+
+
 @pytest.mark.parametrize("name", ["segmentation_config", "sds_config", "rate_limit_config"])
 def test_parts_of_a_node_config_must_be_configurations(name: str) -> None:
     arguments: dict[str, Any] = {name: 5}
