@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from shardwire.errors import ConfigError
 from shardwire.node.clock import NANOSECONDS_PER_MS
@@ -68,6 +68,9 @@ class VirtualClock:
     def step(self, delta_ms: int) -> None:
         """Steps Unix time by `delta_ms`, forward or back, as an operator or NTP does; timers do not notice."""
         self._start_epoch_ns += delta_ms * NANOSECONDS_PER_MS
+
+
+_NO_SOCKETS = "virtual time has no sockets: use a MemoryNetwork, or asyncio.run"
 
 
 class _Handle(asyncio.Handle):
@@ -156,6 +159,30 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._steps_at_this_instant = 0
         self._executor_delay_ms = executor_delay_ms
         self.clock = VirtualClock(self, start_epoch_ms=start_epoch_ms)
+
+    def add_reader(self, *_: object) -> NoReturn:
+        """Refuses whoever reads of a socket: no packet comes in virtual time.
+
+        Raises:
+            NotImplementedError: Always; it says what to use instead.
+        """
+        raise NotImplementedError(_NO_SOCKETS)
+
+    def add_writer(self, *_: object) -> NoReturn:
+        """Refuses whoever writes to a socket: no packet comes in virtual time.
+
+        Raises:
+            NotImplementedError: Always; it says what to use instead.
+        """
+        raise NotImplementedError(_NO_SOCKETS)
+
+    async def sock_connect(self, *_: object) -> NoReturn:
+        """Refuses whoever connects a socket: no packet comes in virtual time.
+
+        Raises:
+            NotImplementedError: Always; it says what to use instead.
+        """
+        raise NotImplementedError(_NO_SOCKETS)
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
@@ -318,7 +345,14 @@ def run_virtual(
         VirtualTimeError: Every task waits for something that no timer will bring, time stands still for
             `STEPS_PER_INSTANT_MAX` steps, or `limit_ms` passed.
         ConfigError: `limit_ms` is not positive.
+        RuntimeError: An event loop runs already, as in a notebook.
     """
+    if asyncio._get_running_loop() is not None:
+        coroutine.close()
+        raise RuntimeError(
+            "run_virtual cannot be called from a running event loop: await the coroutine, or in a notebook, whose loop "
+            "always runs, call run_virtual in another thread"
+        )
     if limit_ms is not None and limit_ms <= 0:
         coroutine.close()
         raise ConfigError(f"limit_ms is {limit_ms}: it must be None or at least 1")

@@ -3,13 +3,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+import warnings
 
 import pytest
 
-from shardwire.errors import ConfigError
+from shardwire.errors import ConfigError, NodeError
 from shardwire.node import (
     Clock,
     SystemClock,
+    UdpNode,
     VirtualClock,
     VirtualTimeError,
     VirtualTimeLoop,
@@ -208,3 +210,29 @@ def test_the_system_clock_is_that_of_the_machine_and_the_default_in_real_time() 
     assert before <= clock.epoch_ns() <= time.time_ns()
     assert abs(clock.epoch_ms() - time.time_ns() // 1_000_000) <= 1_000
     assert abs(clock.monotonic_ms() - time.monotonic_ns() // 1_000_000) <= 1_000
+
+
+def test_a_run_within_a_loop_is_refused_and_leaves_nothing_behind() -> None:
+    async def never() -> None:
+        raise AssertionError
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="run_virtual cannot be called from a running event loop"):
+            run_virtual(never())
+        assert await asyncio.to_thread(lambda: run_virtual(asyncio.sleep(3_600, "in a thread"))) == "in a thread"
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(main())
+
+
+def test_sockets_are_told_not_to_be_there_in_virtual_time() -> None:
+    told = "virtual time has no sockets: use a MemoryNetwork, or asyncio.run"
+
+    async def main() -> None:
+        with pytest.raises(NodeError, match=told):
+            await UdpNode("udp://127.0.0.1:0").start()
+        with pytest.raises(NotImplementedError, match=told):
+            await asyncio.open_connection("127.0.0.1", 1)
+
+    run_virtual(main(), limit_ms=600_000)
