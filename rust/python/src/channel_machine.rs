@@ -13,7 +13,7 @@ use shardwire_core::sds::Config;
 use crate::buffer::{Buffer, DETACH_BYTES_MIN, buffers_of};
 use crate::channel_events::{Delivery, channel_event_object, delivery_object, payload_object};
 use crate::error::Error;
-use crate::lent_bytes::{octets, value_object};
+use crate::lent_bytes::{IntoBytes, octets, value_object};
 use crate::now::Now;
 use crate::own_sends::{OwnSends, SendProgress};
 use crate::participant::{Held, Participant, with};
@@ -136,8 +136,10 @@ impl ChannelMachine {
             now,
             rng,
         );
-        let channel = channel.map_err(Error::from)?.restore(records, now);
-        Py::new(py, ChannelMachine::holding(channel.map_err(Error::from)?))
+        let mut channel = channel.map_err(Error::from)?;
+        channel.sds_mut().join_by(Box::new(IntoBytes));
+        let channel = channel.restore(records, now).map_err(Error::from)?;
+        Py::new(py, ChannelMachine::holding(channel))
     }
 
     // --- inputs ---------------------------------------------------------------------------------
@@ -344,7 +346,7 @@ impl ChannelMachine {
             for record in changes {
                 let value = record.value.as_ref().map(|value| match value {
                     Value::Sds(value) => value_object(py, value),
-                    Value::Payload(payload) => Ok(payload_object(py, payload)?.into_any()),
+                    Value::Payload(payload) => payload_object(py, payload),
                 });
                 records.put(record.kind, record.key.as_bytes(), value.transpose()?)?;
             }

@@ -48,6 +48,20 @@ pub fn new_bytes<'py>(
     Ok(objects)
 }
 
+/// One `bytes` of all pieces, one after the other.
+pub fn new_joined<'py>(py: Python<'py>, pieces: &[&[u8]]) -> PyResult<Bound<'py, PyBytes>> {
+    let length = pieces.iter().map(|piece| piece.len()).sum();
+    let mut object = [allocate(py, length)?];
+    for memory in memories_of(&mut object, &[length]) {
+        let mut fresh = Fresh(memory);
+        for piece in pieces {
+            fresh.put(piece);
+        }
+    }
+    let [object] = object;
+    Ok(object)
+}
+
 /// The parity of data shards, straight into the `bytes` that are returned.
 pub fn new_parity<'py>(
     py: Python<'py>,

@@ -8,9 +8,10 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use shardwire_core::reassemble::{Lend, Lent};
-use shardwire_core::sds::{Octets, Value};
+use shardwire_core::sds::{Join, Octets, Value};
 
 use crate::buffer::Buffer;
+use crate::fresh::new_joined;
 
 /// Fewer bytes than this are copied: what surrounds a lent buffer would outweigh them.
 const LENT_BYTES_MIN: usize = 4096;
@@ -39,20 +40,34 @@ impl Lend for LentBytes {
     }
 }
 
+/// Makes long messages that leave as `bytes`, which the machine keeps and the node is given.
+pub struct IntoBytes;
+
+impl Join for IntoBytes {
+    fn join(&self, pieces: &[&[u8]]) -> Octets {
+        let joined = Python::attach(|py| new_joined(py, pieces).map(PyBackedBytes::from));
+        match joined {
+            Ok(joined) => Octets::Lent(Arc::new(LentBytes(joined))),
+            // Where there is no memory for it, whoever asks for the message is told.
+            Err(_) => pieces.concat().into(),
+        }
+    }
+}
+
 /// Bytes of the core as an object: that which they came in, where there is one.
-pub fn octets_object<'py>(py: Python<'py>, octets: &Octets) -> PyResult<Bound<'py, PyAny>> {
+pub fn octets_object<'py>(py: Python<'py>, octets: &Octets) -> PyResult<Bound<'py, PyBytes>> {
     if let Octets::Lent(lent) = octets
         && let Some(LentBytes(backed)) = lent.as_any().downcast_ref()
     {
-        return backed.into_bound_py_any(py);
+        return Ok(backed.into_bound_py_any(py)?.cast_into()?);
     }
-    Ok(PyBytes::new(py, octets).into_any())
+    Ok(PyBytes::new(py, octets))
 }
 
 /// The value of a record as an object.
-pub fn value_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+pub fn value_object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyBytes>> {
     match value {
-        Value::Fields(bytes) => Ok(PyBytes::new(py, bytes).into_any()),
+        Value::Fields(bytes) => Ok(PyBytes::new(py, bytes)),
         Value::Shared(octets) => octets_object(py, octets),
     }
 }

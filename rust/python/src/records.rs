@@ -29,7 +29,7 @@ impl<'a, 'py> Records<'a, 'py> {
         &mut self,
         kind: &'static str,
         key: &[u8],
-        value: Option<Bound<'py, PyAny>>,
+        value: Option<Bound<'py, PyBytes>>,
     ) -> PyResult<()> {
         let py = self.dict.py();
         let key = match self.last_key.take() {

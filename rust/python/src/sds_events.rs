@@ -7,6 +7,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
 use shardwire_core::sds::{self, Event};
 
+use crate::lent_bytes::octets_object;
 use crate::sds::HistoryEntry;
 use crate::texts::{Texts, name};
 
@@ -458,7 +459,7 @@ pub fn transmit_object(py: Python<'_>, transmit: sds::Transmit) -> PyResult<Tran
         transmit_id: transmit.transmit_id,
         kind: transmit_kinds(py)?[transmit.kind as usize].clone_ref(py),
         message_id: name(py, &transmit.message_id),
-        payload: PyBytes::new(py, &transmit.payload).unbind(),
+        payload: octets_object(py, &transmit.payload)?.unbind(),
         send_id: transmit.send_id.as_ref().map(|send_id| name(py, send_id)),
         ordinal: transmit.ordinal,
         attempt: transmit.attempt,

@@ -7,7 +7,7 @@ use shardwire_core::sds::{Machine, Name, Place};
 
 use crate::buffer::{Buffer, all_of};
 use crate::error::Error;
-use crate::lent_bytes::{octets, value_object};
+use crate::lent_bytes::{IntoBytes, octets, value_object};
 use crate::now::Now;
 use crate::participant::{Held, Participant};
 use crate::python_random::PythonRandom;
@@ -23,7 +23,8 @@ type Reopened<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
 pub struct MessageChannel;
 
 impl MessageChannel {
-    fn holding(machine: Machine) -> PyClassInitializer<Self> {
+    fn holding(mut machine: Machine) -> PyClassInitializer<Self> {
+        machine.join_by(Box::new(IntoBytes));
         Participant::holding(Held::Sds(Box::new(machine))).add_subclass(MessageChannel)
     }
 }

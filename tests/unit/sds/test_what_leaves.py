@@ -64,6 +64,33 @@ def test_a_segment_that_is_left_out_does_not_leave_again() -> None:
     assert again == {0, 1, 2}
 
 
+def test_a_long_message_is_one_object_for_the_node_the_store_and_every_time_it_leaves() -> None:
+    """Its memory is taken once."""
+    alice = Party("alice", sync=quiet_sync())
+    send_id = alice.send("long " * 2_000, at(0))
+    (first,) = alice.drain(at(0))
+    alice.machine.handle_transmitted(first.transmit_id, None, at(0))
+    assert alice.records["sds.message", f"{send_id}.0".encode()] is first.payload
+    alice.machine.handle_timeout(at(2 * LOGOS.sds.acknowledgement_timeout_ms))
+    (again,) = alice.drain(at(2 * LOGOS.sds.acknowledgement_timeout_ms))
+    assert again.kind is TransmitKind.RETRANSMISSION
+    assert again.payload is first.payload
+    content = read(again).content
+    assert content == contents_of("long " * 2_000)[0]
+    del alice, first
+    assert read(again).content == content
+
+
+def test_a_long_message_is_the_same_object_after_a_restart() -> None:
+    alice = Party("alice", sync=quiet_sync())
+    alice.send("long " * 2_000, at(0))
+    (first,) = alice.drain(at(0))
+    again = Party("alice", sync=quiet_sync(), records=alice.records)
+    later = at(2 * LOGOS.sds.acknowledgement_timeout_ms)
+    again.machine.handle_timeout(later)
+    assert [transmit.payload is first.payload for transmit in again.drain(later)] == [True]
+
+
 # --- what is carried ----------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ use super::incoming::{GivenUp, Incoming, Place, Reopened, Rivals, SendRef, Surro
 use super::lamport::LamportClock;
 use super::log::{EntryRef, Heads, Log};
 use super::name::Name;
-use super::octets::Octets;
+use super::octets::{IntoVec, Join, Octets};
 use super::outgoing::{Outgoing, OutgoingContent, OutgoingRef};
 use super::participants::Participants;
 use super::records::Records;
@@ -75,6 +75,7 @@ pub struct Machine {
     pub(super) records: Records,
     pub(super) events: VecDeque<Event>,
     pub(super) rng: Box<dyn Randomness>,
+    pub(super) join: Box<dyn Join>,
 }
 
 /// A mistake of the application, with the value, the limit and the remedy.
@@ -190,7 +191,13 @@ impl Machine {
             sender_id,
             config,
             rng,
+            join: Box::new(IntoVec),
         })
+    }
+
+    /// Long messages that leave are made by `join` from now on.
+    pub fn join_by(&mut self, join: Box<dyn Join>) {
+        self.join = join;
     }
 
     // --- commands -------------------------------------------------------------------------------

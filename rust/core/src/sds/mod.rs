@@ -51,7 +51,7 @@ pub use inspection::{Inspection, Shares, Unacknowledged};
 pub use limits::LIMITS;
 pub use machine::{Machine, Refusal, Stats};
 pub use name::Name;
-pub use octets::{Octets, Part};
+pub use octets::{Join, Octets, Part};
 pub(crate) use outgoing::Ordinals;
 pub(crate) use records::{CONTENT, MESSAGE, fields};
 pub use records::{Record, RestoreError, VERSION, Value};

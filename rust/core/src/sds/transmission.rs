@@ -12,7 +12,7 @@ use super::log::EntryRef;
 use super::machine::Machine;
 use super::members::fitting;
 use super::name::Name;
-use super::octets::Octets;
+use super::octets::{KEPT_BYTES_MIN, Octets};
 use super::outgoing::{ContentRef, FixedHistory};
 use super::sync::lacking::{inquiry, statement};
 use crate::wire::sds::{HistoryEntry, Parts, WireFormat};
@@ -224,8 +224,15 @@ impl Machine {
             repair_request,
             content,
         };
+        let wire_format = self.config.wire_format;
         // The wire "nim" has no ephemeral messages: its channels refuse to send one.
-        parts.encode(self.config.wire_format).ok().map(Octets::from)
+        match content.filter(|content| content.len() >= KEPT_BYTES_MIN) {
+            Some(content) => {
+                let (before, behind) = parts.encode_around(wire_format).ok()?;
+                Some(self.join.join(&[&before, content, &behind]))
+            }
+            None => parts.encode(wire_format).ok().map(Octets::from),
+        }
     }
 
     /// The causal history of a content: the configured part, the heads, which make it follow all that

@@ -110,9 +110,53 @@ impl Parts<'_> {
     /// # Errors
     /// As [`Message::encode`].
     pub fn encode(&self, wire_format: WireFormat) -> Result<Vec<u8>, SdsEncodeError> {
+        let content = self.content.unwrap_or_default();
+        let mut out = Vec::with_capacity(self.length_around(wire_format) + content.len());
+        self.put_before_content(wire_format, &mut out)?;
+        out.extend_from_slice(content);
+        self.put_behind_content(wire_format, &mut out);
+        Ok(out)
+    }
+
+    /// What stands before the bytes of the content on `wire_format`, and what behind them.
+    ///
+    /// # Errors
+    /// As [`Message::encode`].
+    pub fn encode_around(
+        &self,
+        wire_format: WireFormat,
+    ) -> Result<(Vec<u8>, Vec<u8>), SdsEncodeError> {
+        let mut before = Vec::with_capacity(self.length_around(wire_format));
+        self.put_before_content(wire_format, &mut before)?;
+        let mut behind = Vec::new();
+        self.put_behind_content(wire_format, &mut behind);
+        Ok((before, behind))
+    }
+
+    fn length_around(&self, wire_format: WireFormat) -> usize {
         match wire_format {
-            WireFormat::Spec => Ok(sds_spec::encode(self)),
-            WireFormat::Nim => sds_nim::encode(self),
+            WireFormat::Spec => sds_spec::length_without_content(self),
+            WireFormat::Nim => sds_nim::length_without_content(self),
+        }
+    }
+
+    fn put_before_content(
+        &self,
+        wire_format: WireFormat,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SdsEncodeError> {
+        match wire_format {
+            WireFormat::Spec => sds_spec::put_before_content(self, out),
+            WireFormat::Nim => sds_nim::put_before_content(self, out)?,
+        }
+        Ok(())
+    }
+
+    fn put_behind_content(&self, wire_format: WireFormat, out: &mut Vec<u8>) {
+        match wire_format {
+            // The content is the last field.
+            WireFormat::Spec => {}
+            WireFormat::Nim => sds_nim::put_behind_content(self, out),
         }
     }
 }

@@ -16,27 +16,37 @@ const ENTRY_MESSAGE_ID: u32 = 1;
 const ENTRY_RETRIEVAL_HINT: u32 = 2;
 const ENTRY_SENDER_ID: u32 = 3;
 
-pub(super) fn encode(message: &Parts<'_>) -> Result<Vec<u8>, SdsEncodeError> {
+/// Fields up to the bytes of the content.
+pub(super) fn put_before_content(
+    message: &Parts<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), SdsEncodeError> {
     let lamport = message
         .lamport_timestamp
         .ok_or(SdsEncodeError::NimEphemeral)?;
-    let content = message.content.unwrap_or_default();
-    let bloom_filter = message.bloom_filter.unwrap_or_default();
-    let length = content.len() + bloom_filter.len() + message.history_fields.len() + 256;
-    let mut out = Vec::with_capacity(length);
-    put_bytes_field(&mut out, MESSAGE_ID, message.message_id.as_bytes());
-    put_varint_field(&mut out, LAMPORT_TIMESTAMP, lamport);
+    put_bytes_field(out, MESSAGE_ID, message.message_id.as_bytes());
+    put_varint_field(out, LAMPORT_TIMESTAMP, lamport);
     out.extend_from_slice(message.history_fields);
-    put_bytes_field(&mut out, CHANNEL_ID, message.channel_id.as_bytes());
-    put_bytes_field(&mut out, CONTENT, content);
-    put_bytes_field(&mut out, BLOOM_FILTER, bloom_filter);
+    put_bytes_field(out, CHANNEL_ID, message.channel_id.as_bytes());
+    put_length(out, CONTENT, message.content.unwrap_or_default().len());
+    Ok(())
+}
+
+/// Fields behind the content.
+pub(super) fn put_behind_content(message: &Parts<'_>, out: &mut Vec<u8>) {
+    let bloom_filter = message.bloom_filter.unwrap_or_default();
+    put_bytes_field(out, BLOOM_FILTER, bloom_filter);
     if !message.sender_id.is_empty() {
-        put_bytes_field(&mut out, SENDER_ID, message.sender_id.as_bytes());
+        put_bytes_field(out, SENDER_ID, message.sender_id.as_bytes());
     }
     for entry in message.repair_request {
-        put_entry(&mut out, REPAIR_REQUEST, entry.view());
+        put_entry(out, REPAIR_REQUEST, entry.view());
     }
-    Ok(out)
+}
+
+/// What all but the content's bytes take, mostly no more.
+pub(super) fn length_without_content(message: &Parts<'_>) -> usize {
+    message.bloom_filter.unwrap_or_default().len() + message.history_fields.len() + 256
 }
 
 /// Appends one entry of a causal history.

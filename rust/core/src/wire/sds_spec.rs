@@ -19,33 +19,31 @@ const ENTRY_MESSAGE_ID: u32 = 1;
 const ENTRY_RETRIEVAL_HINT: u32 = 2;
 const ENTRY_SENDER_ID: u32 = 3;
 
-/// Fields in ascending order; plain strings are left out when empty, `optional` ones written
-/// whenever they are set.
-pub(super) fn encode(message: &Parts<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(encoded_length(message));
+/// Fields in ascending order up to the bytes of the content, which is the last; plain strings are left
+/// out when empty, `optional` ones written whenever they are set.
+pub(super) fn put_before_content(message: &Parts<'_>, out: &mut Vec<u8>) {
     for (field, text) in [
         (SENDER_ID, message.sender_id),
         (MESSAGE_ID, message.message_id),
         (CHANNEL_ID, message.channel_id),
     ] {
         if !text.is_empty() {
-            put_bytes_field(&mut out, field, text.as_bytes());
+            put_bytes_field(out, field, text.as_bytes());
         }
     }
     if let Some(lamport) = message.lamport_timestamp {
-        put_varint_field(&mut out, LAMPORT_TIMESTAMP, lamport);
+        put_varint_field(out, LAMPORT_TIMESTAMP, lamport);
     }
     out.extend_from_slice(message.history_fields);
     if let Some(bloom_filter) = message.bloom_filter {
-        put_bytes_field(&mut out, BLOOM_FILTER, bloom_filter);
+        put_bytes_field(out, BLOOM_FILTER, bloom_filter);
     }
     for entry in message.repair_request {
-        put_entry(&mut out, REPAIR_REQUEST, entry.view());
+        put_entry(out, REPAIR_REQUEST, entry.view());
     }
     if let Some(content) = message.content {
-        put_bytes_field(&mut out, CONTENT, content);
+        put_length(out, CONTENT, content.len());
     }
-    out
 }
 
 /// Appends one entry of a causal history.
@@ -118,7 +116,8 @@ fn entry_length(entry: EntryView<'_>) -> usize {
     length
 }
 
-fn encoded_length(message: &Parts<'_>) -> usize {
+/// What all but the content's bytes take, or a little more.
+pub(super) fn length_without_content(message: &Parts<'_>) -> usize {
     let texts = [message.sender_id, message.message_id, message.channel_id];
     let mut length: usize = texts
         .iter()
@@ -135,7 +134,7 @@ fn encoded_length(message: &Parts<'_>) -> usize {
         length += bytes_field_length(BLOOM_FILTER, bloom_filter.len());
     }
     if let Some(content) = message.content {
-        length += bytes_field_length(CONTENT, content.len());
+        length += bytes_field_length(CONTENT, content.len()) - content.len();
     }
     length
 }
