@@ -82,6 +82,21 @@ def test_a_log_may_grow_as_the_file_does_and_a_large_commit_gives_its_room_back(
     persistence.close()
 
 
+def test_deleting_a_large_value_takes_no_room_in_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    persistence = SqlitePersistence(path)
+    large = Changes({("k", bytes([number])): os.urandom(100_000) for number in range(40)})
+    persistence.commit("a", large)
+    persistence.close()
+    persistence = SqlitePersistence(path)
+    persistence.load("a")
+    persistence.commit("a", Changes(dict.fromkeys(large.records)))
+    assert sizes(path)[1] < 20 * PAGE_BYTES
+    persistence.commit("a", large)
+    assert persistence.load("a") is not None
+    persistence.close()
+
+
 def test_closing_empties_the_log_also_where_others_have_the_file_open(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     first, second = SqlitePersistence(path), SqlitePersistence(path)
