@@ -100,8 +100,7 @@ impl OwnSends {
         let Some(send) = self.get(send_id) else {
             return false;
         };
-        let stage = send.failure.as_ref().map(|(stage, _)| *stage);
-        stage == Some(Stage::Dispatch)
+        send.failure.is_some()
             && send.unannounced.is_empty()
             && send.propagated.count() == 0
             && send.unanswered == 0
@@ -366,9 +365,7 @@ impl OwnSends {
 
     /// A data segment can never be sent, or not once more (004, Irrecoverable errors): nor can the message.
     pub fn on_irrecoverable(&mut self, send_id: &str, ordinal: u32, error: &str) {
-        if self.get(send_id).is_some() {
-            self.fail_chunks(send_id, vec![ordinal], error);
-        }
+        self.fail_chunks(send_id, vec![ordinal], error);
     }
 
     /// What the network did not take of a message will not be tried again.
@@ -480,6 +477,26 @@ impl OwnSends {
 
     // --- details --------------------------------------------------------------------------------
 
+    /// Each send is where its progress puts it, and each request leads to its own.
+    #[cfg(test)]
+    pub fn audit(&self) {
+        let of = |is_it: fn(&OwnSend) -> bool| {
+            let found = self
+                .sends
+                .iter()
+                .filter(move |(_, entry)| is_it(&entry.send));
+            found.map(|(send_id, _)| send_id).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(of(|send| !send.is_pending()), self.settled.iter().collect());
+        let is_unsent = |send: &OwnSend| send.is_pending() && !send.sent;
+        assert_eq!(of(is_unsent), self.unsent.iter().collect());
+        let requests = self.sends.iter().flat_map(|(send_id, entry)| {
+            let requests = entry.send.request_ids.iter();
+            requests.map(|request_id| (request_id.clone(), send_id.clone()))
+        });
+        assert_eq!(requests.collect::<HashMap<_, _>>(), self.send_ids);
+    }
+
     fn review_sent(&mut self, send_id: &Name) {
         let Some((_, send)) = find(&mut self.sends, send_id) else {
             return;
@@ -522,7 +539,6 @@ impl OwnSends {
 
     fn settle(&mut self, send_id: &Name) {
         // The newest is the last, also where it was settled before.
-        self.settled.remove(send_id);
         self.settled.insert(send_id.clone());
         self.unsent.remove(send_id);
         while self.settled.len() > SETTLED_REMEMBERED_MAX {

@@ -54,6 +54,7 @@ fn bob() -> Arc<str> {
 
 /// Events in short: what happened, to whom, and to which chunks.
 fn told(sends: &mut OwnSends) -> Vec<String> {
+    sends.audit();
     let told = sends.poll_told().into_iter();
     told.map(|told| match told {
         Told::Chunks {
@@ -110,6 +111,7 @@ fn resumed(sends: &mut OwnSends) -> OwnSends {
                 .expect("it was stored just now");
         }
     }
+    resumed.audit();
     resumed
 }
 
@@ -128,6 +130,14 @@ fn chunk_events_are_cumulative_and_name_data_segments_only() {
         "r: sent",
     ];
     assert_eq!(told, expected);
+}
+
+#[test]
+fn chunk_events_leave_out_parity_that_went_first() {
+    let mut sends = usual();
+    sends.on_propagated("s", 3);
+    sends.on_propagated("s", 1);
+    assert_eq!(told(&mut sends), ["r: chunks sent [1] of 3"]);
 }
 
 #[test]
@@ -263,6 +273,10 @@ fn giving_up_says_that_a_store_has_the_message() {
         sends.on_stored("s", ordinal);
     }
     assert!(!sends.get("s").is_some_and(OwnSend::is_stored));
+    let mut partly = resumed(&mut sends);
+    told(&mut partly);
+    partly.on_given_up("s", &[0]);
+    assert!(told(&mut partly)[0].ends_with("retransmission)"));
     sends.on_left_out("s", 3);
     assert!(sends.get("s").is_some_and(OwnSend::is_stored));
     let in_store = sends.in_store().into_iter().map(|(_, ordinal)| ordinal);
@@ -284,6 +298,45 @@ fn giving_up_before_everything_left_is_a_dispatch_error() {
         told(&mut sends),
         [format!("r: failed at dispatch ({error})")]
     );
+}
+
+#[test]
+fn what_a_store_has_of_parity_is_in_the_store_too() {
+    let mut sends = usual();
+    sends.on_stored("s", 3);
+    assert_eq!(sends.in_store(), [("s".into(), 3)]);
+}
+
+#[test]
+fn parity_that_can_never_be_sent_counts_among_what_could_not_be_handed_over() {
+    let mut sends = usual();
+    propagate(&mut sends, 2);
+    sends.on_left_out("s", 3);
+    told(&mut sends);
+    sends.on_given_up("s", &[0, 1, 2]);
+    let error = "2 of 4 segments could not be handed to the network";
+    assert_eq!(
+        told(&mut sends),
+        [format!("r: failed at dispatch ({error})")]
+    );
+}
+
+#[test]
+fn a_message_of_which_only_parity_was_not_taken_fails_without_a_failed_chunk() {
+    let mut sends = usual();
+    propagate(&mut sends, 3);
+    told(&mut sends);
+    sends.on_undispatched("s", "busy");
+    assert_eq!(told(&mut sends), ["r: failed at dispatch (busy)"]);
+}
+
+#[test]
+fn a_message_is_sent_once_the_last_parity_that_it_lacks_can_never_be() {
+    let mut sends = usual();
+    propagate(&mut sends, 3);
+    told(&mut sends);
+    sends.on_left_out("s", 3);
+    assert_eq!(told(&mut sends), ["r: sent"]);
 }
 
 #[test]
@@ -359,6 +412,69 @@ fn a_restart_keeps_progress_and_repeats_what_was_not_announced() {
 }
 
 #[test]
+fn a_restart_counts_no_unanswered_segment_of_what_was_sent() {
+    let mut sends = usual();
+    propagate(&mut sends, 4);
+    let kept = sends.get("s").cloned();
+    let later = resumed(&mut sends);
+    assert_eq!(later.get("s").cloned(), kept);
+    assert_eq!((later.unsent(), later.pending_count()), (vec![], 1));
+}
+
+/// One of two segments is on its way, and the request of another one shares the send.
+fn underway() -> OwnSends {
+    let mut sends = began(DeliveredWhen::Count(2), 2, 3);
+    sends.attach("s", "r2");
+    sends.on_unanswered("s");
+    sends
+}
+
+#[test]
+fn whatever_changes_of_a_send_is_stored() {
+    type Change = fn(&mut OwnSends);
+    let changes: [Change; 13] = [
+        |sends| sends.attach("s", "r3"),
+        |sends| sends.withdraw("r2"),
+        |sends| sends.on_unanswered("s"),
+        |sends| sends.on_answered("s"),
+        |sends| sends.on_propagated("s", 0),
+        |sends| sends.on_stored("s", 2),
+        |sends| sends.on_left_out("s", 2),
+        |sends| sends.on_acknowledged("s", 0, &bob()),
+        |sends| sends.on_possibly_acknowledged("s", 0),
+        |sends| sends.on_reconstructible("s", &bob()),
+        |sends| sends.on_given_up("s", &[0]),
+        |sends| sends.on_irrecoverable("s", 0, "no proof"),
+        |sends| sends.on_undispatched("s", "busy"),
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let mut sends = underway();
+        assert_eq!(sends.poll_persist().count(), 1, "{at}");
+        let before = sends.get("s").cloned();
+        change(&mut sends);
+        let stored: Vec<_> = sends.poll_persist().collect();
+        let [(_, Some(record))] = &stored[..] else {
+            panic!("{at}: {stored:?}");
+        };
+        let stored = OwnSend::decode(record).ok();
+        assert_eq!(
+            (&stored, stored != before),
+            (&sends.get("s").cloned(), true)
+        );
+    }
+    let mut sends = underway();
+    sends.on_irrecoverable("s", 0, "no proof");
+    sends.drop_changes();
+    sends.on_announced("s", OutcomeKind::Failed, "r");
+    assert_eq!(sends.poll_persist().count(), 1);
+    sends.on_announced("s", OutcomeKind::Failed, "r");
+    sends.on_stored("s", 1);
+    sends.drop_changes();
+    sends.on_stored("s", 1);
+    assert_eq!(sends.poll_persist().count(), 0);
+}
+
+#[test]
 fn where_nobody_listens_there_is_nobody_to_tell_and_chunks_are_not_told() {
     let mut sends = usual();
     sends.listened().set(0);
@@ -427,8 +543,27 @@ fn settled_sends_are_forgotten_beyond_the_bound() {
     // One that fails and is delivered after all is the newest again.
     sends.on_reconstructible("s2", &"carol".into());
     register(&mut sends, "new", "r", 1, 1);
-    sends.on_irrecoverable("new", 0, "no proof");
-    assert!(sends.get("s2").is_none());
+    sends.on_propagated("new", 0);
+    sends.on_given_up("new", &[0]);
+    sends.drop_changes();
+    let deleted = |sends: &mut OwnSends| -> Vec<Name> {
+        let stored = sends.poll_persist();
+        let deleted = stored.filter(|(_, record)| record.is_none());
+        deleted.map(|(send_id, _)| send_id).collect()
+    };
+    assert!(sends.get("s2").is_none() && sends.get("s3").is_some());
+    for number in 3..count {
+        assert!(sends.get("new").is_some());
+        if number == 4 {
+            sends.on_reconstructible("new", &bob());
+        }
+        let send_id = format!("later {number}");
+        register(&mut sends, &send_id, &send_id, 1, 1);
+        sends.on_irrecoverable(&send_id, 0, "no proof");
+        assert_eq!(deleted(&mut sends), [Name::from(format!("s{number}"))]);
+    }
+    assert!(sends.get("new").is_some());
+    sends.audit();
 }
 
 #[test]
@@ -487,6 +622,26 @@ fn what_was_withdrawn_is_forgotten_and_told_to_nobody() {
 }
 
 #[test]
+fn who_shares_a_send_that_another_request_withdrew_from_is_still_told() {
+    let mut sends = began(DeliveredWhen::Any, 1, 1);
+    sends.attach("s", "r2");
+    sends.on_irrecoverable("s", 0, "no proof");
+    sends.withdraw("r");
+    assert!(sends.is_unannounced("s", OutcomeKind::Failed, "r2"));
+    assert!(!sends.is_unannounced("s", OutcomeKind::Failed, "r"));
+    let mut later = resumed(&mut sends);
+    assert_eq!(told(&mut later), ["r2: failed at dispatch (no proof)"]);
+}
+
+#[test]
+fn what_was_withdrawn_before_it_was_sent_is_not_waited_for() {
+    let mut sends = usual();
+    sends.withdraw("r");
+    sends.audit();
+    assert_eq!((sends.unsent(), sends.pending_count()), (vec![], 0));
+}
+
+#[test]
 fn nothing_left_of_what_failed_before_the_network_could_have_any() {
     let failed = |before: fn(&mut OwnSends)| {
         let mut sends = began(DeliveredWhen::Any, 1, 1);
@@ -505,6 +660,17 @@ fn nothing_left_of_what_failed_before_the_network_could_have_any() {
     };
     assert_eq!(failed(answered), (false, true));
     assert_eq!(failed(|sends| sends.on_propagated("s", 0)), (false, false));
+    let one_unanswered = |sends: &mut OwnSends| {
+        sends.on_unanswered("s");
+        sends.on_unanswered("s");
+        sends.on_answered("s");
+    };
+    assert_eq!(failed(one_unanswered), (false, false));
+    let mut sends = began(DeliveredWhen::Any, 2, 2);
+    sends.on_propagated("s", 0);
+    sends.on_irrecoverable("s", 1, "no proof");
+    sends.on_announced("s", OutcomeKind::Failed, "r");
+    assert!(!sends.never_left("s"));
     let mut sends = began(DeliveredWhen::Any, 1, 1);
     assert!(!sends.never_left("s") && !sends.never_left("unknown"));
     // Its node may have taken something before the end of the earlier life.
@@ -560,6 +726,49 @@ fn every_field_is_stored() {
         .expect_err("it is newer")
         .to_string();
     assert!(error.contains("version 200"), "{error}");
+}
+
+#[test]
+fn what_a_send_has_come_to_is_stored_whatever_that_is() {
+    let failures = [
+        None,
+        Some((Stage::Dispatch, "why".into())),
+        Some((Stage::Delivery, "why".into())),
+    ];
+    for failure in failures {
+        for (sent, delivered) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut send = OwnSend::new("r".into(), "m".into(), 2, 3, "raw leopard");
+            (send.sent, send.delivered) = (sent, delivered);
+            send.failure = failure.clone();
+            assert_eq!(OwnSend::decode(&send.encode()), Ok(send));
+        }
+    }
+}
+
+#[test]
+fn outcomes_that_earlier_releases_stored_are_told_once_each() {
+    let record = |more: &str| {
+        format!(
+            r#"{{"version":2,"request_ids":["r"],"message_id":"m","data_count":1,"content_count":1,
+            "delivered_to":["bob","carol"]{more}}}"#
+        )
+    };
+    let read = |more: &str| OwnSend::decode(record(more).as_bytes()).expect("it is read");
+    let delivered = read(r#","sent":true,"delivered":true"#);
+    assert!(delivered.sent && delivered.delivered && delivered.failure.is_none());
+    assert_eq!(delivered.delivered_to, [bob(), "carol".into()]);
+    let failed = read(r#","error":"why","error_stage":"dispatch""#).failure;
+    assert_eq!(failed, Some((Stage::Dispatch, "why".into())));
+    assert_eq!(read(r#","error":"","error_stage":"""#).failure, None);
+    let mask = |digits: usize| record(&format!(r#","sending":{}"#, "9".repeat(digits)));
+    assert!(OwnSend::decode(mask(2_000).as_bytes()).is_ok());
+    assert!(OwnSend::decode(mask(2_001).as_bytes()).is_err());
+    let mut sends = none_yet(DeliveredWhen::Any);
+    let untold = record(r#","sent":true,"unannounced":["sent","sent r","sent"]"#);
+    sends
+        .restore("s".into(), untold.as_bytes())
+        .expect("it is read");
+    assert_eq!(told(&mut sends), ["r: sent"]);
 }
 
 #[test]
