@@ -471,4 +471,146 @@ mod tests {
         assert_eq!(changed(&mut answering), expected);
         answering.answers.audit();
     }
+
+    /// How long after a content was heard `times` times a request for it is answered again.
+    fn pause_ms(times: u32) -> i64 {
+        let (_, log) = holding();
+        let answered = |wait_ms: i64| {
+            let mut answering = of_bob();
+            for _ in 0..times {
+                answering.heard_again(&Name::new(ID), 0);
+            }
+            answering.on_request(&entry(ID), &log, || false, wait_ms);
+            due_ms(&answering).is_some()
+        };
+        (0..)
+            .find(|wait_ms| answered(wait_ms * 100))
+            .expect("it is answered")
+            * 100
+    }
+
+    #[test]
+    fn what_others_answered_is_answered_again_after_a_pause_that_doubles_from_the_fourth_time_on() {
+        for (times, expected_ms) in [(0, 0), (1, 100), (3, 100), (4, 200), (5, 400), (7, 1_600)] {
+            assert_eq!(pause_ms(times), expected_ms, "{times}");
+        }
+        for times in [14, 15, 40] {
+            assert_eq!(pause_ms(times), 100 << PAUSE_DOUBLINGS_MAX, "{times}");
+        }
+    }
+
+    #[test]
+    fn what_we_answered_is_answered_three_times_more_at_once() {
+        let send_id = Name::new(ID);
+        let mut answering = of_bob();
+        for _ in 0..ANSWERED_FREELY {
+            answering.on_answered_with_parity(&send_id, 0);
+            assert!(!answering.rests(ID, 0));
+        }
+        answering.on_answered_with_parity(&send_id, 0);
+        assert_eq!([199, 200].map(|ms| answering.rests(ID, ms)), [true, false]);
+        let (mut answering, log) = holding();
+        let mut now_ms = 0;
+        for times in 1..=ANSWERED_FREELY + 1 {
+            answering.on_request(&entry(ID), &log, || false, now_ms);
+            now_ms = due_ms(&answering).unwrap();
+            assert_eq!(answering.take_answer(now_ms), Some(Name::new(ID)));
+            assert_eq!(answering.rests(ID, now_ms), times > ANSWERED_FREELY);
+        }
+    }
+
+    #[test]
+    fn how_often_something_was_heard_is_forgotten_after_an_hour() {
+        for (again_ms, is_forgotten) in [
+            (ANSWERS_REMEMBERED_MS - 1, false),
+            (ANSWERS_REMEMBERED_MS, true),
+        ] {
+            let (mut answering, log) = holding();
+            for _ in 0..4 {
+                answering.heard_again(&Name::new(ID), 0);
+            }
+            answering.heard_again(&Name::new(ID), again_ms);
+            answering.on_request(&entry(ID), &log, || false, again_ms + 100);
+            assert_eq!(due_ms(&answering).is_some(), is_forgotten);
+        }
+    }
+
+    #[test]
+    fn what_is_heard_again_answers_a_request_once_within_t_max() {
+        let (mut answering, log) = holding();
+        let id = Name::new(ID);
+        assert!(!answering.heard_again(&id, 0));
+        let mut now_ms = T_MAX_MS;
+        for (wait_ms, answers) in [(T_MAX_MS, true), (T_MAX_MS + 1, false)] {
+            answering.on_request(&entry(ID), &log, || false, now_ms);
+            assert!(due_ms(&answering).is_some());
+            now_ms += wait_ms;
+            assert_eq!(answering.heard_again(&id, now_ms), answers);
+            assert_eq!(due_ms(&answering), None);
+            assert!(!answering.heard_again(&id, now_ms));
+            now_ms += T_MAX_MS;
+        }
+    }
+
+    #[test]
+    fn who_repairs_nothing_or_is_in_another_group_answers_nothing() {
+        let answers = |config: Config| {
+            let (_, log) = holding();
+            let mut answering = Answering::new(&config, &"bob".into());
+            answering.on_request(&entry(ID), &log, || false, 0);
+            answering.answers_held() == 1
+        };
+        let enable = |enable_repair| Config {
+            enable_repair,
+            ..Config::example()
+        };
+        assert_eq!(
+            [true, false].map(|enabled| answers(enable(enabled))),
+            [true, false]
+        );
+        let groups = Config {
+            repair_groups: 1 << 40,
+            ..Config::example()
+        };
+        assert!(!answers(groups));
+    }
+
+    #[test]
+    fn what_must_go_for_an_answer_is_owed_no_longer_and_so_it_is_stored() {
+        let (mut answering, log) = holding();
+        for number in 0..REPAIR_BUFFER_MAX {
+            let moment_ms = 2 * T_MAX_MS + number as i64;
+            assert_eq!(
+                answering.answers.put(entry(&number.to_string()), moment_ms),
+                None
+            );
+        }
+        answering.on_request(&entry(ID), &log, || false, 0);
+        let latest = (REPAIR_BUFFER_MAX - 1).to_string();
+        assert_eq!(
+            changed(&mut answering),
+            [(ID.to_owned(), true), (latest, false)]
+        );
+    }
+
+    #[test]
+    fn what_leaves_takes_the_pace_of_answers() {
+        let mut answering = of_bob();
+        assert_eq!(answering.paced_ms(), 0);
+        answering.on_answer_left(20_000 << 10, 0);
+        assert!(answering.paced_ms() > 0);
+    }
+
+    #[test]
+    fn an_answer_of_an_earlier_life_is_owed_still_where_its_content_is_held() {
+        let (mut answering, mut log) = holding();
+        answering.restore_answer(&entry(ID), &log, || false, 0);
+        assert!(due_ms(&answering).is_some());
+        assert_eq!(changed(&mut answering), []);
+        log.forget_original(&Name::new(ID));
+        let mut answering = of_bob();
+        answering.restore_answer(&entry(ID), &log, || false, 0);
+        assert_eq!(due_ms(&answering), None);
+        assert_eq!(changed(&mut answering), [(ID.to_owned(), false)]);
+    }
 }

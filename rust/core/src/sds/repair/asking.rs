@@ -348,13 +348,46 @@ mod tests {
     const T_MIN_MS: i64 = 1_000;
     const T_MAX_MS: i64 = 60_000;
 
-    fn of_bob() -> Asking {
-        let config = Config {
+    /// Enough for any requests.
+    const ROOM: usize = 10_000;
+    const ID: &str = "missing";
+
+    fn config() -> Config {
+        Config {
             repair_t_min_ms: T_MIN_MS,
             repair_t_max_ms: T_MAX_MS,
             ..Config::example()
-        };
-        Asking::new(&config, &"bob".into())
+        }
+    }
+
+    fn of_bob() -> Asking {
+        Asking::new(&config(), &"bob".into())
+    }
+
+    /// Something is missing since 0, and was asked for so often in an earlier life.
+    fn missing(asked: (u32, u32)) -> Asking {
+        let mut asking = of_bob();
+        asking.restore_asked(ID, asked);
+        asking.on_missing(entry(ID), &"carol".into(), 0);
+        asking.settle(T_MIN_MS);
+        asking
+    }
+
+    fn offset_ms(message_id: &str) -> i64 {
+        request_offset_ms("bob", message_id, T_MIN_MS, T_MAX_MS, WireFormat::Spec)
+    }
+
+    fn asked_ms(asking: &Asking) -> i64 {
+        asking
+            .requests
+            .get(ID.as_bytes())
+            .expect("it is asked for")
+            .at_ms
+    }
+
+    fn take(asking: &mut Asking, now_ms: i64) -> Vec<String> {
+        let taken = asking.take_requests(now_ms, ROOM).into_iter();
+        taken.map(|entry| entry.message_id).collect()
     }
 
     fn entry(message_id: &str) -> HistoryEntry {
@@ -390,5 +423,239 @@ mod tests {
         asking.settle(T_MIN_MS + 5);
         let request = asking.requests.get(b"missing").unwrap();
         assert_eq!(request.at_ms, 5 + SILENCE_MS_MAX);
+    }
+
+    #[test]
+    fn without_repair_nothing_is_asked_for() {
+        let config = Config {
+            enable_repair: false,
+            ..config()
+        };
+        let mut asking = Asking::new(&config, &"bob".into());
+        assert!(!asking.on_missing(entry(ID), &"carol".into(), 0));
+        assert_eq!(
+            (asking.requests_held(), asking.next_request_ms()),
+            (0, None)
+        );
+        assert!(of_bob().on_missing(entry(ID), &"carol".into(), 0));
+    }
+
+    #[test]
+    fn what_is_missing_gets_its_time_after_t_min_and_is_held_before() {
+        let mut asking = of_bob();
+        let first_ms = offset_ms(ID);
+        assert!(first_ms > 3 * T_MIN_MS);
+        asking.on_missing(entry(ID), &"carol".into(), 0);
+        assert_eq!(asking.next_request_ms(), Some(T_MIN_MS));
+        asking.settle(T_MIN_MS - 1);
+        assert!(asking.requests.get(ID.as_bytes()).is_none());
+        asking.settle(T_MIN_MS);
+        assert_eq!(asking.next_request_ms(), Some(first_ms));
+        asking.on_missing(entry("later"), &"carol".into(), T_MIN_MS);
+        assert_eq!(asking.next_request_ms(), Some(2 * T_MIN_MS));
+        assert_eq!((asking.requests_held(), asking.requests().count()), (2, 2));
+        let mut asking = missing((0, 0));
+        asking.on_missing(entry("later"), &"carol".into(), first_ms);
+        assert_eq!(asking.next_request_ms(), Some(first_ms));
+    }
+
+    #[test]
+    fn who_named_what_came_is_asked_for_first() {
+        for settled in [false, true] {
+            let mut asking = of_bob();
+            let [alice, mallory] = ["alice", "mallory"].map(Arc::<str>::from);
+            asking.on_missing(entry("came"), &alice, 0);
+            if settled {
+                asking.settle(T_MIN_MS);
+            }
+            asking.on_came(&Name::new("came"));
+            asking.on_done(&Name::new("came"));
+            asking.on_missing(entry("of mallory"), &mallory, T_MIN_MS);
+            asking.on_missing(entry("of alice"), &alice, T_MIN_MS);
+            let taken = take(&mut asking, T_MIN_MS + T_MAX_MS);
+            assert_eq!(taken, ["of alice", "of mallory"]);
+        }
+    }
+
+    #[test]
+    fn of_what_is_done_with_nothing_is_remembered() {
+        let mut asking = missing((0, 0));
+        assert_eq!(take(&mut asking, T_MAX_MS), [ID]);
+        assert_eq!(asking.asked_for(ID), (1, 1));
+        asking.on_done(&Name::new(ID));
+        assert_eq!((asking.asked_for(ID), asking.requests_held()), ((0, 0), 0));
+    }
+
+    #[test]
+    fn what_has_no_haste_waits_for_what_leaves_anyway() {
+        let mut asking = of_bob();
+        asking.on_missing(entry(ID), &"carol".into(), 0);
+        asking.without_haste(&Name::new(ID));
+        asking.settle(T_MIN_MS);
+        assert_eq!(asking.next_request_ms(), None);
+        let mut asking = missing((1, URGENT_ROUNDS + 1));
+        asking.without_haste(&Name::new(ID));
+        assert_eq!(asking.asked_for(ID), (1, URGENT_ROUNDS + 1));
+    }
+
+    #[test]
+    fn where_no_syncs_leave_by_themselves_every_request_has_haste() {
+        let config = Config {
+            sync_min_interval_ms: 0,
+            ..config()
+        };
+        let mut asking = Asking::new(&config, &"bob".into());
+        asking.on_missing(entry(ID), &"carol".into(), 0);
+        asking.without_haste(&Name::new(ID));
+        asking.settle(T_MIN_MS);
+        assert_eq!(asking.next_request_ms(), Some(offset_ms(ID)));
+    }
+
+    #[test]
+    fn what_is_named_again_is_in_the_share_of_who_named_it_last() {
+        let dave: Arc<str> = "dave".into();
+        let mut asking = of_bob();
+        asking.on_missing(entry(ID), &"carol".into(), 0);
+        asking.on_named_again(&entry(ID), &dave, 1);
+        asking.settle(T_MIN_MS);
+        let named_by =
+            |asking: &Asking| asking.requests.get(ID.as_bytes()).unwrap().named_by.clone();
+        assert_eq!(named_by(&asking), dave);
+        asking.on_named_again(&entry(ID), &"erin".into(), T_MIN_MS);
+        assert_eq!(&*named_by(&asking), "erin");
+        // It keeps its time.
+        assert_eq!(asked_ms(&asking), offset_ms(ID));
+        let mut asking = of_bob();
+        asking.on_named_again(&entry(ID), &dave, 7);
+        asking.settle(7 + T_MIN_MS);
+        assert_eq!(asked_ms(&asking), 7 + offset_ms(ID));
+    }
+
+    #[test]
+    fn what_was_asked_for_in_vain_is_asked_for_as_soon_as_at_first_once_it_is_named_again() {
+        let period_ms = T_MAX_MS + offset_ms(ID);
+        for (asked, at_ms) in [
+            ((STEADY_ROUNDS, STEADY_ROUNDS + 5), period_ms),
+            (
+                (STEADY_ROUNDS + 1, STEADY_ROUNDS + 1),
+                2_000 + offset_ms(ID),
+            ),
+        ] {
+            let mut asking = missing(asked);
+            asking.on_named_again(&entry(ID), &"carol".into(), 2_000);
+            assert_eq!(asked_ms(&asking), at_ms);
+        }
+        let mut asking = missing((STEADY_ROUNDS + 1, STEADY_ROUNDS + 1));
+        asking.on_named_again(&entry(ID), &"carol".into(), T_MAX_MS + 5);
+        assert_eq!(asked_ms(&asking), period_ms);
+    }
+
+    #[test]
+    fn syncs_for_requests_keep_t_min_apart_within_bounds() {
+        for (t_min_ms, interval_ms) in [(0, 100), (99, 100), (500, 500), (30_000, 1_000)] {
+            let config = Config {
+                repair_t_min_ms: t_min_ms,
+                ..config()
+            };
+            let mut asking = Asking::new(&config, &"bob".into());
+            asking.on_missing(entry(ID), &"carol".into(), 0);
+            asking.on_sync_for_requests(100_000);
+            assert_eq!(asking.next_request_ms(), Some(100_000 + interval_ms));
+        }
+    }
+
+    #[test]
+    fn a_message_carries_three_requests_as_far_as_there_is_room() {
+        let full = || {
+            let mut asking = of_bob();
+            for number in 0..4 {
+                asking.on_missing(entry(&format!("missing {number}")), &"carol".into(), 0);
+            }
+            asking
+        };
+        // They get their time by being taken.
+        let now_ms = T_MIN_MS + T_MAX_MS;
+        assert_eq!(full().take_requests(now_ms, ROOM).len(), 3);
+        let one = entry_bytes_max(&entry("missing 0"));
+        for (budget, count) in [(one - 1, 0), (one, 1), (2 * one - 1, 1), (2 * one, 2)] {
+            let mut asking = full();
+            assert_eq!(asking.take_requests(now_ms, budget).len(), count);
+            assert_eq!(asking.requests_held(), 4);
+        }
+    }
+
+    #[test]
+    fn what_nobody_answers_is_asked_for_less_and_less_often_and_then_no_more() {
+        let mut asking = missing((0, 0));
+        let mut now_ms = offset_ms(ID);
+        for times in 1.. {
+            assert_eq!(asked_ms(&asking), now_ms);
+            assert_eq!(take(&mut asking, now_ms - 1), [""; 0]);
+            assert_eq!(take(&mut asking, now_ms), [ID]);
+            assert_eq!(asking.asked_for(ID), (times, times));
+            let doublings = times.saturating_sub(STEADY_ROUNDS) / 2;
+            let wait_ms = (T_MAX_MS + offset_ms(ID)) << doublings;
+            if wait_ms > SILENCE_MS_MAX {
+                break;
+            }
+            assert_eq!(asking.poll_silent(), []);
+            now_ms += wait_ms;
+        }
+        assert_eq!(asking.poll_silent(), [Name::new(ID)]);
+        assert_eq!((asking.poll_silent(), asking.requests_held()), (vec![], 0));
+    }
+
+    #[test]
+    fn a_request_is_early_in_the_first_half_of_the_first_two_times() {
+        let middle_ms = i64::midpoint(T_MIN_MS, T_MAX_MS);
+        let ids: Vec<_> = (0..40).map(|number| number.to_string()).collect();
+        for (asked, can_be) in [(0, true), (1, true), (2, false)] {
+            for id in &ids {
+                let mut asking = of_bob();
+                asking.restore_asked(id, (asked, asked));
+                let is_early = can_be && offset_ms(id) <= middle_ms;
+                assert_eq!(asking.is_early(id), is_early);
+            }
+        }
+        let is_between = |id: &String| (T_MAX_MS / 4..=middle_ms).contains(&offset_ms(id));
+        assert!(ids.iter().any(is_between) && ids.iter().any(|id| offset_ms(id) > middle_ms));
+    }
+
+    #[test]
+    fn a_name_is_put_off_until_what_is_on_its_way_had_time_to_come() {
+        let config = config();
+        let wait_ms = config.sender_first_ms() + T_MIN_MS + config.window_ms();
+        let (id, first_ms) = (Name::new(ID), offset_ms(ID));
+        assert!(first_ms > wait_ms);
+        let mut asking = missing((0, 0));
+        asking.put_off(&id, false, 0);
+        assert_eq!(asked_ms(&asking), first_ms);
+        for now_ms in [first_ms, first_ms + 10] {
+            asking.put_off(&id, false, now_ms);
+            assert_eq!(asked_ms(&asking), now_ms + wait_ms);
+        }
+        assert_eq!(asking.asked_for(ID), (0, 0));
+        // A stranger does so once for each time that it was asked for.
+        asking.put_off(&id, true, first_ms + 20);
+        asking.put_off(&id, true, first_ms + 30);
+        assert_eq!(asked_ms(&asking), first_ms + 20 + wait_ms);
+        assert_eq!(asking.asked_for(ID), (0, 1));
+        asking.put_off(&id, false, first_ms + 30);
+        assert_eq!(asked_ms(&asking), first_ms + 30 + wait_ms);
+        let again_ms = asked_ms(&asking);
+        assert_eq!(take(&mut asking, again_ms), [ID]);
+        let later_ms = again_ms + 2 * T_MAX_MS;
+        asking.put_off(&id, true, later_ms);
+        assert_eq!(asked_ms(&asking), again_ms + T_MAX_MS + first_ms);
+        assert_eq!(asking.asked_for(ID), (1, 2));
+    }
+
+    #[test]
+    fn a_strangers_request_brings_none_of_ours_forward() {
+        let mut asking = missing((STEADY_ROUNDS + 4, STEADY_ROUNDS + 4));
+        let before_ms = asked_ms(&asking);
+        assert_eq!(before_ms, 4 * (T_MAX_MS + offset_ms(ID)));
+        asking.on_request(ID, T_MIN_MS);
+        assert_eq!(asked_ms(&asking), before_ms);
     }
 }

@@ -88,6 +88,42 @@ mod tests {
     const ID: &str = "held";
 
     #[test]
+    fn of_sha_256_the_first_eight_bytes_tell_the_moments() {
+        let wire_format = WireFormat::Spec;
+        let asked_ms = request_offset_ms("bob", ID, 30_000, 120_000, wire_format);
+        let answered_ms = response_offset_ms("bob", "alice", ID, 120_000, wire_format);
+        assert_eq!((asked_ms, answered_ms), (93037, 109723));
+        let own_ms = response_offset_ms("alice", "alice", ID, 120_000, wire_format);
+        assert_eq!(own_ms, 0);
+    }
+
+    #[test]
+    fn nim_takes_the_distance_of_a_hash_from_zero() {
+        let wire_format = WireFormat::Nim;
+        let hash = |text: &str| farmhash64(text.as_bytes()) as i64;
+        let is_negative = |id: &&str| hash(&format!("bob{id}")) < 0 && hash(id) < 0;
+        let ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        let id = ids
+            .into_iter()
+            .find(is_negative)
+            .expect("some hash is negative");
+        let asked = hash(&format!("bob{id}")).unsigned_abs() % 90_000;
+        let asked_ms = request_offset_ms("bob", id, 30_000, 120_000, wire_format);
+        assert_eq!(asked_ms, asked as i64 + 30_000);
+        let distance = (hash("bob") ^ hash("alice")).unsigned_abs();
+        let product = u128::from(distance) * u128::from(hash(id).unsigned_abs());
+        let answered_ms = response_offset_ms("bob", "alice", id, 120_000, wire_format);
+        assert_eq!(answered_ms, (product % 120_000) as i64);
+    }
+
+    #[test]
+    fn of_two_groups_that_of_the_sender_answers() {
+        let is_in = |name| in_response_group(name, "alice", ID, 2, WireFormat::Spec);
+        let group = ["alice", "bob", "carol", "dave"].map(is_in);
+        assert_eq!(group, [true, false, false, false]);
+    }
+
+    #[test]
     fn a_config_without_groups_has_one() {
         for (groups, is_one) in [(0, true), (1, true), (1 << 40, false)] {
             let is_in = |name| in_response_group(name, "alice", ID, groups, WireFormat::Spec);
