@@ -528,4 +528,6 @@ mod requests_tests;
 #[cfg(test)]
 mod restored_tests;
 #[cfg(test)]
+mod sending_tests;
+#[cfg(test)]
 mod tests;

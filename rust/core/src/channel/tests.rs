@@ -121,7 +121,7 @@ pub(super) fn message(sender_id: &str, message_id: &str, content: &[u8]) -> Mess
     }
 }
 
-fn named(message_id: &str, sender_id: Option<&str>) -> HistoryEntry {
+pub(super) fn named(message_id: &str, sender_id: Option<&str>) -> HistoryEntry {
     HistoryEntry {
         message_id: message_id.to_owned(),
         retrieval_hint: None,
@@ -199,7 +199,7 @@ impl Bob {
         kept
     }
 
-    fn take_events(&mut self) {
+    pub fn take_events(&mut self) {
         self.events
             .extend(self.channel.poll_events(at(self.now_ms)));
         let released = self.channel.deliveries().waiting().skip(self.seen);

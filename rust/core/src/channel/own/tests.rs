@@ -447,6 +447,7 @@ fn whatever_changes_of_a_send_is_stored() {
         |sends| sends.on_irrecoverable("s", 0, "no proof"),
         |sends| sends.on_undispatched("s", "busy"),
     ];
+    assert_eq!(usual().poll_persist().count(), 1);
     for (at, change) in changes.into_iter().enumerate() {
         let mut sends = underway();
         assert_eq!(sends.poll_persist().count(), 1, "{at}");

@@ -93,6 +93,8 @@ mod tests {
         let asked_ms = request_offset_ms("bob", ID, 30_000, 120_000, wire_format);
         let answered_ms = response_offset_ms("bob", "alice", ID, 120_000, wire_format);
         assert_eq!((asked_ms, answered_ms), (93037, 109723));
+        let of_another = request_offset_ms("dave", ID, 30_000, 120_000, wire_format);
+        assert_eq!(of_another, 101515);
         let own_ms = response_offset_ms("alice", "alice", ID, 120_000, wire_format);
         assert_eq!(own_ms, 0);
     }
