@@ -197,7 +197,7 @@ fn first_parity_that_was_not_stored_is_done_without() {
 fn where_nothing_is_stored_no_change_of_a_send_is_kept_for_it() {
     let mut bob = bob();
     send(&mut bob, ONE, 0);
-    bob.channel.drop_changes(&[]);
+    bob.channel.drop_changes();
     assert_eq!(bob.channel.own_mut().poll_persist().count(), 0);
 }
 
