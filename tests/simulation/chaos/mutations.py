@@ -41,21 +41,38 @@ def commit_skipped() -> Iterator[None]:
 def withdrawn_for_all() -> Iterator[None]:
     """Whoever withdraws from a send that is shared takes it away from the others."""
 
-    withdraw = OwnSends.withdraw
+    cancel, withdraw = ChannelMachine.cancel_request, ChannelMachine.withdraw_request
 
-    def withdraw_all(self: OwnSends, request_id: str) -> None:
-        progress = self.of_request(request_id)
-        for shared_id in progress.request_ids if progress is not None else ():
+    def others(self: ChannelMachine, request_id: str) -> list[str]:
+        progress = self.own_sends().of_request(request_id)
+        return [] if progress is None else [shared for shared in progress.request_ids if shared != request_id]
+
+    def cancel_all(self: ChannelMachine, request_id: str) -> Any:
+        for shared_id in others(self, request_id):
+            cancel(self, shared_id)
+        return cancel(self, request_id)
+
+    def withdraw_all(self: ChannelMachine, request_id: str) -> None:
+        for shared_id in (*others(self, request_id), request_id):
             withdraw(self, shared_id)
 
-    with patch.object(OwnSends, "withdraw", withdraw_all):
+    with (
+        patch.object(ChannelMachine, "cancel_request", cancel_all),
+        patch.object(ChannelMachine, "withdraw_request", withdraw_all),
+    ):
         yield
 
 
 @contextmanager
 def attached_in_vain() -> Iterator[None]:
     """A request that shares a send is forgotten."""
-    with patch.object(OwnSends, "attach", lambda self, send_id, request_id: None):
+    submit = ChannelMachine.submit
+
+    def submit_new(self: ChannelMachine, send_id: str, *arguments: Any, **named: Any) -> None:
+        if send_id not in self.own_sends():
+            submit(self, send_id, *arguments, **named)
+
+    with patch.object(ChannelMachine, "submit", submit_new):
         yield
 
 
