@@ -161,28 +161,15 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.clock = VirtualClock(self, start_epoch_ms=start_epoch_ms)
 
     def add_reader(self, *_: object) -> NoReturn:
-        """Refuses whoever reads of a socket: no packet comes in virtual time.
+        """Refuses whoever reads of a socket, writes to one or connects it: no packet comes in virtual time.
 
         Raises:
-            NotImplementedError: Always; it says what to use instead.
+            NotImplementedError: Always, as loops of asyncio do that lack a call; it says what to use instead.
         """
         raise NotImplementedError(_NO_SOCKETS)
 
-    def add_writer(self, *_: object) -> NoReturn:
-        """Refuses whoever writes to a socket: no packet comes in virtual time.
-
-        Raises:
-            NotImplementedError: Always; it says what to use instead.
-        """
-        raise NotImplementedError(_NO_SOCKETS)
-
-    async def sock_connect(self, *_: object) -> NoReturn:
-        """Refuses whoever connects a socket: no packet comes in virtual time.
-
-        Raises:
-            NotImplementedError: Always; it says what to use instead.
-        """
-        raise NotImplementedError(_NO_SOCKETS)
+    add_writer = add_reader  # type: ignore[assignment]
+    sock_connect = add_reader  # type: ignore[assignment]
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
