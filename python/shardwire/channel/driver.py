@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from shardwire.channel.commits import Commits
 from shardwire.channel.engine import Engine
@@ -100,12 +101,12 @@ class Driver:
         self._wake.set()
 
     def apply(self, action: Input) -> None:
-        """Applies an input now where what it changes is durable at once, else queues it.
+        """Applies an input now, behind those that are ahead of it, where what they change is durable at once.
 
-        It is queued too while others are ahead of it, and where so many, or for so long, were applied without a turn of
-        the driver that others must have one.
+        Else it is queued; so it is where so many, or for so long, were applied without a turn of the driver that others
+        must have one.
         """
-        if self._inputs or self._is_busy or self._ended or not self._commits.may_commit_at_once:
+        if self._is_busy or self._ended or not self._commits.may_commit_at_once:
             self.post(action)
             return
         now = self.now()
@@ -118,6 +119,9 @@ class Driver:
         self._wake.set()
         self._is_busy = True
         try:
+            if self._inputs and not self._apply_ahead(now):
+                self.post(action)
+                return
             action(now)
             if self._commits.stores:
                 # What leaves, leaves with the driver's turn: many messages then go together.
@@ -126,6 +130,19 @@ class Driver:
                 self._commits.carry_out()
         finally:
             self._is_busy = False
+
+    def _apply_ahead(self, now: Now) -> bool:
+        """Applies what is queued, so that who sends in a loop does not wait for the driver at each turn of it.
+
+        False where some of it is left.
+        """
+        self._at_once += len(self._inputs)
+        try:
+            self._apply_queued(now, self._at_once_since_ms + STEP_MS_MAX)
+        except BaseException as error:
+            # No fault of who sends: it ends the driver, as if it had been raised there.
+            self._inputs.appendleft(partial(_raise, error))
+        return not self._inputs
 
     def post_received(self, received: Arrival | Input) -> Awaitable[None] | None:
         """Queues a received message, or what is to be called when those before it are taken in.
@@ -238,13 +255,9 @@ class Driver:
 
     def _apply_inputs(self) -> Now:
         now = self.now()
-        monotonic_ms = self._clock.monotonic_ms
         until_ms = now.monotonic_ms + STEP_MS_MAX
-        inputs, received = self._inputs, self._received
-        for _ in range(min(len(inputs), INPUTS_PER_CYCLE_MAX)):
-            inputs.popleft()(now)
-            if monotonic_ms() >= until_ms:
-                break
+        received = self._received
+        self._apply_queued(now, until_ms)
         if received and self._received_due(now.monotonic_ms):
             throttled = self._process_task_min_elapse_ms > 0
             count = self._batch_left or len(received)
@@ -256,6 +269,13 @@ class Driver:
                 self._room.set()
         self._engine.handle_time(now)
         return now
+
+    def _apply_queued(self, now: Now, until_ms: int) -> None:
+        inputs, monotonic_ms = self._inputs, self._clock.monotonic_ms
+        for _ in range(min(len(inputs), INPUTS_PER_CYCLE_MAX)):
+            inputs.popleft()(now)
+            if monotonic_ms() >= until_ms:
+                return
 
     def _apply_received(self, count: int, now: Now, until_ms: int) -> int:
         """Takes in so many of what was received, until a time; how many are left."""
@@ -340,3 +360,7 @@ class Driver:
             self._set_timer(self._due_ms, now_ms)
         elif self._due_ms is not None:
             self._wake.set()
+
+
+def _raise(error: BaseException, now: Now) -> None:
+    raise error

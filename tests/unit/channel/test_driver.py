@@ -12,7 +12,7 @@ import pytest
 
 from shardwire.channel.collected import Collected
 from shardwire.channel.commits import Commits
-from shardwire.channel.driver import AT_ONCE_MAX, BATCH_BYTES_MAX, STEP_MS_MAX, Driver
+from shardwire.channel.driver import AT_ONCE_MAX, BATCH_BYTES_MAX, INPUTS_PER_CYCLE_MAX, STEP_MS_MAX, Driver
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
@@ -169,6 +169,61 @@ def test_what_is_applied_at_once_leaves_others_their_turn() -> None:
 
     assert asyncio.run(main(0)) == AT_ONCE_MAX
     assert asyncio.run(main(INPUT_MS)) == -(-STEP_MS_MAX // INPUT_MS)
+
+
+@pytest.mark.parametrize("ahead", [1, AT_ONCE_MAX, INPUTS_PER_CYCLE_MAX + 1])
+@pytest.mark.parametrize("input_ms", [0, INPUT_MS])
+def test_what_is_applied_at_once_comes_behind_what_is_ahead(ahead: int, input_ms: int) -> None:
+    """However much that is: what of it takes too long for now is the driver's, with all that comes behind it."""
+    applied: list[int] = []
+
+    async def main() -> int:
+        clock = SlowClock()
+        driver = driver_on(clock, lambda arrivals, now: None, is_immediate=True)
+
+        def input_of(number: int) -> Callable[[Now], None]:
+            def apply(now: Now) -> None:
+                clock.ms += input_ms
+                applied.append(number)
+
+            return apply
+
+        for number in range(ahead):
+            driver.post(input_of(number))
+        driver.apply(input_of(ahead))
+        at_once = len(applied)
+        driver.apply(input_of(ahead + 1))
+        # Those ahead count as what is applied at once.
+        assert len(applied) == at_once + (ahead < AT_ONCE_MAX - 1 and not input_ms)
+        task = asyncio.create_task(driver.run())
+        await driver.flush()
+        driver.close()
+        await task
+        return at_once
+
+    at_once = asyncio.run(main())
+    assert applied == list(range(ahead + 2))
+    if input_ms:
+        assert at_once == min(ahead + 1, -(-STEP_MS_MAX // INPUT_MS))
+    else:
+        assert at_once == (ahead + 1 if ahead <= INPUTS_PER_CYCLE_MAX else INPUTS_PER_CYCLE_MAX)
+
+
+def test_what_an_input_ahead_raises_ends_the_driver_and_not_who_comes_behind_it() -> None:
+    async def main() -> None:
+        driver = driver_on(SlowClock(), lambda arrivals, now: None, is_immediate=True)
+        applied: list[Now] = []
+
+        def fail(now: Now) -> None:
+            raise AssertionError("a broken invariant")
+
+        driver.post(fail)
+        driver.apply(applied.append)
+        assert not applied
+        with pytest.raises(AssertionError, match="a broken invariant"):
+            await driver.run()
+
+    asyncio.run(main())
 
 
 def test_cheap_messages_are_taken_in_together_and_costly_ones_alone() -> None:
