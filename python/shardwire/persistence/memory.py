@@ -38,13 +38,15 @@ class MemoryPersistence:
         Raises:
             PersistenceError: This object is closed.
         """
+        # Read before anything is changed: what cannot be read changes nothing then.
+        prefixes, changed = list(changes.deleted_prefixes), list(changes.records.items())
         with self._lock:
             self._require_open()
             records = self._channels.setdefault(channel_id, {})
-            for kind, prefix in changes.deleted_prefixes:
+            for kind, prefix in prefixes:
                 for name in [name for name in records if name[0] == kind and name[1].startswith(prefix)]:
                     del records[name]
-            for name, value in changes.records.items():
+            for name, value in changed:
                 if value is None:
                     records.pop(name, None)
                 else:
