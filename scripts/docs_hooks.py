@@ -47,6 +47,7 @@ MODULES = (
     "shardwire.sds",
     "shardwire.archive",
     "shardwire.monitor",
+    "shardwire.testing",
     "shardwire.spark",
 )
 # The figures that pages quote, with how they were measured.

@@ -268,13 +268,13 @@ class Node(Protocol):
         """Whether `query_store` can ever be answered: without a store none is asked, and repair comes sooner."""
 
     async def start(self) -> None:
-        """Connects; the caller of `create_reliable_channel` has done it before."""
+        """Connects; the caller of `create_reliable_channel` has done it before. Again it does nothing."""
 
     async def stop(self) -> None:
-        """Disconnects and ends every iterator of `events()`."""
+        """Disconnects and ends every iterator of `events()`. Again it does nothing."""
 
     async def subscribe(self, content_topics: Sequence[str]) -> None:
-        """Begins to report the messages of these topics; what was published before is not reported.
+        """Begins to report the messages of these topics, our own too; what was published before is not reported.
 
         Raises:
             NodeError: The node cannot subscribe now.
