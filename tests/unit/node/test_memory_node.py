@@ -19,18 +19,12 @@ from shardwire.node import (
     MessageReceived,
     MessageSent,
     NetworkConditions,
-    Node,
     NodeConfig,
     StoreQuery,
     VirtualClock,
 )
 from shardwire.node.waku_message import encoded_size_bytes
 from tests.virtual_nodes import OTHER_TOPIC, TOPIC, drain, start, virtual
-
-
-@virtual
-async def test_it_is_a_node() -> None:
-    assert isinstance(MemoryNetwork().create_node("alice"), Node)
 
 
 @virtual
@@ -110,20 +104,6 @@ async def test_a_text_is_no_list_of_topics() -> None:
         with pytest.raises(ConfigError, match=r"the text '/app/1/t/proto': give a list, \['/app/1/t/proto'\]"):
             await call("/app/1/t/proto")
     await node.stop()
-
-
-@virtual
-async def test_topics_are_heard_from_subscribe_to_unsubscribe() -> None:
-    network = MemoryNetwork()
-    alice, bob = await start(network, "alice"), await start(network, "bob", TOPIC, OTHER_TOPIC)
-    stream = bob.events()
-    await alice.send(MessageEnvelope(TOPIC, b"1"))
-    await bob.unsubscribe([TOPIC, "/never/1/subscribed/proto"])
-    await alice.send(MessageEnvelope(TOPIC, b"2"))
-    await alice.send(MessageEnvelope(OTHER_TOPIC, b"3"))
-    payloads = [event.envelope.payload for event in await drain(stream) if isinstance(event, MessageReceived)]
-    assert payloads == [b"1", b"3"]
-    assert bob.subscriptions == (OTHER_TOPIC,)
 
 
 @virtual

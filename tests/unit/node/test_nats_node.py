@@ -75,18 +75,6 @@ async def test_everybody_gets_a_message_and_its_sender_once(tmp_path: Path) -> N
 
 
 @real_time
-async def test_nothing_comes_after_unsubscribing(tmp_path: Path) -> None:
-    with NatsServer(tmp_path) as server:
-        alice, bob = await started(server.url), await started(server.url)
-        stream = bob.events()
-        await bob.unsubscribe([TOPIC])
-        await alice.send(MessageEnvelope(TOPIC, b"unheard"))
-        assert not [event for event in await drained(stream) if isinstance(event, MessageReceived)]
-        await alice.stop()
-        await bob.stop()
-
-
-@real_time
 async def test_the_servers_limit_holds_and_follows_it(tmp_path: Path) -> None:
     with NatsServer(tmp_path, settings="max_payload: 20000") as server:
         node = await started(server.url)

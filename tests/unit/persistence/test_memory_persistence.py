@@ -5,21 +5,7 @@ from typing import Any
 import pytest
 
 from shardwire.errors import PersistenceError
-from shardwire.persistence import Changes, MemoryPersistence, Persistence, RecordName
-
-
-def test_is_a_persistence() -> None:
-    assert isinstance(MemoryPersistence(), Persistence)
-
-
-def test_a_channel_never_stored_has_no_state_and_a_stored_one_has_its_own() -> None:
-    persistence = MemoryPersistence()
-    persistence.commit("a", Changes({("sds.log", b"1"): b"one", ("sds.log", b"0"): b"zero"}))
-    persistence.commit("a", Changes({("sds.log", b"1"): None, ("sds.meta", b""): b"", ("sds.log", b"absent"): None}))
-    assert persistence.load("b") is None
-    state = persistence.load("a")
-    assert state is not None
-    assert dict(state.records) == {("sds.log", b"0"): b"zero", ("sds.meta", b""): b""}
+from shardwire.persistence import Changes, MemoryPersistence, RecordName
 
 
 def test_a_loaded_state_does_not_change_with_later_commits() -> None:

@@ -3,52 +3,17 @@ from __future__ import annotations
 import os
 import pickle
 import sqlite3
-import threading
 from pathlib import Path
 
 import pytest
 
 from shardwire.errors import PersistenceError
-from shardwire.persistence import Changes, Persistence, SqlitePersistence
+from shardwire.persistence import Changes, SqlitePersistence
 
 
 def records_of(persistence: SqlitePersistence, channel_id: str = "a") -> dict[tuple[str, bytes], bytes] | None:
     state = persistence.load(channel_id)
     return None if state is None else dict(state.records)
-
-
-def test_is_a_persistence(tmp_path: Path) -> None:
-    assert isinstance(SqlitePersistence(tmp_path / "state.db"), Persistence)
-
-
-def test_commits_put_replace_and_delete_and_survive_reopening(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    first = SqlitePersistence(path)
-    assert first.load("a") is None
-    large = os.urandom(300_000)
-    first.commit("a", Changes({("sds.log", b"\x00"): b"old", ("sds.log", b""): b"", ("segment", b"h" * 40): large}))
-    first.commit("a", Changes({("sds.log", b"\x00"): b"new", ("sds.log", b"absent"): None}))
-    first.commit("b", Changes({("sds.log", b"\x00"): b"other channel"}))
-    first.commit("a", Changes({("segment", b"h" * 40): None, ("segment", b"i"): large}))
-    expected = {("sds.log", b"\x00"): b"new", ("sds.log", b""): b"", ("segment", b"i"): large}
-    assert records_of(first) == expected
-    first.close()
-    second = SqlitePersistence(path)
-    assert records_of(second) == expected
-    assert records_of(second, "b") == {("sds.log", b"\x00"): b"other channel"}
-    assert records_of(second, "c") is None
-    second.close()
-
-
-def test_applying_the_same_changes_twice_is_the_same_as_once(tmp_path: Path) -> None:
-    persistence = SqlitePersistence(tmp_path / "state.db")
-    persistence.commit("a", Changes({("k", b"0"): b"0"}))
-    changes = Changes({("k", b"1"): b"one", ("k", b"0"): None})
-    persistence.commit("a", changes)
-    once = records_of(persistence)
-    persistence.commit("a", changes)
-    assert records_of(persistence) == once == {("k", b"1"): b"one"}
-    persistence.close()
 
 
 def test_a_channel_with_an_empty_commit_is_stored(tmp_path: Path) -> None:
@@ -81,28 +46,6 @@ def test_nothing_is_opened_before_first_use_and_it_pickles_as_its_path(tmp_path:
     persistence.close()
     assert records_of(copy) == {("k", b"1"): b"one"}
     copy.close()
-
-
-def test_channels_commit_from_threads_of_their_own(tmp_path: Path) -> None:
-    persistence = SqlitePersistence(tmp_path / "state.db")
-    errors: list[BaseException] = []
-
-    def commit_many(channel_id: str) -> None:
-        try:
-            for number in range(50):
-                persistence.commit(channel_id, Changes({("k", bytes([number])): channel_id.encode()}))
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=commit_many, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    for name in "abcd":
-        assert records_of(persistence, name) == {("k", bytes([number])): name.encode() for number in range(50)}
-    persistence.close()
 
 
 def test_closed_refuses(tmp_path: Path) -> None:
