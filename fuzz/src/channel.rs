@@ -133,16 +133,13 @@ impl Party {
     /// Every stored message and content is one that is needed, or named.
     fn check_needed(&self) {
         let named = |message_id: &str| {
-            let quoted = format!("\"{}\"", message_id.replace('\0', "\\u0000"));
-            let is_plain = |digit: char| !digit.is_control() && digit != '"' && digit != '\\';
-            if !message_id.replace('\0', "").chars().all(is_plain) {
-                // A damaged one, which stands in a record in other characters.
-                return true;
-            }
+            // As a record of references has it.
+            let length = (message_id.len() as u32).to_le_bytes();
+            let id = [&length[..], message_id.as_bytes()].concat();
             let mut names = self.records.iter().filter(|((kind, _), _)| {
                 ["channel.segment", "channel.parts"].contains(&kind.as_str())
             });
-            names.any(|(_, value)| contains(value, quoted.as_bytes()))
+            names.any(|(_, value)| contains(value, &id))
         };
         let sds = self.channel.sds();
         for (kind, key) in self.records.keys() {

@@ -205,9 +205,8 @@ def test_what_a_newer_release_stored_of_a_message_is_not_read(kind: str) -> None
         records = world.disks["bob"].records
         for name, value in list(records.items()):
             if name[0] == kind:
-                assert b'"version":2' in value
-                records[name] = value.replace(b'"version":2', b'"version":3')
-        with pytest.raises(PersistenceError, match="has schema version 3, this release reads up to 2"):
+                records[name] = bytes([value[0] + 1]) + value[1:]
+        with pytest.raises(PersistenceError, match="this release reads version"):
             await world.join("bob", CONFIG, on_disk=True)
 
     run_world(scenario)

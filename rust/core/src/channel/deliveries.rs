@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::records::{DELIVERY, HANDOVER, Records, payload_key};
-use super::restored::{RestoreError, decode, without_bytes};
+use super::restored::{RestoreError, decode, hash_of, without_bytes};
 use crate::reassemble::Payload;
 use crate::sds::fields::{Reader, Writer};
 use crate::sds::{Name, Octets, VERSION};
@@ -128,17 +128,6 @@ struct Json {
     sender_id: String,
     send_id: String,
     message_id: String,
-}
-
-fn hash_of(digits: &str) -> Option<Hash> {
-    let mut hash = [0; HASH_LENGTH];
-    if digits.len() != 2 * HASH_LENGTH || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, at) in hash.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(&digits[at..at + 2], 16).ok()?;
-    }
-    Some(hash)
 }
 
 /// The message that the application has.

@@ -18,6 +18,7 @@ mod own;
 mod parity;
 mod receiving;
 mod records;
+mod references;
 mod restored;
 mod shared_bytes;
 mod whole;
@@ -523,6 +524,8 @@ fn is_rival(name: &Name) -> bool {
 
 #[cfg(test)]
 mod deliveries_tests;
+#[cfg(test)]
+mod references_tests;
 #[cfg(test)]
 mod requests_tests;
 #[cfg(test)]

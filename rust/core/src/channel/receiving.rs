@@ -753,7 +753,7 @@ impl Receiving {
             wire,
         } = stored;
         let sender_id: Arc<str> = record.sender_id.into();
-        let send_id = Name::new(&record.send_id);
+        let send_id = record.send_id;
         let key = payload_key(&sender_id, &send_id);
         if !self.shared.keeps_segment(&key, &own_key) {
             // With those before it its message was dropped, or is whole.
@@ -790,9 +790,9 @@ impl Receiving {
             // Where limits or the wire are others than in the earlier life.
             Outcome::Discarded { reason, .. } if reason != Discard::Duplicate => {
                 self.shared.forget_segment(&key, &own_key);
-                if let Some(wire) = wire {
+                if let Some((message_id, wire)) = record.message_id.zip(wire) {
                     let invalid = reason != Discard::QuotaExceeded;
-                    sds.handle_content_refused(&record.message_id, &wire, invalid);
+                    sds.handle_content_refused(&message_id, &wire, invalid);
                 }
             }
             Outcome::Stored { .. } | Outcome::Discarded { .. } => {}

@@ -14,7 +14,6 @@
 use std::hash::{Hash, Hasher};
 
 use hashlink::LinkedHashMap;
-use serde::{Deserialize, Serialize};
 
 use crate::reassemble::Payload;
 use crate::sds::{self, Name};
@@ -28,7 +27,7 @@ pub(super) const DELIVERY: &str = "channel.delivery";
 pub(super) const HANDOVER: &str = "channel.handover";
 pub(super) const COMPLETED: &str = "segmentation.completed";
 
-/// Of the records that are JSON objects. Version 1 has no parts of its own.
+/// Up to which JSON objects of earlier releases are read. Version 1 has no parts of its own.
 pub(super) const SCHEMA_VERSION: u32 = 2;
 
 /// One change of what is stored.
@@ -153,47 +152,4 @@ pub(super) fn split_payload_key(key: &[u8]) -> Option<(&str, &str)> {
         str::from_utf8(sender_id).ok()?,
         str::from_utf8(send_id).ok()?,
     ))
-}
-
-/// A segment of a partial message, with what it has to be received with again.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct SegmentRecord {
-    pub version: u32,
-    pub sender_id: String,
-    pub send_id: String,
-    /// Whether the identity of its sender is proven.
-    pub authenticated: bool,
-    /// How the message that brought it is read.
-    pub sds_wire_format: String,
-    /// How the segment is read.
-    pub segment_wire_format: String,
-    /// The message that brought it; empty where the bytes of the segment follow the record.
-    #[serde(default)]
-    pub message_id: String,
-    /// Its place in the order of arrival.
-    #[serde(default)]
-    pub serial: u64,
-}
-
-/// A whole message by the messages that brought its data segments, in order. The bytes of the others
-/// follow the record.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct PartsRecord {
-    pub version: u32,
-    /// Empty for a data segment whose bytes follow.
-    pub message_ids: Vec<String>,
-    /// Of the whole message, in bytes.
-    pub length: usize,
-    /// Hex Keccak-256 of it.
-    pub payload_hash: String,
-    pub sds_wire_format: String,
-    pub segment_wire_format: String,
-    /// Of the data segments whose bytes follow.
-    #[serde(default)]
-    pub own_lengths: Vec<usize>,
-}
-
-/// The JSON of a record, whose texts and numbers have one.
-pub(super) fn encode(record: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(record).expect("texts and numbers are JSON")
 }

@@ -6,11 +6,10 @@ use hashlink::LinkedHashMap;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use super::hex;
 use super::records::{
-    COMPLETED, DELIVERY, FRAME, HANDOVER, PARTS, PAYLOAD, PartsRecord, SCHEMA_VERSION, SEGMENT,
-    SEND, SegmentRecord,
+    COMPLETED, DELIVERY, FRAME, HANDOVER, PARTS, PAYLOAD, SCHEMA_VERSION, SEGMENT, SEND,
 };
+use super::references::{Part, PartsRecord, SegmentRecord};
 use super::shared_bytes::SharedBytes;
 use crate::keccak::keccak256;
 use crate::sds::{self, CONTENT, MESSAGE, Name, Octets};
@@ -161,8 +160,7 @@ impl Stored {
         }
         stored.segments.sort_by_key(|segment| segment.record.serial);
         for (key, value) in parts {
-            let (head, own) = parted(&value);
-            let record: PartsRecord = decode(head, "PartsRecord")?;
+            let (record, own) = PartsRecord::decode(&value)?;
             shared.restore_parts(key, &record);
             let payload = joined(key, &record, own, &messages)?;
             stored.payloads.insert(key.into(), payload);
@@ -178,26 +176,18 @@ fn framed(frame: &[u8], content: &[u8]) -> Option<Octets> {
     Some(Octets::from([before, content, after].concat()))
 }
 
-/// A record and the bytes that follow it: JSON holds no zero.
-fn parted(value: &[u8]) -> (&[u8], &[u8]) {
-    let end = memchr::memchr(0, value).unwrap_or(value.len());
-    (&value[..end], value.get(end + 1..).unwrap_or_default())
-}
-
 fn read_segment(
     key: &[u8],
     value: &[u8],
     messages: &HashMap<Name, Octets>,
     shared: &mut SharedBytes,
 ) -> Result<StoredSegment, RestoreError> {
-    let (head, own) = parted(value);
-    let record: SegmentRecord = decode(head, "SegmentRecord")?;
-    let content = if record.message_id.is_empty() {
-        own.to_vec()
-    } else {
-        content_of(&record.message_id, &record.sds_wire_format, messages)?.to_vec()
+    let (record, own) = SegmentRecord::decode(value)?;
+    let content = match &record.message_id {
+        None => own.to_vec(),
+        Some(message_id) => content_of(message_id, record.wire_formats.sds, messages)?.to_vec(),
     };
-    let (payload_hash, index) = match inspect(&content, &record.segment_wire_format)? {
+    let (payload_hash, index) = match inspect(&content, record.wire_formats.segment)? {
         Received::WholeMessage(_) => ([0; HASH_LENGTH], None),
         Received::Segment(segment) => {
             let index = match segment.header.slot {
@@ -208,7 +198,11 @@ fn read_segment(
         }
     };
     shared.restore_segment(key, &record, payload_hash, index);
-    let wire = messages.get(record.message_id.as_bytes()).cloned();
+    let wire = record
+        .message_id
+        .as_ref()
+        .and_then(|message_id| messages.get(message_id));
+    let wire = wire.cloned();
     Ok(StoredSegment {
         key: key.into(),
         record,
@@ -224,48 +218,48 @@ fn joined(
     messages: &HashMap<Name, Octets>,
 ) -> Result<Vec<u8>, RestoreError> {
     let mut payload = Vec::new();
-    let mut own_lengths = record.own_lengths.iter();
-    for message_id in &record.message_ids {
-        if message_id.is_empty() {
-            let length = own_lengths.next().copied().unwrap_or_default();
-            let parts = own.split_at_checked(length);
-            let (piece, rest) = parts.ok_or(RestoreError::Damaged("PartsRecord"))?;
-            payload.extend_from_slice(piece);
-            own = rest;
-            continue;
-        }
-        let content = content_of(message_id, &record.sds_wire_format, messages)?;
-        match inspect(content, &record.segment_wire_format)? {
+    for part in &record.parts {
+        let message_id = match part {
+            Part::Own(length) => {
+                let cut = own.split_at_checked(*length);
+                let (piece, rest) = cut.ok_or(RestoreError::Damaged("PartsRecord"))?;
+                payload.extend_from_slice(piece);
+                own = rest;
+                continue;
+            }
+            Part::In(message_id) => message_id,
+        };
+        let content = content_of(message_id, record.wire_formats.sds, messages)?;
+        match inspect(content, record.wire_formats.segment)? {
             Received::WholeMessage(content) => payload.extend_from_slice(content),
             Received::Segment(segment) => payload.extend_from_slice(segment.payload),
         }
     }
     payload.truncate(record.length);
-    if hex(&keccak256(&payload)) != record.payload_hash {
+    if keccak256(&payload) != record.payload_hash {
         return Err(without_bytes("a received message", key));
     }
     Ok(payload)
 }
 
 fn content_of<'a>(
-    message_id: &str,
-    wire_format: &str,
+    message_id: &Name,
+    wire_format: SdsWireFormat,
     messages: &'a HashMap<Name, Octets>,
 ) -> Result<&'a [u8], RestoreError> {
-    let wire_format = wire_format.parse().unwrap_or(SdsWireFormat::Spec);
-    let wire = messages.get(message_id.as_bytes());
+    let wire = messages.get(message_id);
     let message = wire.and_then(|wire| MessageView::decode(wire, wire_format).ok());
     message
         .and_then(|message| message.content)
         .ok_or_else(|| without_bytes("a received segment", message_id.as_bytes()))
 }
 
-fn inspect<'a>(content: &'a [u8], wire_format: &str) -> Result<Received<'a>, RestoreError> {
-    let wire_format = wire_format.parse().unwrap_or(WireFormat::Raw);
+fn inspect(content: &[u8], wire_format: WireFormat) -> Result<Received<'_>, RestoreError> {
     segment::decode(content, wire_format, TOTAL_SEGMENTS_MAX)
         .map_err(|error| RestoreError::Segment(error.to_string()))
 }
 
+/// A record that an earlier release wrote as a JSON object.
 pub(super) fn decode<T: DeserializeOwned>(
     value: &[u8],
     what: &'static str,
@@ -279,4 +273,16 @@ pub(super) fn decode<T: DeserializeOwned>(
         }
         _ => serde_json::from_value(fields).map_err(damaged),
     }
+}
+
+/// A Keccak-256 that a text spells in hex.
+pub(super) fn hash_of(digits: &str) -> Option<[u8; HASH_LENGTH]> {
+    let mut hash = [0; HASH_LENGTH];
+    if digits.len() != 2 * HASH_LENGTH || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, at) in hash.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&digits[at..at + 2], 16).ok()?;
+    }
+    Some(hash)
 }

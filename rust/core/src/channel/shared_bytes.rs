@@ -18,11 +18,8 @@ use std::ops::Range;
 use hashlink::{LinkedHashMap, LinkedHashSet};
 use memchr::memmem;
 
-use super::hex;
-use super::records::{
-    FRAME, PARTS, PAYLOAD, PartsRecord, Records, SCHEMA_VERSION, SEGMENT, SegmentRecord, Value,
-    encode, payload_key,
-};
+use super::records::{FRAME, PARTS, PAYLOAD, Records, SEGMENT, Value, payload_key};
+use super::references::{Part, PartsRecord, SegmentRecord, WireFormats};
 use crate::reassemble::Payload;
 use crate::sds::{self, CONTENT, MESSAGE, Name, Octets};
 use crate::wire::sds::{MessageView, WireFormat as SdsWireFormat};
@@ -87,8 +84,7 @@ type Outline = (Box<[u8]>, usize);
 /// What is stored by reference, and how often each stored message is named.
 #[derive(Debug)]
 pub(super) struct SharedBytes {
-    sds_wire_format: SdsWireFormat,
-    segment_wire_format: WireFormat,
+    wire_formats: WireFormats,
     /// Ids of whole messages that are stored.
     stored: HashSet<Name>,
     uses: HashMap<Name, u32>,
@@ -110,8 +106,10 @@ pub(super) struct SharedBytes {
 impl SharedBytes {
     pub fn new(sds_wire_format: SdsWireFormat, segment_wire_format: WireFormat) -> Self {
         SharedBytes {
-            sds_wire_format,
-            segment_wire_format,
+            wire_formats: WireFormats {
+                sds: sds_wire_format,
+                segment: segment_wire_format,
+            },
             stored: HashSet::new(),
             uses: HashMap::new(),
             released: LinkedHashSet::new(),
@@ -138,28 +136,21 @@ impl SharedBytes {
             .into();
         // A rival of the same id: one of the two is forged, and both are needed to find out which.
         let is_taken = !self.may_name(kept.message_id, kept.wire, kept.kept_by_sds.as_ref());
+        let message_id = (!is_taken).then(|| kept.message_id.clone());
         let record = SegmentRecord {
-            version: SCHEMA_VERSION,
             sender_id: kept.sender_id.to_owned(),
-            send_id: kept.send_id.to_owned(),
+            send_id: Name::new(kept.send_id),
             authenticated: kept.authenticated,
-            sds_wire_format: self.sds_wire_format.name().to_owned(),
-            segment_wire_format: self.segment_wire_format.name().to_owned(),
-            message_id: if is_taken {
-                String::new()
-            } else {
-                kept.message_id.to_string()
-            },
+            wire_formats: self.wire_formats,
+            message_id: message_id.clone(),
             serial: self.serial,
         };
-        let mut value = encode(&record);
-        let message_id = if is_taken {
-            value.push(0);
-            value.extend_from_slice(kept.content);
-            None
-        } else {
-            self.name(kept.message_id, Some(kept.wire));
-            Some(kept.message_id.clone())
+        let value = match &message_id {
+            None => record.encode(kept.content),
+            Some(message_id) => {
+                self.name(message_id, Some(kept.wire));
+                record.encode(&[])
+            }
         };
         self.put(SEGMENT, key.clone(), Some(value.into()));
         let segment = Segment {
@@ -262,34 +253,26 @@ impl SharedBytes {
             None => self.put(PAYLOAD, key.clone(), Some(Value::Payload(payload.clone()))),
             Some((completed, parts)) => {
                 let mut own = Vec::new();
-                let mut own_lengths = Vec::new();
-                for (part, piece) in parts.iter().zip(payload.pieces()) {
-                    match part {
-                        Some(message_id) => {
-                            let is_last = message_id == completed.message_id;
-                            self.name(message_id, is_last.then_some(completed.wire));
-                        }
-                        None => {
-                            own.extend_from_slice(piece);
-                            own_lengths.push(piece.len());
-                        }
+                let parts = parts.into_iter().zip(payload.pieces());
+                let parts = parts.map(|(message_id, piece)| match message_id {
+                    Some(message_id) => Part::In(message_id),
+                    None => {
+                        own.push(piece);
+                        Part::Own(piece.len())
                     }
-                }
-                let id_of = |part: &Option<Name>| part.as_deref().unwrap_or_default().to_owned();
+                });
                 let record = PartsRecord {
-                    version: SCHEMA_VERSION,
-                    message_ids: parts.iter().map(id_of).collect(),
+                    parts: parts.collect(),
                     length: payload.len(),
-                    payload_hash: hex(&payload_hash),
-                    sds_wire_format: self.sds_wire_format.name().to_owned(),
-                    segment_wire_format: self.segment_wire_format.name().to_owned(),
-                    own_lengths,
+                    payload_hash,
+                    wire_formats: self.wire_formats,
                 };
-                let mut value = encode(&record);
-                value.push(0);
-                value.extend_from_slice(&own);
-                self.put(PARTS, key.clone(), Some(value.into()));
-                let named = parts.into_iter().flatten().collect();
+                for message_id in record.message_ids() {
+                    let is_last = message_id == completed.message_id;
+                    self.name(message_id, is_last.then_some(completed.wire));
+                }
+                self.put(PARTS, key.clone(), Some(record.encode(&own).into()));
+                let named = record.message_ids().cloned().collect();
                 self.parts.insert(key.clone(), named);
             }
         }
@@ -430,7 +413,7 @@ impl SharedBytes {
             self.put_frame(message_id, &wire, place, records);
         } else if is_other
             && (is_ours || !self.contents.contains_key(&message_id))
-            && let Some(place) = content_of(&wire, self.sds_wire_format)
+            && let Some(place) = content_of(&wire, self.wire_formats.sds)
         {
             let content = wire[place.clone()].to_vec();
             records.put(CONTENT, message_id.clone(), Some(content));
@@ -581,8 +564,7 @@ impl SharedBytes {
     }
 
     pub fn restore_parts(&mut self, key: &[u8], record: &PartsRecord) {
-        let named = record.message_ids.iter().filter(|id| !id.is_empty());
-        let parts: Vec<_> = named.map(|id| Name::new(id)).collect();
+        let parts: Vec<_> = record.message_ids().cloned().collect();
         for message_id in &parts {
             self.name(message_id, None);
         }
@@ -599,18 +581,16 @@ impl SharedBytes {
     ) {
         self.written.insert((SEGMENT, key.into()));
         self.serial = self.serial.max(record.serial);
-        let message_id = (!record.message_id.is_empty()).then(|| Name::new(&record.message_id));
-        if let Some(message_id) = &message_id {
+        if let Some(message_id) = &record.message_id {
             self.name(message_id, None);
         }
-        let key_of_message = payload_key(&record.sender_id, &record.send_id);
         let segment = Segment {
             key: key.into(),
             payload_hash,
-            message_id,
+            message_id: record.message_id.clone(),
             index,
         };
-        let segments = self.segments.entry(key_of_message).or_default();
+        let segments = self.segments.entry(record.key_of_message()).or_default();
         segments.push(segment);
     }
 }

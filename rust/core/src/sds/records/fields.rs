@@ -76,6 +76,21 @@ impl Writer {
         record.extend_from_slice(&crc32(&record).to_le_bytes());
         record
     }
+
+    /// The record with its checksum, and behind it bytes that the checksum says nothing of.
+    pub fn seal_before(&mut self, behind: &[&[u8]]) -> Vec<u8> {
+        let head = self.seal();
+        let length = (head.len() as u32).to_le_bytes();
+        let size_bytes = behind.iter().map(|bytes| bytes.len()).sum::<usize>();
+        let mut record = Vec::with_capacity(1 + length.len() + head.len() + size_bytes);
+        record.push(VERSION);
+        record.extend_from_slice(&length);
+        record.extend_from_slice(&head);
+        for bytes in behind {
+            record.extend_from_slice(bytes);
+        }
+        record
+    }
 }
 
 /// A record that is being read; everything is `None` from the first field on that is not there.
@@ -88,6 +103,15 @@ impl<'a> Reader<'a> {
         let whole = crc32(body).to_le_bytes() == *checksum;
         let (version, fields) = body.split_first()?;
         (whole && *version == VERSION).then_some(Reader(fields))
+    }
+
+    /// The fields of a record that other bytes follow, and these.
+    pub fn ahead(record: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (&version, rest) = record.split_first()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (head, behind) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        let fields = Reader::new(head)?;
+        (version == VERSION).then_some((fields, behind))
     }
 
     pub fn is_empty(&self) -> bool {
