@@ -35,6 +35,7 @@ RIGHT = """
     channel.on(MessageDeliveredEvent, delivered)
     channel.on(MessageReceivedEvent, received)
     channel.on("reliable:message:delivered", delivered)
+    channel.on("message-received", lambda event: print(event.message, event.sender_id))
     channel.on_message_received(received)
     ChannelConfig.logos(sds=SdsConfig(), auto_start=False, delivered_when={"bob"})
     async with create_reliable_channel(node, "id", "/a/1/b/proto", "alice") as entered:
@@ -47,6 +48,7 @@ RIGHT = """
 WRONG = {
     "channel.on(MessageReceivedEvent, lambda event: event.delivered_to)": 'no attribute "delivered_to"',
     "channel.on('message-recieved', print)": 'No overload variant of "on"',
+    "channel.on('message-received', lambda event: event.delivered_to)": 'No overload variant of "on"',
     "channel.on(MessageReceivedEvent, 3)": 'No overload variant of "on"',
     "ChannelConfig.logos(sdss=SdsConfig())": 'Unexpected keyword argument "sdss"',
     "ChannelConfig.waku(auto_start='no')": 'Argument "auto_start"',
@@ -74,6 +76,23 @@ def test_wrong_programs_do_not(tmp_path: Path) -> None:
     for number, (line, expected) in enumerate(WRONG.items(), first):
         about = [entry for entry in said if f"program.py:{number}:" in entry]
         assert any(expected in entry for entry in about), f"{line}: {about}"
+
+
+def test_a_name_gives_its_callback_the_class_that_it_stands_for(tmp_path: Path) -> None:
+    lines = ["from shardwire import ReliableChannel, events", "from shardwire.event_names import EventName"]
+    lines += ["def use(channel: ReliableChannel, name: EventName) -> None:"]
+    lines += ["    def anything(event: events.ChannelEvent) -> None: ...", "    channel.on(name, anything)"]
+    kinds = set(EVENT_TYPES_BY_NAME.values())
+    lines += [f"    def of_{kind.__name__}(event: events.{kind.__name__}) -> None: ..." for kind in kinds]
+    right, wrong = [], []
+    for name, kind in EVENT_TYPES_BY_NAME.items():
+        right.append(f"    channel.on({name!r}, of_{kind.__name__})")
+        other = "RateLimitEvent" if kind is not shardwire.events.RateLimitEvent else "MessageSentEvent"
+        wrong.append(f"    channel.on({name!r}, of_{other})")
+    said = check("\n".join([*lines, *right, *wrong, ""]), tmp_path)
+    refused = {int(line.split(":")[1]) for line in said.splitlines() if ": error:" in line}
+    first_wrong = len(lines) + len(right) + 1
+    assert refused == set(range(first_wrong, first_wrong + len(wrong))), said
 
 
 def test_the_names_of_events_are_literals() -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, overload
+from typing import TYPE_CHECKING, Self
 
 from shardwire.channel.file_transfers import FileTransfers
 from shardwire.channel.limits.rate_limit import RateLimitStatus
+from shardwire.channel.listening import Listening
 from shardwire.channel.observed import Observed
-from shardwire.channel.observing.event_iterator import E, EventIterator
-from shardwire.channel.observing.subscriptions import Callback, Unsubscribe
 from shardwire.channel.sending.cancellation import NOTHING_STOPPED, Cancellation
 from shardwire.channel.sending.pending import PendingSend, pending_sends
 from shardwire.channel.sending.segmenter import EMPTY_REFUSED
@@ -21,14 +19,6 @@ from shardwire.channel.sending.submissions import Submission
 from shardwire.channel.undelivered import why_undelivered
 from shardwire.config import ChannelConfig
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
-from shardwire.event_names import EventName
-from shardwire.events import (
-    ChannelEvent,
-    MessageDeliveredEvent,
-    MessageReceivedEvent,
-    MessageSendErrorEvent,
-    MessageSentEvent,
-)
 from shardwire.names import ChannelId, ReliableSendId, SenderId
 from shardwire.quoting import quoted
 from shardwire.sds import Now
@@ -46,7 +36,7 @@ DELIVERED_TIMEOUT_MS = 30_000
 TIMEOUT_MS_MAX = 10**12
 
 
-class ReliableChannel(FileTransfers, Observed):
+class ReliableChannel(Listening, FileTransfers, Observed):
     """A handle on one open channel; `create_reliable_channel` makes it.
 
     Used on the event loop it was made on: elsewhere its coroutines raise `ConfigError`. As an async context manager it
@@ -255,63 +245,6 @@ class ReliableChannel(FileTransfers, Observed):
     def pending(self) -> tuple[PendingSend, ...]:
         """Messages that are neither delivered nor failed nor cancelled, oldest first."""
         return tuple(pending_sends(self._session.engine.own_sends))
-
-    # --- listening ---
-
-    @overload
-    def on(self, event: type[E], callback: Callable[[E], object]) -> Unsubscribe: ...
-
-    @overload
-    def on(self, event: EventName, callback: Callback) -> Unsubscribe: ...
-
-    def on(self, event: str | type[ChannelEvent], callback: Callback) -> Unsubscribe:
-        """Calls `callback`, plain or `async`, with every event of a class or of one of its names.
-
-        Received messages are handed over one at a time, each when every callback has returned and every iterator has
-        asked for the next; they wait while nobody listens. A callback that raises is reported by
-        `CallbackErrorEvent` and stops nothing.
-
-        Returns:
-            A function that unsubscribes.
-
-        Raises:
-            ConfigError: There is no such event, the callback cannot be called, or the caller runs in another thread.
-        """
-        unsubscribe = self._session.subscriptions.on(event, callback)
-        self._session.on_listeners_changed()
-        return unsubscribe
-
-    def on_message_received(self, callback: Callable[[MessageReceivedEvent], object]) -> Unsubscribe:
-        """Calls `callback` with every received message: `on(MessageReceivedEvent, ...)` (Logos 003)."""
-        return self.on(MessageReceivedEvent, callback)
-
-    def on_message_sent(self, callback: Callable[[MessageSentEvent], object]) -> Unsubscribe:
-        """Calls `callback` when all segments of a message were sent: `on(MessageSentEvent, ...)` (Logos 003)."""
-        return self.on(MessageSentEvent, callback)
-
-    def on_message_delivered(self, callback: Callable[[MessageDeliveredEvent], object]) -> Unsubscribe:
-        """Calls `callback` when a message is delivered: `on(MessageDeliveredEvent, ...)` (Logos 003)."""
-        return self.on(MessageDeliveredEvent, callback)
-
-    def on_message_send_error(self, callback: Callable[[MessageSendErrorEvent], object]) -> Unsubscribe:
-        """Calls `callback` when a message fails: `on(MessageSendErrorEvent, ...)` (Logos 003)."""
-        return self.on(MessageSendErrorEvent, callback)
-
-    def events(self) -> EventIterator[ChannelEvent]:
-        """Every event from now on, as an async iterator that ends with the channel; unread it holds up messages."""
-        return self._iterate(ChannelEvent)
-
-    def messages(self) -> EventIterator[MessageReceivedEvent]:
-        """Received messages, those first that arrived before anybody listened; ends when the channel closes.
-
-        One is done when the next is asked for: when the body of `async for event in channel.messages(): ...` has run.
-        """
-        return self._iterate(MessageReceivedEvent)
-
-    def _iterate(self, kind: type[E]) -> EventIterator[E]:
-        iterator = self._session.subscriptions.iterate(kind)
-        self._session.on_listeners_changed()
-        return iterator
 
     # --- life ---
 
