@@ -676,3 +676,84 @@ fn what_is_named_as_anothers_is_asked_for_though_a_send_that_is_begun_has_its_id
     assert_eq!(bob.released, [real]);
     assert_eq!(bob.missing(), BTreeSet::from([&*id(ONE, 0), &*id(ONE, 2)]));
 }
+
+// --- ids that name no send, spelled like a send --------------------------------------------------
+
+/// A message of two segments under ids that name no send; the second one is spelled like the send `ONE`.
+fn spelled_like_a_send() -> (Vec<u8>, [Message; 2]) {
+    let spelled = payload(3, 2 * SEGMENT_BYTES);
+    let contents = data_segments(keccak256(&spelled), &spelled);
+    let messages = [("another", 0), (ONE, 1)];
+    let messages = messages.map(|(id, place)| message("alice", id, &contents[place]));
+    (spelled, messages)
+}
+
+#[test]
+fn what_is_spelled_like_a_send_that_waits_leaves_that_waiting() {
+    for is_last in [true, false] {
+        let mut bob = Bob::new();
+        let waits = message("alice", &id(ONE, 0), &segments(b"waits")[0]);
+        bob.hear(follows(waits, &id(OTHER, 0)));
+        let (spelled, mut messages) = spelled_like_a_send();
+        if !is_last {
+            messages.reverse();
+        }
+        let [first, second] = messages;
+        bob.hear(first);
+        bob.hear(second);
+        assert_eq!(bob.released, [&*spelled], "{is_last}");
+        bob.channel.sds.poll_timeout();
+        bob.restart().unwrap();
+        bob.hear(message("carol", &id(OTHER, 0), &segments(b"cause")[0]));
+        let released = [spelled, b"cause".to_vec(), b"waits".to_vec()];
+        assert_eq!(bob.released, released, "{is_last}");
+        assert_eq!(bob.stat("incoming_contents"), 0);
+    }
+}
+
+#[test]
+fn what_is_spelled_like_a_send_that_is_partial_leaves_that_whole() {
+    for before in 0..=2 {
+        let mut bob = Bob::new();
+        let (spelled, [first, second]) = spelled_like_a_send();
+        let real = payload(1, 2 * SEGMENT_BYTES);
+        let mut second = Some(second);
+        for (ordinal, content) in data_segments(keccak256(&real), &real).iter().enumerate() {
+            if ordinal == before {
+                bob.hear(second.take().unwrap());
+                bob.restart().unwrap();
+            }
+            bob.hear(message("alice", &id(ONE, ordinal as u32), content));
+        }
+        bob.restart().unwrap();
+        assert_eq!(bob.released, [&*real], "{before}");
+        if let Some(second) = second {
+            bob.hear(second);
+        }
+        bob.hear(first);
+        assert_eq!(bob.released, [real, spelled], "{before}");
+        assert_eq!(bob.stat("incoming_contents"), 0);
+    }
+}
+
+#[test]
+fn a_message_that_is_spelled_like_a_send_is_one_beside_it() {
+    for before in 0..=2 {
+        let mut bob = Bob::new();
+        let real = payload(1, 2 * SEGMENT_BYTES);
+        let single = || message("alice", ONE, &segments(b"single")[0]);
+        for (ordinal, content) in data_segments(keccak256(&real), &real).iter().enumerate() {
+            if ordinal == before {
+                bob.hear(single());
+            }
+            bob.hear(message("alice", &id(ONE, ordinal as u32), content));
+        }
+        if before == 2 {
+            bob.hear(single());
+        }
+        let mut released = bob.released.clone();
+        released.sort_by_key(Vec::len);
+        assert_eq!(released, [b"single".to_vec(), real], "{before}");
+        assert_eq!(bob.stat("incoming_contents"), 0);
+    }
+}

@@ -242,7 +242,9 @@ impl Incoming {
         let found = by_send_id.or_else(|| self.keyed(send_id.as_bytes()));
         let is_its_own = |found: &SendRef| {
             let send = &self.sends[*found];
-            !send.contents.is_empty() && *send.sender_id == *sender_id
+            // What an id names that names no send may be spelled like this one.
+            let is_called_so = *send.send_id == *send_id;
+            !send.contents.is_empty() && is_called_so && *send.sender_id == *sender_id
         };
         let is_named = |found: &SendRef| self.sends[*found].contents.is_empty();
         found
@@ -518,7 +520,11 @@ impl Incoming {
             held.ordinal = ordinal;
         }
         if *self.sends[handle].send_id != *send_id {
-            handle = self.join(handle, send_id, monotonic_ms, around);
+            handle = if self.sends[handle].contents.len() > 1 {
+                self.part(handle, entry, send_id, monotonic_ms, around)
+            } else {
+                self.join(handle, send_id, monotonic_ms, around)
+            };
         }
         let Some(send) = self.sends.get_mut(handle) else {
             return;
@@ -837,6 +843,49 @@ impl Incoming {
                 target
             }
         }
+    }
+
+    /// An id that names no send is spelled like that of a send of which more is here, or the other way
+    /// round: the content that came last is of another message. Nothing is known of what that follows.
+    fn part(
+        &mut self,
+        handle: SendRef,
+        entry: EntryRef,
+        send_id: &str,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) -> SendRef {
+        let Some(held) = around.log.get_mut(entry) else {
+            return handle;
+        };
+        let (message_id, sender_id) = (&held.message_id, Arc::clone(&held.sender_id));
+        let is_named = self.place_of(message_id).is_some();
+        // No sender id ends with NUL: this is the key of no send that an id names.
+        let key = if is_named {
+            claimed_key(send_id, &sender_id)
+        } else {
+            claimed_key(message_id, &format!("{sender_id}\0"))
+        };
+        let target = self.by_send_id.get(send_id.as_bytes()).copied();
+        let target = target.filter(|target| *target != handle && !is_named);
+        let target = target.or_else(|| self.keyed(key.as_bytes()));
+        let target = target.unwrap_or_else(|| {
+            let send_id = Name::new(send_id);
+            let send = IncomingSend::new(key, send_id.clone(), sender_id, monotonic_ms);
+            let target = self.hold(send);
+            if !is_named {
+                self.by_send_id.insert(send_id, target);
+            }
+            target
+        });
+        held.send = Some(target);
+        around.log.touch(entry);
+        self.sends[handle].contents.retain(|held| *held != entry);
+        self.touch(handle);
+        let send = &mut self.sends[target];
+        send.contents.push(entry);
+        send.last_progress_ms = monotonic_ms;
+        target
     }
 
     /// What was known of `handle` is part of `target`.
