@@ -260,7 +260,7 @@ def test_a_page_is_replaced_only_when_that_is_asked_for(tmp_path: Path, capsys: 
     output.write_text("precious")
     line = ["report", losses(tmp_path), "-o", str(output), "--segment-size", "640"]
     for options in ([], ["--spark", "local[1]"]):
-        assert run([*line, *options]) == 1
+        assert run([*line, *options]) == 2
         error = " ".join(capsys.readouterr().err.split())
         assert f"the output '{output}' exists: give another one, or --overwrite" in error
         assert output.read_text() == "precious"

@@ -352,7 +352,7 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, ConfigError) and (line := in_words_of_the_line(one_line(error))).startswith("--"):
         return EXIT_USAGE, line
     if isinstance(error, ShardwireError):
-        return EXIT_FAILED, in_words_of_the_line(one_line(error))
+        return getattr(error, "exit_code", EXIT_FAILED), in_words_of_the_line(one_line(error))
     if isinstance(error, OSError):
         return EXIT_FAILED, one_line(error)
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("shardwire"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shardwire.cli.segment_files import STANDARD_STREAM, Outcome, write_output
 from shardwire.config import SegmentationConfig
-from shardwire.errors import ConfigError, ShardwireError
+from shardwire.errors import ConfigError, MissingLibraryError, ShardwireError
 
 if TYPE_CHECKING:
     from shardwire.archive.unwrap import CipherName, UnwrapStep
@@ -21,7 +22,25 @@ if TYPE_CHECKING:
 MASTERS = re.compile(
     r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://.+|yarn|k8s://.+"
 )
+# What names a column, in the words of the library.
+_COLUMN = re.compile(r"\b(payload|by|key|timestamp|sender)(?= names )")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+class RefusedQuestionError(ConfigError):
+    """An archive cannot be asked so. As in the Spark jobs its exit code is not that of an archive with losses."""
+
+    exit_code = 2
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except MissingLibraryError:
+        raise
+    except ConfigError as error:
+        raise RefusedQuestionError(_COLUMN.sub(r"--\1", str(error))) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +71,14 @@ class Question:
     spark: str | None = None
 
 
+@_refusing()
 def reconstruct_archive(
     sources: Sequence[Path], output: Path, asked: Question
 ) -> tuple[bool, Iterator[str], Mapping[str, Any]]:
     """Writes the messages of an archive; whether none is missing, and what was found, as lines and as fields.
 
     Raises:
-        ConfigError: As `shardwire.archive.reconstruct_files` raises it.
+        RefusedQuestionError: What `shardwire.archive.reconstruct_files` raises as `ConfigError`.
         OSError: A file cannot be written.
     """
     from shardwire.archive import reconstruct_files
@@ -111,6 +131,7 @@ def _refuse_existing(output: Path, *, replace: bool) -> None:
         raise ConfigError(f"the output {str(output)!r} exists: give another one, or --overwrite")
 
 
+@_refusing()
 def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outcome:
     """Writes what an archive says of its traffic, as one page.
 
@@ -120,7 +141,8 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
         asked: What is asked.
 
     Raises:
-        ConfigError: As `shardwire.archive.summarize` raises it; or the page exists, and is not to be replaced.
+        RefusedQuestionError: What `shardwire.archive.summarize` raises as `ConfigError`; or the page exists, and is not
+            to be replaced.
         ShardwireError: The page is written, and no row of the archive could be read.
         OSError: The page cannot be written.
     """
