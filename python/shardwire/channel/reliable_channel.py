@@ -184,11 +184,11 @@ class ReliableChannel(Listening, FileTransfers, Observed):
         _check_timeout("timeout_ms", timeout_ms)
         session = self._session
         self._require_loop()
-        send = session.engine.own_sends.of_request(request_id) if isinstance(request_id, str) else None
-        if send is None:
-            if isinstance(request_id, str) and (failure := session.waiters.failure_of(request_id)) is not None:
-                raise failure
+        if not _may_be_ours(request_id):
             raise _unknown_request(request_id)
+        send = session.engine.own_sends.of_request(request_id)
+        if send is None:
+            raise session.waiters.failure_of(request_id) or _unknown_request(request_id)
         if send.delivered:
             return frozenset(send.delivered_to)
         if send.error_stage == "dispatch":
@@ -224,6 +224,8 @@ class ReliableChannel(Listening, FileTransfers, Observed):
         session = self._session
         self._require_loop()
         session.require_started()
+        if not _may_be_ours(request_id):
+            return NOTHING_STOPPED
         answer = session.callers.ask()
         done = NOTHING_STOPPED
 
@@ -309,6 +311,11 @@ def _check_timeout(name: str, value: object) -> None:
         raise ConfigError(f"{name} is {value!r}: it must be an integer of at least 0")
     if value > TIMEOUT_MS_MAX:
         raise ConfigError(f"{name} is too large: it must be at most {TIMEOUT_MS_MAX}, which is 31 years")
+
+
+def _may_be_ours(request_id: object) -> bool:
+    """Half of a surrogate pair, as JSON may have it, is no text to the core."""
+    return isinstance(request_id, str) and request_id.isascii()
 
 
 def _unknown_request(request_id: object) -> ConfigError:

@@ -424,3 +424,15 @@ def test_who_forgets_to_await_is_told_what_was_called() -> None:
     creation = [create_reliable_channel(MemoryNetwork().create_node("alice"), CHANNEL, TOPIC, "alice")]
     with pytest.warns(RuntimeWarning, match="coroutine 'create_reliable_channel' was never awaited"):
         creation.clear()
+
+
+def test_a_request_id_that_is_no_unicode_is_one_that_is_not_known() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        assert not await alice.cancel("\ud800")
+        with pytest.raises(ConfigError, match="request_id is"):
+            await alice.delivered("\ud800")
+        assert alice.is_started()
+        assert await alice.cancel(await alice.send(b"of use still"))
+
+    run_world(scenario)
