@@ -297,6 +297,7 @@ class ReliableChannel(Listening, FileTransfers, Observed):
         await self._session.close(drain_timeout_ms)
 
     async def __aenter__(self) -> Self:
+        self._require_loop()
         return self
 
     async def __aexit__(

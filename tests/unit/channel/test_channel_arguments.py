@@ -436,3 +436,28 @@ def test_a_request_id_that_is_no_unicode_is_one_that_is_not_known() -> None:
         assert await alice.cancel(await alice.send(b"of use still"))
 
     run_world(scenario)
+
+
+def test_a_channel_is_not_entered_on_another_loop() -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        raised: list[BaseException] = []
+
+        async def enter() -> None:
+            async with alice:
+                pass
+
+        def elsewhere() -> None:
+            try:
+                asyncio.run(asyncio.wait_for(enter(), 5))
+            except Exception as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert [type(error) for error in raised] == [ConfigError]
+        assert alice.is_started()
+        await alice.send(b"of use still")
+
+    run_world(scenario)
