@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,3 +164,17 @@ def test_a_report_tells_rows_that_are_no_segments(tmp_path: Path, capsys: pytest
     assert run(["report", str(archive), "-o", str(tmp_path / "page.html")]) == 0
     assert "1 complete" in (told := capsys.readouterr().out)
     assert told.rstrip().endswith("; 50 rows are no segments")
+
+
+@pytest.mark.parametrize("command", ["report", "reconstruct"])
+def test_a_path_that_is_not_utf_8_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    archive = files(tmp_path / "archive", {"payload": PARTS})
+    odd = tmp_path / os.fsdecode(b"n\xff")
+    if command == "reconstruct":
+        assert run([command, str(archive), "-o", str(odd)]) == 2
+        assert r"n\udcff' is not UTF-8" in capsys.readouterr().err
+    archive.rename(odd)
+    assert run([command, str(odd), "-o", str(tmp_path / "out")]) == 2
+    told = capsys.readouterr().err
+    assert r"n\udcff/0.parquet' is not UTF-8" in told
+    assert told.count("\n") == 1

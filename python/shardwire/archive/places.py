@@ -11,6 +11,17 @@ from shardwire.config.checks import check_path
 from shardwire.errors import ConfigError
 
 
+def require_utf_8(path: str) -> None:
+    """Refuses what Arrow could not open.
+
+    Raises:
+        ConfigError: The path is not UTF-8.
+    """
+    # Bytes that are no UTF-8 are half of a surrogate pair each.
+    if any("\ud800" <= character <= "\udfff" for character in path):
+        raise ConfigError(f"the path {path!r} is not UTF-8, which pyarrow needs: rename it")
+
+
 class Output:
     """A directory that comes into being as a whole.
 
@@ -20,7 +31,8 @@ class Output:
         replace: Whether one that exists is replaced.
 
     Raises:
-        ConfigError: It exists, or holds more than an earlier output where it is to be replaced; it overlaps an input.
+        ConfigError: It exists, or holds more than an earlier output where it is to be replaced; it overlaps an
+            input, or is not UTF-8.
     """
 
     def __init__(self, path: str | os.PathLike[str], inputs: Iterable[str], *, replace: bool = False) -> None:
@@ -28,6 +40,7 @@ class Output:
         own = Path(os.path.realpath(path))
         if not own.name:
             raise ConfigError(f"the output {os.fspath(path)!r} is the root of the file system: name a directory")
+        require_utf_8(str(own))
         # What has no name of its own, as the working directory, has one in full.
         self.path = Path(path) if Path(path).name else own
         self.staging = self.path.with_name(f"{self.path.name}.shardwire-staging")

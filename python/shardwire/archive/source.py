@@ -25,6 +25,7 @@ from shardwire.archive.arrow import (
     TIMESTAMP,
     batch_of,
 )
+from shardwire.archive.places import require_utf_8
 from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_list, check_path
@@ -120,7 +121,7 @@ def files_of(source: Paths) -> list[str]:
 
     Raises:
         ConfigError: There is no such file or directory, or no Parquet file in it; a path is a URI; a directory is a
-            table of Delta or Iceberg.
+            table of Delta or Iceberg; a path is not UTF-8.
     """
     found: list[str] = []
     for path in paths_of(source):
@@ -140,6 +141,8 @@ def files_of(source: Paths) -> list[str]:
             raise ConfigError(f"there is no file or directory {path!r}")
         if not files:
             raise ConfigError(f"{path!r} has no Parquet files")
+        for file in files:
+            require_utf_8(file)
         found += files
     return found
 
