@@ -534,3 +534,5 @@ mod restored_tests;
 mod sending_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod whole_tests;

@@ -58,7 +58,9 @@ impl WholeMessages {
     ) -> Option<Name> {
         let (mut told, mut stored) = (send_id.clone(), send_id.clone());
         let mut key = payload_key(sender_id, send_id);
-        if shared.keeps_payload(&key) {
+        // One that waits may be stored under another name than that of its send.
+        let waits = self.waiting.contains_key(&key);
+        if waits || shared.keeps_payload(&key) {
             stored = rival_name(send_id, sender_id, &payload.to_vec());
             let stored_key = payload_key(sender_id, &stored);
             // The name of a rival is that of its content.
@@ -67,7 +69,7 @@ impl WholeMessages {
             if is_kept {
                 return None;
             }
-            if self.waiting.contains_key(&key) {
+            if waits {
                 // The send is released with the other one.
                 told = stored.clone();
             }
