@@ -813,7 +813,7 @@ struct Completing<'a> {
 
 /// The send that a segment belongs to.
 fn send_id_of(came: &Content, header: &Header, counted: Counted) -> Name {
-    let is_single = counted.data_count == Some(1) && counted.content_count == Some(1);
+    let is_single = counted.content_count == Some(1);
     if is_single && is_rival(&came.message_id) {
         // Of the messages that share an id each is one of its own.
         return came.message_id.clone();
@@ -828,12 +828,10 @@ fn send_id_of(came: &Content, header: &Header, counted: Counted) -> Name {
 }
 
 /// What reassembly knows the message of a content by: a rival that is a message of its own by the send that
-/// its id names, as if no other one had that id.
+/// its id names, or by that id, as if no other one had it.
 fn key_of(came: &Content, send_id: &Name) -> Box<[u8]> {
-    match &came.send_id {
-        Some(named) if is_rival(send_id) => payload_key(&came.sender_id, named),
-        _ => payload_key(&came.sender_id, told_of(send_id)),
-    }
+    let named = came.send_id.as_deref();
+    payload_key(&came.sender_id, named.unwrap_or(told_of(send_id)))
 }
 
 /// What a content lies in, where that may be kept for it.

@@ -153,6 +153,8 @@ pub(super) struct Bob {
     pub events: Vec<Event>,
     pub now_ms: i64,
     heard: u64,
+    /// Whether what is heard is what a store has.
+    pub from_store: bool,
 }
 
 impl Bob {
@@ -175,6 +177,7 @@ impl Bob {
             events: Vec::new(),
             now_ms: 0,
             heard: 0,
+            from_store: false,
         }
     }
 
@@ -191,7 +194,7 @@ impl Bob {
             data: &data,
             retrieval_hint: None,
             authenticated_sender: is_proven.then_some(&message.sender_id),
-            from_store: false,
+            from_store: self.from_store,
             observed: false,
         };
         let kept = self.channel.handle_message(&arrival, at(self.now_ms));
@@ -446,8 +449,8 @@ fn a_rival_that_comes_again_after_the_other_one_was_given_up_is_released_once() 
 }
 
 /// How often alice's message is released that comes again once the log forgot it. Mallory has its id:
-/// from the beginning, so that it is a rival, or since.
-fn released_of_alice(mut bob: Bob, is_rival: bool) -> usize {
+/// from the beginning, so that it is a rival, or since. A store may have it.
+fn released_of_alice(mut bob: Bob, is_rival: bool, in_store: bool) -> usize {
     let parameters = bob.segmentation.parameters;
     let single = |payload: &[u8]| segment(payload, &parameters).unwrap().to_vecs().remove(0);
     let of_mallory = message("mallory", &id(ONE, 0), &single(b"of mallory"));
@@ -470,6 +473,7 @@ fn released_of_alice(mut bob: Bob, is_rival: bool) -> usize {
     }
     // With the time that it had.
     bob.heard = heard - 1;
+    bob.from_store = in_store;
     bob.hear(of_alice);
     let of_alice = bob.released.iter().filter(|payload| **payload == b"real");
     of_alice.count()
@@ -497,7 +501,7 @@ fn forgetful(wire_format: WireFormat, rivals: usize, completed: usize) -> Bob {
 fn a_message_that_the_log_forgot_is_released_once_though_another_has_its_id_since() {
     for wire_format in [WireFormat::Raw, WireFormat::Draft] {
         let bob = forgetful(wire_format, 1, 1);
-        assert_eq!(released_of_alice(bob, false), 1, "{wire_format:?}");
+        assert_eq!(released_of_alice(bob, false, false), 1, "{wire_format:?}");
     }
 }
 
@@ -505,7 +509,31 @@ fn a_message_that_the_log_forgot_is_released_once_though_another_has_its_id_sinc
 fn a_rival_is_released_once_while_it_is_remembered_or_its_message_is() {
     for (rivals, completed) in [(1, 100), (100, 1)] {
         let bob = forgetful(WireFormat::Raw, rivals, completed);
-        assert_eq!(released_of_alice(bob, true), 1, "{rivals} {completed}");
+        assert_eq!(
+            released_of_alice(bob, true, false),
+            1,
+            "{rivals} {completed}"
+        );
+    }
+}
+
+#[test]
+fn a_message_that_a_store_repeats_is_released_once_while_it_is_remembered() {
+    for message_id in [MessageIdRule::Send, MessageIdRule::ContentSha256] {
+        for is_rival in [false, true] {
+            let config = Config {
+                log_messages_max: 4,
+                missing_messages_max: 1,
+                message_id,
+                ..config()
+            };
+            let bob = Bob::of(config, settings(), limits());
+            assert_eq!(
+                released_of_alice(bob, is_rival, true),
+                1,
+                "{message_id:?} {is_rival}"
+            );
+        }
     }
 }
 
