@@ -525,6 +525,8 @@ fn is_rival(name: &Name) -> bool {
 #[cfg(test)]
 mod deliveries_tests;
 #[cfg(test)]
+mod receiving_tests;
+#[cfg(test)]
 mod references_tests;
 #[cfg(test)]
 mod requests_tests;

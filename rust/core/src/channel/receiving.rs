@@ -20,7 +20,7 @@ use crate::reassemble::{
     Reconstructed,
 };
 use crate::sds::{Machine, Name, Now, Octets, Part, Place, sha256_id};
-use crate::segment::{Parameters, Settings, segment};
+use crate::segment::Parameters;
 use crate::wire::sds::{HistoryEntry, WireFormat as SdsWireFormat};
 use crate::wire::segment::{
     self, HASH_LENGTH, Header, Received, Slot, TOTAL_SEGMENTS_MAX, WireFormat,
@@ -190,8 +190,7 @@ impl Receiving {
                 true
             }
             Received::Segment(segment) => {
-                let length = segment.payload.len();
-                self.on_segment(&came, &segment.header, length, arrival, sds, events, now)
+                self.on_segment(&came, &segment.header, arrival, sds, events, now)
             }
         }
     }
@@ -292,15 +291,10 @@ impl Receiving {
         sds.handle_content_placed(&came.message_id, place, now);
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one for each part that hears of it"
-    )]
     fn on_segment(
         &mut self,
         came: &Content,
         header: &Header,
-        segment_bytes: usize,
         arrival: &Arrival<'_>,
         sds: &mut Machine,
         events: &mut Events,
@@ -403,7 +397,6 @@ impl Receiving {
                     came,
                     send_id: &send_id,
                     index,
-                    segment_bytes,
                 };
                 self.on_reconstructed(&of, *found, arrival, sds, events, now);
             }
@@ -450,7 +443,7 @@ impl Receiving {
         }
         // A sender that names messages by their contents names those of recovered segments so, too.
         let inferred = if !recovered.is_empty() && came.message_id == sha256_id(&came.content) {
-            self.inferred_ids(of, &found)
+            self.inferred_ids(&found)
         } else {
             Vec::new()
         };
@@ -486,30 +479,24 @@ impl Receiving {
     }
 
     /// SHA-256 of recovered data segments, made again as the sender made them.
-    ///
-    /// Possible where the length of a segment's payload is known: that of any data segment but the
-    /// last, or of parity.
-    fn inferred_ids(&self, of: &Completing<'_>, found: &Reconstructed) -> Vec<Name> {
-        if of.index.map(usize::from) == Some(found.data_segment_count - 1) {
-            return Vec::new();
-        }
-        let parameters = Parameters::new(Settings {
-            segment_size_bytes: of.segment_bytes.max(1),
-            enable_reed_solomon: false,
-            ..*self.parameters.settings()
-        });
-        let payload = found.payload.to_vec();
-        let Ok(segments) = parameters.map(|parameters| segment(&payload, &parameters)) else {
-            return Vec::new();
-        };
-        let contents = segments.map_or_else(|_| Vec::new(), |segments| segments.to_vecs());
-        if contents.len() != found.data_segment_count {
-            return Vec::new();
-        }
+    fn inferred_ids(&self, found: &Reconstructed) -> Vec<Name> {
+        let wire_format = self.wire_format();
+        let pieces: Vec<&[u8]> = found.payload.pieces().collect();
         let recovered = found.data_segments_recovered.iter();
-        recovered
-            .map(|index| sha256_id(&contents[*index]))
-            .collect()
+        let contents = recovered.filter_map(|index| {
+            let header = Header {
+                entire_message_hash: found.entire_message_hash,
+                slot: Slot::Data(*index as u8),
+                data_segment_count: Some(found.data_segment_count as u16),
+                // As the segments of each wire tell them.
+                parity_segment_count: (wire_format != WireFormat::Draft)
+                    .then_some(found.parity_segment_count as u16),
+                payload_length: (wire_format == WireFormat::Lip243)
+                    .then_some(found.payload.len() as u64),
+            };
+            Some(header.encode(wire_format, pieces.get(*index)?))
+        });
+        contents.map(|content| sha256_id(&content)).collect()
     }
 
     /// Parity that `came` from another participant than `send_sender_id`, whose message it repairs. It
@@ -533,7 +520,6 @@ impl Receiving {
         let Slot::Parity(index) = segment.header.slot else {
             return;
         };
-        let segment_bytes = segment.payload.len();
         sds.handle_parity_heard(send_id, u32::from(index));
         if !sds.is_partial(send_sender_id, send_id) {
             return;
@@ -557,7 +543,6 @@ impl Receiving {
                     came: &came,
                     send_id: &send_id,
                     index: None,
-                    segment_bytes,
                 };
                 self.on_reconstructed(&of, *found, arrival, sds, events, now);
             }
@@ -807,8 +792,6 @@ struct Completing<'a> {
     send_id: &'a Name,
     /// Of a data segment; `None` for parity.
     index: Option<u8>,
-    /// Bytes of its payload.
-    segment_bytes: usize,
 }
 
 /// The send that a segment belongs to.

@@ -1,0 +1,381 @@
+//! Which message a content is part of, and what becomes of it.
+
+use std::sync::Arc;
+
+use super::tests::{
+    Bob, ONE, OTHER, SEGMENT_BYTES, at, config, data_segments, follows, id, limits, message, named,
+    payload, segments, settings,
+};
+use super::*;
+use crate::reassemble::Lent;
+use crate::sds::{MessageIdRule, TransmitKind, sha256_id};
+use crate::segment::{Settings, segment};
+use crate::wire::sds::Message;
+use crate::wire::segment::WireFormat;
+
+fn with_wire(wire_format: WireFormat) -> Bob {
+    let settings = Settings {
+        wire_format,
+        ..settings()
+    };
+    Bob::of(config(), settings, limits())
+}
+
+fn parts(settings: Settings, payload: &[u8]) -> Vec<Vec<u8>> {
+    let parameters = Parameters::new(settings).unwrap();
+    segment(payload, &parameters).unwrap().to_vecs()
+}
+
+/// As it is, without a time of its own.
+fn hear_as_it_is(bob: &mut Bob, message: &Message) {
+    let data = Octets::from(message.encode(bob.config.wire_format).unwrap());
+    let arrival = Arrival {
+        data: &data,
+        retrieval_hint: None,
+        authenticated_sender: None,
+        from_store: false,
+        observed: true,
+    };
+    bob.channel.handle_message(&arrival, at(bob.now_ms));
+    bob.take_events();
+}
+
+fn hear_data(bob: &mut Bob, contents: &[Vec<u8>], ordinals: &[u32]) {
+    for &ordinal in ordinals {
+        bob.hear(message(
+            "alice",
+            &id(ONE, ordinal),
+            &contents[ordinal as usize],
+        ));
+    }
+}
+
+// --- ephemeral messages -----------------------------------------------------------------------------
+
+#[test]
+fn an_ephemeral_message_is_one_whole_segment_or_under_draft_what_it_is() {
+    let hash = crate::keccak::keccak256(b"typing");
+    let whole = data_segments(hash, b"typing").remove(0);
+    let falsely = data_segments(hash, b"false").remove(0);
+    let of_two = data_segments(hash, &payload(1, 2 * SEGMENT_BYTES)).remove(0);
+    for (wire_format, content, payload) in [
+        (WireFormat::Raw, &whole[..], Some(&b"typing"[..])),
+        (WireFormat::Raw, &falsely, None),
+        (WireFormat::Raw, &of_two, None),
+        (WireFormat::Raw, b"typing", None),
+        (WireFormat::Draft, b"typing", Some(b"typing")),
+    ] {
+        let mut bob = with_wire(wire_format);
+        let came = Message {
+            lamport_timestamp: None,
+            ..message("carol", "typing", content)
+        };
+        hear_as_it_is(&mut bob, &came);
+        assert_eq!(bob.released.first().map(|released| &**released), payload);
+        let mut waiting = bob.channel.deliveries().waiting();
+        assert!(waiting.all(|delivery| delivery.released_ms.is_none()));
+    }
+}
+
+#[test]
+fn a_delivery_tells_when_it_was_released() {
+    let mut bob = Bob::new();
+    bob.now_ms = 5;
+    bob.hear(message("alice", &id(ONE, 0), &segments(b"one")[0]));
+    let delivery = bob.channel.begin_delivery().unwrap();
+    assert_eq!(delivery.released_ms, Some(5));
+}
+
+// --- parity of others -------------------------------------------------------------------------------
+
+/// Parity that carol made of the message of alice, by its index.
+fn parity_of(contents: &[Vec<u8>], index: usize) -> Message {
+    let says_whole = named(&id(ONE, 9_999), Some("alice"));
+    Message {
+        lamport_timestamp: None,
+        repair_request: vec![says_whole],
+        ..message(
+            "carol",
+            &format!("parity {index}"),
+            &contents[contents.len() / 2 + index],
+        )
+    }
+}
+
+#[test]
+fn parity_of_others_makes_a_message_whole_that_stays_its_senders() {
+    let mut bob = Bob::new();
+    let real = payload(1, 3 * SEGMENT_BYTES);
+    let contents = segments(&real);
+    // Nothing of it is here.
+    hear_as_it_is(&mut bob, &parity_of(&contents, 0));
+    assert_eq!(bob.channel.counts().0, Counts::default());
+    hear_data(&mut bob, &contents, &[0]);
+    hear_as_it_is(&mut bob, &parity_of(&contents, 1));
+    assert!(bob.released.is_empty());
+    // One is lacking still, which anybody is asked for: the number says that one was made.
+    let request = (0..10_000).find_map(|now_ms| {
+        let kinds = Kinds::NONE.with(TransmitKind::Sync);
+        let sync = bob.channel.poll_transmit(at(now_ms), kinds)?;
+        let sync = Message::decode(&sync.payload, bob.config.wire_format).unwrap();
+        sync.repair_request.into_iter().next()
+    });
+    let request = request.expect("it asks");
+    assert_eq!(request.message_id, id(ONE, 9_999 - 2));
+    assert_eq!(request.retrieval_hint, Some(vec![b'*', 1]));
+    hear_as_it_is(&mut bob, &parity_of(&contents, 2));
+    assert_eq!(bob.released, [&*real]);
+    let delivery = bob.channel.begin_delivery().unwrap();
+    assert_eq!(*delivery.sender_id, *"alice");
+}
+
+#[test]
+fn who_lacks_what_another_one_answered_with_is_not_answered_again() {
+    for is_answered in [false, true] {
+        let mut bob = Bob::new();
+        let contents = segments(&payload(1, 3 * SEGMENT_BYTES));
+        hear_data(&mut bob, &contents, &[0, 1, 2]);
+        let mut question = named(&id(ONE, 9_999 - 1), Some("alice"));
+        question.retrieval_hint = Some(vec![b'*', 0]);
+        bob.hear(Message {
+            content: None,
+            repair_request: vec![question],
+            ..message("dave", "question", b"")
+        });
+        if is_answered {
+            hear_as_it_is(&mut bob, &parity_of(&contents, 0));
+        }
+        bob.now_ms = 1_000_000;
+        bob.channel.sds_mut().handle_timeout(at(bob.now_ms));
+        bob.take_events();
+        let kinds = Kinds::NONE.with(TransmitKind::Repair);
+        let answer = bob.channel.poll_transmit(at(bob.now_ms), kinds);
+        assert_eq!(answer.is_some(), !is_answered);
+    }
+}
+
+// --- of which message -------------------------------------------------------------------------------
+
+#[test]
+fn a_message_under_the_id_of_a_content_of_a_larger_one_is_one_of_its_own() {
+    // Nothing of the larger one is here, or the first of its contents.
+    for begun in [false, true] {
+        let mut bob = Bob::new();
+        let real = payload(1, 3 * SEGMENT_BYTES);
+        let contents = segments(&real);
+        if begun {
+            hear_data(&mut bob, &contents, &[0]);
+        }
+        bob.hear(message("alice", &id(ONE, 1), &segments(b"apart")[0]));
+        assert_eq!(bob.released, [b"apart"]);
+        assert!(!bob.holds(&id(ONE, 1)));
+        hear_data(&mut bob, &contents, &[0, 1, 2]);
+        assert_eq!(bob.released, [b"apart", &*real]);
+    }
+}
+
+#[test]
+fn a_message_under_the_id_that_a_content_of_a_larger_one_has_is_taken_in_once() {
+    let mut bob = Bob::new();
+    let real = payload(1, 3 * SEGMENT_BYTES);
+    let contents = segments(&real);
+    hear_data(&mut bob, &contents, &[0]);
+    for _ in 0..2 {
+        bob.hear(message("alice", &id(ONE, 0), &segments(b"apart")[0]));
+    }
+    assert_eq!(bob.released, [b"apart"]);
+    let (counts, _) = bob.channel.counts();
+    assert_eq!(
+        (counts.segments_received, counts.segments_discarded),
+        (2, 0)
+    );
+}
+
+#[test]
+fn a_message_of_one_segment_and_parity_is_released_once_whichever_comes_first() {
+    for message_id in [MessageIdRule::Send, MessageIdRule::ContentSha256] {
+        for order in [[0, 1], [1, 0]] {
+            let settings = Settings {
+                parity_for_single_segment: true,
+                ..settings()
+            };
+            let config = Config {
+                message_id,
+                ..config()
+            };
+            let mut bob = Bob::of(config, settings, limits());
+            let contents = parts(settings, b"single");
+            assert_eq!(contents.len(), 2);
+            for ordinal in order {
+                bob.hear(message(
+                    "alice",
+                    &id(ONE, ordinal),
+                    &contents[ordinal as usize],
+                ));
+                assert!(bob.holds(&id(ONE, ordinal)));
+            }
+            assert_eq!(bob.released, [b"single"]);
+        }
+    }
+}
+
+#[test]
+fn what_comes_of_a_message_that_waits_is_received() {
+    let mut bob = Bob::new();
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+    for (ordinal, content) in contents.iter().enumerate().take(3) {
+        bob.hear(follows(
+            message("alice", &id(ONE, ordinal as u32), content),
+            &id(OTHER, 0),
+        ));
+    }
+    let (counts, _) = bob.channel.counts();
+    assert_eq!(
+        (counts.segments_received, counts.segments_discarded),
+        (3, 0)
+    );
+}
+
+#[test]
+fn the_place_of_draft_parity_is_that_which_its_id_names() {
+    let mut bob = with_wire(WireFormat::Draft);
+    let draft = *bob.segmentation.parameters.settings();
+    let contents = parts(draft, &payload(1, 2 * SEGMENT_BYTES));
+    hear_as_it_is(&mut bob, &message("alice", &id(ONE, 3), &contents[3]));
+    let seen = bob.events.iter().find_map(|event| match event {
+        Event::Segment(seen) => Some((seen.ordinal, seen.content_count)),
+        _ => None,
+    });
+    assert_eq!(seen, Some((3, None)));
+}
+
+#[test]
+fn an_identity_is_proven_where_it_is_that_of_the_sender() {
+    for (proven, is_kept) in [
+        (None, false),
+        (Some("mallory"), false),
+        (Some("alice"), true),
+    ] {
+        let limits = Limits {
+            unauthenticated_share: 0.0,
+            ..limits()
+        };
+        let mut bob = Bob::of(config(), settings(), limits);
+        let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+        let came = message("alice", &id(ONE, 0), &contents[0]);
+        let data = Octets::from(came.encode(bob.config.wire_format).unwrap());
+        let arrival = Arrival {
+            data: &data,
+            retrieval_hint: None,
+            authenticated_sender: proven,
+            from_store: false,
+            observed: false,
+        };
+        assert_eq!(
+            bob.channel.handle_message(&arrival, at(0)),
+            is_kept,
+            "{proven:?}"
+        );
+    }
+}
+
+// --- what is said of it -----------------------------------------------------------------------------
+
+#[test]
+fn what_may_be_false_or_may_lack_more_than_it_says_is_withheld() {
+    let real = payload(1, 2 * SEGMENT_BYTES);
+    let draft = Settings {
+        wire_format: WireFormat::Draft,
+        ..settings()
+    };
+    let falsely = data_segments([9; 32], &real);
+    for (wire_format, ordinal, contents, withheld) in [
+        (WireFormat::Raw, 0, &falsely, 0),
+        (WireFormat::Raw, 1, &falsely, 1),
+        (WireFormat::Draft, 0, &parts(draft, &real), 0),
+        (WireFormat::Draft, 3, &parts(draft, &real), 1),
+    ] {
+        let mut bob = with_wire(wire_format);
+        if wire_format == WireFormat::Raw {
+            hear_data(&mut bob, contents, &(0..=ordinal).collect::<Vec<_>>());
+        } else {
+            hear_data(&mut bob, contents, &[ordinal]);
+        }
+        assert_eq!(
+            bob.stat("given_up_sends"),
+            withheld,
+            "{wire_format:?} {ordinal}"
+        );
+    }
+}
+
+#[test]
+fn what_parity_brought_back_is_known_by_its_content_where_ids_are_made_of_contents() {
+    let config = Config {
+        message_id: MessageIdRule::ContentSha256,
+        ..config()
+    };
+    for wire_format in [WireFormat::Raw, WireFormat::Draft, WireFormat::Lip243] {
+        let settings = Settings {
+            wire_format,
+            ..settings()
+        };
+        let contents = parts(settings, &payload(1, 2 * SEGMENT_BYTES + 100));
+        for (is_named_so, order) in [(true, [0, 2, 3]), (true, [3, 1, 2]), (false, [0, 2, 3])] {
+            let mut bob = Bob::of(config.clone(), settings, limits());
+            for ordinal in order {
+                let content = &contents[ordinal];
+                let name = match is_named_so {
+                    true => sha256_id(content).to_string(),
+                    false => format!("content {ordinal}"),
+                };
+                bob.hear(message("alice", &name, content));
+            }
+            assert_eq!(bob.released.len(), 1);
+            let known = (0..3).filter(|ordinal| bob.holds(&sha256_id(&contents[*ordinal])));
+            assert_eq!(
+                known.count(),
+                if is_named_so { 3 } else { 0 },
+                "{wire_format:?} {order:?}"
+            );
+        }
+    }
+}
+
+// --- what is kept -----------------------------------------------------------------------------------
+
+#[test]
+fn a_message_is_kept_for_a_content_that_fills_most_of_it() {
+    const BYTES: usize = 64_000;
+    for (filter_bytes, is_kept) in [(0, true), (BYTES / 2, false)] {
+        let config = Config {
+            enable_repair: false,
+            ..config()
+        };
+        let settings = Settings {
+            segment_size_bytes: BYTES,
+            ..settings()
+        };
+        let mut bob = Bob::of(config, settings, limits());
+        let content = &parts(settings, &payload(1, 2 * BYTES))[0];
+        let came = Message {
+            lamport_timestamp: Some(at(0).epoch_ms as u64),
+            bloom_filter: Some(vec![0; filter_bytes]),
+            ..message("alice", &id(ONE, 0), content)
+        };
+        let lent: Lent = Arc::new(came.encode(bob.config.wire_format).unwrap());
+        let data = Octets::Lent(Arc::clone(&lent));
+        let arrival = Arrival {
+            data: &data,
+            retrieval_hint: None,
+            authenticated_sender: None,
+            from_store: false,
+            observed: false,
+        };
+        assert!(bob.channel.handle_message(&arrival, at(0)));
+        bob.take_events();
+        bob.commit();
+        drop(data);
+        assert_eq!(Arc::strong_count(&lent) > 1, is_kept, "{filter_bytes}");
+    }
+}
