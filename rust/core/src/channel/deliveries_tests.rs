@@ -188,6 +188,20 @@ fn ephemeral_messages_keep_their_place_and_are_never_stored() {
 }
 
 #[test]
+fn an_ephemeral_message_changes_no_record() {
+    for redelivery in [Redelivery::AtLeastOnce, Redelivery::AtMostOnce] {
+        let mut life = Life::new(redelivery);
+        life.push(b"typing", None);
+        let mut records = Records::default();
+        assert!(life.deliveries.begin().is_some());
+        life.deliveries.poll_persist(&mut records);
+        life.deliveries.finish();
+        life.deliveries.poll_persist(&mut records);
+        assert_eq!(records.into_vec(), []);
+    }
+}
+
+#[test]
 fn full_by_messages_or_by_bytes() {
     let mut life = Life::new(Redelivery::AtLeastOnce);
     life.release(&[b'a'; 999]);
@@ -225,6 +239,8 @@ fn what_changed_is_forgotten_where_nothing_is_stored() {
     let stored = life.records.clone();
     life.deliveries.begin().unwrap();
     life.deliveries.drop_changes();
+    life.commit();
+    assert_eq!(life.records, stored);
     life.deliveries.finish();
     life.deliveries.drop_changes();
     life.deliveries.poll_done();

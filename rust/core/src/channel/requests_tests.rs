@@ -72,6 +72,18 @@ fn a_request_that_has_ended_is_not_cancelled() {
 }
 
 #[test]
+fn a_request_of_a_delivered_send_is_not_cancelled_though_it_is_anothers_too() {
+    let mut alice = alice(MessageIdRule::ContentSha256);
+    submit(&mut alice, AGAIN).unwrap();
+    leave(&mut alice);
+    leave(&mut alice);
+    alice.own_mut().on_reconstructible(ONE, &"bob".into());
+    let (cancelled, send) = alice.cancel(REQUEST).unwrap();
+    assert!(send.delivered && !cancelled);
+    assert!(alice.own().send_id_of(REQUEST).is_some());
+}
+
+#[test]
 fn a_send_of_two_requests_goes_on_for_the_one_that_is_left() {
     let mut alice = alice(MessageIdRule::ContentSha256);
     submit(&mut alice, AGAIN).unwrap();

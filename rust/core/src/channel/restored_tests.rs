@@ -1,8 +1,8 @@
 //! What is stored of a message, and what becomes of it in the next life.
 
 use super::tests::{
-    Bob, ONE, OTHER, SEGMENT_BYTES, config, data_segments, follows, id, limits, message, payload,
-    segments, settings,
+    Bob, ONE, OTHER, SEGMENT_BYTES, at, config, data_segments, follows, id, limits, message,
+    payload, segments, settings,
 };
 use super::*;
 use crate::keccak::keccak256;
@@ -46,6 +46,30 @@ fn the_last_part_of_a_message_is_stored_with_it_where_its_id_stands_for_another(
     assert_eq!(bob.stored("channel.parts"), 2);
     restored.sort_by_key(Vec::len);
     assert_eq!(restored[4..], [first, second]);
+}
+
+/// It is stored apart from the first message under its send id, which waits for its delivery.
+#[test]
+fn a_second_message_of_a_send_is_released_in_the_next_life() {
+    let config = Config {
+        log_messages_max: 2,
+        ..config()
+    };
+    let mut bob = Bob::of(config, settings(), limits());
+    bob.hear(message("alice", &id(ONE, 0), &segments(b"first")[0]));
+    for number in 3..7 {
+        let message_id = id(&format!("{number:032x}"), 0);
+        bob.hear(message("carol", &message_id, &segments(b"more")[0]));
+    }
+    assert!(!bob.holds(&id(ONE, 0)));
+    let second = message("alice", &id(ONE, 0), &segments(b"second")[0]);
+    bob.hear(follows(second, &id(OTHER, 0)));
+    assert_eq!(bob.channel.waiting().0, 1);
+    bob.restart().unwrap();
+    bob.released.clear();
+    bob.hear(message("carol", &id(OTHER, 0), &segments(b"before")[0]));
+    assert_eq!(bob.released, [&b"before"[..], b"second"]);
+    assert_eq!(bob.faults(FaultKind::MessageNotHeld), 0);
 }
 
 // --- segments of a partial message ------------------------------------------------------------------
@@ -216,4 +240,117 @@ fn a_segment_that_is_stored_twice_stays_received_in_the_next_life() {
     assert!(bob.holds(&id(ONE, 0)) && bob.holds(&id(ONE, 9)));
     bob.commit();
     assert_eq!(bob.stored("channel.segment"), 3);
+}
+
+// --- what is stored, and for how long -----------------------------------------------------------------
+
+/// Hears a message in two segments and hands it over.
+fn deliver(bob: &mut Bob, send_id: &str, seed: u8) {
+    let contents = segments(&payload(seed, 2 * SEGMENT_BYTES));
+    for (ordinal, content) in contents.iter().enumerate().take(2) {
+        bob.hear(message("alice", &id(send_id, ordinal as u32), content));
+    }
+    bob.channel.begin_delivery().expect("it is released");
+}
+
+#[test]
+fn the_messages_of_one_that_was_delivered_are_stored_on_where_others_may_ask_for_them() {
+    for enable_repair in [false, true] {
+        let config = Config {
+            enable_repair,
+            ..config()
+        };
+        let mut bob = Bob::of(config, settings(), limits());
+        deliver(&mut bob, ONE, 1);
+        bob.commit();
+        assert_eq!(
+            (bob.stored("sds.message"), bob.stored("channel.parts")),
+            (2, 1)
+        );
+        bob.channel.finish_delivery();
+        bob.commit();
+        let messages = if enable_repair { 2 } else { 0 };
+        assert_eq!(bob.stored("sds.message"), messages);
+        assert_eq!(bob.stored("channel.parts"), 0);
+        bob.commit();
+        assert_eq!(bob.stored("sds.message"), messages);
+    }
+}
+
+#[test]
+fn as_many_completed_messages_are_stored_as_are_remembered() {
+    let limits = Limits {
+        completed_remembered_max: 1,
+        ..limits()
+    };
+    let mut bob = Bob::of(config(), settings(), limits);
+    for (send_id, seed) in [(ONE, 1), (OTHER, 2)] {
+        deliver(&mut bob, send_id, seed);
+        bob.channel.finish_delivery();
+        bob.commit();
+        assert_eq!(bob.stored("segmentation.completed"), 1);
+    }
+}
+
+#[test]
+fn a_message_of_ours_is_stored_as_what_stands_around_its_content() {
+    let mut bob = Bob::new();
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+    let contents = contents.into_iter().take(2).map(Octets::from).collect();
+    bob.channel.sds_mut().send(ONE, contents, 2).unwrap();
+    bob.commit();
+    assert_eq!(bob.stored("sds.content"), 2);
+    while bob.channel.poll_transmit(at(0), Kinds::ALL).is_some() {}
+    bob.commit();
+    let stored = ["sds.content", "channel.frame", "sds.message"].map(|kind| bob.stored(kind));
+    assert_eq!(stored, [2, 2, 0]);
+}
+
+#[test]
+fn where_nothing_is_stored_what_changed_is_forgotten() {
+    let mut bob = Bob::new();
+    deliver(&mut bob, ONE, 1);
+    let (_, contents) = three_parts(3);
+    bob.hear(message("alice", &id(OTHER, 0), &contents[0]));
+    let changed = |bob: &mut Bob| {
+        bob.channel.drop_changes();
+        let records = bob.channel.poll_persist().into_iter();
+        records.map(|record| record.kind).collect::<Vec<_>>()
+    };
+    // SDS stores its state whenever that is another one than it stored last.
+    assert_eq!(changed(&mut bob), ["sds.state"]);
+    bob.channel.finish_delivery();
+    assert_eq!(changed(&mut bob), [""; 0]);
+}
+
+/// Nothing remembers it but what waits for its delivery.
+#[test]
+fn what_was_delivered_may_come_again_whether_or_not_it_is_stored() {
+    for is_stored in [false, true] {
+        let config = Config {
+            log_messages_max: 2,
+            ..config()
+        };
+        let limits = Limits {
+            completed_remembered_max: 1,
+            ..limits()
+        };
+        let mut bob = Bob::of(config, settings(), limits);
+        let settle = |bob: &mut Bob| match is_stored {
+            true => bob.commit(),
+            false => bob.channel.drop_changes(),
+        };
+        let single = message("alice", &id(ONE, 0), &segments(b"again")[0]);
+        bob.hear(single.clone());
+        bob.channel.begin_delivery().unwrap();
+        settle(&mut bob);
+        bob.channel.finish_delivery();
+        settle(&mut bob);
+        for number in 3..7 {
+            let message_id = id(&format!("{number:032x}"), 0);
+            bob.hear(message("carol", &message_id, &segments(b"more")[0]));
+        }
+        bob.hear(single);
+        assert_eq!(bob.released.last().unwrap(), b"again", "{is_stored}");
+    }
 }
