@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::budget::Budget;
+use super::budget::{Budget, Turn};
 use super::poison_tests::{Random, forged};
 use super::tests::{CODES, limits, parameters_of, reconstructed};
 use super::work::Work;
@@ -203,17 +203,21 @@ fn guesses_are_paid_for() {
         bytes[end] ^= 1;
     }
     let mut reassembler = Reassembler::new(parameters, limits());
-    for bytes in &wire {
-        reassembler.receive(bytes, &Receipt::default());
-    }
-    let set = reassembler
-        .sets
-        .values()
-        .next()
-        .expect("nothing names the wrong ones");
-    // Half of what was left when all had come, where several more attempts had an eighth each.
     let price = 3 * locate::work_of((k, m), 64);
-    assert!(set.work().looks >= 32 / 2 * price, "{}", set.work().looks);
+    let mut looks = 0;
+    for (held, bytes) in (1..).zip(&wire) {
+        reassembler.receive(bytes, &Receipt::default());
+        let set = reassembler.sets.values().next();
+        let set = set.expect("nothing names the wrong ones");
+        // An eighth of what is left while more can come, then half; a guess may pass that by one look.
+        let left = (32 * price).saturating_sub(looks);
+        let share = if held < k + m { left / 8 } else { left / 2 };
+        let taken = set.work().looks - looks;
+        assert!(taken <= share + price, "{taken} of {share} with {held}");
+        looks = set.work().looks;
+    }
+    // Half of what was left when all had come, where several more attempts had an eighth each.
+    assert!(looks >= 32 / 2 * price, "{looks}");
 }
 
 #[test]
@@ -240,6 +244,37 @@ fn what_one_purse_has_left_buys_nothing_of_the_other() {
     assert!(budget.looks_left() == 0 && !budget.is_spent());
 }
 
+#[test]
+fn each_turn_may_take_what_those_before_it_left_and_its_own_part() {
+    let (counts, sizes) = ((10, 2), [640, 64, 0]);
+    let of = |turn| {
+        let mut budget = Budget::new(Work::default(), counts, sizes, 32);
+        budget.turn = turn;
+        budget
+    };
+    let (hashing, looks) = (
+        of(Turn::Guesses).hashing_left(),
+        of(Turn::Guesses).looks_left(),
+    );
+    for (turn, halves, prices) in [
+        (Turn::Guesses, 2, 0),
+        (Turn::Repeated, 3, 0),
+        (Turn::Promised, 4, 0),
+        (Turn::Proven, 6, 1),
+    ] {
+        let budget = of(turn);
+        assert_eq!(
+            budget.hashing_left(),
+            hashing * halves / 2 + prices * hashing / 32
+        );
+        assert_eq!(
+            budget.looks_left(),
+            looks * halves / 2 + prices * looks / 32
+        );
+        assert_eq!(budget.left_to_locate(), budget.looks_left() / 4);
+    }
+}
+
 /// A budget of reconstructions is one of bytes where those are large: a single call takes no seconds.
 #[test]
 fn large_sets_have_bytes_to_spend() {
@@ -258,6 +293,9 @@ fn large_sets_have_bytes_to_spend() {
         );
         assert!(hashing >= 2 * 4 * whole, "{hashing} for {counts:?}");
     }
+    // Four are afforded however large they are.
+    let whole = (192 * 102_400) as u64;
+    assert!(budget_of((192, 0), 102_400, 4).0 >= 2 * 4 * whole);
     // Few reconstructions stay few; small ones all count.
     assert!(budget_of((128, 0), 102_400, 1).0 <= 2 * 14_000_000);
     assert!(budget_of((10, 2), 1024, 32).0 >= 2 * 32 * 10 * 1024);

@@ -361,6 +361,36 @@ fn poison_where_nothing_can_be_located() {
     assert_eq!(receive_all(&replaced), None);
 }
 
+/// Where counts cannot be checked against each other, hashing takes the place of a look.
+#[test]
+fn what_is_hashed_in_place_of_a_look_is_paid_for_as_one() {
+    let (k, m) = (230, 26);
+    let parameters = parameters_of(WireFormat::Raw, ErasureCode::Leopard, 0.1);
+    let mut random = Random(19);
+    let payload: Vec<u8> = (0..k * 64).map(|_| random.next() as u8).collect();
+    let mut wire = wide_segments(&payload, k, m);
+    for ordinal in [100, 120] {
+        wire[ordinal] = forged(&wire[ordinal], WireFormat::Raw, &mut random);
+    }
+    // What is taken by exactly k segments, and by one more.
+    let work_of = |arrivals: &mut dyn Iterator<Item = &Vec<u8>>| {
+        let mut reassembler = Reassembler::new(parameters, limits());
+        let taken = arrivals.take(k + 1).map(|bytes| {
+            reassembler.receive(bytes, &Receipt::default());
+            reassembler.sets.values().next().unwrap().work()
+        });
+        taken.skip(k - 1).collect::<Vec<_>>()
+    };
+    // Only the first k count: behind them one more changes nothing, and before them they are others.
+    let behind = work_of(&mut wire[1..].iter());
+    let before = work_of(&mut wire.iter().rev());
+    for work in [&behind, &before] {
+        assert!(work[0].hashing > 0 && work[0].looks == 0);
+        assert_eq!(work[1].hashing, work[0].hashing);
+    }
+    assert!(before[1].looks >= behind[1].looks + (k * 64) as u64);
+}
+
 #[test]
 fn draft_takes_poison_as_the_others_do() {
     for code in CODES {
