@@ -471,6 +471,27 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_is_stored_anew_where_its_place_in_the_order_changes() {
+        let mut log = Log::new(10);
+        let entry = add(&mut log, "one", 1);
+        let mut stored = |change: &dyn Fn(&mut Log)| {
+            change(&mut log);
+            let mut stored = None;
+            log.poll_persist(|change| {
+                if let Change::Entry(entry) = change {
+                    stored = Some(entry.ordered);
+                }
+            });
+            stored
+        };
+        assert_eq!(stored(&|_| {}), Some(false));
+        assert_eq!(stored(&|log| assert!(log.deliver(entry))), Some(true));
+        assert_eq!(stored(&|log| assert!(!log.deliver(entry))), None);
+        assert_eq!(stored(&|log| log.leave_out(entry)), Some(false));
+        assert_eq!(stored(&|log| log.leave_out(entry)), None);
+    }
+
+    #[test]
     fn what_left_the_log_takes_bounded_room_in_its_order() {
         let mut log = Log::new(4);
         // Each comes before all others in the order, so what is forgotten never stands first in it.
