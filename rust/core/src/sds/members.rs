@@ -133,7 +133,7 @@ impl Machine {
             && let Some((own, made)) = self.lacking_of_anybody(send)
         {
             // What repairs it repairs this too.
-            if own.saturating_sub(made).max(1) <= lacking {
+            if own.saturating_sub(made) <= lacking {
                 self.lacking.ask_no_more(sender_id, &Name::new(send_id));
                 for message_id in self.incoming.missing_of(send) {
                     self.asking.put_off(&message_id, true, at_ms);

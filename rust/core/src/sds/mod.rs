@@ -57,3 +57,12 @@ pub(crate) use records::{CONTENT, MESSAGE, fields};
 pub use records::{Record, RestoreError, VERSION, Value};
 pub use repair::{in_response_group, request_offset_ms, response_offset_ms};
 pub use sync::feedback::{feedback_delay_ms, late_share};
+
+#[cfg(test)]
+mod members_tests;
+#[cfg(test)]
+mod outgoing_tests;
+#[cfg(test)]
+mod reception_tests;
+#[cfg(test)]
+mod tests;

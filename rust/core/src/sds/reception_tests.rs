@@ -1,0 +1,161 @@
+//! What becomes of messages that came before, or ask for something.
+
+use super::tests::{
+    Bob, ONE, OTHER, T_MAX_MS, asked_ms, asks_for, at, config, id, message, named, names, sync,
+};
+use super::*;
+use crate::wire::sds::Message;
+
+const WINDOW_MS: i64 = 10_000;
+
+/// What is older than the window is replayed.
+fn with_window() -> Bob {
+    Bob::of(Config {
+        replay_window_ms: WINDOW_MS,
+        ..config()
+    })
+}
+
+/// As old as what was made at the beginning.
+fn old(message: Message) -> Message {
+    Message {
+        lamport_timestamp: Some(at(0).epoch_ms as u64),
+        ..message
+    }
+}
+
+fn is_content(event: &Event) -> bool {
+    matches!(event, Event::ContentReceived { .. })
+}
+
+#[test]
+fn an_old_content_under_the_id_of_another_is_replayed_unless_a_store_has_it() {
+    for (from_store, reason) in [(false, Dropped::Replayed), (true, Dropped::Duplicate)] {
+        let mut bob = with_window();
+        bob.hear(message("alice", "shared", b"of alice"));
+        bob.wait_until(2 * WINDOW_MS);
+        let events = bob.hear_of(old(message("mallory", "shared", b"of mallory")), from_store);
+        assert_eq!(events.iter().any(is_content), from_store);
+        let is_dropped = events.contains(&Event::MessageDropped(reason));
+        assert_eq!(is_dropped, !from_store);
+    }
+}
+
+#[test]
+fn what_was_recovered_and_comes_late_is_looked_at_however_old_it_is() {
+    let mut bob = with_window();
+    bob.hear_content(ONE, 0, [2, 1]);
+    bob.machine
+        .handle_send_reconstructed("alice", ONE, 2, &[], at(0));
+    bob.events();
+    bob.wait_until(2 * WINDOW_MS);
+    let came = old(message("alice", &id(ONE, 1), b"the other"));
+    let events = bob.hear_of(came, false);
+    assert!(events.iter().any(is_content), "{events:?}");
+}
+
+#[test]
+fn a_content_beside_another_of_its_id_is_handed_up_once() {
+    let mut bob = Bob::new();
+    bob.hear(message("alice", "shared", b"of alice"));
+    for is_new in [true, false] {
+        let events = bob.hear(message("mallory", "shared", b"of mallory"));
+        assert_eq!(events.iter().any(is_content), is_new);
+    }
+}
+
+#[test]
+fn who_asks_for_what_is_missing_here_too_puts_that_off() {
+    let mut bob = Bob::new();
+    bob.hear(names("carol", &["missing".into()]));
+    let at_ms = asked_ms("missing") - 1;
+    assert_eq!(bob.requests_until(at_ms), []);
+    bob.hear(asks_for("carol", "missing"));
+    let at_ms = at_ms + T_MAX_MS + asked_ms("missing");
+    assert_eq!(bob.requests_until(at_ms), [(at_ms, "missing".into())]);
+}
+
+#[test]
+fn requests_are_heeded_once_and_not_out_of_a_store() {
+    for (times, from_store, count) in [(1, false, 1), (2, false, 1), (1, true, 0)] {
+        let mut bob = Bob::new();
+        bob.hear(message("alice", "held", b"content"));
+        let request = Message {
+            message_id: "one request".into(),
+            ..asks_for("carol", "held")
+        };
+        let mut answers = 0;
+        for _ in 0..times {
+            bob.hear_of(old(request.clone()), from_store);
+            answers += bob.wait_until(bob.now_ms + 10 * T_MAX_MS).len();
+        }
+        assert_eq!(answers, count, "{times} {from_store}");
+    }
+}
+
+#[test]
+fn so_many_requests_of_one_message_are_heard() {
+    let mut bob = Bob::new();
+    bob.hear(message("alice", "held", b"content"));
+    for (before, is_heard) in [(reception::REQUESTS_HEARD_MAX, false), (99, true)] {
+        let mut request = sync("carol");
+        let others = (0..before).map(|number| named(&format!("unknown {number}")));
+        request.repair_request = others.chain([named("held")]).collect();
+        bob.hear(request);
+        let left = bob.wait_until(bob.now_ms + T_MAX_MS);
+        assert_eq!(!left.is_empty(), is_heard, "{before}");
+    }
+}
+
+#[test]
+fn a_message_of_another_channel_or_without_an_id_is_dropped() {
+    let long = |bytes: usize| "x".repeat(bytes);
+    for (channel_id, message_id, sender_id, reason) in [
+        ("rooms", "x", "alice".into(), Some(Dropped::OtherChannel)),
+        ("room", "x\0", "alice".into(), Some(Dropped::Undecodable)),
+        ("room", "x", long(257), Some(Dropped::OverLimit)),
+        (
+            "room",
+            &*long(257),
+            "alice".into(),
+            Some(Dropped::OverLimit),
+        ),
+        ("room", &*long(256), long(256), None),
+    ] {
+        let mut bob = Bob::new();
+        let came = Message {
+            channel_id: channel_id.into(),
+            ..message(&sender_id, message_id, b"content")
+        };
+        let events = bob.hear(came);
+        let dropped = events.iter().find_map(|event| match event {
+            Event::MessageDropped(reason) => Some(*reason),
+            _ => None,
+        });
+        assert_eq!(dropped, reason, "{channel_id} {message_id} {sender_id}");
+        assert_eq!(events.iter().any(is_content), reason.is_none());
+    }
+}
+
+#[test]
+fn a_message_under_our_name_is_a_conflict_unless_it_is_of_an_earlier_life() {
+    let before = at(-1).epoch_ms as u64;
+    for (lamport, from_store, is_conflict) in [
+        (before + 1, false, true),
+        (before, false, false),
+        (before + 1, true, false),
+    ] {
+        let mut bob = Bob::new();
+        let came = Message {
+            lamport_timestamp: Some(lamport),
+            ..message("bob", &id(OTHER, 0), b"content")
+        };
+        let events = bob.hear_of(came, from_store);
+        let is_told = |event: &Event| matches!(event, Event::SenderIdConflict { .. });
+        assert_eq!(
+            events.iter().any(is_told),
+            is_conflict,
+            "{lamport} {from_store}"
+        );
+    }
+}
