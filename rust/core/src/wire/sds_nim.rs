@@ -213,9 +213,36 @@ mod tests {
     }
 
     #[test]
+    fn empty_parts_of_an_entry_are_absent() {
+        let plain = entry("a", None, None);
+        let with_empty = entry("a", Some(Vec::new()), Some(""));
+        let of = |entry| Message {
+            lamport_timestamp: Some(1),
+            causal_history: vec![entry],
+            ..Message::default()
+        };
+        assert_eq!(encode(&of(with_empty)), encode(&of(plain.clone())));
+        let mut written = Vec::new();
+        put_bytes_field(&mut written, ENTRY_MESSAGE_ID, b"a");
+        put_bytes_field(&mut written, ENTRY_RETRIEVAL_HINT, b"");
+        put_bytes_field(&mut written, ENTRY_SENDER_ID, b"");
+        assert_eq!(decode_entry(&written).map(HistoryEntry::from), Ok(plain));
+    }
+
+    #[test]
     fn refuses_what_lacks_a_required_field() {
-        let error = decode(b"").unwrap_err();
-        assert_eq!(error, SdsDecodeError::MissingField { field: MESSAGE_ID });
+        for lacking in [MESSAGE_ID, LAMPORT_TIMESTAMP, CHANNEL_ID, CONTENT] {
+            let mut out = Vec::new();
+            for field in [MESSAGE_ID, LAMPORT_TIMESTAMP, CHANNEL_ID, CONTENT] {
+                match field {
+                    field if field == lacking => {}
+                    LAMPORT_TIMESTAMP => put_varint_field(&mut out, field, 7),
+                    field => put_bytes_field(&mut out, field, b""),
+                }
+            }
+            let error = decode(&out).unwrap_err();
+            assert_eq!(error, SdsDecodeError::MissingField { field: lacking });
+        }
         assert_eq!(
             encode(&Message::default()),
             Err(SdsEncodeError::NimEphemeral)
