@@ -152,6 +152,7 @@ impl Heads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sds::ids::content_id;
 
     #[test]
     fn heads_are_found_however_many_there_are() {
@@ -181,5 +182,53 @@ mod tests {
                 .collect();
             assert_eq!(held, expected, "round {round}");
         }
+    }
+
+    const SEND: &str = "11111111111111111111111111111111";
+
+    fn held(log: &mut Log, message_id: Name) -> EntryRef {
+        log.add(message_id, "alice".into(), 1, None, 0).0
+    }
+
+    #[test]
+    fn a_send_is_one_head_whichever_of_its_contents_stands_for_it() {
+        let mut log = Log::new(10);
+        let mut heads = Heads::new(true);
+        let ids = [0, 1].map(|ordinal| content_id(SEND, ordinal));
+        let [first, second] = ids.clone().map(|id| held(&mut log, id));
+        for entry in [first, second] {
+            log.deliver(entry);
+            heads.deliver(&log, entry, &[]);
+            assert_eq!(heads.entries().collect::<Vec<_>>(), [entry]);
+        }
+        // The first stands for it no longer.
+        heads.leave_out(&mut log, &ids[..1], &[]);
+        assert_eq!(heads.entries().collect::<Vec<_>>(), [second]);
+        assert_eq!(log.ordered_ids().collect::<Vec<_>>(), [&ids[1]]);
+        heads.leave_out(&mut log, &ids[1..], &[]);
+        assert_eq!((heads.len(), log.ordered_ids().count()), (0, 0));
+    }
+
+    #[test]
+    fn whoever_names_a_content_follows_its_send() {
+        let mut log = Log::new(10);
+        let mut heads = Heads::new(true);
+        let entry = held(&mut log, content_id(SEND, 1));
+        heads.deliver(&log, entry, &[]);
+        let after = held(&mut log, Name::new("after"));
+        heads.deliver(&log, after, &[content_id(SEND, 0)]);
+        assert_eq!(heads.entries().collect::<Vec<_>>(), [after]);
+    }
+
+    #[test]
+    fn beyond_the_limit_the_oldest_head_goes() {
+        let mut log = Log::new(2 * HEADS_MAX);
+        let mut heads = Heads::new(false);
+        let ids = (0..=HEADS_MAX).map(|number| Name::new(&number.to_string()));
+        let entries: Vec<_> = ids.map(|id| held(&mut log, id)).collect();
+        for entry in &entries {
+            heads.deliver(&log, *entry, &[]);
+        }
+        assert_eq!(heads.entries().collect::<Vec<_>>(), entries[1..]);
     }
 }

@@ -430,6 +430,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::sds::incoming::IncomingSend;
 
     fn add(log: &mut Log, message_id: &str, lamport: u64) -> EntryRef {
         log.add(Name::new(message_id), "alice".into(), lamport, None, 0)
@@ -492,6 +493,63 @@ mod tests {
     }
 
     #[test]
+    fn what_was_stored_is_ordered_and_stored_anew_where_it_changes() {
+        let mut log = Log::new(10);
+        let entries = (1..).zip([("b", 2), ("a", 2), ("c", 1), ("waits", 1)]);
+        let entries = entries.map(|(sequence, (id, lamport))| {
+            let mut entry = Entry::new(Name::new(id), "alice".into(), lamport, sequence, 0);
+            entry.ordered = id != "waits";
+            entry.changed = true;
+            entry
+        });
+        log.restore(entries.collect());
+        assert_eq!(ordered(&log), ["c", "a", "b"]);
+        assert_eq!(log.sequence(), 4);
+        let entry = log.find(b"waits").unwrap();
+        log.deliver(entry);
+        let mut stored = Vec::new();
+        log.poll_persist(|change| {
+            if let Change::Entry(entry) = change {
+                stored.push(entry.message_id.clone());
+            }
+        });
+        assert_eq!(stored, [Name::new("waits")]);
+    }
+
+    #[test]
+    fn what_came_first_is_forgotten_unless_its_send_waits() {
+        let mut log = Log::new(2);
+        let waiting = add(&mut log, "waits", 1);
+        let send = IncomingSend::new(Name::new("s"), Name::new("s"), "alice".into(), 0);
+        log.get_mut(waiting).unwrap().send = Some(Slab::default().insert(send));
+        for id in ["one", "two", "three"] {
+            add(&mut log, id, 1);
+            let held: BTreeSet<_> = log.arrivals().map(|(_, held)| &*held.message_id).collect();
+            assert_eq!(held, BTreeSet::from(["waits", id]));
+            assert!(
+                ["one", "two", "three"]
+                    .iter()
+                    .all(|other| other == &id || !log.contains(other.as_bytes()))
+            );
+        }
+        log.get_mut(waiting).unwrap().send = None;
+        add(&mut log, "four", 1);
+        assert!(!log.contains(b"waits"));
+    }
+
+    #[test]
+    fn a_message_of_ours_that_is_stored_already_is_not_stored_again() {
+        for is_stored in [false, true] {
+            let mut log = Log::new(10);
+            add(&mut log, "ours", 1);
+            log.keep_own(&Name::new("ours"), vec![7; 10].into(), is_stored);
+            let mut stored = 0;
+            log.poll_originals(|_, message| stored += usize::from(message.is_some()));
+            assert_eq!(stored, usize::from(!is_stored));
+        }
+    }
+
+    #[test]
     fn what_left_the_log_takes_bounded_room_in_its_order() {
         let mut log = Log::new(4);
         // Each comes before all others in the order, so what is forgotten never stands first in it.
@@ -516,7 +574,7 @@ mod tests {
         assert_eq!(log.originals().count(), COUNT_MAX);
         // Of the two oldest one is held by the log no longer.
         log.withdraw(b"0");
-        assert!(log.original(b"0").is_some());
+        assert!(log.original(b"0").is_some() && log.has_original(b"0"));
         for (number, gone) in [("a", "0"), ("b", "1")] {
             let entry = add(&mut log, number, 1);
             log.keep_original(entry, large.clone());
