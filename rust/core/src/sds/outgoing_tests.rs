@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::tests::{Bob, ONE, OTHER, WINDOW_MS, at, config, id, lacks, names};
+use super::tests::{Bob, ONE, OTHER, WINDOW_MS, at, config, id, lacks, message, names};
 use super::*;
+use crate::wire::sds::Message;
 
 /// Carol is to have all that bob sends.
 fn bob() -> Bob {
@@ -75,4 +76,71 @@ fn a_message_stands_once_in_the_order_though_no_more_is_made_before_what_was_mad
     let ordered: Vec<_> = bob.machine.ordered_ids().map(|id| &**id).collect();
     assert_eq!(ordered, sent);
     assert_eq!(bob.machine.inspect().heads, [Name::new(sent[1])]);
+}
+
+#[test]
+fn what_goes_again_and_what_is_new_leave_in_turn() {
+    let mut bob = bob();
+    let send = |bob: &mut Bob, number: u32| {
+        let send_id = format!("{number:032x}");
+        bob.machine
+            .send(&send_id, contents(["content"]), 1)
+            .unwrap();
+    };
+    (0..3).for_each(|number| send(&mut bob, number));
+    bob.leaving();
+    bob.now_ms = 4 * WINDOW_MS;
+    bob.machine.handle_timeout(at(bob.now_ms));
+    (3..6).for_each(|number| send(&mut bob, number));
+    let kinds: Vec<_> = bob.leaving().iter().map(|left| left.kind).collect();
+    let turn = [TransmitKind::Retransmission, TransmitKind::First];
+    assert_eq!(kinds, [turn, turn, turn].concat());
+}
+
+/// Those of the contents whose messages `have` it.
+fn those_that(bob: &mut Bob, have: impl Fn(&Message) -> bool) -> Vec<u32> {
+    let left = bob.leaving().into_iter().filter(|transmit| {
+        let wire_format = config().wire_format;
+        have(&Message::decode(&transmit.payload, wire_format).unwrap())
+    });
+    ordinals(left.collect())
+}
+
+#[test]
+fn a_send_on_demand_asks_with_its_first_its_middle_and_its_last_content() {
+    let six = ["a", "b", "c", "d", "e", "f"];
+    for (reserve, asking) in [(0, &[][..]), (3, &[0, 3, 5])] {
+        let mut bob = bob();
+        bob.machine
+            .send_on_demand(ONE, contents(six), 6, reserve)
+            .unwrap();
+        let asks = those_that(&mut bob, |message| !message.repair_request.is_empty());
+        assert_eq!(asks, asking);
+    }
+}
+
+#[test]
+fn a_filter_rides_on_the_last_content_of_a_send_or_on_each() {
+    for (bloom_interval_ms, riding) in [(30_000, &[2][..]), (0, &[0, 1, 2])] {
+        let mut bob = Bob::of(Config {
+            bloom_interval_ms,
+            ..config()
+        });
+        bob.hear(message("alice", "held", b"content"));
+        bob.machine.send(ONE, contents(["a", "b", "c"]), 3).unwrap();
+        let rides = those_that(&mut bob, |message| message.bloom_filter.is_some());
+        assert_eq!(rides, riding, "{bloom_interval_ms}");
+    }
+}
+
+#[test]
+fn a_content_that_the_network_did_not_take_leaves_again() {
+    let mut bob = bob();
+    bob.machine.send(ONE, contents(["one"]), 1).unwrap();
+    for kind in [TransmitKind::First, TransmitKind::Further] {
+        let left = bob.machine.poll_transmit(at(0), Kinds::ALL).unwrap();
+        assert_eq!((left.kind, left.attempt), (kind, 0));
+        assert_eq!(bob.machine.poll_transmit(at(0), Kinds::ALL), None);
+        bob.machine.handle_transmit_failed(left.transmit_id, at(0));
+    }
 }

@@ -1,5 +1,6 @@
 //! What becomes of messages that came before, or ask for something.
 
+use super::sync::lacking::statement;
 use super::tests::{
     Bob, ONE, OTHER, T_MAX_MS, asked_ms, asks_for, at, config, id, message, named, names, sync,
 };
@@ -158,4 +159,157 @@ fn a_message_under_our_name_is_a_conflict_unless_it_is_of_an_earlier_life() {
             "{lamport} {from_store}"
         );
     }
+}
+
+#[test]
+fn an_old_content_is_taken_in_where_it_is_wanted_or_a_store_has_it() {
+    for (window_ms, is_named, is_begun, from_store, is_taken) in [
+        (0, false, false, false, true),
+        (WINDOW_MS, false, false, false, false),
+        (WINDOW_MS, true, false, false, true),
+        (WINDOW_MS, false, true, false, true),
+        (WINDOW_MS, false, false, true, true),
+    ] {
+        let mut bob = Bob::of(Config {
+            replay_window_ms: window_ms,
+            ..config()
+        });
+        if is_begun {
+            bob.hear_content(ONE, 0, [3, 0]);
+        }
+        bob.now_ms = 2 * WINDOW_MS;
+        if is_named {
+            bob.hear(names("carol", &[id(ONE, 1)]));
+        }
+        let events = bob.hear_of(old(message("alice", &id(ONE, 1), b"content")), from_store);
+        let case = (window_ms, is_named, is_begun, from_store);
+        assert_eq!(events.iter().any(is_content), is_taken, "{case:?}");
+    }
+}
+
+#[test]
+fn what_comes_again_is_said_again_where_its_sender_may_not_have_heard_it() {
+    const TIMEOUT_MS: i64 = 400;
+    for (waits_ms, is_asked_for, from_store, is_said) in [
+        (TIMEOUT_MS, false, false, true),
+        (10, false, false, false),
+        (TIMEOUT_MS, false, true, false),
+        (TIMEOUT_MS, true, false, false),
+    ] {
+        let mut bob = Bob::of(Config {
+            acknowledgement_sync: true,
+            ..config()
+        });
+        let held = message("alice", "held", b"content");
+        bob.hear(held.clone());
+        bob.machine
+            .handle_send_reconstructed("alice", "held", 1, &[], at(0));
+        let said = bob.wait_until(10 * TIMEOUT_MS);
+        let (said_ms, _) = said.last().expect("it is said");
+        bob.now_ms = said_ms + waits_ms;
+        if is_asked_for {
+            bob.hear(asks_for("carol", "held"));
+        }
+        bob.hear_of(old(held), from_store);
+        let left = bob.wait_until(bob.now_ms + TIMEOUT_MS);
+        let case = (waits_ms, is_asked_for, from_store);
+        assert_eq!(!left.is_empty(), is_said, "{case:?}");
+    }
+}
+
+#[test]
+fn an_echo_of_ours_is_ours_and_anything_else_under_our_name_a_conflict() {
+    let mut bob = Bob::new();
+    let content = Octets::from(&b"typing"[..]);
+    bob.machine.send_ephemeral(OTHER, content).unwrap();
+    bob.machine
+        .send(ONE, vec![Octets::from(&b"one"[..])], 1)
+        .unwrap();
+    bob.hear(names("carol", &["missing".into()]));
+    let left = bob.wait_until(T_MAX_MS);
+    let kinds = [
+        TransmitKind::Ephemeral,
+        TransmitKind::First,
+        TransmitKind::Sync,
+    ];
+    for kind in kinds {
+        let echo = left.iter().find(|(_, transmit)| transmit.kind == kind);
+        let echo = &echo.expect("it left").1.payload;
+        bob.machine.handle_message(echo, None, false, at(T_MAX_MS));
+        assert_eq!(
+            bob.events(),
+            [Event::MessageDropped(Dropped::Own)],
+            "{kind:?}"
+        );
+    }
+    for message_id in ["sync-1", "another"] {
+        let came = Message {
+            message_id: message_id.into(),
+            ..sync("bob")
+        };
+        let events = bob.hear(came);
+        assert!(
+            matches!(events[..], [Event::SenderIdConflict { .. }]),
+            "{message_id}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_taken_in_under_the_id_of_a_content_of_ours_that_has_yet_to_leave() {
+    let mut bob = Bob::new();
+    bob.machine
+        .send(ONE, vec![Octets::from(&b"one"[..])], 1)
+        .unwrap();
+    let events = bob.hear(message("mallory", &id(ONE, 0), b"forged"));
+    assert_eq!(events, [Event::MessageDropped(Dropped::Duplicate)]);
+}
+
+#[test]
+fn an_ephemeral_message_is_told_once_and_is_parity_only_where_members_make_it() {
+    for members_make_parity in [true, false] {
+        let mut bob = Bob::of(Config {
+            members_make_parity,
+            ..config()
+        });
+        let came = Message {
+            lamport_timestamp: None,
+            repair_request: vec![statement(ONE, 0, "alice")],
+            ..message("carol", "typing", b"content")
+        };
+        let data = Octets::from(came.encode(config().wire_format).unwrap());
+        bob.machine.handle_message(&data, None, false, at(0));
+        let event = bob.events().remove(0);
+        let is_parity = matches!(event, Event::ParityReceived { .. });
+        assert_eq!(is_parity, members_make_parity);
+        assert_eq!(matches!(event, Event::EphemeralReceived { .. }), !is_parity);
+        bob.machine.handle_message(&data, None, false, at(0));
+        assert_eq!(bob.events(), [Event::MessageDropped(Dropped::Duplicate)]);
+    }
+}
+
+#[test]
+fn what_there_is_no_room_for_was_never_received() {
+    let mut bob = Bob::of(Config {
+        incoming_buffer_messages_max: 1,
+        ..config()
+    });
+    bob.hear_content(ONE, 0, [2, 0]);
+    let events = bob.hear(message("alice", &id(OTHER, 0), b"content"));
+    assert_eq!(events, [Event::MessageDropped(Dropped::OverLimit)]);
+    assert!(!bob.machine.holds(&id(OTHER, 0)));
+}
+
+#[test]
+fn no_peer_moves_our_time_further_than_the_skew() {
+    let mut bob = Bob::new();
+    let came = Message {
+        lamport_timestamp: Some(u64::MAX),
+        ..message("mallory", "ahead", b"content")
+    };
+    bob.hear_of(came, false);
+    bob.machine
+        .handle_send_reconstructed("mallory", "ahead", 1, &[], at(0));
+    let skew_ms = config().max_lamport_skew_ms;
+    assert_eq!(bob.machine.lamport_timestamp(), at(skew_ms).epoch_ms as u64);
 }

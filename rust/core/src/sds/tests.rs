@@ -272,3 +272,43 @@ fn a_machine_says_when_it_answers() {
         .collect();
     assert_eq!(left, [(at_ms, TransmitKind::Repair)]);
 }
+
+#[test]
+fn syncs_that_only_ask_keep_a_distance() {
+    // Of so many ids two come up within half of T_min.
+    let ids = (0..100).map(|number| format!("missing {number}"));
+    let mut ids: Vec<String> = ids.collect();
+    ids.sort_by_key(|id| asked_ms(id));
+    let close =
+        |pair: &&[String]| (1..T_MIN_MS / 2).contains(&(asked_ms(&pair[1]) - asked_ms(&pair[0])));
+    let pair = ids.windows(2).find(close).expect("some are close");
+    let mut bob = Bob::new();
+    bob.hear(names("carol", pair));
+    let first_ms = asked_ms(&pair[0]);
+    let requests = bob.requests_until(first_ms + T_MIN_MS);
+    let moments = [first_ms, first_ms + T_MIN_MS];
+    assert_eq!(
+        requests,
+        moments
+            .into_iter()
+            .zip(pair.iter().cloned())
+            .collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn answers_leave_at_their_pace() {
+    let mut bob = Bob::new();
+    let ids = ["a", "b", "c"];
+    for id in ids {
+        bob.hear(message("alice", id, &vec![7; 5 << 20]));
+        bob.hear(asks_for("carol", id));
+    }
+    bob.now_ms = T_MAX_MS;
+    let at_once = bob.leaving();
+    assert_eq!(at_once.len(), 2);
+    let left = bob.wait_until(T_MAX_MS + 10_000);
+    let answer_ms = at_once[0].payload.len().div_ceil(1_024) as i64;
+    let moments: Vec<_> = left.iter().map(|(at_ms, _)| at_ms - T_MAX_MS).collect();
+    assert_eq!(moments, [2 * answer_ms - 8_192]);
+}
