@@ -192,3 +192,139 @@ impl Rivals {
         assert!(self.by_id.values().all(|count| *count > 0));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sds::config::MessageIdRule;
+    use crate::sds::octets::Octets;
+    use crate::wire::sds::Message;
+
+    const ID: &str = "shared";
+
+    fn message(sender_id: &str, content: &[u8]) -> Octets {
+        let message = Message {
+            sender_id: sender_id.into(),
+            message_id: ID.into(),
+            lamport_timestamp: Some(1),
+            content: Some(content.to_vec()),
+            ..Message::default()
+        };
+        message.encode(WireFormat::Spec).unwrap().into()
+    }
+
+    /// Alice's content "one" is held.
+    fn holding(lamport: u64, is_kept: bool) -> (Log, EntryRef) {
+        let mut log = Log::new(10);
+        let (held, _) = log.add(Name::new(ID), "alice".into(), lamport, None, 0);
+        if is_kept {
+            log.keep_original(held, message("alice", b"one"));
+        }
+        (log, held)
+    }
+
+    fn rivals(message_id: MessageIdRule, enable_repair: bool) -> Rivals {
+        Rivals::new(&Config {
+            message_id,
+            enable_repair,
+            missing_messages_max: 2,
+            ..Config::example()
+        })
+    }
+
+    #[test]
+    fn what_came_under_an_id_is_a_rival_where_it_is_another_message() {
+        let (by_send, by_content) = (MessageIdRule::Send, MessageIdRule::ContentSha256);
+        for (rule, repairs, (lamport, is_kept), is_open, (sender_id, content), is_unseen) in [
+            (by_send, true, (5, true), false, ("alice", b"one"), None),
+            (
+                by_send,
+                true,
+                (5, true),
+                false,
+                ("alice", b"two"),
+                Some(false),
+            ),
+            (
+                by_send,
+                true,
+                (5, true),
+                false,
+                ("mallory", b"one"),
+                Some(false),
+            ),
+            // Of two who send one content under its id the first whole message is enough.
+            (
+                by_content,
+                true,
+                (5, true),
+                true,
+                ("mallory", b"one"),
+                Some(false),
+            ),
+            (
+                by_content,
+                true,
+                (5, true),
+                false,
+                ("mallory", b"one"),
+                None,
+            ),
+            // What was recovered nobody saw, where messages are kept.
+            (
+                by_send,
+                true,
+                (0, false),
+                false,
+                ("alice", b"one"),
+                Some(true),
+            ),
+            (by_send, false, (0, false), false, ("alice", b"one"), None),
+            (by_send, true, (5, false), false, ("alice", b"one"), None),
+            (by_send, true, (0, true), false, ("alice", b"one"), None),
+        ] {
+            let (log, held) = holding(lamport, is_kept);
+            let came = message(sender_id, content);
+            let found = rivals(rule, repairs).find(held, is_open, sender_id, content, &came, &log);
+            let case = (rule, repairs, lamport, is_kept, is_open, sender_id);
+            assert_eq!(found.map(|rival| rival.unseen), is_unseen, "{case:?}");
+        }
+    }
+
+    #[test]
+    fn so_many_are_remembered_and_what_changes_is_stored() {
+        let mut rivals = rivals(MessageIdRule::Send, true);
+        let names = [b"a", b"b", b"c"].map(|content| rival_name(ID, "alice", content));
+        let mut take = |name: &Name| {
+            let name = name.clone();
+            rivals.take(&Rival {
+                name,
+                unseen: false,
+            });
+            rivals.poll_changed()
+        };
+        assert_eq!(take(&names[0]), [(names[0].clone(), true)]);
+        assert_eq!(take(&names[1]), [(names[1].clone(), true)]);
+        // The one that is known longest makes room.
+        assert_eq!(
+            take(&names[2]),
+            [(names[2].clone(), true), (names[0].clone(), false)]
+        );
+        assert_eq!(rivals.len(), 2);
+        rivals.refuse(&names[1]);
+        assert_eq!(rivals.poll_changed(), [(names[1].clone(), false)]);
+        let known = [b"a", b"b", b"c"].map(|content| rivals.has_taken(ID, "alice", content));
+        assert_eq!(known, [false, false, true]);
+    }
+
+    #[test]
+    fn a_message_in_one_content_is_a_rival_where_another_is_kept_under_its_id() {
+        for (content, count) in [(b"one", 0), (b"two", 1)] {
+            let (log, _) = holding(5, true);
+            let mut rivals = rivals(MessageIdRule::Send, true);
+            let came = message("alice", content);
+            rivals.on_whole(ID, "alice", content, &came, &log);
+            assert_eq!(rivals.len(), count);
+        }
+    }
+}
