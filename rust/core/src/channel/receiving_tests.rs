@@ -57,7 +57,9 @@ fn an_ephemeral_message_is_one_whole_segment_or_under_draft_what_it_is() {
     let hash = crate::keccak::keccak256(b"typing");
     let whole = data_segments(hash, b"typing").remove(0);
     let falsely = data_segments(hash, b"false").remove(0);
-    let of_two = data_segments(hash, &payload(1, 2 * SEGMENT_BYTES)).remove(0);
+    // What its hash is that of is one of two.
+    let large = payload(1, 2 * SEGMENT_BYTES);
+    let of_two = data_segments(crate::keccak::keccak256(&large[..SEGMENT_BYTES]), &large).remove(0);
     for (wire_format, content, payload) in [
         (WireFormat::Raw, &whole[..], Some(&b"typing"[..])),
         (WireFormat::Raw, &falsely, None),

@@ -274,6 +274,26 @@ fn a_machine_says_when_it_answers() {
 }
 
 #[test]
+fn a_machine_says_when_a_sync_is_due() {
+    let bob = |sync_min_interval_ms, acknowledgement_sync| {
+        Bob::of(Config {
+            sync_min_interval_ms,
+            acknowledgement_sync,
+            ..config()
+        })
+    };
+    // Half of the interval is drawn.
+    assert_eq!(bob(0, true).machine.poll_timeout(), None);
+    assert_eq!(bob(30_000, true).machine.poll_timeout(), Some(15_000));
+    // Who sent a content is told soon that it came.
+    for is_prompt in [false, true] {
+        let mut bob = bob(0, is_prompt);
+        bob.hear(message("alice", "held", b"content"));
+        assert_eq!(!bob.wait_until(10 * WINDOW_MS).is_empty(), is_prompt);
+    }
+}
+
+#[test]
 fn syncs_that_only_ask_keep_a_distance() {
     // Of so many ids two come up within half of T_min.
     let ids = (0..100).map(|number| format!("missing {number}"));
