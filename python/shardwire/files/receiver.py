@@ -359,7 +359,12 @@ def choice_of(destination: object) -> Choice:
     """
     if callable(destination):
         return destination
-    if not isinstance(destination, str | os.PathLike) or not (directory := Path(destination)).is_dir():
+    # An empty text, of a variable that is not set say, would be the working directory.
+    if (
+        not isinstance(destination, str | os.PathLike)
+        or destination == ""
+        or not (directory := Path(destination)).is_dir()
+    ):
         raise ConfigError(f"destination is {destination!r}: it must be a directory that exists or a function")
     return lambda offer: directory / offer.name
 

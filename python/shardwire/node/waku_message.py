@@ -49,7 +49,11 @@ class PubsubTopics:
         """
         topic = self._topics.get(content_topic)
         if topic is None:
-            shard = shard_of(content_topic, self._num_shards_in_cluster)
+            try:
+                shard = shard_of(content_topic, self._num_shards_in_cluster)
+            except UnicodeEncodeError:
+                # Half of a surrogate pair.
+                raise ConfigError(f"the content topic {content_topic!r} cannot be encoded as UTF-8") from None
             if len(self._topics) >= TOPICS_REMEMBERED_MAX:
                 self._topics.clear()
             topic = self._topics[content_topic] = f"/waku/2/rs/{self._cluster_id}/{shard}"

@@ -107,6 +107,18 @@ async def test_a_text_is_no_list_of_topics() -> None:
 
 
 @virtual
+async def test_a_topic_that_no_utf_8_has_is_refused() -> None:
+    node = MemoryNetwork().create_node("a")
+    await node.start()
+    topic = "/app/1/\ud800/proto"
+    with pytest.raises(ConfigError, match=r"the content topic '/app/1/\\ud800/proto' cannot be encoded as UTF-8"):
+        await node.subscribe([topic])
+    with pytest.raises(ConfigError, match="cannot be encoded as UTF-8"):
+        await node.send(MessageEnvelope(topic, b"x"))
+    await node.stop()
+
+
+@virtual
 async def test_every_stream_sees_every_event_since_it_was_made() -> None:
     network = MemoryNetwork()
     alice, bob = await start(network, "alice"), await start(network, "bob", TOPIC)
