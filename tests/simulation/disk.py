@@ -15,6 +15,9 @@ from shardwire.segmentation.parameters import native_parameters
 PAYLOAD = "channel.payload"
 PARTS = "channel.parts"
 DELIVERY = "channel.delivery"
+# Where the record of parts has the hash of the message: behind a version and the length of what follows (4 bytes), and
+# in that behind a version, the length of the message (8 bytes) and its own length (4 bytes).
+_HASH_OF_PARTS = slice(18, 50)
 
 
 class Disk:
@@ -40,9 +43,7 @@ class Disk:
         """Hex hashes of messages that were once written whole."""
         whole, self._whole = self._whole, []
         for kind, value in whole:
-            # The bytes that no message holds follow a zero.
-            head, _, _ = value.partition(b"\0")
-            self._written.add(keccak256(value).hex() if kind == PAYLOAD else json.loads(head)["payload_hash"])
+            self._written.add((keccak256(value) if kind == PAYLOAD else value[_HASH_OF_PARTS]).hex())
         return self._written
 
     def payloads(self, channel_id: str) -> set[bytes]:

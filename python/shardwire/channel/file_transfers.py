@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, cast
 from shardwire.errors import ConfigError
 from shardwire.events import MessageReceivedEvent
 from shardwire.files import Choice, FileReceiver, FileSender
-from shardwire.files.receiver import choice_of
 from shardwire.files.transport import FileChannel
 from shardwire.segmentation.parameters import native_parameters
 
@@ -122,7 +121,7 @@ class FileTransfers:
             channel,
             self._session.subscriptions.announce,
             self._new_nonce,
-            choice_of(destination),
+            _choice_of(destination),
             file_bytes_max,
             self._session.engine.peer_log,
         )
@@ -139,3 +138,18 @@ class FileTransfers:
     def _new_nonce(self) -> int:
         # Of the channel's own source of randomness, so that a run replays from its seed.
         return int(self._session.new_request_id()[:16], 16)
+
+
+def _choice_of(destination: object) -> Choice:
+    """The function that `receive_files` was given, or one that puts everything in the directory it was given.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if callable(destination):
+        return destination
+    given = destination if isinstance(destination, str | os.PathLike) else ""
+    # An empty text, of a variable that is not set say, would be the working directory.
+    if not given or not (directory := Path(given)).is_dir():
+        raise ConfigError(f"destination is {destination!r}: it must be a directory that exists or a function")
+    return lambda offer: directory / offer.name

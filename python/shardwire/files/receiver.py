@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shardwire._native import FileChunk, FileManifest, FileStatus, decode_file_message, encode_file_status
-from shardwire.errors import ConfigError, ShardwireError
+from shardwire.errors import ShardwireError
 from shardwire.events import (
     FileFailedEvent,
     FileProgressEvent,
@@ -349,24 +349,6 @@ class FileReceiver:
         self._strange[transfer_id] = None
         if len(self._strange) > STRANGE_TRANSFERS_MAX:
             self._strange.popitem(last=False)
-
-
-def choice_of(destination: object) -> Choice:
-    """The function that `receive_files` was given, or one that puts everything in the directory it was given.
-
-    Raises:
-        ConfigError: It is neither.
-    """
-    if callable(destination):
-        return destination
-    # An empty text, of a variable that is not set say, would be the working directory.
-    if (
-        not isinstance(destination, str | os.PathLike)
-        or destination == ""
-        or not (directory := Path(destination)).is_dir()
-    ):
-        raise ConfigError(f"destination is {destination!r}: it must be a directory that exists or a function")
-    return lambda offer: directory / offer.name
 
 
 def _now_ms() -> float:
