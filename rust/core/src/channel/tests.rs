@@ -785,3 +785,61 @@ fn a_message_that_is_spelled_like_a_send_is_one_beside_it() {
         assert_eq!(bob.stat("incoming_contents"), 0);
     }
 }
+
+#[test]
+fn a_message_whose_content_comes_again_as_anothers_is_called_anew() {
+    for is_begun in [false, true] {
+        let mut bob = Bob::new();
+        let [first, second] = [1, 2].map(|seed| payload(seed, 2 * SEGMENT_BYTES));
+        let [of_first, of_second] = [&first, &second].map(|of| data_segments(keccak256(of), of));
+        let waits = message("mallory", "waits", &segments(b"waits")[0]);
+        bob.hear(follows(waits, "another"));
+        bob.hear(message("mallory", "another", &of_first[0]));
+        bob.wait_for_expiry();
+        if is_begun {
+            bob.hear(message("mallory", "second", &of_second[1]));
+        }
+        bob.hear(message("mallory", "another", &of_second[0]));
+        bob.hear(message("mallory", "again", &of_first[0]));
+        bob.hear(message("mallory", "the rest", &of_first[1]));
+        bob.hear(message("mallory", "second", &of_second[1]));
+        let mut released = bob.released.clone();
+        released.sort_by_key(|released| (released.len(), released[0]));
+        assert_eq!(released.len(), 3, "{is_begun}");
+        bob.restart().unwrap();
+        eprintln!(
+            "{is_begun} {:?} {:?}",
+            bob.missing(),
+            bob.channel.sds().stats()
+        );
+        assert_eq!(bob.stat("incoming_contents"), 0, "{is_begun}");
+    }
+}
+
+#[test]
+fn a_message_that_others_began_as_theirs_is_released_all_the_same() {
+    for rule in [MessageIdRule::Send, MessageIdRule::ContentSha256] {
+        for is_first_copied in [false, true] {
+            let config = Config {
+                message_id: rule,
+                ..config()
+            };
+            let mut bob = Bob::of(config, settings(), limits());
+            let real = payload(1, 2 * SEGMENT_BYTES);
+            let contents = data_segments(keccak256(&real), &real);
+            let copied = &contents[usize::from(!is_first_copied)];
+            bob.hear(message("mallory", "copied", copied));
+            bob.restart().unwrap();
+            let cause = payload(2, 10);
+            let cause_id = sha256_id(&segments(&cause)[0]);
+            for content in &contents {
+                let own = message("alice", &sha256_id(content), content);
+                bob.hear(follows(own, &cause_id));
+            }
+            assert!(bob.released.is_empty(), "{rule:?} {is_first_copied}");
+            bob.restart().unwrap();
+            bob.hear(message("carol", &cause_id, &segments(&cause)[0]));
+            assert_eq!(bob.released, [cause, real], "{rule:?} {is_first_copied}");
+        }
+    }
+}

@@ -108,7 +108,8 @@ pub struct Incoming {
     claims: usize,
     /// Every send in the order in which it was first heard of, with what is gone since.
     order: VecDeque<SendRef>,
-    /// Sends whose message ids do not name them, by the id that the owner read.
+    /// Sends whose message ids do not name them, by the id that the owner read and who sends them:
+    /// anybody may begin what another sends.
     by_send_id: HashMap<Name, SendRef, DefaultHashBuilder>,
     /// The send that is partial for longest, where it was looked for.
     eldest: Option<SendRef>,
@@ -238,8 +239,8 @@ impl Incoming {
 
     /// The undelivered send that the owner calls so.
     pub fn find(&self, sender_id: &str, send_id: &str) -> Option<SendRef> {
-        let by_send_id = self.by_send_id.get(send_id.as_bytes()).copied();
-        let found = by_send_id.or_else(|| self.keyed(send_id.as_bytes()));
+        let called = self.called(send_id, sender_id);
+        let found = called.or_else(|| self.keyed(send_id.as_bytes()));
         let is_its_own = |found: &SendRef| {
             let send = &self.sends[*found];
             // What an id names that names no send may be spelled like this one.
@@ -251,6 +252,15 @@ impl Incoming {
             .filter(is_its_own)
             .or_else(|| self.claimed(send_id, sender_id))
             .or_else(|| found.filter(is_named))
+    }
+
+    /// The undelivered send of a participant whose ids do not name it, and that the owner calls so.
+    fn called(&self, send_id: &str, sender_id: &str) -> Option<SendRef> {
+        if self.by_send_id.is_empty() {
+            return None;
+        }
+        let name = claimed_key(send_id, sender_id);
+        self.by_send_id.get(&name).copied()
     }
 
     /// The undelivered send of a participant whose id another one claimed first: it stays apart though
@@ -358,10 +368,9 @@ impl Incoming {
                 self.hold(send)
             }
             Some(handle) => {
-                let send = &mut self.sends[handle];
+                let send = &self.sends[handle];
                 if !send.missing.is_empty() || send.contents.is_empty() || stray.is_some() {
-                    send.sender_id = sender_id;
-                    send.send_id = send_id;
+                    self.rename(handle, send_id, sender_id);
                     let message_id = held.message_id.clone();
                     self.on_received(handle, &message_id, monotonic_ms, around);
                 }
@@ -727,14 +736,27 @@ impl Incoming {
     fn forget(&mut self, handle: SendRef, send: &IncomingSend) {
         self.by_key.remove(send.key.as_bytes(), handle);
         self.claims -= usize::from(is_claimed(&send.key));
-        if send.send_id != send.key && self.by_send_id.get(&send.send_id) == Some(&handle) {
-            self.by_send_id.remove(&send.send_id);
-        }
+        self.unname(handle, &send.send_id, &send.sender_id);
         if !self.blocked.is_empty() {
             self.blocked.remove(&handle);
         }
         self.contents_held -= send.contents.len();
         self.changes.on_gone(send.key.clone());
+    }
+
+    /// The owner calls a send so from now on.
+    fn rename(&mut self, handle: SendRef, send_id: Name, sender_id: Arc<str>) {
+        let send = &mut self.sends[handle];
+        let send_id = std::mem::replace(&mut send.send_id, send_id);
+        let sender_id = std::mem::replace(&mut send.sender_id, sender_id);
+        self.unname(handle, &send_id, &sender_id);
+    }
+
+    /// A send is no longer called so.
+    fn unname(&mut self, handle: SendRef, send_id: &Name, sender_id: &str) {
+        if self.called(send_id, sender_id) == Some(handle) {
+            self.by_send_id.remove(&claimed_key(send_id, sender_id));
+        }
     }
 
     pub(super) fn remove(&mut self, handle: SendRef) -> Option<IncomingSend> {
@@ -827,12 +849,13 @@ impl Incoming {
         monotonic_ms: i64,
         around: &mut Surroundings<'_>,
     ) -> SendRef {
-        let target = self.by_send_id.get(send_id.as_bytes()).copied();
+        let sender_id = Arc::clone(&self.sends[handle].sender_id);
+        let target = self.called(send_id, &sender_id);
         match target.filter(|target| *target != handle) {
             None => {
-                let send_id = Name::new(send_id);
-                self.by_send_id.insert(send_id.clone(), handle);
-                self.sends[handle].send_id = send_id;
+                let name = claimed_key(send_id, &sender_id);
+                self.rename(handle, Name::new(send_id), sender_id);
+                self.by_send_id.insert(name, handle);
                 handle
             }
             Some(target) => {
@@ -866,15 +889,15 @@ impl Incoming {
         } else {
             claimed_key(message_id, &format!("{sender_id}\0"))
         };
-        let target = self.by_send_id.get(send_id.as_bytes()).copied();
+        let target = self.called(send_id, &sender_id);
         let target = target.filter(|target| *target != handle && !is_named);
         let target = target.or_else(|| self.keyed(key.as_bytes()));
         let target = target.unwrap_or_else(|| {
-            let send_id = Name::new(send_id);
-            let send = IncomingSend::new(key, send_id.clone(), sender_id, monotonic_ms);
+            let name = claimed_key(send_id, &sender_id);
+            let send = IncomingSend::new(key, Name::new(send_id), sender_id, monotonic_ms);
             let target = self.hold(send);
             if !is_named {
-                self.by_send_id.insert(send_id, target);
+                self.by_send_id.insert(name, target);
             }
             target
         });
@@ -897,6 +920,7 @@ impl Incoming {
             return;
         };
         self.by_key.remove(send.key.as_bytes(), handle);
+        self.unname(handle, &send.send_id, &send.sender_id);
         self.claims -= usize::from(is_claimed(&send.key));
         self.changes.on_gone(send.key);
         for entry in send.contents {
@@ -970,8 +994,8 @@ impl Incoming {
     /// Restores a stored send with its contents.
     pub fn restore_send(&mut self, send: IncomingSend, log: &mut Log) -> SendRef {
         self.contents_held += send.contents.len();
-        let send_id = send.send_id.clone();
-        let named = send_id != send.key && send.key != claimed_key(&send_id, &send.sender_id);
+        let name = claimed_key(&send.send_id, &send.sender_id);
+        let named = send.send_id != send.key && send.key != name;
         let contents = send.contents.clone();
         let handle = self.hold(send);
         for entry in contents {
@@ -980,7 +1004,7 @@ impl Incoming {
             }
         }
         if named {
-            self.by_send_id.insert(send_id, handle);
+            self.by_send_id.insert(name, handle);
         }
         handle
     }
@@ -1094,11 +1118,11 @@ impl Incoming {
                 .iter()
                 .all(|send| self.sends[*send].reconstructed)
         );
-        assert!(
-            self.by_send_id
-                .values()
-                .all(|send| self.sends.get(*send).is_some())
-        );
+        for (name, handle) in &self.by_send_id {
+            let send = self.sends.get(*handle);
+            let called = send.map(|send| claimed_key(&send.send_id, &send.sender_id));
+            assert_eq!(called.as_ref(), Some(name));
+        }
         self.missing.audit();
     }
 }
