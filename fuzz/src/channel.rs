@@ -18,6 +18,7 @@ use shardwire_core::wire::sds::{HistoryEntry, Message, MessageView};
 use shardwire_core::wire::segment::{Header, Slot, WireFormat};
 
 use crate::machine::{Draws, NAMES, at, config};
+use crate::spelled::Spellings;
 use crate::{limits, settings};
 
 /// Of a data segment: where segments are large they are stored by reference.
@@ -336,9 +337,19 @@ pub struct Chat {
     /// Large ones that were sent, and how many marks they have.
     payloads: Vec<Vec<u8>>,
     marks: u64,
+    /// What forged messages are spelled like, where they are.
+    spellings: Option<Spellings>,
 }
 
 impl Chat {
+    /// The chat of a seed, with forged messages that are spelled like others.
+    pub fn spelled(seed: u64) -> Self {
+        Chat {
+            spellings: Some(Spellings::default()),
+            ..Chat::from_seed(seed)
+        }
+    }
+
     /// The chat of a seed.
     pub fn from_seed(seed: u64) -> Self {
         Chat::new(Draws::from_seed(seed))
@@ -392,6 +403,7 @@ impl Chat {
             all_honest,
             payloads: Vec::new(),
             marks: 0,
+            spellings: None,
         }
     }
 
@@ -447,7 +459,8 @@ impl Chat {
     fn store(&mut self, which: usize) {
         let party = &mut self.parties[which];
         party.store();
-        if self.segment_bytes == LARGE_SEGMENT_BYTES {
+        // What is sent again under other names stands twice.
+        if self.segment_bytes == LARGE_SEGMENT_BYTES && self.spellings.is_none() {
             party.check_once(self.all_honest);
         }
         if party.commits.is_multiple_of(COMMITS_PER_TRIAL) {
@@ -577,6 +590,9 @@ impl Chat {
     /// A well-formed segment of a hash, counts and a place that somebody may or may not have used, under any
     /// id of anybody.
     fn forge(&mut self, which: usize) {
+        if self.spellings.is_some() {
+            return self.forge_spelled(which);
+        }
         let payload = vec![self.draws.below(3) as u8; self.draws.below(3 * SEGMENT_BYTES)];
         let data_count = 1 + self.draws.below(4) as u16;
         let is_parity = self.draws.chance(30);
@@ -641,6 +657,41 @@ impl Chat {
         }
     }
 
+    /// Messages that are spelled like others, or what was on the wire under another name.
+    fn forge_spelled(&mut self, which: usize) {
+        let parameters = self.parties[which].segmentation.parameters;
+        for _ in 0..1 + self.draws.below(4) {
+            let Some(spellings) = &self.spellings else {
+                return;
+            };
+            let (draws, config) = (&mut self.draws, &self.parties[which].config);
+            let bytes = if self.wire.is_empty() || draws.chance(70) {
+                // Whole messages of few payloads, so that all segments of one may come.
+                let length = (1 + draws.below(2 * self.segment_bytes)) / 60 * 60;
+                let payload = vec![draws.below(3) as u8; length];
+                let segments = segment(&payload, &parameters).map(|segments| segments.to_vecs());
+                let content = match segments {
+                    Ok(mut segments) if draws.chance(70) => {
+                        segments.swap_remove(draws.below(segments.len()))
+                    }
+                    _ => spellings.content(draws),
+                };
+                let lamport = at(self.now_ms).epoch_ms as u64 + draws.next() % 1_000;
+                let content = draws.chance(85).then_some(content);
+                spellings.message(content, lamport, config, draws)
+            } else {
+                let place = draws.below(self.wire.len());
+                spellings.signed_anew(&self.wire[place], config, draws)
+            };
+            if let Some(bytes) = bytes {
+                // It may come again, to others too.
+                self.wire.push(bytes.clone().into());
+                self.hand(which, bytes);
+                self.take_events(which);
+            }
+        }
+    }
+
     fn restart(&mut self, which: usize) {
         if self.draws.chance(50) {
             self.take_events(which);
@@ -672,6 +723,9 @@ impl Chat {
                 break;
             };
             self.wire.push(transmit.payload.clone());
+            if let Some(spellings) = &mut self.spellings {
+                spellings.see(&transmit.payload, &party.config);
+            }
             let id = transmit.transmit_id;
             party
                 .channel

@@ -5,6 +5,7 @@
 //! the tests replay those kept in `tests/corpus/` and draw others at random.
 
 mod channel;
+mod honest;
 mod machine;
 pub mod memory;
 mod message;
@@ -14,9 +15,11 @@ mod play;
 mod random;
 mod receiver;
 mod scenario;
+mod spelled;
 mod wires;
 
 pub use channel::Chat;
+pub use honest::delivers_once;
 pub use machine::World;
 pub use message::Message;
 pub use play::{Counts, play};

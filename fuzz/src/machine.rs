@@ -11,6 +11,8 @@ use shardwire_core::sds::{
 };
 use shardwire_core::wire::sds::{HistoryEntry, Message, MessageView, WireFormat};
 
+use crate::spelled::Spellings;
+
 const EPOCH_MS: i64 = 1_760_000_000_000;
 pub(super) const NAMES: [&str; 3] = ["alice", "bob", "carol"];
 const MISSING_MAX: usize = 24;
@@ -233,9 +235,19 @@ pub struct World {
     wire: Vec<Octets>,
     /// Ids of sends of which something was on the wire: nobody knows one before.
     seen: Vec<String>,
+    /// What strangers' messages are spelled like, where they are.
+    spellings: Option<Spellings>,
 }
 
 impl World {
+    /// The world of a seed, with strangers whose messages are spelled like others.
+    pub fn spelled(seed: u64) -> Self {
+        World {
+            spellings: Some(Spellings::default()),
+            ..World::from_seed(seed)
+        }
+    }
+
     /// The world of a seed.
     pub fn from_seed(seed: u64) -> Self {
         World::new(Draws::from_seed(seed))
@@ -264,6 +276,7 @@ impl World {
             parties,
             wire: Vec::new(),
             seen: Vec::new(),
+            spellings: None,
         }
     }
 
@@ -376,6 +389,9 @@ impl World {
 
     /// A well-formed message that lies about anything.
     fn stranger(&mut self, which: usize) {
+        if self.draws_spelled(which) {
+            return;
+        }
         let sender = [NAMES[0], NAMES[1], NAMES[2], "mallory", "trudy"][self.draws.below(5)];
         let seen = &self.seen;
         let entries = |draws: &mut Draws, most: usize| -> Vec<HistoryEntry> {
@@ -416,6 +432,39 @@ impl World {
                 now,
             );
         }
+    }
+
+    /// A message that is spelled like others; false where none is.
+    fn draws_spelled(&mut self, which: usize) -> bool {
+        let Some(spellings) = &self.spellings else {
+            return false;
+        };
+        let (draws, party) = (&mut self.draws, &mut self.parties[which]);
+        let now = at(self.now_ms);
+        for _ in 0..1 + draws.below(4) {
+            let data = if self.wire.is_empty() || draws.chance(70) {
+                let of = content(draws.next() % 4, draws.below(3) as u32, 2, 3).to_vec();
+                let any = if draws.chance(70) {
+                    of
+                } else {
+                    spellings.content(draws)
+                };
+                let lamport = now.epoch_ms as u64 + draws.next() % 1_000;
+                let held = draws.chance(80).then_some(any);
+                spellings.message(held, lamport, &party.config, draws)
+            } else {
+                let place = draws.below(self.wire.len());
+                spellings.signed_anew(&self.wire[place], &party.config, draws)
+            };
+            if let Some(data) = data {
+                let data = Octets::from(data);
+                let from_store = draws.chance(20);
+                party.machine.handle_message(&data, None, from_store, now);
+                // It may come again, to others too.
+                self.wire.push(data);
+            }
+        }
+        true
     }
 
     /// The owner says something that it might at any time.
@@ -524,6 +573,9 @@ impl World {
 
     fn leave(&mut self, which: usize, transmit: &Transmit, now: Now) -> bool {
         self.wire.push(transmit.payload.clone());
+        if let Some(spellings) = &mut self.spellings {
+            spellings.see(&transmit.payload, &self.parties[which].config);
+        }
         if let Some(send_id) = &transmit.send_id {
             self.seen.push(send_id.to_string());
         }

@@ -1,7 +1,7 @@
 //! Whole channels under random sequences of operations.
 
 use proptest::prelude::*;
-use shardwire_fuzz::Chat;
+use shardwire_fuzz::{Chat, delivers_once};
 
 // Miri takes a thousand times as long for a step.
 const CASES: u32 = if cfg!(miri) { 4 } else { 400 };
@@ -17,6 +17,20 @@ proptest! {
             chat.step();
         }
         chat.end();
+    }
+
+    #[test]
+    fn what_is_spelled_like_others_is_survived(seed in any::<u64>(), steps in 1_usize..STEPS_MAX) {
+        let mut chat = Chat::spelled(seed);
+        for _ in 0..steps {
+            chat.step();
+        }
+        chat.end();
+    }
+
+    #[test]
+    fn what_is_honest_is_delivered_once(seed in any::<u64>()) {
+        delivers_once(seed);
     }
 }
 

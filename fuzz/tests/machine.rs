@@ -26,6 +26,15 @@ proptest! {
         }
         world.restart_all();
     }
+
+    #[test]
+    fn what_is_spelled_like_others_is_survived(seed in any::<u64>(), steps in 1_usize..STEPS_MAX) {
+        let mut world = World::spelled(seed);
+        for _ in 0..steps {
+            world.step();
+        }
+        world.restart_all();
+    }
 }
 
 #[test]
