@@ -843,3 +843,33 @@ fn a_message_that_others_began_as_theirs_is_released_all_the_same() {
         }
     }
 }
+
+#[test]
+fn a_send_that_is_behind_its_spelling_and_anothers_claim_is_released() {
+    for with_cause in [false, true] {
+        let mut bob = Bob::new();
+        let (real, spelled) = (payload(1, 2 * SEGMENT_BYTES), payload(3, 2 * SEGMENT_BYTES));
+        let [of_real, of_spelled] = [&real, &spelled].map(|of| data_segments(keccak256(of), of));
+        bob.hear(message("mallory", &id(ONE, 0), &of_real[0]));
+        let first = message("alice", ONE, &of_spelled[0]);
+        bob.hear(if with_cause {
+            follows(first, &id(OTHER, 0))
+        } else {
+            first
+        });
+        bob.hear(message("alice", &id(ONE, 0), &of_real[0]));
+        bob.restart().unwrap();
+        bob.hear(message("alice", &id(ONE, 1), &of_real[1]));
+        bob.hear(message("alice", "another", &of_spelled[1]));
+        if with_cause {
+            bob.hear(message("carol", &id(OTHER, 0), &segments(b"cause")[0]));
+        }
+        let mut released = bob.released.clone();
+        released.retain(|released| released.len() > 10);
+        released.sort();
+        let mut expected = [real, spelled];
+        expected.sort();
+        assert_eq!(released, expected, "{with_cause}");
+        assert_eq!(bob.channel.waiting().0, 0);
+    }
+}

@@ -889,6 +889,10 @@ impl Incoming {
         } else {
             claimed_key(message_id, &format!("{sender_id}\0"))
         };
+        if is_named && self.sends[handle].key == key {
+            self.part_others(handle, entry, send_id, around);
+            return handle;
+        }
         let target = self.called(send_id, &sender_id);
         let target = target.filter(|target| *target != handle && !is_named);
         let target = target.or_else(|| self.keyed(key.as_bytes()));
@@ -909,6 +913,46 @@ impl Incoming {
         send.contents.push(entry);
         send.last_progress_ms = monotonic_ms;
         target
+    }
+
+    /// What is spelled like a send has its key, since another participant has the plain one: what came
+    /// before `entry` goes, and the send that the id of `entry` names stays.
+    fn part_others(
+        &mut self,
+        handle: SendRef,
+        entry: EntryRef,
+        send_id: &str,
+        around: &mut Surroundings<'_>,
+    ) {
+        let send = &mut self.sends[handle];
+        let others: Vec<_> = send
+            .contents
+            .extract_if(.., |held| *held != entry)
+            .collect();
+        let sender_id = Arc::clone(&send.sender_id);
+        let (other_id, at_ms) = (send.send_id.clone(), send.last_progress_ms);
+        self.rename(handle, Name::new(send_id), Arc::clone(&sender_id));
+        self.touch(handle);
+        let name = claimed_key(&other_id, &sender_id);
+        // As in `part`.
+        let key = claimed_key(send_id, &format!("{sender_id}\0"));
+        let target = self.called(&other_id, &sender_id);
+        let target = target.or_else(|| self.keyed(key.as_bytes()));
+        let target = target.unwrap_or_else(|| {
+            let send = IncomingSend::new(key, other_id, sender_id, at_ms);
+            let target = self.hold(send);
+            self.by_send_id.insert(name, target);
+            target
+        });
+        for &entry in &others {
+            if let Some(held) = around.log.get_mut(entry) {
+                held.send = Some(target);
+            }
+            around.log.touch(entry);
+        }
+        self.sends[target].contents.extend(others);
+        self.watch(target, at_ms);
+        self.touch(target);
     }
 
     /// What was known of `handle` is part of `target`.
