@@ -873,3 +873,28 @@ fn a_send_that_is_behind_its_spelling_and_anothers_claim_is_released() {
         assert_eq!(bob.channel.waiting().0, 0);
     }
 }
+
+/// Whatever a participant calls itself, it takes nothing of another's that was set apart.
+#[test]
+fn a_sender_with_nul_has_no_part_of_what_is_set_apart() {
+    let mut bob = Bob::new();
+    let payloads = [1, 2, 3].map(|seed| payload(seed, 2 * SEGMENT_BYTES));
+    let contents = payloads
+        .each_ref()
+        .map(|payload| data_segments(keccak256(payload), payload));
+    let [real, spelled, odd] = &contents;
+    bob.hear(message("alice", &id(ONE, 0), &real[0]));
+    bob.hear(message("alice", ONE, &spelled[0]));
+    for (ordinal, content) in odd.iter().enumerate() {
+        bob.hear(message("alice\0", &id(ONE, ordinal as u32), content));
+    }
+    bob.restart().unwrap();
+    bob.hear(message("alice", "another", &spelled[1]));
+    bob.hear(message("alice", &id(ONE, 1), &real[1]));
+    let mut released = bob.released.clone();
+    released.sort();
+    let mut expected = payloads.to_vec();
+    expected.sort();
+    assert_eq!(released, expected);
+    assert_eq!(bob.stat("incoming_contents"), 0);
+}

@@ -126,6 +126,13 @@ pub fn claimed_key(send_id: &str, sender_id: &str) -> Name {
     Name::from(format!("{send_id}\0{sender_id}"))
 }
 
+/// The key of a send that no id names, set apart from another one that is spelled like it.
+///
+/// No other key begins with NUL, whatever a sender calls itself: no id that comes has NUL, and none is empty.
+pub fn apart_key(message_id: &str, sender_id: &str) -> Name {
+    Name::from(format!("\0{message_id}\0{sender_id}"))
+}
+
 /// Whether a key is that of a send whose id another sender claimed first: no id that comes has NUL.
 pub fn is_claimed(key: &Name) -> bool {
     memchr::memchr(0, key.as_bytes()).is_some()

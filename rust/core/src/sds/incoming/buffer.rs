@@ -17,7 +17,7 @@ use super::rare::RareSet;
 use super::send::{IncomingSend, Place, SendRef};
 use crate::sds::config::{Config, Randomness};
 use crate::sds::events::Event;
-use crate::sds::ids::{claimed_key, is_claimed, split_content_bytes, split_content_id};
+use crate::sds::ids::{apart_key, claimed_key, is_claimed, split_content_bytes, split_content_id};
 use crate::sds::index::Index;
 use crate::sds::lamport::LamportClock;
 use crate::sds::log::{EntryRef, Heads, Log};
@@ -883,11 +883,10 @@ impl Incoming {
         };
         let (message_id, sender_id) = (&held.message_id, Arc::clone(&held.sender_id));
         let is_named = self.place_of(message_id).is_some();
-        // No sender id ends with NUL: this is the key of no send that an id names.
         let key = if is_named {
             claimed_key(send_id, &sender_id)
         } else {
-            claimed_key(message_id, &format!("{sender_id}\0"))
+            apart_key(message_id, &sender_id)
         };
         if is_named && self.sends[handle].key == key {
             self.part_others(handle, entry, send_id, around);
@@ -934,8 +933,7 @@ impl Incoming {
         self.rename(handle, Name::new(send_id), Arc::clone(&sender_id));
         self.touch(handle);
         let name = claimed_key(&other_id, &sender_id);
-        // As in `part`.
-        let key = claimed_key(send_id, &format!("{sender_id}\0"));
+        let key = apart_key(send_id, &sender_id);
         let target = self.called(&other_id, &sender_id);
         let target = target.or_else(|| self.keyed(key.as_bytes()));
         let target = target.unwrap_or_else(|| {
