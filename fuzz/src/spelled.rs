@@ -125,10 +125,7 @@ impl Spellings {
     }
 
     fn filter(&self, config: &Config, draws: &mut Draws) -> Option<Vec<u8>> {
-        let (capacity, rate) = (
-            config.bloom_filter_capacity as u64,
-            config.bloom_filter_error_rate,
-        );
+        let (capacity, rate) = (config.bloom_filter_capacity, config.bloom_filter_error_rate);
         let filter = BloomFilter::new(capacity, rate, config.wire_format);
         let mut filter = filter.expect("it is that of a legal configuration");
         for _ in 0..draws.below(2 * ENTRIES_MAX) {
