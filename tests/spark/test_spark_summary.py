@@ -208,7 +208,7 @@ def test_the_command_writes_the_same_page(
     assert (tmp_path / "uri.html").read_bytes() == (tmp_path / "spark.html").read_bytes()
     capsys.readouterr()
     line[1] = str(tmp_path / "absent.parquet")
-    assert run([*line, "-o", str(tmp_path / "no.html"), "--spark", "local[2]"]) == 1
+    assert run([*line, "-o", str(tmp_path / "no.html"), "--spark", "local[2]"]) == 2
     assert "there is no file or directory" in capsys.readouterr().err
 
 
