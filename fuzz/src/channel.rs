@@ -57,23 +57,27 @@ struct Party {
     commits: u64,
 }
 
+/// A participant of the room, whose randomness comes of a seed.
+pub(crate) fn member(
+    name: &str,
+    config: Config,
+    segmentation: Segmentation,
+    now: Now,
+    seed: u64,
+) -> Channel {
+    let rng = Box::new(Draws::from_seed(seed));
+    let channel = Channel::new("room", name, config, segmentation, HANDOVER, now, rng);
+    channel.expect("a legal configuration")
+}
+
 impl Party {
     fn new(name: &'static str, config: Config, segmentation: Segmentation, seed: u64) -> Self {
-        let rng = Box::new(Draws::from_seed(seed));
-        let channel = Channel::new(
-            "room",
-            name,
-            config.clone(),
-            segmentation,
-            HANDOVER,
-            at(0),
-            rng,
-        );
+        let channel = member(name, config.clone(), segmentation, at(0), seed);
         Party {
             name,
             config,
             segmentation,
-            channel: channel.expect("a legal configuration"),
+            channel,
             records: Records::new(),
             sends: 0,
             seed,
@@ -255,16 +259,13 @@ impl Party {
         let records = records.map(|((kind, key), value)| -> StoredRecord<'_> {
             (kind.as_str(), &key[..], value.clone())
         });
-        let channel = Channel::new(
-            "room",
+        let channel = member(
             self.name,
             self.config.clone(),
             self.segmentation,
-            HANDOVER,
             now,
-            Box::new(Draws::from_seed(self.seed)),
+            self.seed,
         );
-        let channel = channel.expect("ids and limits of before");
         let restored = channel.restore(records, now);
         restored.expect("what was stored is whole")
     }

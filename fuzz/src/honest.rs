@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use shardwire_core::channel::{Arrival, Channel, Handover, Redelivery, Segmentation};
+use shardwire_core::channel::{Arrival, Channel, Segmentation};
 use shardwire_core::erasure::ErasureCode;
 use shardwire_core::reassemble::Limits;
 use shardwire_core::sds::{Config, Kinds, MessageIdRule, Octets};
@@ -11,6 +11,7 @@ use shardwire_core::segment::{Parameters, segment};
 use shardwire_core::wire::sds::{HistoryEntry, Message};
 use shardwire_core::wire::segment::WireFormat;
 
+use crate::channel::member;
 use crate::machine::{Draws, at, config};
 use crate::spelled::Spellings;
 use crate::{limits, settings};
@@ -18,11 +19,6 @@ use crate::{limits, settings};
 const SEGMENT_BYTES: usize = 64;
 /// More than what one case holds.
 const MANY: usize = 10_000;
-const HANDOVER: Handover = Handover {
-    redelivery: Redelivery::AtLeastOnce,
-    messages_max: usize::MAX,
-    bytes_max: usize::MAX,
-};
 /// In these the last is delivered whatever histories name.
 const END_MS: i64 = 100_000_000;
 
@@ -63,20 +59,8 @@ pub fn delivers_once(seed: u64) {
             ..limits()
         },
     };
-    let channel = |name: &str, draws: &mut Draws| {
-        let rng = Box::new(Draws::from_seed(draws.next()));
-        let channel = Channel::new(
-            "room",
-            name,
-            config.clone(),
-            segmentation,
-            HANDOVER,
-            at(0),
-            rng,
-        );
-        channel.expect("a legal configuration")
-    };
-    let (mut alice, mut bob) = (channel("alice", &mut draws), channel("bob", &mut draws));
+    let mut alice = member("alice", config.clone(), segmentation, at(0), draws.next());
+    let mut bob = member("bob", config.clone(), segmentation, at(0), draws.next());
     let mut spellings = Spellings::default();
     let mut sent = Vec::new();
     let mut now_ms = 0;

@@ -198,11 +198,10 @@ fn read_segment(
         }
     };
     shared.restore_segment(key, &record, payload_hash, index);
-    let wire = record
-        .message_id
-        .as_ref()
-        .and_then(|message_id| messages.get(message_id));
-    let wire = wire.cloned();
+    let message_id = record.message_id.as_ref();
+    let wire = message_id
+        .and_then(|message_id| messages.get(message_id))
+        .cloned();
     Ok(StoredSegment {
         key: key.into(),
         record,
