@@ -11,10 +11,13 @@ from typing import Any, Final, Literal, Self, final
 from typing_extensions import Buffer, disjoint_base
 
 from shardwire.config import DeliveredWhen, ReassemblyLimits, Redelivery, SdsConfig, SyncConfig
-from shardwire.events import ChannelEvent
+from shardwire.events import ChannelEvent, EphemeralDropReason
 from shardwire.sds.outputs import SdsInspection, TransmitKind
 
 __all__ = [
+    "DISPATCHES_MAX",
+    "PROPAGATION_TIMEOUT_MS",
+    "Allowance",
     "ArrowLocalReconstructor",
     "ArrowReconstructor",
     "BloomFilter",
@@ -36,6 +39,9 @@ __all__ = [
     "MessageFault",
     "MessageGivenUp",
     "MissingDetected",
+    "NodeFailing",
+    "NodeHolds",
+    "NodeRecovered",
     "Now",
     "OwnSends",
     "Participant",
@@ -56,6 +62,7 @@ __all__ = [
     "SetDropped",
     "SyncReceived",
     "Transmit",
+    "TransmitFailed",
     "WakuJsonReader",
     "WakuMessage",
     "__version__",
@@ -104,6 +111,9 @@ _FileState = Literal["requested", "held", "received", "refused", "unknown", "wit
 _FileReason = Literal["", "declined", "too_large", "name", "exists", "busy", "no_space", "failed", "changed"]
 
 __version__: str
+# Messages of which an answer of the node is awaited, at most, and for how long.
+DISPATCHES_MAX: Final[int]
+PROPAGATION_TIMEOUT_MS: Final[int]
 
 # --- Keccak-256 ---------------------------------------------------------------------------------
 
@@ -1157,6 +1167,108 @@ class MessageFault(SdsEvent):
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
 
 @final
+class TransmitFailed(SdsEvent):
+    """A message did not leave."""
+
+    __match_args__: Final = ("message_id", "kind", "error", "of_node")
+
+    def __new__(cls, message_id: str, kind: TransmitKind, error: str, of_node: bool) -> Self: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def kind(self) -> TransmitKind: ...
+    @property
+    def error(self) -> str: ...
+    @property
+    def of_node(self) -> bool:
+        """Whether that is no news: the node fails."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class NodeFailing(SdsEvent):
+    """The node failed so many times in a row that the application is told."""
+
+    __match_args__: Final = ("failures", "error")
+
+    def __new__(cls, failures: int, error: str) -> Self: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def error(self) -> str: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class NodeRecovered(SdsEvent):
+    """The node takes messages again."""
+
+    __match_args__: Final = ("failures", "told")
+
+    def __new__(cls, failures: int, told: bool) -> Self: ...
+    @property
+    def failures(self) -> int:
+        """How many times in a row it had failed."""
+
+    @property
+    def told(self) -> bool:
+        """Whether the application was told of those."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class NodeHolds(SdsEvent):
+    """The node refuses everything until a time that it named."""
+
+    __match_args__: Final = ("hold_ms", "error")
+
+    def __new__(cls, hold_ms: int, error: str) -> Self: ...
+    @property
+    def hold_ms(self) -> int:
+        """How long that is heeded."""
+
+    @property
+    def error(self) -> str: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]: ...
+
+@final
+class Allowance:
+    """What one rate limit lets leave at one moment, by how many messages are prepared that have no place yet."""
+
+    def __new__(
+        cls,
+        *,
+        free: Container[TransmitKind],
+        left: int,
+        open_left: int,
+        sync_left: int,
+        ephemeral_left: int,
+        repairs: bool,
+    ) -> Self:
+        """Of places that are left.
+
+        Args:
+            free: Kinds that take none.
+            left: All of them, those kept for acknowledgements included.
+            open_left: Those that any kind may take.
+            sync_left: Those that acknowledgements may take.
+            ephemeral_left: Those until ephemeral messages are dropped.
+            repairs: Whether what others ask for may leave.
+        """
+
+    def allows(self, kind: TransmitKind, taken: int = 0) -> bool:
+        """Whether one more of a kind may be prepared, where `taken` messages are that have no place yet."""
+    def ephemeral_drop_reason(self, taken: int = 0) -> EphemeralDropReason | None:
+        """Why an ephemeral message may not leave; None where it may (004, Ephemeral messages)."""
+
+@final
 class ChannelMachine(Participant):
     """The machine of a reliable channel: SDS joined with reassembly; SDS messages in, whole messages out.
 
@@ -1300,8 +1412,94 @@ class ChannelMachine(Participant):
         """Records that changed since the last call; None deletes."""
     def drop_changes(self) -> None:
         """In place of `poll_persist` where nothing is stored: forgets what changed."""
-    def next_expiry_ms(self) -> int | None:
-        """Monotonic ms at which the next partial message expires; None for never."""
+    def submit_ephemeral(
+        self,
+        send_id: str,
+        request_id: str,
+        message_id: str,
+        content: Buffer,
+        allowances: list[Allowance],
+    ) -> None:
+        """Lets an ephemeral message leave now, or says by an event why it never will (004, Ephemeral messages).
+
+        Raises:
+            ConfigError: As `send_ephemeral`.
+        """
+
+    def refuse_ephemeral(self, request_id: str, message_id: str, error: str) -> None:
+        """An ephemeral message can never be sent (004, Irrecoverable errors)."""
+    def handle_connection(self, online: bool) -> None:
+        """Whether the node is connected: nothing leaves while it is not."""
+    def may_try(self, monotonic_ms: int) -> bool:
+        """Whether the node is worth a try: it is online, did not fail just now, and does not refuse everything."""
+    def poll_transmits(self, allowances: list[Allowance], now: Now) -> tuple[list[Transmit], bool]:
+        """Everything that may be prepared to leave now, as far as all of `allowances` have places left, and whether
+        anything waits for places but ephemeral messages, which are dropped.
+
+        Each is answered for by `handle_propagated`, `handle_late` or `handle_failed`, or taken back by
+        `handle_commit_failed` or `handle_stopped`. One of which the node says nothing for `PROPAGATION_TIMEOUT_MS`
+        counts as failed.
+        """
+
+    def leave(self, transmit_id: int, monotonic_ms: int) -> bool:
+        """Whether a message is still to leave. If so it does: the time in which the node has to answer begins."""
+    def handle_propagated(self, transmit_id: int, message_hash: Buffer, now: Now) -> bool:
+        """A message reached the network under this hash; False where nobody waited for it any longer."""
+    def handle_late(self, transmit_id: int, now: Now) -> None:
+        """A message was not handed to the node, since the rate limit had no place left for it."""
+    def announce_failure(self) -> None:
+        """Says at once that `handle_failed` will come: nothing is tried before it has."""
+    def handle_failed(
+        self,
+        transmit_id: int,
+        error: str,
+        now: Now,
+        *,
+        permanent: bool = False,
+        unanswered: bool = False,
+        retry_after_ms: int | None = None,
+    ) -> None:
+        """A message did not leave, as far as anybody knows, as `announce_failure` said.
+
+        Args:
+            transmit_id: Which.
+            error: What happened.
+            now: The moment.
+            permanent: Whether trying again cannot help (004, Irrecoverable errors), as the node or the cipher says.
+            unanswered: Whether the node took it and did not say what became of it, so that it may have left after all.
+            retry_after_ms: How long the node refuses everything; None where it does not say so.
+        """
+
+    def fail_oversized(self, send_id: str, ordinal: int, error: str, now: Now) -> None:
+        """Ends the send of a segment of `oversized`; parity is left out when its time comes."""
+    def handle_commit_failed(self, transmit_ids: list[int], error: str, now: Now) -> None:
+        """What these speak of is not stored: they leave after a commit that succeeds, and nothing ephemeral does."""
+    def handle_stopped(self, now: Now) -> None:
+        """The channel stops: what the node did not answer for is tried again after the next start."""
+    def handle_time(self, now: Now, is_active: bool) -> None:
+        """Does what is due: gives up waiting for a node that does not answer, and, while the channel is started, what
+        SDS and reassembly have to do."""
+    def next_wake_ms(self, allowances: list[Allowance], reopens_ms: int, now: Now) -> int | None:
+        """Monotonic ms at which something falls due, may leave or is given up without any input; None for never.
+
+        `reopens_ms` is when more may leave by all limits, where nothing may now.
+        """
+
+    @property
+    def dispatches_in_flight(self) -> int:
+        """Messages that were handed out and not answered for, or that wait for the next epoch."""
+
+    @property
+    def unplaced(self) -> int:
+        """How many of those have no place of a rate limit yet, and need one."""
+
+    def counted_in_flight(self) -> int:
+        """How many the node holds that took a place of a rate limit."""
+    def node_state(self, now: Now) -> tuple[bool, int, int]:
+        """Whether the node is connected, for how many ms it refuses everything, and how many times in a row it
+        failed."""
+    def dispatch_stats(self) -> dict[str, int]:
+        """How many messages went which way."""
     def has_partial(self) -> bool:
         """Whether some of a message is here that is not whole."""
     def has_delivery_room(self, behind_messages: int = 0, behind_bytes: int = 0) -> bool:
@@ -1319,26 +1517,9 @@ class OwnSends:
         """The send of what `send` returned."""
     def __contains__(self, send_id: object, /) -> bool: ...
     def get(self, send_id: str) -> SendProgress | None: ...
-    def serial_of(self, send_id: str) -> int | None:
-        """The number of its registration: a send that is begun anew under the same id has another."""
-    def is_parity(self, send_id: str, ordinal: int) -> bool: ...
-    def is_stored(self, send_id: str) -> bool:
-        """Whether a store has all of it that can be sent."""
     def pending(self) -> list[SendProgress]:
         """What is neither delivered nor failed nor cancelled, oldest first."""
     def pending_count(self) -> int: ...
-    def on_unanswered(self, send_id: str) -> None:
-        """A segment was handed to the node, which may never say what became of it."""
-    def on_answered(self, send_id: str) -> None:
-        """One of those did not leave, says the node after all."""
-    def on_propagated(self, send_id: str, ordinal: int) -> None:
-        """The network took a segment."""
-    def on_left_out(self, send_id: str, ordinal: int) -> None:
-        """A parity segment can never be sent: the message does without it, and no event speaks of it."""
-    def on_irrecoverable(self, send_id: str, ordinal: int, error: str) -> None:
-        """A data segment can never be sent, or not once more (004, Irrecoverable errors): nor can the message."""
-    def on_undispatched(self, send_id: str, error: str) -> None:
-        """What the network did not take of a message will not be tried again."""
     def is_unannounced(self, send_id: str, outcome: str, request_id: str) -> bool:
         """Whether `on_announced` is to be called for an outcome: "sent", "delivered" or "error"."""
     def on_announced(self, send_id: str, outcome: str, request_id: str) -> None:

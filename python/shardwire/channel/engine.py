@@ -15,23 +15,26 @@ from shardwire._native import (
     HistoryEntry,
     MessageFault,
     MessageGivenUp,
+    NodeFailing,
+    NodeHolds,
+    NodeRecovered,
     OwnSends,
     SegmentSeen,
+    TransmitFailed,
 )
 from shardwire.channel.collected import Collected, Outcome
 from shardwire.channel.limits.quota import Quota
 from shardwire.channel.observing.metrics import Meter
 from shardwire.channel.observing.notices import Notices
-from shardwire.channel.observing.timeline import SegmentObservation, Timeline
+from shardwire.channel.observing.timeline import SegmentObservation, SegmentStage, Timeline
 from shardwire.channel.receiving.peer_faults import count_dropped, tell_fault
 from shardwire.channel.receiving.reception import Arrival
 from shardwire.channel.sending.cancellation import Cancellation
-from shardwire.channel.sending.ephemerals import Ephemerals
-from shardwire.channel.sending.flights import Flights
-from shardwire.channel.sending.outcomes import DispatchOutcome, Propagated, Stored
+from shardwire.channel.sending.limit_notices import LimitNotices
+from shardwire.channel.sending.message_sizes import too_large_text
+from shardwire.channel.sending.outcomes import DispatchOutcome, Late, Propagated, Stored
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.submissions import Settled, Submission, Submissions
-from shardwire.channel.sending.transmissions import Transmissions
 from shardwire.channel.storing.records import Records
 from shardwire.config import ChannelConfig
 from shardwire.errors import PersistenceError
@@ -46,7 +49,12 @@ from shardwire.sds.outputs import (
     MissingDetected,
     SdsEvent,
     SenderIdConflict,
+    Transmit,
+    TransmitKind,
 )
+
+# Kinds that carry a content of a send.
+_CONTENTS = (TransmitKind.FIRST, TransmitKind.FURTHER, TransmitKind.RETRANSMISSION)
 
 
 class Engine:
@@ -54,9 +62,9 @@ class Engine:
 
     Args:
         config: The channel's configuration.
-        machine: Scalable Data Sync joined with reassembly, our sends and messages for the application.
+        machine: Scalable Data Sync joined with reassembly, our sends, what the node has of them, and messages for the
+            application.
         quota: The rate limits.
-        flights: What is handed to the node.
         timeline: Told about single segments and messages.
         peer_log: Told what is wrong with what peers send.
         sender_id: Ours.
@@ -74,7 +82,6 @@ class Engine:
         config: ChannelConfig,
         machine: ChannelMachine,
         quota: Quota,
-        flights: Flights,
         timeline: Timeline,
         peer_log: PeerLog,
         sender_id: str,
@@ -87,19 +94,9 @@ class Engine:
         self.peer_log = peer_log
         self.own_sends: OwnSends = machine.own_sends()
         self.quota = quota
-        self.ephemerals = Ephemerals()
-        self.transmissions = Transmissions(
-            machine,
-            quota,
-            flights,
-            self.own_sends,
-            self.ephemerals,
-            timeline,
-            peer_log,
-            sender_id,
-            config.sds,
-        )
+        self._limit_notices = LimitNotices(machine, quota, peer_log)
         self._timeline = timeline
+        self._sender_id = sender_id
         self.notices = Notices(sender_id, now)
         self.active = False
         self.meter = Meter()
@@ -112,10 +109,6 @@ class Engine:
         )
         # What the machine told, as far as it is not dealt with.
         self._machine_events: deque[SdsEvent] = deque()
-        # When SDS has work next; None while what happened since it was asked may have moved that.
-        self._machine_due: tuple[int | None] | None = None
-        # When what is due was last looked at.
-        self._looked_ms = now.monotonic_ms
         self._events: list[tuple[ChannelEvent, Outcome | None]] = []
         self._settlements: list[Settled] = []
         self._missing: list[HistoryEntry] = []
@@ -148,8 +141,8 @@ class Engine:
         self._settlements.append(settled)
 
     def send_ephemeral(self, send_id: str, request_id: str, message_id: str, content: bytes, now: Now) -> None:
-        self.ephemerals.register(send_id, request_id, message_id)
-        self.transmissions.submit_ephemeral(send_id, content, now)
+        allowances = self.quota.allowances(now.epoch_ms)
+        self.machine.submit_ephemeral(send_id, request_id, message_id, content, allowances)
 
     def receive(self, arrivals: Sequence[Arrival], now: Now) -> Sequence[bool]:
         """Takes decrypted messages; False for each that was not kept and may come again."""
@@ -161,7 +154,6 @@ class Engine:
             for arrival in arrivals:
                 self._timeline.note_arrival(arrival.data, now.epoch_ms)
         kept = self.machine.handle_messages(arrivals, now, observed=bool(self._timeline) or bool(self.meter))
-        self._machine_due = None
         self._settle(now)
         return kept
 
@@ -169,17 +161,34 @@ class Engine:
         """The node's messages have another size: what is encoded from now on is divided so."""
         self.machine.limit_headers(budget.header_bytes_max)
         self.submissions.content_bytes_max = budget.content_bytes_max
-        self.transmissions.fail_oversized(budget.content_bytes_max, now)
+        for send_id, ordinal, size_bytes in self.machine.oversized(budget.content_bytes_max):
+            text = too_large_text(size_bytes, budget.content_bytes_max)
+            self.machine.fail_oversized(send_id, ordinal, text, now)
         self._settle(now)
 
     def on_outcomes(self, outcomes: Sequence[DispatchOutcome | Stored], now: Now) -> None:
         """What became of transmits, in order; what SDS says to a failure comes before what follows."""
+        machine = self.machine
         for outcome in outcomes:
-            if isinstance(outcome, Stored):
-                self.machine.handle_stored(outcome.send_id, outcome.ordinal, now)
+            if isinstance(outcome, Propagated):
+                transmit = outcome.transmit
+                is_awaited = machine.handle_propagated(transmit.transmit_id, outcome.message_hash, now)
+                if is_awaited and transmit.kind in _CONTENTS:
+                    self.note("propagated", transmit, now)
+            elif isinstance(outcome, Stored):
+                machine.handle_stored(outcome.send_id, outcome.ordinal, now)
+            elif isinstance(outcome, Late):
+                machine.handle_late(outcome.transmit.transmit_id, now)
+                self._settle(now)
             else:
-                self.transmissions.on_outcome(outcome, now)
-            if not isinstance(outcome, Propagated | Stored):
+                machine.handle_failed(
+                    outcome.transmit.transmit_id,
+                    outcome.error,
+                    now,
+                    permanent=outcome.permanent,
+                    unanswered=outcome.unanswered,
+                    retry_after_ms=outcome.retry_after_ms,
+                )
                 self._settle(now)
         self._settle(now)
 
@@ -201,22 +210,8 @@ class Engine:
 
     def handle_time(self, now: Now) -> None:
         """Runs what is due."""
-        self._machine_due = None
-        self._looked_ms = now.monotonic_ms
-        self.transmissions.handle_time(now)
-        if not self.active:
-            return
-        due_ms = self.machine.poll_timeout()
-        if due_ms is None or due_ms > now.monotonic_ms:
-            self._machine_due = (due_ms,)
-        else:
-            self.machine.handle_timeout(now)
-            self._settle(now)
-        expiry_ms = self.machine.next_expiry_ms()
-        if expiry_ms is not None and expiry_ms <= now.monotonic_ms:
-            self.machine.expire(now)
-            self._machine_due = None
-            self._settle(now)
+        self.machine.handle_time(now, self.active)
+        self._settle(now)
 
     # --- outputs ---
 
@@ -226,12 +221,10 @@ class Engine:
         The next message waits unless `may_hand_over` says that the application takes it now.
         """
         self.submissions.register_waiting(now)
-        transmits = self.transmissions.poll(now) if self.active and may_transmit else []
+        transmits = self.poll_transmits(now) if self.active and may_transmit else []
         delivery = self.begin_delivery(may_hand_over, now)
         self._settle(now)
         accepted = self.submissions.poll_accepted()
-        if transmits or accepted:
-            self._machine_due = None
         self._gather_events()
         collected = Collected(
             self.collect_changes(), accepted, self._events, self._settlements, transmits, self._missing, delivery
@@ -240,6 +233,13 @@ class Engine:
         if self.meter:
             self.meter.on_collected(collected, now)
         return collected
+
+    def poll_transmits(self, now: Now) -> list[Transmit]:
+        """Everything that may be prepared to leave now, as far as there are places left."""
+        transmits, is_limited = self.machine.poll_transmits(self.quota.allowances(now.epoch_ms), now)
+        if is_limited:
+            self._limit_notices.on_limited(now)
+        return transmits
 
     def begin_delivery(self, may_hand_over: Callable[[], bool], now: Now) -> Delivery | None:
         """The next message for the application, where it takes one now: to be handed over once that is durable."""
@@ -251,7 +251,7 @@ class Engine:
     def _gather_events(self) -> None:
         self.notices.review_reach(self.machine)
         self._events += self.own_sends.poll_events()
-        for part in (self.ephemerals, self.transmissions, self.notices):
+        for part in (self._limit_notices, self.notices):
             self._events += [(event, None) for event in part.poll_events()]
         if self._irretrievable:
             (first, *others), self._irretrievable = self._irretrievable, []
@@ -272,7 +272,8 @@ class Engine:
 
     def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:
         """Takes back what a commit that failed was to make true: new sends are refused, transmits wait."""
-        self.transmissions.on_commit_failed(collected.transmits, str(error), now)
+        transmit_ids = [transmit.transmit_id for transmit in collected.transmits]
+        self.machine.handle_commit_failed(transmit_ids, str(error), now)
         for submission in collected.submissions:
             self.withdraw(submission.request_id, now)
         collected.on_commit_failed(error)
@@ -280,7 +281,7 @@ class Engine:
     def on_stopped(self, now: Now) -> None:
         """The channel stops."""
         self.active = False
-        self.transmissions.on_stopped(now)
+        self.machine.handle_stopped(now)
 
     def refuse(self, request_id: str, message_id: str, error: str) -> None:
         """A message that can never be sent (004, Irrecoverable errors), said by events."""
@@ -291,12 +292,9 @@ class Engine:
         """Monotonic time at which something falls due without any input."""
         if not self.active:
             return None
-        machine_ms = self.machine.poll_timeout() if self._machine_due is None else self._machine_due[0]
-        wake_ms = self.transmissions.next_wake_ms(now, machine_ms, self._looked_ms)
-        expiry_ms = self.machine.next_expiry_ms()
-        if expiry_ms is not None and (wake_ms is None or expiry_ms < wake_ms):
-            return expiry_ms
-        return wake_ms
+        reopens_in_ms = self.quota.reopens_at_ms(now.epoch_ms) - now.epoch_ms if self.quota.enabled else 0
+        allowances = self.quota.allowances(now.epoch_ms)
+        return self.machine.next_wake_ms(allowances, now.monotonic_ms + reopens_in_ms, now)
 
     # --- what the machine says ---
 
@@ -304,7 +302,6 @@ class Engine:
         poll_events, events = self.machine.poll_events, self._machine_events
         events.extend(poll_events(now))
         while events:
-            self._machine_due = None
             while events:
                 # What raises takes no other one along.
                 self._on_event(events.popleft(), now)
@@ -331,6 +328,12 @@ class Engine:
                 self._irretrievable.append(event.entry)
             case SenderIdConflict():
                 self.notices.on_conflict(now)
+            case TransmitFailed():
+                self._limit_notices.on_transmit_failed(event)
+            case NodeFailing() | NodeRecovered():
+                self._limit_notices.on_node(event)
+            case NodeHolds():
+                self._limit_notices.on_held(event, now)
 
     # --- views ---
 
@@ -344,7 +347,7 @@ class Engine:
             # For whoever is away a store has the rest.
             self.own_sends.pending_count() > self.machine.sends_in_store()
             or self.submissions.queued_messages > 0
-            or len(self.transmissions) > 0
+            or self.machine.dispatches_in_flight > 0
             or self.machine.acknowledgement_due_ms is not None
         )
 
@@ -355,9 +358,14 @@ class Engine:
             **self.submissions.counts,
             **self.machine.receiving_stats(),
             **self.machine.stats(),
-            **self.transmissions.counts,
-            "dispatches_in_flight": len(self.transmissions),
+            **self.machine.dispatch_stats(),
         }
+
+    def note(self, stage: SegmentStage, transmit: Transmit, now: Now) -> None:
+        """Tells observers about one of our messages."""
+        if self._timeline:
+            send = None if transmit.send_id is None else self.own_sends.get(transmit.send_id)
+            self._timeline.note_transmit(stage, transmit, send, self._sender_id, now.epoch_ms)
 
     def count(self, name: str, by: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + by

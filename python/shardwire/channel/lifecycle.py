@@ -21,7 +21,6 @@ from shardwire.channel.observing.subscriptions import Subscriptions
 from shardwire.channel.observing.timeline import Timeline
 from shardwire.channel.parts import Parts
 from shardwire.channel.reliable_channel import ReliableChannel
-from shardwire.channel.sending.flights import Flights
 from shardwire.channel.sending.message_sizes import MessageSizes
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.segmenter import ChannelSegmenter
@@ -135,7 +134,6 @@ async def _create(
     await sizes.measure()
     persistence = _persistence_of(config)
     writer = Writer(persistence, channel_id)
-    flights = Flights()
     membership: NodeMembership | None = None
     try:
         state = await writer.load()
@@ -146,8 +144,11 @@ async def _create(
             identity = {(IDENTITY, b""): IdentityRecord(sender_id).encode()}
             await writer.commit_first(Changes({**identity}))
         node_limit = node.config.rate_limit_config
+        now = Now(clock.monotonic_ms(), clock.epoch_ms())
+        machine = _make_machine(channel_id, sender_id, config, node_limit, now, rng, sizes.budget, records)
         if node_limit is not None and node_limit.enabled:
-            membership = await node_limits.join(node, node_limit, persistence, flights.counted, clock.epoch_ms)
+            in_flight = machine.counted_in_flight
+            membership = await node_limits.join(node, node_limit, persistence, in_flight, clock.epoch_ms)
         session = _assemble(
             node,
             channel_id,
@@ -158,10 +159,10 @@ async def _create(
             clock,
             rng,
             sizes,
-            records,
+            machine,
+            now,
             stored,
             writer,
-            flights,
             membership,
         )
     except BaseException:
@@ -205,16 +206,12 @@ def _assemble(
     clock: Clock,
     rng: random.Random,
     sizes: MessageSizes,
-    records: Mapping[RecordName, bytes],
+    machine: ChannelMachine,
+    now: Now,
     stored: StoredState,
     writer: Writer,
-    flights: Flights,
     membership: NodeMembership | None,
 ) -> Session:
-    now = Now(clock.monotonic_ms(), clock.epoch_ms())
-    machine = _make_machine(
-        channel_id, sender_id, config, node.config.rate_limit_config, now, rng, sizes.budget, records
-    )
     timeline = Timeline(channel_id, sender_id, config.sds.wire_format)
     subscriptions = Subscriptions(quoted(channel_id), machine.listen_for)
     peer_log = PeerLog(peer_logger, clock.monotonic_ms, f"channel {quoted(channel_id)}: ")
@@ -222,9 +219,9 @@ def _assemble(
     if config.rate_limit.enabled:
         # Stored with everything else of the channel.
         limit = Limit(config.rate_limit, lambda count: session.make_durable(), stored.rate)
-        own_limit = limit, limit.join(flights.counted, clock.epoch_ms)
+        own_limit = limit, limit.join(machine.counted_in_flight, clock.epoch_ms)
     quota = Quota(own_limit, membership)
-    engine = Engine(config, machine, quota, flights, timeline, peer_log, sender_id, now, writer.stores)
+    engine = Engine(config, machine, quota, timeline, peer_log, sender_id, now, writer.stores)
     session = Session(
         Parts(
             node,

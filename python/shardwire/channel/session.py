@@ -70,8 +70,8 @@ class Session:
         meta = parts.config.envelope_meta or b""
         self._outflow = Outflow(
             parts,
-            lambda: parts.engine.transmissions.may_try(parts.clock.monotonic_ms()),
-            lambda transmit: parts.engine.transmissions.may_leave(transmit, parts.clock.monotonic_ms()),
+            lambda: parts.engine.machine.may_try(parts.clock.monotonic_ms()),
+            lambda transmit: parts.engine.machine.leave(transmit.transmit_id, parts.clock.monotonic_ms()),
             self._on_outcome,
         )
         self._quota = parts.quota
@@ -162,7 +162,7 @@ class Session:
 
     def refuse(self, request_id: str, message_id: str, error: str, *, ephemeral: bool = False) -> None:
         self.waiters.give_up(request_id, f"message {request_id} was not sent: {error}")
-        tell = self.engine.ephemerals.refuse if ephemeral else self.engine.refuse
+        tell = self.engine.machine.refuse_ephemeral if ephemeral else self.engine.refuse
         self.driver.post(lambda now: tell(request_id, message_id, error))
 
     def rate_limit_status(self) -> RateLimitStatus:
@@ -206,7 +206,7 @@ class Session:
 
     def _activate(self, now: Now) -> None:
         self.engine.active = True
-        self.engine.transmissions.readiness.online = True
+        self.engine.machine.handle_connection(True)
 
     async def stop(self) -> None:
         # Whoever is cancelled meanwhile leaves a stopped channel behind all the same.
@@ -338,7 +338,7 @@ class Session:
             settled(None)
         for transmit in collected.transmits:
             if self.timeline:
-                self.engine.transmissions.note("dispatched", transmit, self.driver.now())
+                self.engine.note("dispatched", transmit, self.driver.now())
             self._outflow.submit(transmit)
         self._outflow.resume()
         if collected.missing:
@@ -378,7 +378,7 @@ class Session:
             # Its echo is ours; what other channels of the node propagate may be meant for this one.
             self._reception.remember(outcome.message_hash)
         elif isinstance(outcome, DispatchFailed):
-            self.engine.transmissions.announce()
+            self.engine.machine.announce_failure()
         if not self._outcomes:
             self.driver.post(self._apply_outcomes)
         self._outcomes.append(outcome)
@@ -388,8 +388,6 @@ class Session:
         self.engine.on_outcomes(outcomes, now)
 
     def _on_connection(self, state: ConnectionState) -> None:
-        def change(now: Now) -> None:
-            self.engine.transmissions.readiness.online = state is not ConnectionState.DISCONNECTED
-
-        self.driver.post(change)
+        online = state is not ConnectionState.DISCONNECTED
+        self.driver.post(lambda now: self.engine.machine.handle_connection(online))
         self._retrieval.on_connection(state)

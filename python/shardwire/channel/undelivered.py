@@ -25,18 +25,17 @@ def why_undelivered(send: SendProgress, engine: Engine, config: ChannelConfig, i
         return f"a store has it, for whoever is away; {_of_others(send, engine, config, now)}"
     if not is_started:
         return "the channel is not started"
-    readiness = engine.transmissions.readiness
-    if not readiness.online:
+    online, held_ms, failures = engine.machine.node_state(now)
+    if not online:
         return "the node is not connected"
     taken = f"the network took {send.propagated_count} of its {send.content_count} segments"
-    if readiness.is_held(now.monotonic_ms):
-        wait_ms = readiness.held_until_ms - now.monotonic_ms
-        return f"the node refuses everything for another {wait_ms} ms; {taken}"
-    if readiness.failures:
-        return f"the node failed {readiness.failures} times in a row to send a message; {taken}"
+    if held_ms:
+        return f"the node refuses everything for another {held_ms} ms; {taken}"
+    if failures:
+        return f"the node failed {failures} times in a row to send a message; {taken}"
     if send.sent:
         return f"it was sent; {_of_others(send, engine, config, now)}"
-    if TransmitKind.FIRST in engine.quota.allowed_kinds(now.epoch_ms, 0):
+    if engine.quota.allows(TransmitKind.FIRST, now.epoch_ms):
         return f"it is still being sent: {taken}"
     status = engine.quota.status(now.epoch_ms, 0, 0)
     wait_ms = max(0, engine.quota.reopens_at_ms(now.epoch_ms) - now.epoch_ms)

@@ -9,7 +9,7 @@ use shardwire_core::reassemble::Payload;
 
 use crate::fresh::new_bytes;
 use crate::sds::HistoryEntry;
-use crate::sds_events::{SdsEvent, event_object, made, output, text};
+use crate::sds_events::{SdsEvent, event_object, made, output, text, transmit_kinds};
 use crate::texts::Texts;
 
 output! {
@@ -57,6 +57,44 @@ output! {
     : SdsEvent
 }
 
+output! {
+    /// A message did not leave.
+    TransmitFailed {
+        message_id: Py<PyString>,
+        kind: Py<PyAny>,
+        error: Py<PyString>,
+        of_node: bool,
+    } (message_id, kind, error, of_node)
+    : SdsEvent
+}
+
+output! {
+    /// The node failed so many times in a row that the application is told.
+    NodeFailing {
+        failures: u32,
+        error: Py<PyString>,
+    } (failures, error)
+    : SdsEvent
+}
+
+output! {
+    /// It takes messages again.
+    NodeRecovered {
+        failures: u32,
+        told: bool,
+    } (failures, told)
+    : SdsEvent
+}
+
+output! {
+    /// It refuses everything until a time that it named.
+    NodeHolds {
+        hold_ms: i64,
+        error: Py<PyString>,
+    } (hold_ms, error)
+    : SdsEvent
+}
+
 /// An event of the core as an object.
 pub fn channel_event_object<'py>(
     py: Python<'py>,
@@ -71,6 +109,31 @@ pub fn channel_event_object<'py>(
         }
         Event::Segment(seen) => made(py, segment_seen(py, &seen, texts)),
         Event::Fault(fault) => made(py, message_fault(py, &fault, texts)),
+        Event::TransmitFailed {
+            message_id,
+            kind,
+            error,
+            of_node,
+        } => {
+            let kind = transmit_kinds(py)?[kind as usize].clone_ref(py);
+            let (message_id, error) = (text(py, &message_id), text(py, &error));
+            let failed = TransmitFailed {
+                message_id,
+                kind,
+                error,
+                of_node,
+            };
+            made(py, failed)
+        }
+        Event::NodeFailing { failures, error } => {
+            let error = text(py, &error);
+            made(py, NodeFailing { failures, error })
+        }
+        Event::NodeRecovered { failures, told } => made(py, NodeRecovered { failures, told }),
+        Event::NodeHolds { hold_ms, error } => {
+            let error = text(py, &error);
+            made(py, NodeHolds { hold_ms, error })
+        }
     }
 }
 

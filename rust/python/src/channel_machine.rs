@@ -3,13 +3,14 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use shardwire_core::channel::{
-    Arrival, Channel, Handover, Listened, Segmentation, StoredRecord, Submission, Value,
+    Arrival, Channel, Failure, Handover, Listened, Segmentation, StoredRecord, Submission, Value,
 };
 use shardwire_core::reassemble::Limits;
-use shardwire_core::sds::Config;
+use shardwire_core::sds::{Config, TransmitKind};
 
+use crate::allowance::{Allowance, allowances_of};
 use crate::buffer::{Buffer, DETACH_BYTES_MIN, buffers_of};
 use crate::channel_events::{Delivery, channel_event_object, delivery_object, payload_object};
 use crate::error::Error;
@@ -21,6 +22,7 @@ use crate::python_random::PythonRandom;
 use crate::reassembler::set_stats;
 use crate::records::Records;
 use crate::sds_config::config_of;
+use crate::sds_events::{Transmit, transmit_object};
 use crate::segmentation::SegmentationParameters;
 
 /// The machine behind one participant's side of a reliable channel.
@@ -316,7 +318,191 @@ impl ChannelMachine {
         Ok(())
     }
 
+    // --- the node -------------------------------------------------------------------------------
+
+    fn submit_ephemeral(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        send_id: &str,
+        request_id: &str,
+        message_id: &str,
+        content: Buffer<'_>,
+        allowances: Vec<PyRef<'_, Allowance>>,
+    ) -> PyResult<()> {
+        let (ids, content) = ((request_id, message_id), octets(content));
+        let allowances = allowances_of(&allowances);
+        let begun = with(slf.as_super().lock_held(py)?, |channel| {
+            channel.submit_ephemeral(send_id, ids, content, &allowances)
+        });
+        Ok(begun.map_err(Error::from)?)
+    }
+
+    fn refuse_ephemeral(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        request_id: &str,
+        message_id: &str,
+        error: &Bound<'_, PyString>,
+    ) -> PyResult<()> {
+        let error = error.to_string_lossy();
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.refuse_ephemeral(request_id, message_id, &error);
+        });
+        Ok(())
+    }
+
+    fn handle_connection(slf: PyRef<'_, Self>, py: Python<'_>, online: bool) -> PyResult<()> {
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.handle_connection(online);
+        });
+        Ok(())
+    }
+
+    fn may_try(slf: PyRef<'_, Self>, py: Python<'_>, monotonic_ms: i64) -> PyResult<bool> {
+        Ok(with(slf.as_super().lock_held(py)?, |channel| {
+            channel.may_try(monotonic_ms)
+        }))
+    }
+
+    fn leave(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        transmit_id: u64,
+        monotonic_ms: i64,
+    ) -> PyResult<bool> {
+        Ok(with(slf.as_super().lock_held(py)?, |channel| {
+            channel.leave(transmit_id, monotonic_ms)
+        }))
+    }
+
+    fn announce_failure(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<()> {
+        with(slf.as_super().lock_held(py)?, Channel::announce_failure);
+        Ok(())
+    }
+
+    fn handle_propagated(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        transmit_id: u64,
+        message_hash: Buffer<'_>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<bool> {
+        let (hash, now) = (message_hash.as_bytes(), now.get().into());
+        Ok(with(slf.as_super().lock_held(py)?, |channel| {
+            channel.handle_propagated(transmit_id, hash, now)
+        }))
+    }
+
+    fn handle_late(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        transmit_id: u64,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<()> {
+        let now = now.get().into();
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.handle_late(transmit_id, now);
+        });
+        Ok(())
+    }
+
+    #[pyo3(signature = (
+        transmit_id, error, now, *, permanent = false, unanswered = false, retry_after_ms = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "what a node may say of it")]
+    fn handle_failed(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        transmit_id: u64,
+        error: &Bound<'_, PyString>,
+        now: &Bound<'_, Now>,
+        permanent: bool,
+        unanswered: bool,
+        retry_after_ms: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let error = error.to_string_lossy();
+        let failure = Failure {
+            error: &error,
+            permanent,
+            unanswered,
+            // A node may name any time.
+            retry_after_ms: retry_after_ms.map(|hold_ms| hold_ms.extract().unwrap_or(i64::MAX)),
+        };
+        let now = now.get().into();
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.handle_failed(transmit_id, failure, now);
+        });
+        Ok(())
+    }
+
+    fn fail_oversized(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        send_id: &str,
+        ordinal: u32,
+        error: &str,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<()> {
+        let now = now.get().into();
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.fail_oversized(send_id, ordinal, error, now);
+        });
+        Ok(())
+    }
+
+    fn handle_commit_failed(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        transmit_ids: Vec<u64>,
+        error: &Bound<'_, PyString>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<()> {
+        let (error, now) = (error.to_string_lossy(), now.get().into());
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.handle_commit_failed(&transmit_ids, &error, now);
+        });
+        Ok(())
+    }
+
+    fn handle_stopped(slf: PyRef<'_, Self>, py: Python<'_>, now: &Bound<'_, Now>) -> PyResult<()> {
+        let now = now.get().into();
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.handle_stopped(now);
+        });
+        Ok(())
+    }
+
+    fn handle_time(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        now: &Bound<'_, Now>,
+        is_active: bool,
+    ) -> PyResult<()> {
+        let now = now.get().into();
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.handle_time(is_active, now);
+        });
+        Ok(())
+    }
+
     // --- outputs --------------------------------------------------------------------------------
+
+    fn poll_transmits(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        allowances: Vec<PyRef<'_, Allowance>>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<(Vec<Transmit>, bool)> {
+        let (allowances, now) = (allowances_of(&allowances), now.get().into());
+        let (transmits, is_limited) = with(slf.as_super().lock_held(py)?, |channel| {
+            channel.poll_transmits(&allowances, now)
+        });
+        let transmits = transmits.into_iter();
+        let objects: PyResult<_> = transmits
+            .map(|transmit| transmit_object(py, transmit))
+            .collect();
+        Ok((objects?, is_limited))
+    }
 
     fn poll_events<'py>(
         slf: PyRef<'_, Self>,
@@ -360,9 +546,16 @@ impl ChannelMachine {
         Ok(())
     }
 
-    fn next_expiry_ms(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Option<i64>> {
+    fn next_wake_ms(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        allowances: Vec<PyRef<'_, Allowance>>,
+        reopens_ms: i64,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<Option<i64>> {
+        let (allowances, now) = (allowances_of(&allowances), now.get().into());
         Ok(with(slf.as_super().lock_held(py)?, |channel| {
-            channel.next_expiry_ms()
+            channel.next_wake_ms(&allowances, reopens_ms, now)
         }))
     }
 
@@ -370,6 +563,53 @@ impl ChannelMachine {
 
     fn own_sends(slf: Bound<'_, Self>) -> OwnSends {
         OwnSends::of(slf.into_super().unbind())
+    }
+
+    #[getter]
+    fn dispatches_in_flight(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<usize> {
+        Ok(with(slf.as_super().lock_held(py)?, |channel| {
+            channel.dispatches_in_flight()
+        }))
+    }
+
+    #[getter]
+    fn unplaced(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<usize> {
+        Ok(with(slf.as_super().lock_held(py)?, |channel| {
+            channel.unplaced()
+        }))
+    }
+
+    fn counted_in_flight(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<usize> {
+        Ok(with(slf.as_super().lock_held(py)?, |channel| {
+            channel.counted_in_flight()
+        }))
+    }
+
+    fn node_state(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        now: &Bound<'_, Now>,
+    ) -> PyResult<(bool, i64, u32)> {
+        let now = now.get().into();
+        let state = with(slf.as_super().lock_held(py)?, |channel| {
+            channel.node_state(now)
+        });
+        Ok((state.online, state.held_ms, state.failures))
+    }
+
+    fn dispatch_stats<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (counts, in_flight) = with(slf.as_super().lock_held(py)?, |channel| {
+            (channel.dispatch_counts(), channel.dispatches_in_flight())
+        });
+        let dict = PyDict::new(py);
+        for (kind, count) in TransmitKind::ALL.into_iter().zip(counts.dispatched) {
+            dict.set_item(format!("dispatched_{}", kind.name()), count)?;
+        }
+        dict.set_item("dispatch_failures", counts.failures)?;
+        dict.set_item("dispatches_held", counts.held)?;
+        dict.set_item("parity_left_out", counts.parity_left_out)?;
+        dict.set_item("dispatches_in_flight", in_flight)?;
+        Ok(dict)
     }
 
     fn has_partial(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<bool> {

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+mod allowance;
 mod arrow;
 mod batch;
 mod bloom;
@@ -35,11 +36,14 @@ mod waku;
 mod waku_json;
 
 use pyo3::prelude::*;
+use shardwire_core::channel::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
 
 #[pymodule]
 mod _native {
     use super::*;
 
+    #[pymodule_export]
+    use allowance::Allowance;
     #[pymodule_export]
     use arrow::{
         ArrowLocalReconstructor, ArrowReconstructor, arrow_decode_sds, arrow_decode_segment,
@@ -52,7 +56,10 @@ mod _native {
     #[pymodule_export]
     use bloom::BloomFilter;
     #[pymodule_export]
-    use channel_events::{Delivery, MessageFault, MessageGivenUp, SegmentSeen};
+    use channel_events::{
+        Delivery, MessageFault, MessageGivenUp, NodeFailing, NodeHolds, NodeRecovered, SegmentSeen,
+        TransmitFailed,
+    };
     #[pymodule_export]
     use channel_machine::ChannelMachine;
     #[pymodule_export]
@@ -99,6 +106,8 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         interpreter::require_main(module.py())?;
+        module.add("DISPATCHES_MAX", DISPATCHES_MAX)?;
+        module.add("PROPAGATION_TIMEOUT_MS", PROPAGATION_TIMEOUT_MS)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

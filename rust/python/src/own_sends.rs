@@ -54,23 +54,6 @@ impl OwnSends {
         self.with(py, |sends| sends.get(send_id).map(SendProgress::of))
     }
 
-    fn serial_of(&self, py: Python<'_>, send_id: &str) -> PyResult<Option<u64>> {
-        self.with(py, |sends| sends.serial_of(send_id))
-    }
-
-    fn is_parity(&self, py: Python<'_>, send_id: &str, ordinal: u32) -> PyResult<bool> {
-        self.with(py, |sends| {
-            let send = sends.get(send_id);
-            send.is_some_and(|send| ordinal >= send.data_count)
-        })
-    }
-
-    fn is_stored(&self, py: Python<'_>, send_id: &str) -> PyResult<bool> {
-        self.with(py, |sends| {
-            sends.get(send_id).is_some_and(OwnSend::is_stored)
-        })
-    }
-
     fn pending(&self, py: Python<'_>) -> PyResult<Vec<SendProgress>> {
         self.with(py, |sends| sends.pending().map(SendProgress::of).collect())
     }
@@ -80,36 +63,6 @@ impl OwnSends {
     }
 
     // --- what happens ----------------------------------------------------------------------------
-
-    fn on_unanswered(&self, py: Python<'_>, send_id: &str) -> PyResult<()> {
-        self.with(py, |sends| sends.on_unanswered(send_id))
-    }
-
-    fn on_answered(&self, py: Python<'_>, send_id: &str) -> PyResult<()> {
-        self.with(py, |sends| sends.on_answered(send_id))
-    }
-
-    fn on_propagated(&self, py: Python<'_>, send_id: &str, ordinal: u32) -> PyResult<()> {
-        self.with(py, |sends| sends.on_propagated(send_id, ordinal))
-    }
-
-    fn on_left_out(&self, py: Python<'_>, send_id: &str, ordinal: u32) -> PyResult<()> {
-        self.with(py, |sends| sends.on_left_out(send_id, ordinal))
-    }
-
-    fn on_irrecoverable(
-        &self,
-        py: Python<'_>,
-        send_id: &str,
-        ordinal: u32,
-        error: &str,
-    ) -> PyResult<()> {
-        self.with(py, |sends| sends.on_irrecoverable(send_id, ordinal, error))
-    }
-
-    fn on_undispatched(&self, py: Python<'_>, send_id: &str, error: &str) -> PyResult<()> {
-        self.with(py, |sends| sends.on_undispatched(send_id, error))
-    }
 
     fn is_unannounced(
         &self,
@@ -203,10 +156,11 @@ impl SendProgress {
     }
 }
 
-/// The classes of events by their kind, and that which names chunks.
+/// The classes of events by their kind, that which names chunks, and that of what is not sent.
 struct Classes {
     events: Vec<Py<PyAny>>,
     chunk_info: Py<PyAny>,
+    dropped: Py<PyAny>,
 }
 
 fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
@@ -220,6 +174,7 @@ fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
         Ok(Classes {
             events,
             chunk_info: module.getattr("ChunkInfo")?.unbind(),
+            dropped: module.getattr("EphemeralDroppedEvent")?.unbind(),
         })
     })
 }
@@ -254,6 +209,16 @@ fn event_object<'py>(py: Python<'py>, told: Told) -> PyResult<Bound<'py, PyTuple
                 }
             };
             (event?, py.None()).into_pyobject(py)
+        }
+        Told::Dropped {
+            message_id,
+            request_id,
+            reason,
+        } => {
+            let (message_id, request_id) = (name(py, &message_id), name(py, &request_id));
+            let dropped = classes.dropped.bind(py);
+            let event = dropped.call1((message_id, request_id, reason.name()))?;
+            (event, py.None()).into_pyobject(py)
         }
         Told::Outcome {
             what,

@@ -13,11 +13,9 @@ from shardwire.channel.collected import Collected
 from shardwire.channel.engine import Engine
 from shardwire.channel.observing.subscriptions import Subscriptions
 from shardwire.channel.sending.cancellation import Cancellation
-from shardwire.channel.sending.ephemerals import Ephemerals
 from shardwire.channel.sending.submissions import Submissions
-from shardwire.channel.sending.transmissions import Transmissions
 from shardwire.errors import PersistenceError
-from shardwire.events import MessageSendErrorEvent
+from shardwire.events import ChunkErrorEvent, MessageSendErrorEvent
 from tests.simulation.chaos.faults import Mount
 
 
@@ -81,7 +79,8 @@ def refused_and_kept() -> Iterator[None]:
     """A message that could not be stored is refused, and sent all the same."""
 
     def tell(self: Engine, collected: Collected, error: PersistenceError, now: Any) -> None:
-        self.transmissions.on_commit_failed(collected.transmits, str(error), now)
+        transmit_ids = [transmit.transmit_id for transmit in collected.transmits]
+        self.machine.handle_commit_failed(transmit_ids, str(error), now)
         collected.on_commit_failed(error)
 
     with patch.object(Engine, "on_commit_failed", tell):
@@ -91,7 +90,10 @@ def refused_and_kept() -> Iterator[None]:
 @contextmanager
 def transmits_left_in_flight() -> Iterator[None]:
     """What a commit that failed or a stop holds back is never tried again."""
-    with patch.object(Transmissions, "take_back", lambda self, transmits, error, now: None):
+    with (
+        patch.object(ChannelMachine, "handle_commit_failed", lambda self, transmit_ids, error, now: None),
+        patch.object(ChannelMachine, "handle_stopped", lambda self, now: None),
+    ):
         yield
 
 
@@ -165,7 +167,21 @@ def failure_untold() -> Iterator[None]:
 @contextmanager
 def ephemeral_untold() -> Iterator[None]:
     """An ephemeral message that failed ends without a word."""
-    with patch.object(Ephemerals, "on_failed", lambda self, send_id, error: self._waiting.pop(send_id, None)):
+    submit, poll_events = ChannelMachine.submit_ephemeral, OwnSends.poll_events
+    ephemeral: set[str] = set()
+
+    def remember(self: ChannelMachine, send_id: str, request_id: str, *arguments: Any) -> None:
+        ephemeral.add(request_id)
+        submit(self, send_id, request_id, *arguments)
+
+    def drop(self: OwnSends) -> list[Any]:
+        return [
+            (event, outcome)
+            for event, outcome in poll_events(self)
+            if not isinstance(event, ChunkErrorEvent) or event.request_id not in ephemeral
+        ]
+
+    with patch.object(ChannelMachine, "submit_ephemeral", remember), patch.object(OwnSends, "poll_events", drop):
         yield
 
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
-from shardwire._native import BloomFilter, SdsMessage
-from shardwire.channel.sending.transmissions import Transmissions
+from shardwire._native import BloomFilter, ChannelMachine, SdsMessage
 from shardwire.config import (
     ChannelConfig,
     RateLimitConfig,
@@ -289,10 +288,8 @@ def test_what_was_not_handed_to_the_node_gives_its_place_back_and_leaves_without
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refusals = [False] * 3
-    may_leave = Transmissions.may_leave
-    monkeypatch.setattr(
-        Transmissions, "may_leave", lambda *transmit: refusals.pop() if refusals else may_leave(*transmit)
-    )
+    leave = ChannelMachine.leave
+    monkeypatch.setattr(ChannelMachine, "leave", lambda *transmit: refusals.pop() if refusals else leave(*transmit))
 
     async def scenario(world: World) -> None:
         alice = await world.join("alice", ChannelConfig.logos(rate_limit=replace(LIMIT, messages_per_epoch=100)))

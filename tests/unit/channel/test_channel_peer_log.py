@@ -13,8 +13,7 @@ from typing import Any, cast
 import pytest
 from channel_world import CHANNEL, TOPIC, World, run_world
 
-from shardwire._native import MessageFault, SdsMessage
-from shardwire.channel.sending.outcomes import DispatchFailed
+from shardwire._native import MessageFault, NodeHolds, SdsMessage, TransmitFailed
 from shardwire.channel.sending.sealing import Sealer
 from shardwire.config import ChannelConfig, ReassemblyLimits, SegmentationConfig
 from shardwire.errors import NodeError
@@ -148,8 +147,8 @@ def test_what_cannot_be_repaired_or_released_is_told_printable(told: list[loggin
             transmit = cast(
                 Any, SimpleNamespace(kind=kind, message_id=HOSTILE, transmit_id=1 << 40, send_id=None, ordinal=None)
             )
-            engine.transmissions._on_failed(DispatchFailed(transmit, HOSTILE[:80], permanent=True), True, now)
-            engine.transmissions._on_failed(DispatchFailed(transmit, HOSTILE[:80], retry_after_ms=60_000), True, now)
+            engine._on_event(TransmitFailed(HOSTILE, kind, HOSTILE[:80], False), now)
+            engine._on_event(NodeHolds(60_000, HOSTILE[:80]), now)
             sizes = cast(Any, SimpleNamespace(payload_bytes_max=1))
             sealer = Sealer(None, sizes, lambda: True, told.append, lambda failed: None, engine.peer_log)  # type: ignore[arg-type]
             transmit.payload = b"too long"

@@ -11,7 +11,6 @@ from sds_exchange import at
 from shardwire.channel.engine import Engine
 from shardwire.channel.limits.quota import Quota
 from shardwire.channel.observing.timeline import Timeline
-from shardwire.channel.sending.flights import Flights
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated
 from shardwire.config import ChannelConfig
 from shardwire.events import ChannelEvent, MessageSendErrorEvent, MessageSentEvent
@@ -31,7 +30,6 @@ def new_engine() -> Engine:
         CONFIG,
         channel_machine("alice", CONFIG),
         Quota(),
-        Flights(),
         Timeline("room", "alice", CONFIG.sds.wire_format),
         PeerLog(logging.getLogger("shardwire.test"), lambda: 0, ""),
         "alice",
@@ -50,8 +48,8 @@ def send(engine: Engine, send_id: str, now: Now) -> None:
 def transmits(engine: Engine, now: Now) -> dict[str | None, Transmit]:
     """What the node is handed, by send."""
     engine.handle_time(now)
-    left = engine.transmissions.poll(now)
-    assert all(engine.transmissions.may_leave(transmit, now.monotonic_ms) for transmit in left)
+    left = engine.poll_transmits(now)
+    assert all(engine.machine.leave(transmit.transmit_id, now.monotonic_ms) for transmit in left)
     return {transmit.send_id: transmit for transmit in left}
 
 
@@ -64,12 +62,12 @@ def outcomes_of_two(engine: Engine) -> tuple[list[DispatchOutcome], Now]:
         now_ms += 2 * TIMEOUT_MS
         again = transmits(engine, at(now_ms))[FIRST]
         if now_ms == 2 * TIMEOUT_MS:
-            engine.transmissions.announce()
+            engine.machine.announce_failure()
             engine.on_outcomes([DispatchFailed(again, "down")], at(now_ms))
     send(engine, SECOND, at(now_ms))
     second = transmits(engine, at(now_ms))[SECOND]
     engine.own_sends.poll_events()
-    engine.transmissions.announce()
+    engine.machine.announce_failure()
     return [DispatchFailed(again, "down"), Propagated(second, b"hash")], at(now_ms)
 
 

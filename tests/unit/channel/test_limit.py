@@ -75,7 +75,7 @@ def test_places_that_could_not_be_stored_are_nobodys_and_none_is_given_for_a_whi
         assert await asyncio.gather(take(limit, one, 3), take(limit, other, 3)) == [0, 0]
         assert limit.limiter.used == 0
         now_ms = running_clock().epoch_ms()
-        assert limit.allowed_kinds(one, now_ms, 0) == frozenset()
+        assert not any(limit.allowance(one, now_ms).allows(kind) for kind in TransmitKind)
         assert now_ms < limit.reopens_at_ms(one, now_ms) <= now_ms + PAUSE_MS_MAX
         store.fails = False
         assert await take(limit, one, 1) == 0

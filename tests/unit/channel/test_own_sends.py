@@ -8,7 +8,7 @@ from dataclasses import replace
 from channel_machines import channel_machine
 from sds_exchange import at
 
-from shardwire._native import ChannelMachine, OwnSends
+from shardwire._native import Allowance, ChannelMachine, OwnSends
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.events import (
     ChannelEvent,
@@ -49,18 +49,23 @@ class Conversation:
         self.content_count = len(contents)
         self.alice.submit(SEND, REQUEST, MESSAGE, contents, at(0), data_count=data_count)
         self.payloads: list[bytes] = []
+        self.transmit_ids: list[int] = []
         self.now_ms = 0
 
     def leave(self, count: int | None = None, *, propagate: int | None = None) -> None:
         """So many segments are handed to the node, and it has taken so many of them."""
         count = self.content_count if count is None else count
-        for ordinal in range(count):
-            transmit = self.alice.poll_transmit(at(self.now_ms))
-            assert transmit is not None
-            self.alice.handle_transmitted(transmit.transmit_id, bytes(32), at(self.now_ms))
-            self.payloads.append(transmit.payload)
-            if ordinal < (count if propagate is None else propagate):
-                self.sends.on_propagated(SEND, ordinal)
+        places = Allowance(free=(), left=count, open_left=count, sync_left=count, ephemeral_left=count, repairs=True)
+        transmits, _ = self.alice.poll_transmits([places], at(self.now_ms))
+        assert len(transmits) == count
+        self.payloads += [transmit.payload for transmit in transmits]
+        self.transmit_ids += [transmit.transmit_id for transmit in transmits]
+        self.propagate(*range(count if propagate is None else propagate))
+
+    def propagate(self, *ordinals: int) -> None:
+        """The network takes these."""
+        for ordinal in ordinals:
+            self.alice.handle_propagated(self.transmit_ids[ordinal], bytes(32), at(self.now_ms))
 
     def hear(self, *ordinals: int) -> None:
         """Bob gets these, and Alice what Bob says then."""
@@ -124,8 +129,8 @@ def test_sent_needs_parity_too_and_comes_once() -> None:
     talk = Conversation(3, WITH_PARITY)
     talk.leave(propagate=3)
     assert not [event for event in talk.told() if isinstance(event, MessageSentEvent)]
-    talk.sends.on_propagated(SEND, 3)
-    talk.sends.on_propagated(SEND, 3)
+    talk.propagate(3)
+    talk.propagate(3)
     assert talk.told() == [MessageSentEvent(REQUEST, MESSAGE)]
 
 
@@ -161,23 +166,13 @@ def test_giving_up_names_the_stage_and_a_late_acknowledgement_still_delivers() -
 
 def test_an_irrecoverable_segment_fails_the_message() -> None:
     talk = Conversation(3)
-    talk.sends.on_irrecoverable(SEND, 1, "no proof")
+    talk.leave(2, propagate=1)
+    talk.told()
+    talk.alice.handle_failed(talk.transmit_ids[1], "no proof", at(0), permanent=True)
     chunk, message = talk.told()
     assert isinstance(chunk, ChunkErrorEvent)
     assert (chunk.chunk_info.chunks, chunk.error) == ((1,), "no proof")
     assert message == MessageSendErrorEvent(REQUEST, MESSAGE, "no proof", "dispatch")
-
-
-def test_what_the_network_did_not_take_is_named_when_a_message_is_given_up() -> None:
-    talk = Conversation(3)
-    talk.leave(1)
-    talk.told()
-    talk.sends.on_undispatched(SEND, "busy")
-    chunk, message = talk.told()
-    assert isinstance(chunk, ChunkErrorEvent)
-    assert chunk.chunk_info.chunks == (1, 2)
-    assert isinstance(message, MessageSendErrorEvent)
-    assert message.stage == "dispatch"
 
 
 def test_an_outcome_that_was_told_is_told_no_more_by_a_later_life() -> None:

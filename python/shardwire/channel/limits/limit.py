@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from shardwire._native import Allowance
 from shardwire.channel.hooks import is_ours
 from shardwire.channel.limits.rate_limit import RateLimiter
 from shardwire.channel.storing.records import RateRecord
@@ -111,12 +112,11 @@ class Limit:
 
     # --- what may leave ---
 
-    def allowed_kinds(self, member: Member, epoch_ms: int, taken: int) -> frozenset[TransmitKind]:
-        """The kinds of which `member` may prepare one more, where it has prepared `taken` that have no place yet."""
+    def allowance(self, member: Member, epoch_ms: int) -> Allowance:
+        """What `member` may prepare now."""
         self._advance(epoch_ms)
-        if self._is_paused(epoch_ms):
-            return self.limiter.free_kinds
-        return self.limiter.allowed_kinds(epoch_ms, taken, self._left_to_others(member, epoch_ms))
+        is_paused = self._is_paused(epoch_ms)
+        return self.limiter.allowance(epoch_ms, self._left_to_others(member, epoch_ms), is_paused=is_paused)
 
     def reopens_at_ms(self, member: Member, epoch_ms: int) -> int:
         """Unix time at which more may leave, where nothing may now."""
@@ -196,7 +196,7 @@ class Limit:
         while waiting:
             member, request = min(waiting, key=lambda entry: entry[0].granted)
             kind = request.kinds[len(request.granted)]
-            granted = kind in self.allowed_kinds(member, epoch_ms, 0)
+            granted = self.allowance(member, epoch_ms).allows(kind)
             request.granted.append(granted)
             if granted and self.limiter.counts(kind):
                 self.limiter.count(kind, epoch_ms)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shardwire._native import Allowance
 from shardwire.channel.limits.limit import Limit, Member
 from shardwire.channel.limits.node_limits import NodeMembership
-from shardwire.channel.limits.rate_limit import ALL_KINDS, RateLimiter, RateLimitStatus
+from shardwire.channel.limits.rate_limit import RateLimiter, RateLimitStatus
 from shardwire.channel.storing.records import Records
-from shardwire.events import EphemeralDropReason
 from shardwire.sds.outputs import TransmitKind
 
 
@@ -40,16 +40,13 @@ class Quota:
     def enabled(self) -> bool:
         return bool(self._parts)
 
-    def counts(self, kind: TransmitKind) -> bool:
-        """Whether an envelope of `kind` takes a place of a limit."""
-        return any(limit.limiter.counts(kind) for limit, _ in self._parts)
+    def allowances(self, epoch_ms: int) -> list[Allowance]:
+        """What each limit lets leave now; what none of them holds back may be prepared."""
+        return [limit.allowance(member, epoch_ms) for limit, member in self._parts]
 
-    def allowed_kinds(self, epoch_ms: int, taken: int) -> frozenset[TransmitKind]:
-        """The kinds of which one more may be prepared, where `taken` are prepared that have no place yet."""
-        allowed = ALL_KINDS
-        for limit, member in self._parts:
-            allowed &= limit.allowed_kinds(member, epoch_ms, taken)
-        return allowed
+    def allows(self, kind: TransmitKind, epoch_ms: int) -> bool:
+        """Whether one more of a kind may be prepared, where nothing else is."""
+        return all(allowance.allows(kind) for allowance in self.allowances(epoch_ms))
 
     def reopens_at_ms(self, epoch_ms: int) -> int:
         """Unix time at which more may leave, where nothing may now."""
@@ -58,14 +55,6 @@ class Quota:
     def behind_ms(self, epoch_ms: int) -> int:
         """How far the clock stands before an epoch that was counted already; 0 where it does not."""
         return max((limit.limiter.behind_ms(epoch_ms) for limit, _ in self._parts), default=0)
-
-    def ephemeral_drop_reason(self, epoch_ms: int, taken: int) -> EphemeralDropReason | None:
-        """Why an ephemeral message may not leave now; None where it may (004, Ephemeral messages)."""
-        reasons = [limit.limiter.ephemeral_drop_reason(epoch_ms, taken) for limit, _ in self._parts]
-        if "rate_limit_reached" in reasons:
-            return "rate_limit_reached"
-        allowed = TransmitKind.EPHEMERAL in self.allowed_kinds(epoch_ms, taken)
-        return None if allowed else "rate_limit_approached"
 
     async def take(self, kinds: Sequence[TransmitKind]) -> list[Place | None]:
         """Counts a place for each of these; durable when it returns. None for those that may not leave now."""

@@ -13,13 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from shardwire._native import Allowance
 from shardwire.channel.storing.records import RATE, RateRecord, Records
 from shardwire.config import RateLimitConfig
-from shardwire.events import EphemeralDropReason
 from shardwire.sds.outputs import TransmitKind
 
-ALL_KINDS = frozenset(TransmitKind)
-_ALL_BUT_EPHEMERAL = ALL_KINDS - {TransmitKind.EPHEMERAL}
+_ALL_KINDS = frozenset(TransmitKind)
+_MANY = 1 << 62
+_UNLIMITED = Allowance(
+    free=_ALL_KINDS, left=_MANY, open_left=_MANY, sync_left=_MANY, ephemeral_left=_MANY, repairs=True
+)
 # Epochs that were left of which it is remembered how much was counted.
 EARLIER_MAX = 1_000
 _FREE_WHEN_MESSAGES_COUNT = frozenset({TransmitKind.FURTHER, TransmitKind.RETRANSMISSION})
@@ -151,27 +154,33 @@ class RateLimiter:
     def free_kinds(self) -> frozenset[TransmitKind]:
         """Kinds that take no place."""
         if not self.enabled:
-            return ALL_KINDS
+            return _ALL_KINDS
         return _FREE_WHEN_MESSAGES_COUNT if self._config.counts == "message" else frozenset()
 
-    def allowed_kinds(self, epoch_ms: int, taken: int = 0, left_to_others: int = 0) -> frozenset[TransmitKind]:
-        """The kinds of which one more may leave now.
+    def allowance(self, epoch_ms: int, left_to_others: int = 0, *, is_paused: bool = False) -> Allowance:
+        """What may leave now.
 
         Args:
             epoch_ms: The time.
-            taken: Messages that are on their way to be counted.
             left_to_others: Places that others may claim; acknowledgements take them all the same.
+            is_paused: Whether nothing that counts leaves, though places are left.
         """
         if not self.enabled:
-            return ALL_KINDS
+            return _UNLIMITED
+        left = self._left(epoch_ms)
+        open_left, sync_left = left - self._reserve - left_to_others, left
         if self.behind_ms(epoch_ms):
-            left = self._left_behind(epoch_ms) - taken
-            return self.free_kinds | {TransmitKind.SYNC} if left > 0 else self.free_kinds
-        left = self._left(epoch_ms) - taken
-        if left > self._reserve + left_to_others:
-            kinds = ALL_KINDS if self.ephemeral_drop_reason(epoch_ms, taken) is None else _ALL_BUT_EPHEMERAL
-            return kinds if self._repairs < self._repairs_max else kinds - {TransmitKind.REPAIR}
-        return self.free_kinds | {TransmitKind.SYNC} if left > 0 else self.free_kinds
+            open_left, sync_left = 0, self._left_behind(epoch_ms)
+        if is_paused:
+            open_left = sync_left = 0
+        return Allowance(
+            free=self.free_kinds,
+            left=left,
+            open_left=max(0, open_left),
+            sync_left=sync_left,
+            ephemeral_left=max(0, min(self._near - self._used, left - self._reserve)),
+            repairs=self._repairs < self._repairs_max,
+        )
 
     def counts(self, kind: TransmitKind) -> bool:
         """Whether an envelope of `kind` takes a place of the quota."""
@@ -202,16 +211,6 @@ class RateLimiter:
 
     def epoch_of(self, epoch_ms: int) -> int:
         return epoch_ms // self._config.epoch_size_ms
-
-    def ephemeral_drop_reason(self, epoch_ms: int, taken: int = 0) -> EphemeralDropReason | None:
-        """Why an ephemeral message may not leave now; None where it may (004, Ephemeral messages)."""
-        if not self.enabled:
-            return None
-        left = self._left(epoch_ms) - taken
-        if left <= 0:
-            return "rate_limit_reached"
-        near = self._used + taken >= self._near
-        return "rate_limit_approached" if near or left <= self._reserve else None
 
     def _left(self, epoch_ms: int) -> int:
         """Messages of the quota that are left at this time."""

@@ -7,10 +7,11 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from shardwire._native import DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS
 from shardwire.channel.hooks import Begun, heed_cancellation, is_ours
 from shardwire.channel.limits.quota import Place, Quota
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Late
-from shardwire.channel.sending.requests import DISPATCHES_MAX, Requests
+from shardwire.channel.sending.requests import Requests
 from shardwire.channel.sending.sealing import Sealed
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.node.protocol import MessageEnvelope, Node
@@ -18,10 +19,6 @@ from shardwire.node.wake import Wake
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 logger = logging.getLogger(__name__)
-
-# A node that never says what became of a message does not hold its place for ever (logos-delivery gives up likewise),
-# and one whose `send` never returns does not hold up the others.
-PROPAGATION_TIMEOUT_MS = 60_000
 
 
 def is_duration_ms(value: object) -> bool:

@@ -1,36 +1,34 @@
-"""What the application is told of what holds messages back: of the rate limit once an epoch, and once a time that the
-node names; of a node that fails once, and once when it does no longer."""
+"""What is told of what holds messages back: of the rate limit once an epoch, and once a time that the node names; of a
+node that fails once, and once when it does no longer."""
 
 from __future__ import annotations
 
 import logging
 
-from shardwire._native import ChannelMachine
+from shardwire._native import ChannelMachine, NodeFailing, NodeHolds, NodeRecovered, TransmitFailed
 from shardwire.channel.limits.quota import Quota
-from shardwire.channel.sending.flights import Flights
 from shardwire.events import ChannelEvent, NodeFailingEvent, RateLimitEvent
+from shardwire.peer_log import PeerLog
+from shardwire.quoting import one_line, quoted
 from shardwire.sds import Now
 from shardwire.sds.outputs import TransmitKind
 
 logger = logging.getLogger(__name__)
 
-# Failures of the node in a row of which the application is told.
-FAILURES_TOLD = 3
-
 
 class LimitNotices:
-    """Turns what holds messages back into `RateLimitEvent` and `NodeFailingEvent`.
+    """Turns what holds messages back into `RateLimitEvent`, `NodeFailingEvent` and lines of the log.
 
     Args:
-        machine: Says how much waits.
+        machine: Says how much waits, and how much is prepared to leave.
         quota: The rate limits.
-        flights: What is prepared to leave.
+        peer_log: Told of messages of others that did not leave.
     """
 
-    def __init__(self, machine: ChannelMachine, quota: Quota, flights: Flights) -> None:
+    def __init__(self, machine: ChannelMachine, quota: Quota, peer_log: PeerLog) -> None:
         self._machine = machine
         self._quota = quota
-        self._flights = flights
+        self._peer_log = peer_log
         # When more may leave by what was told last, and whether the clock stood before an epoch that was counted.
         self._announced = -1, False
         self._events: list[ChannelEvent] = []
@@ -45,7 +43,7 @@ class LimitNotices:
         if (resets_at_ms, behind_ms > 0) == self._announced:
             return
         self._announced = resets_at_ms, behind_ms > 0
-        self.tell(resets_at_ms, now, behind_ms)
+        self._tell(resets_at_ms, now, behind_ms)
         if behind_ms:
             logger.warning(
                 "the clock stands %d ms before an epoch of the rate limit that was counted already: only "
@@ -53,27 +51,39 @@ class LimitNotices:
                 behind_ms,
             )
 
-    def tell(self, resets_at_ms: int, now: Now, behind_ms: int = 0) -> None:
+    def _tell(self, resets_at_ms: int, now: Now, behind_ms: int = 0) -> None:
         """Everything waits until a time."""
         waiting = self._machine.waiting()
         queued = waiting[TransmitKind.FIRST] + waiting[TransmitKind.FURTHER]
         limiter = self._quota.tightest(now.epoch_ms)
         used, total = (limiter.used, limiter.quota) if limiter is not None else (0, 0)
         # What is prepared to leave has its place, but for what others take before it.
-        used = min(total, used + self._flights.unplaced)
+        used = min(total, used + self._machine.unplaced)
         self._events.append(RateLimitEvent(used, total, resets_at_ms, queued, behind_ms))
 
-    def on_failed(self, failures: int, error: str) -> None:
-        """The node failed so many times in a row, and named no time."""
-        if failures == FAILURES_TOLD:
-            self._events.append(NodeFailingEvent(True, failures, error))
+    def on_held(self, event: NodeHolds, now: Now) -> None:
+        """The node refuses everything until a time that it named."""
+        logger.warning("the node takes nothing for %d ms, everything waits: %s", event.hold_ms, one_line(event.error))
+        self._tell(now.epoch_ms + event.hold_ms, now)
 
-    def on_taken(self, failures: int) -> None:
-        """It took a message after so many failures."""
-        if failures >= FAILURES_TOLD:
+    def on_transmit_failed(self, event: TransmitFailed) -> None:
+        """A message did not leave. That the node fails is told once."""
+        # A repair is somebody else's message, for somebody else who asked for it.
+        tell = self._peer_log.tell if event.kind is TransmitKind.REPAIR else logger.warning
+        (logger.debug if event.of_node else tell)(
+            "message %s was not sent: %s", quoted(event.message_id), one_line(event.error)
+        )
+
+    def on_node(self, event: NodeFailing | NodeRecovered) -> None:
+        """The node failed so often in a row, or takes messages again."""
+        if isinstance(event, NodeFailing):
+            self._events.append(NodeFailingEvent(True, event.failures, event.error))
+            return
+        logger.info("the node takes messages again, after %d failures", event.failures)
+        if event.told:
             self._events.append(NodeFailingEvent(False, 0, ""))
 
-    def poll(self) -> list[ChannelEvent]:
+    def poll_events(self) -> list[ChannelEvent]:
         """The events since the last call."""
         events, self._events = self._events, []
         return events

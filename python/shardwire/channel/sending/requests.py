@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
+from shardwire._native import DISPATCHES_MAX
 from shardwire.channel.sending.outcomes import DispatchFailed, DispatchOutcome, Propagated, Stored
 from shardwire.node.protocol import MessageSendError
 from shardwire.sds.outputs import Transmit, TransmitKind
 
-# Messages handed to the node whose propagation is awaited: enough to keep a node busy over a network round trip, few
-# enough that what leaves carries a fresh history.
-DISPATCHES_MAX = 64
 # Outcomes that may arrive before the node's `send` has returned the id they are for. On a shared node most of those
 # unknown to us belong to other channels.
 EARLY_OUTCOMES_MAX = 1_000

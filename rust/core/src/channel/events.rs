@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::sds;
-use crate::sds::Name;
+use crate::sds::{Name, TransmitKind};
 use crate::wire::sds::HistoryEntry;
 
 /// Something that happened; polled in the order in which it did.
@@ -17,6 +17,38 @@ pub enum Event {
     Segment(SegmentSeen),
     /// Something is wrong with what a peer sent.
     Fault(Fault),
+    /// A message did not leave.
+    TransmitFailed {
+        /// Its SDS message id.
+        message_id: Name,
+        /// What it was.
+        kind: TransmitKind,
+        /// Why, as the node says.
+        error: Arc<str>,
+        /// Whether that is no news: the node fails.
+        of_node: bool,
+    },
+    /// The node failed so many times in a row that the application is told.
+    NodeFailing {
+        /// How many times.
+        failures: u32,
+        /// How, the last time.
+        error: Arc<str>,
+    },
+    /// It takes messages again.
+    NodeRecovered {
+        /// After so many failures in a row.
+        failures: u32,
+        /// Whether the application was told of those.
+        told: bool,
+    },
+    /// It refuses everything until a time that it named.
+    NodeHolds {
+        /// How long that is heeded.
+        hold_ms: i64,
+        /// Why, as it says.
+        error: Arc<str>,
+    },
 }
 
 /// How a segment came to be here.

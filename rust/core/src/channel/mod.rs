@@ -9,10 +9,12 @@
 //! - `shared_bytes`: the stored form, in which no byte stands twice;
 //! - `deliveries`: messages that wait for the application, and the one that it has;
 //! - `own`: how far each of our sends has come, and what the application is told of it;
+//! - `dispatch`: what leaves, and what becomes of it;
 //! - `restored`: the same read back after a restart;
 //! - `parity`: parity that receivers of a message of ours need.
 
 mod deliveries;
+mod dispatch;
 mod events;
 mod own;
 mod parity;
@@ -26,6 +28,10 @@ mod whole;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 pub use deliveries::{Deliveries, Delivery, Handover, Redelivery};
+pub use dispatch::{
+    Allowance, DISPATCHES_MAX, DispatchCounts, DropReason, Failure, NodeState,
+    PROPAGATION_TIMEOUT_MS,
+};
 pub use events::{Event, Fault, FaultKind, SegmentSeen, Stage};
 pub use own::{
     Chunks, Kind, Listened, Outcome, OutcomeKind, OwnSend, OwnSends, SETTLED_REMEMBERED_MAX,
@@ -41,6 +47,7 @@ use hashlink::LinkedHashMap;
 use crate::reassemble::{self, Limits};
 use crate::sds::{self, Config, Kinds, Machine, Name, Now, Octets, Randomness, Refusal, Transmit};
 use crate::segment::Parameters;
+use dispatch::Dispatch;
 use receiving::Receiving;
 use records::{COMPLETED, Records, SEND};
 use restored::Stored;
@@ -82,6 +89,7 @@ pub struct Channel {
     sds: Machine,
     receiving: Receiving,
     own: OwnSends,
+    dispatch: Dispatch,
     deliveries: Deliveries,
     events: VecDeque<Event>,
     /// Parity that was made on demand.
@@ -104,10 +112,12 @@ impl Channel {
     ) -> Result<Self, Refusal> {
         let wire_format = config.wire_format;
         let own = OwnSends::new(config.delivered_when.clone());
+        let dispatch = Dispatch::new(&config, now.monotonic_ms);
         Ok(Channel {
             sds: Machine::new(channel_id, sender_id, config, now, rng)?,
             receiving: Receiving::new(segmentation, wire_format),
             own,
+            dispatch,
             deliveries: Deliveries::new(handover),
             events: VecDeque::new(),
             parity_made: 0,

@@ -218,6 +218,11 @@ impl Kinds {
         Kinds(self.0 | 1 << kind as u8)
     }
 
+    /// What is in both sets.
+    pub const fn and(self, other: Kinds) -> Kinds {
+        Kinds(self.0 & other.0)
+    }
+
     /// Whether `kind` is in it.
     pub const fn has(self, kind: TransmitKind) -> bool {
         self.0 >> kind as u8 & 1 == 1

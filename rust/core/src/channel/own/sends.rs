@@ -417,6 +417,11 @@ impl OwnSends {
 
     // --- outputs --------------------------------------------------------------------------------
 
+    /// Tells of what is no send of its own, in its turn.
+    pub fn tell(&mut self, told: Told) {
+        self.told.push(told);
+    }
+
     /// Events since the last call, in the order in which they happened.
     pub fn poll_told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)

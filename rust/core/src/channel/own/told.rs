@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::send::{OutcomeKind, Stage};
+use crate::channel::dispatch::DropReason;
 use crate::sds::Name;
 
 /// The kinds of events, in the order of `shardwire.events.SEND_EVENTS`.
@@ -69,6 +70,15 @@ pub enum Told {
         message_id: Name,
         /// What `send` returned.
         request_id: Name,
+    },
+    /// An ephemeral message was not sent.
+    Dropped {
+        /// Hex Keccak-256 of the payload.
+        message_id: Name,
+        /// What `send_ephemeral` returned.
+        request_id: Name,
+        /// Why.
+        reason: DropReason,
     },
 }
 

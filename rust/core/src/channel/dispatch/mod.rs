@@ -1,0 +1,142 @@
+//! What leaves a channel: polled from SDS as far as the limits and the node allow, followed until the node has
+//! answered (003, Outgoing message processing).
+//!
+//! A message is handed out by [`Channel::poll_transmits`]. Its owner makes durable what it speaks of, takes a
+//! place of the rate limit for it, asks [`Channel::leave`] whether anybody still wants it, hands it to the node,
+//! and says what became of it. A failure of the node is a failure of no message: all of them wait, and each of our
+//! sends that waits for the node in vain for too long is given up.
+//!
+//! - `allowance`: what a rate limit lets leave, as data;
+//! - `flights`: what was handed out and nobody has answered for;
+//! - `unanswered`: what nobody waits for any longer, until the node answers all the same;
+//! - `readiness`: whether the node is worth a try;
+//! - `ephemerals`: ephemeral messages, and the one event that each ends with.
+//!
+//! [`Channel::poll_transmits`]: super::Channel::poll_transmits
+//! [`Channel::leave`]: super::Channel::leave
+
+mod allowance;
+mod ephemerals;
+mod flights;
+mod leaving;
+mod outcomes;
+mod readiness;
+#[cfg(test)]
+mod tests;
+mod unanswered;
+
+use std::collections::{HashMap, VecDeque};
+
+pub use allowance::{Allowance, DropReason};
+pub use flights::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
+pub use outcomes::Failure;
+
+use crate::sds::{Config, Kinds, Name, Transmit, TransmitKind};
+use ephemerals::Ephemerals;
+use flights::Flights;
+use readiness::Readiness;
+use unanswered::Unanswered;
+
+/// Failures of the node in a row of which the application is told.
+const FAILURES_TOLD: u32 = 3;
+
+/// Messages between SDS and the node.
+#[derive(Debug)]
+pub(super) struct Dispatch {
+    failures_max: u32,
+    failure_interval_ms: i64,
+    ephemerals_max: usize,
+    readiness: Readiness,
+    flights: Flights,
+    unanswered: Unanswered,
+    ephemerals: Ephemerals,
+    /// For which there was no place in the epoch: first in the next.
+    late: VecDeque<Transmit>,
+    /// Failures that are known and not applied yet: nothing is tried before they are.
+    announced_failures: u32,
+    /// Failures of the node since a send that waits for it last propagated, and when the last of them was
+    /// counted.
+    failures_by_send: HashMap<Name, (u32, i64)>,
+    /// When what is due was last looked at.
+    looked_ms: i64,
+    counts: DispatchCounts,
+}
+
+/// How many messages went which way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DispatchCounts {
+    /// Handed out, by kind.
+    pub dispatched: [u64; TransmitKind::ALL.len()],
+    /// That the node failed to send.
+    pub failures: u64,
+    /// That it refused until a time that it named.
+    pub held: u64,
+    /// Parity that can never be sent and is done without.
+    pub parity_left_out: u64,
+}
+
+/// What the answers of the node say of the next try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeState {
+    /// Whether it is connected.
+    pub online: bool,
+    /// For how long it refuses everything, as it said; 0 where it does not.
+    pub held_ms: i64,
+    /// How many times in a row it failed without naming a time.
+    pub failures: u32,
+}
+
+impl Dispatch {
+    pub fn new(config: &Config, monotonic_ms: i64) -> Self {
+        Dispatch {
+            failures_max: config.max_retransmissions,
+            failure_interval_ms: config.acknowledgement_timeout_ms,
+            ephemerals_max: config.outgoing_buffer_messages_max,
+            readiness: Readiness::new(),
+            flights: Flights::new(),
+            unanswered: Unanswered::default(),
+            ephemerals: Ephemerals::default(),
+            late: VecDeque::new(),
+            announced_failures: 0,
+            failures_by_send: HashMap::new(),
+            looked_ms: monotonic_ms,
+            counts: DispatchCounts::default(),
+        }
+    }
+
+    fn allowed(&self, allowances: &[Allowance]) -> Kinds {
+        allowance::allowed(allowances, self.flights.unplaced())
+    }
+
+    /// The first that may leave now; not a further content before the first of its send.
+    fn take_late(&mut self, kinds: Kinds) -> Option<Transmit> {
+        let mut firsts: Vec<&Name> = Vec::new();
+        let is_held = |firsts: &[&Name], late: &Transmit| {
+            late.kind == TransmitKind::Further
+                && late.send_id.as_ref().is_some_and(|id| firsts.contains(&id))
+        };
+        let mut found = None;
+        for (at, late) in self.late.iter().enumerate() {
+            if kinds.has(late.kind) && !is_held(&firsts, late) {
+                found = Some(at);
+                break;
+            }
+            if late.kind == TransmitKind::First {
+                firsts.extend(late.send_id.as_ref());
+            }
+        }
+        self.late.remove(found?)
+    }
+
+    /// Whether the first content of a send has yet to leave: nothing of it leaves before.
+    fn is_first_late(&self, send_id: Option<&Name>) -> bool {
+        self.late
+            .iter()
+            .any(|late| late.kind == TransmitKind::First && late.send_id.as_ref() == send_id)
+    }
+
+    fn has_late(&self, send_id: &str) -> bool {
+        let is_of_send = |late: &Transmit| late.send_id.as_deref() == Some(send_id);
+        self.late.iter().any(is_of_send)
+    }
+}
