@@ -6,8 +6,8 @@ cd "$(dirname "$0")/.."
 
 SECONDS_TOTAL=${1:-60}
 # Shares of the time: the reassembler and the machines have by far the most states.
-declare -A SHARES=([reassembler]=10 [machine]=10 [channel]=10 [segment]=2 [restore]=2 [sds]=2 [waku]=1 [waku_json]=1 [file]=1 [bloom]=1)
-ORDER=(reassembler machine channel segment restore sds waku waku_json file bloom)
+declare -A SHARES=([reassembler]=10 [machine]=10 [channel]=10 [dispatch]=5 [segment]=2 [restore]=2 [sds]=2 [waku]=1 [waku_json]=1 [file]=1 [bloom]=1)
+ORDER=(reassembler machine channel dispatch segment restore sds waku waku_json file bloom)
 KEPT=tests/corpus
 WORK=target/fuzz/corpus
 INPUT_BYTES_MAX=512

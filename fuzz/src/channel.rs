@@ -710,6 +710,11 @@ impl Chat {
                     event,
                     sds::Event::ContentReceived { .. } | sds::Event::SendReleased { .. }
                 )),
+                // Here no node says anything.
+                Event::TransmitFailed { .. }
+                | Event::NodeFailing { .. }
+                | Event::NodeRecovered { .. }
+                | Event::NodeHolds { .. } => unreachable!(),
                 Event::MessageGivenUp(_) | Event::Segment(_) | Event::Fault(_) => {}
             }
         }

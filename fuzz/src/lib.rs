@@ -5,6 +5,7 @@
 //! the tests replay those kept in `tests/corpus/` and draw others at random.
 
 mod channel;
+mod dispatch;
 mod honest;
 mod machine;
 pub mod memory;
@@ -19,6 +20,7 @@ mod spelled;
 mod wires;
 
 pub use channel::Chat;
+pub use dispatch::Sender;
 pub use honest::delivers_once;
 pub use machine::World;
 pub use message::Message;
@@ -31,7 +33,7 @@ pub use scenario::{Arrival, Forgery, Scenario, Step};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("segment", wires::segment),
     ("sds", wires::sds),
     ("waku", wires::waku),
@@ -42,6 +44,7 @@ pub const TARGETS: [Target; 10] = [
     ("reassembler", reassembler),
     ("machine", machine),
     ("channel", channel),
+    ("dispatch", dispatch),
 ];
 
 /// Plays the scenario that the bytes describe.
@@ -68,4 +71,13 @@ fn channel(bytes: &[u8]) {
         chat.step();
     }
     chat.end();
+}
+
+/// Lets a channel and its node live as the bytes describe.
+fn dispatch(bytes: &[u8]) {
+    let mut sender = Sender::from_bytes(bytes);
+    while sender.goes_on() {
+        sender.step();
+    }
+    sender.end();
 }

@@ -442,3 +442,20 @@ def test_a_text_of_a_class_derived_from_str_ends_its_message_alone() -> None:
         assert "refused for good" in failed.error
 
     run_world(scenario)
+
+
+@pytest.mark.parametrize("ephemeral", [False, True])
+def test_a_text_that_no_utf_8_has_is_an_error_as_any_other(ephemeral: bool) -> None:
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        bob = await world.join("bob")
+        world.nodes["alice"].send_fault = lambda envelope: NodeError("no \ud800 proof", permanent=True)
+        await (alice.send_ephemeral(b"x") if ephemeral else alice.send(b"x"))
+        await asyncio.sleep(1)
+        world.nodes["alice"].send_fault = None
+        await alice.delivered(await alice.send(b"y"))
+        assert bob.is_started()
+        (failed,) = world.of("alice", ChunkErrorEvent)
+        assert failed.error.encode().startswith(b"no ")
+
+    run_world(scenario)

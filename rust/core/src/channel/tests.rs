@@ -290,7 +290,7 @@ impl Bob {
     }
 }
 
-fn channel(config: &Config, segmentation: Segmentation, now_ms: i64) -> Channel {
+pub(super) fn channel(config: &Config, segmentation: Segmentation, now_ms: i64) -> Channel {
     let rng = Box::new(Drawn::from([]));
     let (config, now) = (config.clone(), at(now_ms));
     Channel::new("room", "bob", config, segmentation, HANDOVER, now, rng).unwrap()

@@ -83,11 +83,15 @@ impl Channel {
             let kinds = self.dispatch.allowed(allowances);
             let transmit = if let Some(late) = self.dispatch.take_late(kinds) {
                 late
-            } else if let Some(transmit) = self.poll_transmit(now, kinds) {
+            } else if let Some(mut transmit) = self.poll_transmit(now, kinds) {
+                let is_first = self.is_first_again(&transmit);
+                if is_first {
+                    transmit.kind = TransmitKind::First;
+                }
                 self.dispatch.counts.dispatched[transmit.kind as usize] += 1;
-                if transmit.kind == TransmitKind::Further
-                    && self.dispatch.is_first_late(transmit.send_id.as_ref())
-                {
+                let is_behind = transmit.kind == TransmitKind::Further
+                    && self.dispatch.is_first_late(transmit.send_id.as_ref());
+                if is_behind || (is_first && !kinds.has(TransmitKind::First)) {
                     self.dispatch.late.push_back(transmit);
                     continue;
                 }
@@ -103,6 +107,13 @@ impl Channel {
             transmits.push(transmit);
         }
         (transmits, false)
+    }
+
+    /// Whether a content that SDS hands out again is the first of its send that takes a place.
+    fn is_first_again(&mut self, transmit: &Transmit) -> bool {
+        let send_id = transmit.send_id.as_ref();
+        transmit.kind == TransmitKind::Further
+            && send_id.is_some_and(|send_id| self.dispatch.uncounted.remove(send_id))
     }
 
     /// Whether more than ephemeral messages wait for places; those are dropped.
@@ -177,13 +188,13 @@ impl Channel {
         now: Now,
     ) -> Option<i64> {
         let at_ms = now.monotonic_ms;
-        let sds_ms = self.sds.poll_timeout().map(|due_ms| {
+        let sds_ms = self.sds.poll_timeout().and_then(|due_ms| {
             if due_ms > self.dispatch.looked_ms {
-                due_ms
-            } else {
-                // What was overdue then waits for a limit, the node or a free place, not for the clock.
-                at_ms + OVERDUE_RECHECK_MS
+                return Some(due_ms);
             }
+            // What was overdue then waits for a limit, the node or a free place, not for the clock.
+            let may_try = self.dispatch.readiness.may_try(at_ms);
+            may_try.then_some(at_ms + OVERDUE_RECHECK_MS)
         });
         let is_limited = !allowances.is_empty() && self.held_kinds(allowances) != Kinds::NONE;
         let due = [

@@ -25,7 +25,7 @@ mod readiness;
 mod tests;
 mod unanswered;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 pub use allowance::{Allowance, DropReason};
 pub use flights::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
@@ -52,6 +52,8 @@ pub(super) struct Dispatch {
     ephemerals: Ephemerals,
     /// For which there was no place in the epoch: first in the next.
     late: VecDeque<Transmit>,
+    /// Sends whose first content was taken back before it left: no place was taken for it.
+    uncounted: HashSet<Name>,
     /// Failures that are known and not applied yet: nothing is tried before they are.
     announced_failures: u32,
     /// Failures of the node since a send that waits for it last propagated, and when the last of them was
@@ -97,6 +99,7 @@ impl Dispatch {
             unanswered: Unanswered::default(),
             ephemerals: Ephemerals::default(),
             late: VecDeque::new(),
+            uncounted: HashSet::new(),
             announced_failures: 0,
             failures_by_send: HashMap::new(),
             looked_ms: monotonic_ms,
@@ -110,22 +113,12 @@ impl Dispatch {
 
     /// The first that may leave now; not a further content before the first of its send.
     fn take_late(&mut self, kinds: Kinds) -> Option<Transmit> {
-        let mut firsts: Vec<&Name> = Vec::new();
-        let is_held = |firsts: &[&Name], late: &Transmit| {
-            late.kind == TransmitKind::Further
-                && late.send_id.as_ref().is_some_and(|id| firsts.contains(&id))
+        let may_leave = |late: &Transmit| {
+            let is_behind = late.kind == TransmitKind::Further;
+            kinds.has(late.kind) && !(is_behind && self.is_first_late(late.send_id.as_ref()))
         };
-        let mut found = None;
-        for (at, late) in self.late.iter().enumerate() {
-            if kinds.has(late.kind) && !is_held(&firsts, late) {
-                found = Some(at);
-                break;
-            }
-            if late.kind == TransmitKind::First {
-                firsts.extend(late.send_id.as_ref());
-            }
-        }
-        self.late.remove(found?)
+        let found = self.late.iter().position(may_leave)?;
+        self.late.remove(found)
     }
 
     /// Whether the first content of a send has yet to leave: nothing of it leaves before.

@@ -179,11 +179,10 @@ impl Channel {
                 ephemerals.on_failed(send_id, error, &mut self.own);
             }
             Some(send_id) if permanent => self.give_up(send_id, Some(ordinal), error, now),
-            send_id => {
-                if !known && !(permanent && transmit.kind == TransmitKind::Repair) {
-                    self.on_node_failed(send_id.as_ref(), error, now);
-                }
-            }
+            _ if known => {}
+            // It is somebody else's, and says nothing of the node.
+            _ if permanent && transmit.kind == TransmitKind::Repair => {}
+            send_id => self.on_node_failed(send_id.as_ref(), error, now),
         }
     }
 
@@ -285,6 +284,8 @@ impl Channel {
             let transmit = flight.transmit;
             if flight.left_ms.is_some() {
                 self.dispatch.unanswered.add(&transmit, &mut self.own);
+            } else {
+                self.on_first_taken_back(&transmit);
             }
             self.sds.handle_transmit_failed(transmit_id, now);
             if let Some(send_id) = &transmit.send_id
@@ -293,6 +294,17 @@ impl Channel {
                 let ephemerals = &mut self.dispatch.ephemerals;
                 ephemerals.on_failed(send_id, error, &mut self.own);
             }
+        }
+    }
+
+    fn on_first_taken_back(&mut self, transmit: &Transmit) {
+        if let Some(send_id) = &transmit.send_id
+            && transmit.kind == TransmitKind::First
+        {
+            let own = &self.own;
+            let uncounted = &mut self.dispatch.uncounted;
+            uncounted.retain(|send_id| own.get(send_id).is_some());
+            uncounted.insert(send_id.clone());
         }
     }
 
@@ -309,6 +321,7 @@ impl Channel {
         self.take_back(&in_flight, error, now);
         self.fail_ephemerals("the channel was stopped");
         while let Some(late) = self.dispatch.late.pop_front() {
+            self.on_first_taken_back(&late);
             self.sds.handle_transmit_failed(late.transmit_id, now);
         }
     }

@@ -89,6 +89,7 @@ fn told(sends: &mut OwnSends) -> Vec<String> {
                 }
             }
         }
+        Told::Dropped { .. } => panic!("a send is no ephemeral message"),
     })
     .collect()
 }
