@@ -9,9 +9,12 @@ from pathlib import Path
 from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.commit_count import CommitCount
 from shardwire.persistence.database import corruption
-from shardwire.persistence.journal import Journal, journaled_commits
+from shardwire.persistence.journal import Journal, Placed
+from shardwire.persistence.journal_rows import journaled_commits
 from shardwire.persistence.protocol import Changes
 from shardwire.persistence.record_cipher import RecordCipher
+from shardwire.persistence.transaction import transaction
+from shardwire.persistence.values import ValueFile
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,8 @@ class HeldChannel:
         except BaseException:
             self._lock.release()
             raise
-        self.journal = Journal(channel_id)
+        self._values = ValueFile(database, channel_id)
+        self.journal = Journal(channel_id, self._values)
         self.loads = 0
         self.lost_commits = 0
         self._number: int | None = None
@@ -73,7 +77,49 @@ class HeldChannel:
         """How many it has had."""
         return self._commits
 
-    def begin_commit(self, connection: sqlite3.Connection) -> tuple[int, int]:
+    def commit(self, connection: sqlite3.Connection, cipher: RecordCipher | None, changes: Changes) -> None:
+        """Durable when this returns.
+
+        Raises:
+            PersistenceError: The file of its large values is no longer in its place.
+            sqlite3.Error: Nothing was stored.
+            OSError: Nothing was stored: large values could not be written.
+        """
+        self._values.require_in_place()
+        try:
+            placed = self.journal.place(connection, self.number(connection), cipher, changes)
+            if not self._append(connection, cipher, changes, placed):
+                with transaction(connection):
+                    number, commits = self._begin(connection)
+                    self.journal.store(connection, number, commits, cipher, changes, placed)
+        except BaseException:
+            self.on_commit_failed()
+            raise
+        self._commits += 1
+        self._found_lost = 0
+        self._count.write(self._commits)
+        self.journal.settle()
+
+    def come_to_rest(self, connection: sqlite3.Connection, cipher: RecordCipher | None) -> None:
+        """Leaves no large values apart, and few rows for the next life to read.
+
+        Raises:
+            sqlite3.Error: All is as it was, which is as good.
+            OSError: The same, or the file of large values cannot be deleted.
+        """
+        if not (self.journal.has_rows or self._values.exists):
+            return
+        try:
+            number = self.number(connection)
+            if number is not None:
+                with transaction(connection):
+                    self.journal.bring_back(connection, number, self._commits, cipher)
+        except BaseException:
+            self.on_commit_failed()
+            raise
+        self._values.remove()
+
+    def _begin(self, connection: sqlite3.Connection) -> tuple[int, int]:
         """The number that records are stored under, made where there is none, and which commit this one is."""
         number = self.number(connection)
         if number is None:
@@ -87,24 +133,16 @@ class HeldChannel:
             )
         return number, self._commits + 1
 
-    def append(self, connection: sqlite3.Connection, cipher: RecordCipher | None, changes: Changes) -> bool:
+    def _append(
+        self, connection: sqlite3.Connection, cipher: RecordCipher | None, changes: Changes, placed: Placed
+    ) -> bool:
         """Commits `changes` in one statement, where that is all it takes; else False, and nothing is done.
 
         With each further one the thread would wait for its turn in the interpreter, twice.
         """
-        if not self._looked or self._number is None or self._found_lost:
+        if self._number is None or self._found_lost:
             return False
-        try:
-            return self.journal.append(connection, self._number, self._commits + 1, cipher, changes)
-        except BaseException:
-            self.on_commit_failed()
-            raise
-
-    def on_committed(self) -> None:
-        """It is durable."""
-        self._commits += 1
-        self._found_lost = 0
-        self._count.write(self._commits)
+        return self.journal.append(connection, self._number, self._commits + 1, cipher, changes, placed)
 
     def on_commit_failed(self) -> None:
         """Nobody knows what the database holds now."""
@@ -112,6 +150,7 @@ class HeldChannel:
         self.journal.forget()
 
     def release(self) -> None:
+        self._values.close()
         self._count.close()
         self._lock.release()
 

@@ -2,64 +2,67 @@
 
 A record that is changed in its place costs a page of the database or more, and a commit changes a dozen; most are gone
 again soon, as those of a message under way are. So a commit is one row, appended; from time to time what is left of
-many commits is written among the records at once. Large values are written there at once, and so never twice.
-
-A row is laid out as: the number of changes and the bytes of their names (4 bytes each, big endian), the names, the
-values. A name is laid out as: what is done (1 byte), the lengths of kind (2), key (4) and value (4), kind, key. Under a
-key of the database the values are sealed as one, bound to the names.
+many commits is written among the records at once. Large values never go through a row: many at once lie apart, in a
+file of their own; others are written among the records at once.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import struct
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from shardwire.persistence.apart import ApartValues, Values
 from shardwire.persistence.checksums import checksum_of
 from shardwire.persistence.database import corruption, opened
+from shardwire.persistence.journal_rows import (
+    APART,
+    APPEND,
+    DELETE,
+    ELSEWHERE,
+    EMPTY,
+    PUT,
+    READ,
+    Latest,
+    Row,
+    apply,
+    checksum_of_row,
+    decoded,
+)
 from shardwire.persistence.protocol import Changes, RecordName
 from shardwire.persistence.record_cipher import RecordCipher
+from shardwire.persistence.tables import (
+    ALL_RECORDS,
+    DELETE_PLACE,
+    DELETE_PLACES,
+    DELETE_RECORD,
+    DELETE_RECORDS,
+    PUT_PLACE,
+    PUT_RECORD,
+    key_behind,
+)
+from shardwire.persistence.values import Place, ValueFile
 
 # After so much it is folded: memory, and the time that a restart takes, grow with it.
 JOURNAL_COMMITS_MAX = 1_024
 JOURNAL_BYTES_MAX = 1 << 20
-# Values from this size on are written among the records at once.
+# Values from this size on are no part of a row.
 LARGE_VALUE_BYTES = 4_096
 
-_COUNTS = struct.Struct(">II")
-_NAME = struct.Struct(">BHII")
-_PUT, _DELETE, _ELSEWHERE = range(3)
-# In the name of what is sealed.
-_KIND = "journal"
-
-_APPEND = "INSERT INTO journal (channel, commits, checksum, changes) VALUES (?, ?, ?, ?)"
-_EMPTY = "DELETE FROM journal WHERE channel = ?"
-_READ = "SELECT commits, checksum, changes FROM journal WHERE channel = ? ORDER BY entry"
-PUT_RECORD = (
-    "INSERT INTO record (channel, kind, key, checksum, value) VALUES (?, ?, ?, ?, ?) "
-    "ON CONFLICT (channel, kind, key) DO UPDATE SET checksum = excluded.checksum, value = excluded.value"
-)
-DELETE_RECORD = "DELETE FROM record WHERE channel = ? AND kind = ? AND key = ?"
-# Bounds of the key, rather than its beginning, are what the primary key is searched by.
-DELETE_PREFIX = "DELETE FROM record WHERE channel = ? AND kind = ? AND key >= ? AND key < ?"
-_ALL_RECORDS = "SELECT kind, key, checksum, value FROM record WHERE channel = ?"
-
-Records = Mapping[RecordName, bytes | None]
+Placed = Mapping[RecordName, Place]
 
 
 @dataclass(slots=True)
 class _Latest:
-    """What the rows amount to: values, or None for what is deleted.
+    """What the rows amount to.
 
     Attributes:
-        records: By name; what is not here stands among the records as it is.
+        records: By name; what is not here stands among the records and places as it is.
         commits: How many rows.
         size_bytes: Of all of them.
     """
 
-    records: dict[RecordName, bytes | None] = field(default_factory=dict)
+    records: Latest = field(default_factory=dict)
     commits: int = 0
     size_bytes: int = 0
 
@@ -71,11 +74,17 @@ class _Latest:
 class Journal:
     """That of one channel.
 
-    What stores runs within a transaction of the caller's, but for `append`. The caller calls `forget` where it fails.
+    What stores runs within a transaction of the caller's, but for `place` and `append`. The caller calls `forget` where
+    it fails, and `settle` where it is durable.
+
+    Args:
+        channel_id: The channel.
+        file: Where its large values lie.
     """
 
-    def __init__(self, channel_id: str) -> None:
+    def __init__(self, channel_id: str, file: ValueFile) -> None:
         self._channel_id = channel_id
+        self._apart = ApartValues(channel_id, file)
         # None where it has to be read first.
         self._latest: _Latest | None = None
         # Names of large values among the records, whose deletion gives much room back.
@@ -96,10 +105,11 @@ class Journal:
         """All records of the channel.
 
         Raises:
-            sqlite3.Error: A record or a row is damaged.
+            sqlite3.Error: A record, a row or a value that lies apart is damaged.
+            OSError: The file of large values cannot be read.
         """
         records: dict[RecordName, bytes] = {}
-        for row in connection.execute(_ALL_RECORDS, (number,)):
+        for row in connection.execute(ALL_RECORDS, (number,)):
             found = opened(cipher, self._channel_id, row)
             if found is None:
                 raise corruption("a record does not match its checksum")
@@ -108,25 +118,44 @@ class Journal:
         for name, value in self._read_latest(connection, number, cipher).records.items():
             if value is None:
                 records.pop(name, None)
-            else:
+            elif not isinstance(value, Place):
                 records[name] = value
+        records.update(self._apart.read(cipher))
         return records
 
-    def _read_latest(self, connection: sqlite3.Connection, number: int, cipher: RecordCipher | None) -> _Latest:
+    def _read_latest(self, connection: sqlite3.Connection, number: int | None, cipher: RecordCipher | None) -> _Latest:
         if self._latest is None:
             latest = _Latest()
-            for commits, checksum, changes in connection.execute(_READ, (number,)):
-                decoded = _decoded(self._channel_id, cipher, commits, checksum, changes)
-                if decoded is None:
+            for commits, checksum, changes in connection.execute(READ, (number,)):
+                found = decoded(self._channel_id, cipher, commits, checksum, changes)
+                if found is None:
                     raise corruption("a row of the journal does not match its checksum")
                 latest.commits += 1
                 latest.size_bytes += len(changes)
-                for done, name, value in decoded:
-                    _apply(latest.records, done, name, value)
+                for change in found:
+                    apply(latest.records, change)
+            self._apart.look(connection, number, latest.records)
             self._latest = latest
         return self._latest
 
     # --- writing ---
+
+    def place(
+        self, connection: sqlite3.Connection, number: int | None, cipher: RecordCipher | None, changes: Changes
+    ) -> Placed:
+        """Writes large values of a commit apart, where they are enough: before the commit itself, which names them.
+
+        The number of a channel that was never stored is None.
+
+        Raises:
+            sqlite3.Error: A row is damaged, or values are missing.
+            OSError: Nothing was stored.
+        """
+        large = {name: value for name, value in changes.records.items() if value is not None and _is_large(value)}
+        if not large:
+            return {}
+        self._read_latest(connection, number, cipher)
+        return self._apart.store(cipher, large)
 
     def store(
         self,
@@ -135,13 +164,14 @@ class Journal:
         commits: int,
         cipher: RecordCipher | None,
         changes: Changes,
+        placed: Placed,
     ) -> None:
-        """Stores the `commits`-th commit of the channel."""
+        """Stores the `commits`-th commit of the channel, some values of which were placed."""
         latest = self._read_latest(connection, number, cipher)
         if changes.deleted_prefixes or latest.is_full:
-            self._fold(connection, number, commits, cipher, latest, changes)
+            self._fold(connection, number, commits, cipher, latest, changes, placed)
             return
-        direct = self._append(connection, number, commits, cipher, latest, changes)
+        direct = self._append(connection, number, commits, cipher, latest, changes, placed)
         self._write_records(connection, number, cipher, direct)
 
     def append(
@@ -151,17 +181,19 @@ class Journal:
         commits: int,
         cipher: RecordCipher | None,
         changes: Changes,
+        placed: Placed,
     ) -> bool:
         """As `store` where that takes one row and no more: a statement that is a transaction by itself. Else False."""
         latest = self._latest
         if latest is None or changes.deleted_prefixes or latest.is_full:
             return False
-        values = changes.records.values()
-        if any(value is not None and len(value) >= LARGE_VALUE_BYTES for value in values):
+        if any(
+            value is not None and _is_large(value) and name not in placed for name, value in changes.records.items()
+        ):
             return False
         if self._large and not self._large.isdisjoint(changes.records):
             return False
-        self._append(connection, number, commits, cipher, latest, changes)
+        self._append(connection, number, commits, cipher, latest, changes, placed)
         return True
 
     def _append(
@@ -172,31 +204,47 @@ class Journal:
         cipher: RecordCipher | None,
         latest: _Latest,
         changes: Changes,
+        placed: Placed,
     ) -> dict[RecordName, bytes | None]:
         """Appends a row; what is to be written among the records beside it."""
         direct: dict[RecordName, bytes | None] = {}
-        names, values = [], []
+        row = Row()
         for name, value in changes.records.items():
-            done, kept = (_DELETE, b"") if value is None else (_PUT, value)
-            if len(kept) >= LARGE_VALUE_BYTES or name in self._large:
+            done, kept = (DELETE, b"") if value is None else (PUT, value)
+            place = placed.get(name)
+            if place is not None:
+                if name in self._large:
+                    direct[name] = None
+                done = APART
+            elif _is_large(kept) or name in self._large:
                 direct[name] = value
-                done, kept = _ELSEWHERE, b""
-            kind, key = name
-            text = kind.encode()
-            names.append(_NAME.pack(done, len(text), len(key), len(kept)) + text + key)
-            values.append(kept)
-            _apply(latest.records, done, name, kept)
-        row = self._encoded(cipher, commits, names, values)
+                done, kept = ELSEWHERE, b""
+            change = done, name, kept if place is None else place
+            row.add(change, len(kept))
+            apply(latest.records, change)
+        self._apart.note(changes.records, placed)
+        encoded = row.encoded(self._channel_id, cipher, commits)
         latest.commits += 1
-        latest.size_bytes += len(row)
-        connection.execute(_APPEND, (number, commits, _checksum(commits, row), row))
+        latest.size_bytes += len(encoded)
+        connection.execute(APPEND, (number, commits, checksum_of_row(commits, encoded), encoded))
         return direct
 
     def fold(self, connection: sqlite3.Connection, number: int, commits: int, cipher: RecordCipher | None) -> None:
-        """Writes what there is among the records; `commits` have been made."""
+        """Writes what there is among the records and places; `commits` have been made."""
         latest = self._read_latest(connection, number, cipher)
         if latest.commits:
-            self._fold(connection, number, commits, cipher, latest, Changes())
+            self._fold(connection, number, commits, cipher, latest, Changes(), {})
+
+    def bring_back(
+        self, connection: sqlite3.Connection, number: int, commits: int, cipher: RecordCipher | None
+    ) -> None:
+        """As `fold`, and values that lie apart too: nothing names any place then."""
+        self.fold(connection, number, commits, cipher)
+        self._apart.bring_back(connection, number)
+
+    def settle(self) -> None:
+        """What was stored is durable."""
+        self._apart.settle()
 
     def _fold(
         self,
@@ -206,135 +254,52 @@ class Journal:
         cipher: RecordCipher | None,
         latest: _Latest,
         changes: Changes,
+        placed: Placed,
     ) -> None:
         self._write_records(connection, number, cipher, latest.records)
-        prefixes = [(number, kind, key, _behind(key)) for kind, key in changes.deleted_prefixes]
-        connection.executemany(DELETE_PREFIX, prefixes)
-        self._write_records(connection, number, cipher, changes.records)
-        connection.execute(_EMPTY, (number,))
+        for kind, prefix in changes.deleted_prefixes:
+            self._apart.note_prefix(kind, prefix)
+        prefixes = [(number, kind, key, key_behind(key)) for kind, key in changes.deleted_prefixes]
+        connection.executemany(DELETE_RECORDS, prefixes)
+        connection.executemany(DELETE_PLACES, prefixes)
+        self._write_records(connection, number, cipher, {**changes.records, **placed})
+        self._apart.note(changes.records, placed)
+        connection.execute(EMPTY, (number,))
         connection.execute("UPDATE channel SET commits = ? WHERE id = ?", (commits, number))
         self._latest = _Latest()
 
     def _write_records(
-        self, connection: sqlite3.Connection, number: int, cipher: RecordCipher | None, records: Records
+        self, connection: sqlite3.Connection, number: int, cipher: RecordCipher | None, records: Values
     ) -> None:
-        deletes, puts = [], []
+        """Among the records and places."""
+        listed = self._apart.listed
+        deletes, puts, unlisted, places = [], [], [], []
         # In the order in which they stand there: what is on one page is written at once.
         for name in sorted(records):
-            kind, key = name
             value = records[name]
-            if value is not None and len(value) >= LARGE_VALUE_BYTES:
-                self._large.add(name)
-            else:
-                self._large.discard(name)
-            if value is None:
-                deletes.append((number, kind, key))
-            else:
+            self._large.discard(name)
+            if isinstance(value, Place):
+                places.append((number, *name, *value))
+                listed.add(name)
+            elif name in listed:
+                unlisted.append((number, *name))
+                listed.discard(name)
+            if isinstance(value, bytes):
+                if _is_large(value):
+                    self._large.add(name)
                 kept = value if cipher is None else cipher.seal(self._channel_id, name, value)
-                puts.append((number, kind, key, checksum_of(kind, key, kept), kept))
-        if deletes:
-            connection.executemany(DELETE_RECORD, deletes)
-        if puts:
-            connection.executemany(PUT_RECORD, puts)
-
-    def _encoded(self, cipher: RecordCipher | None, commits: int, names: list[bytes], values: list[bytes]) -> bytes:
-        head = b"".join(names)
-        body = b"".join(values)
-        if cipher is not None:
-            body = cipher.seal(self._channel_id, _sealed_name(commits, head), body)
-        return _COUNTS.pack(len(names), len(head)) + head + body
-
-
-def journaled_commits(connection: sqlite3.Connection, number: int) -> int:
-    """Which commit of a channel its last row is; 0 where it has none."""
-    (commits,) = connection.execute("SELECT max(commits) FROM journal WHERE channel = ?", (number,)).fetchone()
-    if commits is not None and not isinstance(commits, int):
-        raise corruption("a row of the journal has no number")
-    return commits or 0
+                puts.append((number, *name, checksum_of(*name, kept), kept))
+            else:
+                deletes.append((number, *name))
+        for statement, rows in (
+            (DELETE_RECORD, deletes),
+            (DELETE_PLACE, unlisted),
+            (PUT_RECORD, puts),
+            (PUT_PLACE, places),
+        ):
+            if rows:
+                connection.executemany(statement, rows)
 
 
-def latest_sizes(connection: sqlite3.Connection, number: int) -> dict[RecordName, int | None]:
-    """Sizes of the values that a channel's rows put, and None for what they delete; damaged rows are passed over."""
-    sizes: dict[RecordName, int | None] = {}
-    for commits, checksum, changes in connection.execute(_READ, (number,)):
-        if _is_sound(commits, checksum, changes):
-            for done, name, size_bytes in _names(changes):
-                if done == _ELSEWHERE:
-                    sizes.pop(name, None)
-                else:
-                    sizes[name] = size_bytes if done == _PUT else None
-    return sizes
-
-
-def latest_records(
-    connection: sqlite3.Connection, number: int, channel_id: str, cipher: RecordCipher | None
-) -> dict[RecordName, bytes | None]:
-    """What a channel's rows amount to; damaged rows are passed over."""
-    records: dict[RecordName, bytes | None] = {}
-    for commits, checksum, changes in connection.execute(_READ, (number,)):
-        for done, name, value in _decoded(channel_id, cipher, commits, checksum, changes) or ():
-            _apply(records, done, name, value)
-    return records
-
-
-def _apply(records: dict[RecordName, bytes | None], done: int, name: RecordName, value: bytes) -> None:
-    if done == _ELSEWHERE:
-        records.pop(name, None)
-    else:
-        records[name] = value if done == _PUT else None
-
-
-def _decoded(
-    channel_id: str, cipher: RecordCipher | None, commits: object, checksum: object, changes: object
-) -> list[tuple[int, RecordName, bytes]] | None:
-    """What is done to which record, in order; None for a row that is damaged."""
-    if not _is_sound(commits, checksum, changes):
-        return None
-    assert isinstance(changes, bytes)
-    assert isinstance(commits, int)
-    _, head_bytes = _COUNTS.unpack_from(changes)
-    head_end = _COUNTS.size + head_bytes
-    body = changes[head_end:]
-    if cipher is not None:
-        found = cipher.open(channel_id, _sealed_name(commits, changes[_COUNTS.size : head_end]), body)
-        if found is None:
-            return None
-        body = found
-    decoded = []
-    at = 0
-    for done, name, size_bytes in _names(changes):
-        decoded.append((done, name, body[at : at + size_bytes]))
-        at += size_bytes
-    return decoded
-
-
-def _names(changes: bytes) -> Iterator[tuple[int, RecordName, int]]:
-    count, _ = _COUNTS.unpack_from(changes)
-    at = _COUNTS.size
-    for _ in range(count):
-        done, kind_bytes, key_bytes, value_bytes = _NAME.unpack_from(changes, at)
-        at += _NAME.size
-        kind = changes[at : at + kind_bytes].decode()
-        at += kind_bytes
-        yield done, (kind, changes[at : at + key_bytes]), value_bytes
-        at += key_bytes
-
-
-def _is_sound(commits: object, checksum: object, changes: object) -> bool:
-    # Damage can change the types too.
-    typed = isinstance(commits, int) and isinstance(changes, bytes)
-    return typed and checksum == _checksum(commits, changes)  # type: ignore[arg-type]
-
-
-def _checksum(commits: int, changes: bytes) -> int:
-    return zlib.crc32(changes, zlib.crc32(commits.to_bytes(8, "big")))
-
-
-def _sealed_name(commits: int, head: bytes) -> RecordName:
-    return _KIND, commits.to_bytes(8, "big") + head
-
-
-def _behind(prefix: bytes) -> bytes:
-    """The least key behind those that begin with `prefix`; where there is none, one longer than keys are."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes([stem[-1] + 1]) if stem else b"\xff" * 1_024
+def _is_large(value: bytes) -> bool:
+    return len(value) >= LARGE_VALUE_BYTES

@@ -68,6 +68,15 @@ def _to_version_6(connection: sqlite3.Connection) -> None:
     )
 
 
+def _to_version_7(connection: sqlite3.Connection) -> None:
+    """Large values may lie in a file beside the database: where, as far as the journal does not tell."""
+    connection.execute(
+        "CREATE TABLE place (channel INTEGER NOT NULL REFERENCES channel (id), kind TEXT NOT NULL, key BLOB NOT NULL, "
+        "start INTEGER NOT NULL, size INTEGER NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (channel, kind, key)) "
+        "WITHOUT ROWID"
+    )
+
+
 # Position n - 1 holds the step from version n to version n + 1. Steps are never changed once released.
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _to_version_2,
@@ -75,6 +84,7 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _to_version_4,
     _to_version_5,
     _to_version_6,
+    _to_version_7,
 )
 
 
@@ -153,6 +163,11 @@ def counts_commits(version: int) -> bool:
 def has_journal(version: int) -> bool:
     """Whether a database of this version has commits beside its records."""
     return version >= 6
+
+
+def has_places(version: int) -> bool:
+    """Whether values of a database of this version may lie beside it."""
+    return version >= 7
 
 
 def _stored_version(connection: sqlite3.Connection, name: str) -> int | None:

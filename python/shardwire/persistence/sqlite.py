@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
@@ -14,12 +15,15 @@ from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly
 from shardwire.persistence.database import Database, corruption, opened
 from shardwire.persistence.held_channel import HeldChannel
-from shardwire.persistence.journal import DELETE_RECORD
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 from shardwire.persistence.record_cipher import check_key
+from shardwire.persistence.tables import DELETE_RECORD
 from shardwire.persistence.transaction import transaction
+from shardwire.persistence.values import values_files
 
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+# Of the file of large values.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class SqlitePersistence:
@@ -32,8 +36,9 @@ class SqlitePersistence:
 
     Args:
         path: The database file; made, but not its directory, where missing. Two more files appear beside it while it
-            is in use (`-wal`, `-shm`), and two small ones for each channel: its lock and the count of its commits. What
-            is made is its owner's alone to read.
+            is in use (`-wal`, `-shm`), and two small ones for each channel: its lock and the count of its commits. A
+            channel in use has a third (`.values`) once it stores many bytes at once; whoever is killed leaves it, and
+            it belongs to the database until that is closed again. What is made is its owner's alone to read.
         key: 32 bytes that encrypt every value on disk (extra `crypto`); None leaves them readable for whoever reads the
             files. A database keeps the key it began with, or none. Channel ids and the names of records stay readable:
             participants' and message ids, hashes, sizes, how many there are. With a key it cannot be pickled.
@@ -91,7 +96,7 @@ class SqlitePersistence:
         with self._lock:
             try:
                 state = self._read(self._open(channel_id), channel_id)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OSError) as error:
                 raise self._failure("load", channel_id, error) from error
             self._held[channel_id].loads += 1
             return state
@@ -105,7 +110,7 @@ class SqlitePersistence:
         with self._lock:
             try:
                 self._open(channel_id)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OSError) as error:
                 raise self._failure("acquire", channel_id, error) from error
 
     def commit(self, channel_id: str, changes: Changes) -> None:
@@ -119,14 +124,8 @@ class SqlitePersistence:
             try:
                 database = self._open(channel_id)
                 database.require_in_place()
-                connection = database.connection
-                held = self._held[channel_id]
-                if not held.append(connection, database.cipher, changes):
-                    with _transaction(connection, held):
-                        number, commits = held.begin_commit(connection)
-                        held.journal.store(connection, number, commits, database.cipher, changes)
-                held.on_committed()
-            except sqlite3.Error as error:
+                self._held[channel_id].commit(database.connection, database.cipher, changes)
+            except (sqlite3.Error, OSError) as error:
                 failure = self._failure("commit", channel_id, error)
                 if self._database is not None and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
                     # What the log holds may have room in the file already.
@@ -169,7 +168,7 @@ class SqlitePersistence:
                     if (sender is None or reassembly.is_sender(value, sender))
                     and (entire_message_hash is None or reassembly.is_of_message(value, entire_message_hash))
                 ]
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OSError) as error:
                 raise self._failure("find_segments", channel_id, error) from error
 
     def expire_segments(self, channel_id: str, at_or_before_ms: int) -> int:
@@ -195,7 +194,7 @@ class SqlitePersistence:
                 channel = self._fold(database, channel_id)
                 terms = {"channel": channel, "time": reassembly.time_term(at_or_before_ms)}
                 return database.connection.execute(reassembly.EXPIRE, terms).rowcount
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OSError) as error:
                 raise self._failure("expire_segments", channel_id, error) from error
 
     def release(self, channel_id: str) -> None:
@@ -208,7 +207,7 @@ class SqlitePersistence:
             elif self._held.keys() <= {channel_id}:
                 self._release()
             elif held is not None:
-                self._fold_if_possible(channel_id)
+                self._come_to_rest(channel_id)
                 self._give_free(channel_id)
 
     def close(self) -> None:
@@ -264,11 +263,11 @@ class SqlitePersistence:
                 held.journal.fold(connection, number, held.commits, database.cipher)
         return number
 
-    def _fold_if_possible(self, channel_id: str) -> None:
-        """Leaves few rows for the next life to read; those that stay are as good."""
-        if self._database is not None and self._held[channel_id].journal.has_rows:
-            with contextlib.suppress(sqlite3.Error):
-                self._fold(self._database, channel_id)
+    def _come_to_rest(self, channel_id: str) -> None:
+        """As far as it is possible."""
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error, OSError):
+                self._held[channel_id].come_to_rest(self._database.connection, self._database.cipher)
 
     def _open(self, channel_id: str) -> Database:
         if self._closed:
@@ -288,8 +287,11 @@ class SqlitePersistence:
         if not self._path.parent.is_dir():
             raise PersistenceError(f"database {str(self._path)!r}: its directory does not exist: make it first")
 
-    def _failure(self, call: str, channel_id: str, error: sqlite3.Error) -> PersistenceError:
+    def _failure(self, call: str, channel_id: str, error: sqlite3.Error | OSError) -> PersistenceError:
         name = f"{call} of channel {channel_id!r} in {str(self._path)!r}"
+        if isinstance(error, OSError):
+            cause = "the disk is full: make room" if error.errno in _FULL else "large values are not accessible"
+            return PersistenceError(f"{name}: {cause}, nothing was stored ({error})")
         # Without a code it is the interpreter that could not read a value. The low byte is the primary code.
         unread = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else sqlite3.SQLITE_ERROR
         code = getattr(error, "sqlite_errorcode", unread) & 0xFF
@@ -312,20 +314,20 @@ class SqlitePersistence:
         return PersistenceError(f"{name}: {remedies.get(code, 'SQLite reported an error')} ({error})")
 
     def _set_aside(self) -> Path:
-        """Renames the database and its log. Whoever else has it open can store no more."""
-        self._release(fold=False)
+        """Renames the database and what belongs to it. Whoever else has it open can store no more."""
+        self._release(is_sound=False)
         kept = self._path.with_name(f"{self._path.name}.corrupt-{time.time_ns() // 1_000_000}")
-        for suffix in ("", "-wal", "-shm"):
-            source = self._path.with_name(self._path.name + suffix)
+        beside = [self._path.with_name(self._path.name + suffix) for suffix in ("", "-wal", "-shm")]
+        for source in (*beside, *values_files(self._path)):
             if source.exists():
-                source.rename(kept.with_name(kept.name + suffix))
+                source.rename(kept.with_name(kept.name + source.name.removeprefix(self._path.name)))
         return kept
 
-    def _release(self, *, fold: bool = True) -> None:
+    def _release(self, *, is_sound: bool = True) -> None:
         if self._database is not None:
-            if fold:
+            if is_sound:
                 for channel_id in self._held:
-                    self._fold_if_possible(channel_id)
+                    self._come_to_rest(channel_id)
             self._database.close()
             self._database = None
         for channel_id in list(self._held):

@@ -12,13 +12,19 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardwire.persistence import Changes, MemoryPersistence, SqlitePersistence, journal, read_channels
+from shardwire.persistence import Changes, MemoryPersistence, SqlitePersistence, apart, journal, read_channels
 
 CHANNELS = st.sampled_from(["a", "b", "\u00e4\x00\U0001f600"])
 NAMES = st.tuples(st.sampled_from(["sds.log", "sds.meta", ""]), st.sampled_from([b"", b"\x00", b"\x01\xff"]))
 CHANGES = st.dictionaries(NAMES, st.none() | st.binary(max_size=20), max_size=6)
-# How many commits the journal holds, in how many bytes, and from which size on a value is none of it.
-LIMITS = st.tuples(st.integers(0, 4), st.sampled_from([60, 1 << 20]), st.sampled_from([1, 10, 4_096]))
+# How many commits the journal holds, in how many bytes; from which size on a value is none of it, and from how many
+# bytes of such values on they lie in a file of their own.
+LIMITS = st.tuples(
+    st.integers(0, 4),
+    st.sampled_from([60, 1 << 20]),
+    st.sampled_from([1, 10, 4_096]),
+    st.sampled_from([1, 25, 1 << 20]),
+)
 KEYS = st.sampled_from([None, bytes(range(32))])
 PREFIXES = st.sets(st.tuples(st.sampled_from(["sds.log", ""]), st.sampled_from([b"", b"\x00", b"\xff", b"\x01\xff"])))
 STEPS = st.lists(st.one_of(st.tuples(CHANNELS, CHANGES, PREFIXES), st.sampled_from(["reopen", "crash"])), max_size=12)
@@ -38,13 +44,13 @@ def as_a_kill_leaves_it(path: Path, life: int) -> Path:
 @settings(max_examples=60, deadline=None)
 def test_a_backend_holds_what_a_dictionary_would(
     steps: list[tuple[str, dict[tuple[str, bytes], bytes | None], set[tuple[str, bytes]]] | str],
-    limits: tuple[int, int, int],
+    limits: tuple[int, int, int, int],
     key: bytes | None,
 ) -> None:
-    names = ("JOURNAL_COMMITS_MAX", "JOURNAL_BYTES_MAX", "LARGE_VALUE_BYTES")
     with contextlib.ExitStack() as patches:
-        for name, limit in zip(names, limits, strict=True):
+        for name, limit in zip(("JOURNAL_COMMITS_MAX", "JOURNAL_BYTES_MAX", "LARGE_VALUE_BYTES"), limits, strict=False):
             patches.enter_context(patch.object(journal, name, limit))
+        patches.enter_context(patch.object(apart, "APART_BYTES_MIN", limits[3]))
         _compare(steps, key)
 
 
@@ -96,5 +102,16 @@ def _compare(
                     counts = Counter(kind for kind, _ in expected[stored.channel_id])
                     assert {kind: found.records for kind, found in stored.kinds.items()} == counts
         assert not lives[-1].lost_commits
-        for sqlite in lives:
+        for sqlite in reversed(lives):
             sqlite.close()
+        # At rest a database needs no further file.
+        assert not list(path.parent.glob("*.values"))
+        alone = Path(directory) / "alone.db"
+        if path.exists():
+            shutil.copy(path, alone)
+        again = SqlitePersistence(alone, key=key)
+        for channel_id, records in expected.items():
+            state = again.load(channel_id)
+            assert state is not None
+            assert dict(state.records) == records
+        again.close()

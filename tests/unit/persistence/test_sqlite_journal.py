@@ -12,6 +12,7 @@ import pytest
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, journal, read_channels
 from shardwire.persistence.inspection import StoredKind
+from shardwire.persistence.journal_rows import checksum_of_row
 
 KEY = bytes(range(32))
 
@@ -136,7 +137,7 @@ def test_under_a_key_nobody_alters_it(part: str, tmp_path: Path) -> None:
         altered = [(commits, changes[:-1] + bytes([changes[-1] ^ 1])) for commits, changes in found]
     connection.execute("DELETE FROM journal")
     for commits, changes in altered:
-        row = (1, commits, journal._checksum(commits, changes), changes)
+        row = (1, commits, checksum_of_row(commits, changes), changes)
         connection.execute("INSERT INTO journal (channel, commits, checksum, changes) VALUES (?, ?, ?, ?)", row)
     connection.commit()
     connection.close()

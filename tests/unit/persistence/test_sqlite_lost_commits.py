@@ -171,7 +171,7 @@ def test_a_commit_that_failed_is_counted_by_nobody(tmp_path: Path) -> None:
     database.connection.execute(f"PRAGMA max_page_count = {pages}")
     for _ in range(3):
         with pytest.raises(PersistenceError, match="disk is full"):
-            persistence.commit("a", Changes({("k", b""): os.urandom(1_000_000)}))
+            persistence.commit("a", Changes({("k", b""): os.urandom(500_000)}))
     database.connection.execute("PRAGMA max_page_count = 1000000")
     persistence.commit("a", Changes({("k", b""): b""}))
     persistence.close()

@@ -89,7 +89,7 @@ def test_a_failed_commit_stores_nothing_and_can_be_tried_again(tmp_path: Path) -
     connection = database.connection
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + 2}")
-    changes = Changes({("k", b"1"): None, ("k", b"2"): os.urandom(1_000_000)})
+    changes = Changes({("k", b"1"): None, ("k", b"2"): os.urandom(500_000)})
     with pytest.raises(PersistenceError, match="disk is full"):
         persistence.commit("a", changes)
     with pytest.raises(PersistenceError, match="disk is full"):

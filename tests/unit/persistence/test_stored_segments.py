@@ -20,10 +20,10 @@ from shardwire.persistence import (
     MemoryPersistence,
     Persistence,
     SqlitePersistence,
-    journal,
     reassembly,
     reassembly_changes,
     reassembly_operations,
+    tables,
 )
 from shardwire.segmentation import (
     PayloadReconstructed,
@@ -90,7 +90,7 @@ def test_searches_and_deletions_use_an_index(tmp_path: Path) -> None:
     assert "INDEX segment_by_hash (channel=? AND <expr>=?)" in plan(reassembly.BY_HASH, (1, bytes(32)))
     by_sender = plan(reassembly.BY_SENDER, (1, *reassembly.sender_range("alice")))
     assert "INDEX segment_by_sender (channel=? AND <expr>>? AND <expr><?)" in by_sender
-    assert "(channel=? AND kind=? AND key>? AND key<?)" in plan(journal.DELETE_PREFIX, (1, "k", b"a", b"b"))
+    assert "(channel=? AND kind=? AND key>? AND key<?)" in plan(tables.DELETE_RECORDS, (1, "k", b"a", b"b"))
     assert "SCAN record" not in plan(reassembly.EXPIRE, {"channel": 1, "time": bytes(8)})
     connection.close()
 
