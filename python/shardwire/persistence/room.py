@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable
 
-# Places begin at multiples of this, so that no two share a page of the system's cache.
-BLOCK_BYTES = 16_384
+# Places begin at multiples of this: a page of the system's cache, and mostly of the disk.
+BLOCK_BYTES = 4_096
 
 
 def in_blocks(size_bytes: int) -> int:

@@ -140,6 +140,10 @@ def test_a_value_that_was_among_the_records_and_comes_to_lie_apart_is_one(tmp_pa
     persistence.commit("a", Changes({name: value[:50] for name, value in large(1).items()}, {("fold", b"")}))
     persistence.commit("a", Changes({name: value[:50_000] for name, value in large(2, 3).items()}))
     persistence.commit("a", Changes(dict(large(3))))
+    connection = sqlite3.connect(path)
+    # Room of large values is given back at once.
+    assert connection.execute("SELECT max(length(value)) FROM record").fetchone() == (50,)
+    connection.close()
     for _ in range(2):
         assert records_of(persistence) == large(3)
         [stored] = read_channels(path, ("kind",))

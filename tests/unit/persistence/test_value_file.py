@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,28 @@ def test_what_could_not_be_written_takes_no_room(tmp_path: Path, monkeypatch: py
     assert file.write([b"next"]) == [BLOCK_BYTES]
     assert read(file, kept, 4) == b"kept"
     file.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names what a descriptor is")
+def test_its_name_is_durable_before_anything_in_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    sync, sync_values = os.fsync, values._sync
+
+    def note(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    def note_values(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync_values(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(values, "_sync", note_values)
+    for _ in range(2):
+        # Whoever made it may have been killed before.
+        synced.clear()
+        file = ValueFile(tmp_path / "state.db", "a")
+        file.write([b"first"])
+        file.write([b"second"])
+        assert synced == [tmp_path, file._path, file._path]
+        file.close()
