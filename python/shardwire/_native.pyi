@@ -77,6 +77,7 @@ __all__ = [
     "arrow_unwrap_sds",
     "arrow_unwrap_segment",
     "arrow_unwrap_waku",
+    "crc32",
     "decode_file_message",
     "decode_store_json",
     "encode_file_chunk",
@@ -130,6 +131,11 @@ class Keccak256:
     def copy(self) -> Keccak256: ...
     def __copy__(self) -> Keccak256: ...
     def __deepcopy__(self, memo: Any, /) -> Keccak256: ...
+
+# --- Checksums ----------------------------------------------------------------------------------
+
+def crc32(data: Buffer, before: int = 0, /) -> int:
+    """The CRC-32 of zlib; `before` is that of what precedes `data`."""
 
 # --- Reed-Solomon -------------------------------------------------------------------------------
 

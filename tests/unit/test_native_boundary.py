@@ -5,8 +5,10 @@ from __future__ import annotations
 import array
 import mmap
 import pickle
+import random
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
@@ -204,3 +206,12 @@ def test_arrow_arrays_are_hashed_in_one_call() -> None:
         assert digests.to_pylist() == [_native.keccak256(b""), None, _native.keccak256(DATA)]
     with pytest.raises(TypeError, match="binary"):
         _native.keccak256_many(pyarrow.array([1, 2]))
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 4_096, 102_400, 1 << 20, (1 << 20) + 7])
+def test_checksums_are_those_of_zlib(size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    for before in (0, 1, 0xFFFF_FFFF):
+        assert _native.crc32(data, before) == zlib.crc32(data, before)
+    assert _native.crc32(memoryview(data)[::2]) == zlib.crc32(data[::2])
+    assert _native.crc32(data[size // 3 :], _native.crc32(bytearray(data[: size // 3]))) == zlib.crc32(data)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import zlib
 
+from shardwire._native import crc32
+
 
 def checksum_of(kind: str, key: bytes, value: bytes) -> int:
     """Covers what SQLite does not: it has no checksums of its own in the main file."""
-    return zlib.crc32(value, zlib.crc32(key, zlib.crc32(kind.encode())))
+    return crc32(value, zlib.crc32(key, zlib.crc32(kind.encode())))
 
 
 def is_sound(kind: object, key: object, checksum: object, value: object) -> bool:

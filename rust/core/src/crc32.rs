@@ -1,52 +1,22 @@
 //! CRC-32 (IEEE 802.3, as zlib computes it): tells a damaged record from a whole one.
 
-/// Bytes that one step takes: a table for each, since a step through one table waits for the step before it.
-const STEP: usize = 8;
-
-const TABLES: [[u32; 256]; STEP] = tables();
-
-const fn tables() -> [[u32; 256]; STEP] {
-    let mut tables = [[0; 256]; STEP];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut value = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            value = (value >> 1) ^ (0xedb8_8320 & (value & 1).wrapping_neg());
-            bit += 1;
-        }
-        tables[0][byte] = value;
-        byte += 1;
-    }
-    let mut at = 1;
-    while at < STEP {
-        let mut byte = 0;
-        while byte < 256 {
-            let value = tables[at - 1][byte];
-            tables[at][byte] = (value >> 8) ^ tables[0][(value & 0xff) as usize];
-            byte += 1;
-        }
-        at += 1;
-    }
-    tables
-}
+use crc32fast::Hasher;
 
 /// The checksum of `bytes`.
 pub fn crc32(bytes: &[u8]) -> u32 {
-    let (steps, rest) = bytes.as_chunks::<STEP>();
-    let crc = steps.iter().fold(!0, |crc: u32, step| {
-        let word = u64::from_le_bytes(*step) ^ u64::from(crc);
-        let bytes = word.to_le_bytes().into_iter().zip(TABLES.iter().rev());
-        bytes.fold(0, |sum, (byte, table)| sum ^ table[usize::from(byte)])
-    });
-    !rest.iter().fold(crc, |crc, byte| {
-        TABLES[0][((crc ^ u32::from(*byte)) & 0xff) as usize] ^ (crc >> 8)
-    })
+    crc32_after(0, bytes)
+}
+
+/// The checksum of bytes whose first have the checksum `before`, and whose others are `bytes`.
+pub fn crc32_after(before: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = Hasher::new_with_initial(before);
+    hasher.update(bytes);
+    hasher.finalize()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::crc32;
+    use super::{crc32, crc32_after};
 
     #[test]
     fn has_its_check_values() {
@@ -55,5 +25,20 @@ mod tests {
         assert_eq!(crc32(&[0; 32]), 0x190a_55ad);
         let text = b"The quick brown fox jumps over the lazy dog";
         assert_eq!(crc32(text), 0x414f_a339);
+    }
+
+    #[test]
+    fn every_length_is_that_of_one_bit_after_another_however_it_is_cut() {
+        let bytes: Vec<u8> = (0..400_u32).map(|at| (at * at >> 3) as u8).collect();
+        for length in 0..bytes.len() {
+            let slowly = !bytes[..length].iter().fold(!0_u32, |crc, byte| {
+                (0..8).fold(crc ^ u32::from(*byte), |value, _| {
+                    (value >> 1) ^ (0xedb8_8320 & (value & 1).wrapping_neg())
+                })
+            });
+            assert_eq!(crc32(&bytes[..length]), slowly);
+            let (first, rest) = bytes[..length].split_at(length / 3);
+            assert_eq!(crc32_after(crc32(first), rest), slowly);
+        }
     }
 }

@@ -11,6 +11,7 @@ mod bloom;
 mod buffer;
 mod channel_events;
 mod channel_machine;
+mod checksum;
 mod erasure;
 mod error;
 mod file;
@@ -62,6 +63,8 @@ mod _native {
     };
     #[pymodule_export]
     use channel_machine::ChannelMachine;
+    #[pymodule_export]
+    use checksum::crc32;
     #[pymodule_export]
     use erasure::{erasure_encode, erasure_reconstruct};
     #[pymodule_export]
