@@ -290,7 +290,7 @@ class SqlitePersistence:
     def _failure(self, call: str, channel_id: str, error: sqlite3.Error | OSError) -> PersistenceError:
         name = f"{call} of channel {channel_id!r} in {str(self._path)!r}"
         if isinstance(error, OSError):
-            cause = "the disk is full: make room" if error.errno in _FULL else "large values are not accessible"
+            cause = "the disk is full: make room" if error.errno in _FULL else "a file of the state is not accessible"
             return PersistenceError(f"{name}: {cause}, nothing was stored ({error})")
         # Without a code it is the interpreter that could not read a value. The low byte is the primary code.
         unread = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else sqlite3.SQLITE_ERROR

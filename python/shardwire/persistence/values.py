@@ -50,7 +50,9 @@ class ValueFile:
     """
 
     def __init__(self, database: Path, channel_id: str, *, read_only: bool = False) -> None:
-        self._path = database.with_name(f"{database.name}-{digest_of(channel_id)}.values")
+        # Beside the file itself, as its log is: it belongs to whoever opens that under another name.
+        real = Path(os.path.realpath(database))
+        self._path = real.with_name(f"{real.name}-{digest_of(channel_id)}.values")
         self._flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
         self._descriptor: int | None = None
         self._is_in_directory = False

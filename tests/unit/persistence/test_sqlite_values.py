@@ -156,6 +156,21 @@ def test_a_value_that_was_among_the_records_and_comes_to_lie_apart_is_one(tmp_pa
     persistence.close()
 
 
+def test_they_lie_beside_the_database_itself_by_whatever_name_it_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    path, link = tmp_path / "disk" / "state.db", tmp_path / "link.db"
+    link.symlink_to(path)
+    persistence = SqlitePersistence(link)
+    persistence.commit("a", Changes(dict(large(1))))
+    assert values_files(link) == []
+    assert len(values_files(path)) == 1
+    for name in (link, path):
+        [stored] = read_channels(name, ("kind",))
+        assert dict(stored.state.records) == large(1)
+    persistence.close()
+    assert values_files(path) == []
+
+
 # --- damage ---
 
 
