@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn every_length_is_that_of_one_bit_after_another_however_it_is_cut() {
-        let bytes: Vec<u8> = (0..400_u32).map(|at| (at * at >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..400_u32).map(|at| ((at * at) >> 3) as u8).collect();
         for length in 0..bytes.len() {
             let slowly = !bytes[..length].iter().fold(!0_u32, |crc, byte| {
                 (0..8).fold(crc ^ u32::from(*byte), |value, _| {
