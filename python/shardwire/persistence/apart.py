@@ -84,10 +84,12 @@ class ApartValues:
 
     def note(self, names: Iterable[RecordName], placed: Mapping[RecordName, Place]) -> None:
         """A commit changes these records, and places some of their values."""
-        for name in names:
-            if (old := self._places.pop(name, None)) is not None:
-                self._freed.append(old)
-        self._places.update(placed)
+        if self._places:
+            for name in names:
+                if (old := self._places.pop(name, None)) is not None:
+                    self._freed.append(old)
+        if placed:
+            self._places.update(placed)
 
     def note_prefix(self, kind: str, prefix: bytes) -> None:
         """A commit deletes what begins with it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.commit_count import CommitCount
 from shardwire.persistence.database import corruption
-from shardwire.persistence.journal import Journal, Placed
+from shardwire.persistence.journal import Journal, Placed, large_values
 from shardwire.persistence.journal_rows import journaled_commits
 from shardwire.persistence.protocol import Changes
 from shardwire.persistence.record_cipher import RecordCipher
@@ -87,8 +87,9 @@ class HeldChannel:
         """
         self._values.require_in_place()
         try:
-            placed = self.journal.place(connection, self.number(connection), cipher, changes)
-            if not self._append(connection, cipher, changes, placed):
+            large = large_values(changes)
+            placed = self.journal.place(connection, self.number(connection), cipher, large) if large else {}
+            if len(large) > len(placed) or not self._append(connection, cipher, changes, placed):
                 with transaction(connection):
                     number, commits = self._begin(connection)
                     self.journal.store(connection, number, commits, cipher, changes, placed)
@@ -140,7 +141,7 @@ class HeldChannel:
 
         With each further one the thread would wait for its turn in the interpreter, twice.
         """
-        if self._number is None or self._found_lost:
+        if not self._looked or self._number is None or self._found_lost:
             return False
         return self.journal.append(connection, self._number, self._commits + 1, cipher, changes, placed)
 

@@ -23,11 +23,12 @@ from shardwire.persistence.journal_rows import (
     EMPTY,
     PUT,
     READ,
+    Change,
     Latest,
-    Row,
     apply,
     checksum_of_row,
     decoded,
+    encoded,
 )
 from shardwire.persistence.protocol import Changes, RecordName
 from shardwire.persistence.record_cipher import RecordCipher
@@ -141,7 +142,11 @@ class Journal:
     # --- writing ---
 
     def place(
-        self, connection: sqlite3.Connection, number: int | None, cipher: RecordCipher | None, changes: Changes
+        self,
+        connection: sqlite3.Connection,
+        number: int | None,
+        cipher: RecordCipher | None,
+        large: Mapping[RecordName, bytes],
     ) -> Placed:
         """Writes large values of a commit apart, where they are enough: before the commit itself, which names them.
 
@@ -151,9 +156,6 @@ class Journal:
             sqlite3.Error: A row is damaged, or values are missing.
             OSError: Nothing was stored.
         """
-        large = {name: value for name, value in changes.records.items() if value is not None and _is_large(value)}
-        if not large:
-            return {}
         self._read_latest(connection, number, cipher)
         return self._apart.store(cipher, large)
 
@@ -183,13 +185,12 @@ class Journal:
         changes: Changes,
         placed: Placed,
     ) -> bool:
-        """As `store` where that takes one row and no more: a statement that is a transaction by itself. Else False."""
+        """As `store` where that takes one row and no more: a statement that is a transaction by itself. Else False.
+
+        Every large value among the changes has been placed.
+        """
         latest = self._latest
         if latest is None or changes.deleted_prefixes or latest.is_full:
-            return False
-        if any(
-            value is not None and _is_large(value) and name not in placed for name, value in changes.records.items()
-        ):
             return False
         if self._large and not self._large.isdisjoint(changes.records):
             return False
@@ -208,25 +209,26 @@ class Journal:
     ) -> dict[RecordName, bytes | None]:
         """Appends a row; what is to be written among the records beside it."""
         direct: dict[RecordName, bytes | None] = {}
-        row = Row()
+        row: list[Change] = []
+        records, large = latest.records, self._large
         for name, value in changes.records.items():
-            done, kept = (DELETE, b"") if value is None else (PUT, value)
-            place = placed.get(name)
-            if place is not None:
-                if name in self._large:
+            if placed and name in placed:
+                if name in large:
                     direct[name] = None
-                done = APART
-            elif _is_large(kept) or name in self._large:
+                row.append((APART, name, placed[name]))
+                records[name] = placed[name]
+            elif name in large or (value is not None and len(value) >= LARGE_VALUE_BYTES):
                 direct[name] = value
-                done, kept = ELSEWHERE, b""
-            change = done, name, kept if place is None else place
-            row.add(change, len(kept))
-            apply(latest.records, change)
+                row.append((ELSEWHERE, name, b""))
+                records.pop(name, None)
+            else:
+                row.append((DELETE, name, b"") if value is None else (PUT, name, value))
+                records[name] = value
         self._apart.note(changes.records, placed)
-        encoded = row.encoded(self._channel_id, cipher, commits)
+        changed = encoded(self._channel_id, cipher, commits, row)
         latest.commits += 1
-        latest.size_bytes += len(encoded)
-        connection.execute(APPEND, (number, commits, checksum_of_row(commits, encoded), encoded))
+        latest.size_bytes += len(changed)
+        connection.execute(APPEND, (number, commits, checksum_of_row(commits, changed), changed))
         return direct
 
     def fold(self, connection: sqlite3.Connection, number: int, commits: int, cipher: RecordCipher | None) -> None:
@@ -285,7 +287,7 @@ class Journal:
                 unlisted.append((number, *name))
                 listed.discard(name)
             if isinstance(value, bytes):
-                if _is_large(value):
+                if len(value) >= LARGE_VALUE_BYTES:
                     self._large.add(name)
                 kept = value if cipher is None else cipher.seal(self._channel_id, name, value)
                 puts.append((number, *name, checksum_of(*name, kept), kept))
@@ -301,5 +303,8 @@ class Journal:
                 connection.executemany(statement, rows)
 
 
-def _is_large(value: bytes) -> bool:
-    return len(value) >= LARGE_VALUE_BYTES
+def large_values(changes: Changes) -> dict[RecordName, bytes]:
+    """Those that are no part of a row."""
+    return {
+        name: value for name, value in changes.records.items() if value is not None and len(value) >= LARGE_VALUE_BYTES
+    }

@@ -11,11 +11,11 @@ from __future__ import annotations
 import sqlite3
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from shardwire.persistence.database import corruption
 from shardwire.persistence.protocol import RecordName
-from shardwire.persistence.record_cipher import RecordCipher
+from shardwire.persistence.record_cipher import SEAL_BYTES, RecordCipher
 from shardwire.persistence.values import Place
 
 PUT, DELETE, ELSEWHERE, APART = range(4)
@@ -44,31 +44,22 @@ def apply(records: Latest, change: Change) -> None:
         records[name] = None if done == DELETE else value
 
 
-class Row:
-    """One that is made, change by change."""
-
-    def __init__(self) -> None:
-        self._names: list[bytes] = []
-        self._values: list[bytes] = []
-
-    def add(self, change: Change, value_bytes: int) -> None:
-        """A change, and how many bytes its value has."""
-        done, (kind, key), value = change
+def encoded(channel_id: str, cipher: RecordCipher | None, commits: int, changes: Iterable[Change]) -> bytes:
+    """The row of the `commits`-th commit of a channel."""
+    seal_bytes = 0 if cipher is None else SEAL_BYTES
+    names, values = [], []
+    for done, (kind, key), value in changes:
         text = kind.encode()
-        head = _NAME.pack(done, len(text), len(key), value_bytes) + text + key
-        if isinstance(value, Place):
-            self._names.append(head + _PLACE.pack(*value))
+        if isinstance(value, bytes):
+            names.append(_NAME.pack(done, len(text), len(key), len(value)) + text + key)
+            values.append(value)
         else:
-            self._names.append(head)
-            self._values.append(value)
-
-    def encoded(self, channel_id: str, cipher: RecordCipher | None, commits: int) -> bytes:
-        """As the `commits`-th commit of a channel."""
-        head = b"".join(self._names)
-        body = b"".join(self._values)
-        if cipher is not None:
-            body = cipher.seal(channel_id, _sealed_name(commits, head), body)
-        return _COUNTS.pack(len(self._names), len(head)) + head + body
+            head = _NAME.pack(done, len(text), len(key), value.size - seal_bytes)
+            names.append(head + text + key + _PLACE.pack(*value))
+    head, body = b"".join(names), b"".join(values)
+    if cipher is not None:
+        body = cipher.seal(channel_id, _sealed_name(commits, head), body)
+    return _COUNTS.pack(len(names), len(head)) + head + body
 
 
 def decoded(
