@@ -485,8 +485,15 @@ impl World {
             3 => machine.stop(send_id),
             4 => machine.leave_out(&id),
             5 => machine.handle_content_surplus(&id),
-            6 => drop(machine.handle_send_abandoned("mallory", send_id, keep, now)),
-            _ => machine.handle_send_reconstructed("bob", send_id, 1, &[Name::new(&other)], now),
+            6 => drop(machine.handle_send_abandoned(None, "mallory", send_id, keep, now)),
+            _ => machine.handle_send_reconstructed(
+                None,
+                "bob",
+                send_id,
+                1,
+                &[Name::new(&other)],
+                now,
+            ),
         }
         let stored: Vec<_> = machine.sends().cloned().collect();
         if let Some(send_id) = stored.get(self.draws.below(stored.len())) {
@@ -525,10 +532,18 @@ impl World {
             };
             machine.handle_content_placed(&message_id, place, now);
             match self.draws.below(10) {
-                0..6 => machine.handle_send_reconstructed(&sender_id, send_id, count, &[], now),
+                0..6 => machine.handle_send_reconstructed(
+                    Some(&message_id),
+                    &sender_id,
+                    send_id,
+                    count,
+                    &[],
+                    now,
+                ),
                 6 => machine.handle_content_surplus(&message_id),
                 7 => machine.handle_content_doubted(&message_id, &sender_id, send_id),
                 8 => drop(machine.handle_send_abandoned(
+                    Some(&message_id),
                     &sender_id,
                     send_id,
                     self.draws.chance(50),

@@ -98,7 +98,7 @@ fn receive(mut machine: Machine, count: u32, is_stored: bool) -> Machine {
                 ..
             } = event
             {
-                machine.handle_send_reconstructed(&sender_id, &send_id, 1, &[], now);
+                machine.handle_send_reconstructed(None, &sender_id, &send_id, 1, &[], now);
             }
         }
         if number % 20 == 19 {

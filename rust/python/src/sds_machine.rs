@@ -147,6 +147,7 @@ impl MessageChannel {
         let inferred: Vec<Name> = inferred.iter().map(|id| Name::new(id)).collect();
         let now = now.get().into();
         slf.as_super().lock(py)?.handle_send_reconstructed(
+            None,
             sender_id,
             send_id,
             content_count,
@@ -202,6 +203,7 @@ impl MessageChannel {
         keep_messages: bool,
     ) -> PyResult<bool> {
         Ok(slf.as_super().lock(py)?.handle_send_abandoned(
+            None,
             sender_id,
             send_id,
             keep_messages,

@@ -545,6 +545,8 @@ mod restored_tests;
 #[cfg(test)]
 mod sending_tests;
 #[cfg(test)]
+mod spelled_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod whole_tests;

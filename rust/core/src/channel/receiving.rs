@@ -253,7 +253,8 @@ impl Receiving {
         };
         self.counts.messages += 1;
         sds.handle_whole_content(&came.message_id, &came.sender_id, payload, arrival.data);
-        sds.handle_send_reconstructed(&came.sender_id, &told, 1, &[], now);
+        let message_id = Some(came.message_id.as_str());
+        sds.handle_send_reconstructed(message_id, &came.sender_id, &told, 1, &[], now);
     }
 
     /// Tells SDS, and who observes, where a content belongs.
@@ -354,7 +355,12 @@ impl Receiving {
                     "the set is dropped",
                 ));
                 sds.handle_rival_refused(&came.message_id, &came.sender_id);
-                self.drop_message(&came.sender_id, &send_id, dropped, sds, events, now);
+                if came.send_id.is_none() {
+                    // It goes with the others.
+                    self.place(came, &send_id, counted, arrival, sds, events, now);
+                }
+                let of = (Some(&came.message_id), &came.sender_id, &send_id);
+                self.drop_message(of, dropped, sds, events, now);
                 return true;
             }
             Outcome::Stored { .. } | Outcome::Reconstructed(_) => {}
@@ -475,7 +481,14 @@ impl Receiving {
                 arrival.data,
             );
         }
-        sds.handle_send_reconstructed(&came.sender_id, &told, content_count, &inferred, now);
+        sds.handle_send_reconstructed(
+            Some(&came.message_id),
+            &came.sender_id,
+            &told,
+            content_count,
+            &inferred,
+            now,
+        );
     }
 
     /// SHA-256 of recovered data segments, made again as the sender made them.
@@ -639,14 +652,15 @@ impl Receiving {
         let key = dropped.message_key.as_deref().unwrap_or_default();
         if let Some((sender_id, send_id)) = split_payload_key(key) {
             let sender_id = Arc::from(sender_id);
-            self.drop_message(&sender_id, &Name::new(send_id), dropped, sds, events, now);
+            let of = (None, &sender_id, &Name::new(send_id));
+            self.drop_message(of, dropped, sds, events, now);
         }
     }
 
+    /// Forgets a partial message, by the content that came last of it, its sender and its send.
     fn drop_message(
         &mut self,
-        sender_id: &Arc<str>,
-        send_id: &Name,
+        (message_id, sender_id, send_id): (Option<&Name>, &Arc<str>, &Name),
         dropped: &Dropped,
         sds: &mut Machine,
         events: &mut Events,
@@ -667,7 +681,7 @@ impl Receiving {
         ));
         // Where it was false or there was no room, it is not taken up again from what is kept.
         let keep = dropped.reason == Drop::Expired;
-        if sds.handle_send_abandoned(sender_id, send_id, keep, now) {
+        if sds.handle_send_abandoned(message_id.map(Name::as_str), sender_id, send_id, keep, now) {
             events.push_back(Event::MessageGivenUp(HistoryEntry {
                 message_id: hex(hash),
                 retrieval_hint: None,
@@ -766,11 +780,20 @@ impl Receiving {
                 if let Some(told) = told {
                     self.counts.messages += 1;
                     let content_count = content_count as u32;
-                    sds.handle_send_reconstructed(&sender_id, &told, content_count, &[], now);
+                    let message_id = record.message_id.as_deref();
+                    sds.handle_send_reconstructed(
+                        message_id,
+                        &sender_id,
+                        &told,
+                        content_count,
+                        &[],
+                        now,
+                    );
                 }
             }
             Outcome::Dropped(dropped) => {
-                self.drop_message(&sender_id, &send_id, &dropped, sds, events, now);
+                let of = (record.message_id.as_ref(), &sender_id, &send_id);
+                self.drop_message(of, &dropped, sds, events, now);
             }
             // Where limits or the wire are others than in the earlier life.
             Outcome::Discarded { reason, .. } if reason != Discard::Duplicate => {

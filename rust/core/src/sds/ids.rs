@@ -126,16 +126,33 @@ pub fn claimed_key(send_id: &str, sender_id: &str) -> Name {
     Name::from(format!("{send_id}\0{sender_id}"))
 }
 
-/// The key of a send that no id names, set apart from another one that is spelled like it.
+/// The key of what comes under an id that names no send and may be spelled like one.
 ///
-/// No other key begins with NUL, whatever a sender calls itself: no id that comes has NUL, and none is empty.
-pub fn apart_key(message_id: &str, sender_id: &str) -> Name {
-    Name::from(format!("\0{message_id}\0{sender_id}"))
+/// No id that comes has NUL, and none is empty: whatever a sender calls itself, no other key begins so.
+pub fn apart_key(message_id: &str) -> Name {
+    Name::from(format!("\0{message_id}"))
 }
 
-/// Whether a key is that of a send whose id another sender claimed first: no id that comes has NUL.
+/// The key of a send that the ids of its contents do not name, by what the owner read in them.
+pub fn joined_key(send_id: &str, sender_id: &str) -> Name {
+    Name::from(format!("\0\0{send_id}\0{sender_id}"))
+}
+
+/// Whether a key is that of a send that the ids of its contents do not name.
+pub fn is_joined(key: &Name) -> bool {
+    key.as_bytes().starts_with(b"\0\0")
+}
+
+/// Whether a key is that of a send whose id another sender claimed first.
 pub fn is_claimed(key: &Name) -> bool {
-    memchr::memchr(0, key.as_bytes()).is_some()
+    let bytes = key.as_bytes();
+    !is_joined(key) && memchr::memrchr(0, bytes).is_some_and(|at| at > 0)
+}
+
+/// The id that a key was made of.
+pub fn id_in(key: &str) -> &str {
+    let rest = key.trim_start_matches('\0');
+    rest.split_once('\0').map_or(rest, |(id, _)| id)
 }
 
 /// The message ids of a send's contents.

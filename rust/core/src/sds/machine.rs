@@ -13,7 +13,9 @@ use super::ids::{
     CONTENTS_PER_SEND_MAX, SEND_ID_BYTES, SENDER_ID_BYTES_MAX, SenderIds, is_send_id,
     message_ids_of, rival_of,
 };
-use super::incoming::{GivenUp, Incoming, Place, Reopened, Rivals, SendRef, Surroundings, Voice};
+use super::incoming::{
+    GivenUp, Incoming, IncomingSend, Place, Reopened, Rivals, SendRef, Surroundings, Voice,
+};
 use super::lamport::LamportClock;
 use super::log::{EntryRef, Heads, Log};
 use super::name::Name;
@@ -439,20 +441,29 @@ impl Machine {
         }
     }
 
-    /// The owner has the message: every content counts as received, and the send is released in
-    /// causal order.
+    /// The owner has the message, where it is known with which content: every content counts as received,
+    /// and the send is released in causal order. Where another one of its name waits it has that of a
+    /// rival, and goes at once.
     ///
     /// Under the rule "send" all `content_count` ids are known; `inferred` names those of contents
     /// recovered under another rule.
     pub fn handle_send_reconstructed(
         &mut self,
+        message_id: Option<&str>,
         sender_id: &str,
         send_id: &str,
         content_count: u32,
         inferred: &[Name],
         now: Now,
     ) {
-        let found = self.incoming.find(sender_id, send_id);
+        let of_rival =
+            rival_of(send_id).and_then(|shared| self.held_of(message_id?, sender_id, shared));
+        let of_rival = of_rival.filter(|handle| {
+            self.incoming
+                .get(*handle)
+                .is_some_and(IncomingSend::is_partial)
+        });
+        let found = of_rival.or_else(|| self.send_of(message_id, sender_id, send_id));
         let send = found.and_then(|found| Some((found, self.incoming.get(found)?)));
         match send {
             Some((_, send)) if send.reconstructed => {}
@@ -465,7 +476,11 @@ impl Machine {
                     self.infer(handle, content_count, inferred, now);
                 }
                 let (incoming, mut around) = self.around();
-                incoming.reconstructed(handle, now.monotonic_ms, &mut around);
+                if of_rival.is_some() {
+                    incoming.release_as(handle, send_id, &mut around);
+                } else {
+                    incoming.reconstructed(handle, now.monotonic_ms, &mut around);
+                }
             }
             named => {
                 // Nothing but rivals came: it goes at once, since nothing is known that it follows.
@@ -481,6 +496,21 @@ impl Machine {
                 }
             }
         }
+    }
+
+    /// The send that the owner calls so, where it is known with one of its contents.
+    fn send_of(&self, message_id: Option<&str>, sender_id: &str, send_id: &str) -> Option<SendRef> {
+        // A message in one content may be called by its id.
+        let held = self.held_of(message_id.unwrap_or(send_id), sender_id, send_id);
+        held.or_else(|| self.incoming.find(sender_id, send_id))
+    }
+
+    /// The send that the owner calls so and that a content is held in: another one of its sender may be
+    /// spelled like it.
+    fn held_of(&self, message_id: &str, sender_id: &str, send_id: &str) -> Option<SendRef> {
+        let held = self.log.get(self.log.find(message_id.as_bytes())?)?;
+        let send = self.incoming.get(held.send?)?;
+        (*send.send_id == *send_id && *send.sender_id == *sender_id).then_some(held.send?)
     }
 
     /// No room for what `message` brought just now, or no use: it was never received. Nothing waits
@@ -554,25 +584,27 @@ impl Machine {
     /// There is enough of its send, and the message is not whole: the content is not acknowledged
     /// before that is.
     pub fn handle_content_doubted(&mut self, message_id: &str, sender_id: &str, send_id: &str) {
-        if let Some(handle) = self.incoming.find(sender_id, send_id) {
+        if let Some(handle) = self.send_of(Some(message_id), sender_id, send_id) {
             let message_id = message_id.split('\0').next().unwrap_or(message_id);
             let (given_up, incoming, mut voice, mut around) = self.around_given_up();
             given_up.doubt(message_id, handle, incoming, &mut voice, &mut around);
         }
     }
 
-    /// The owner gave up reassembling a send: what follows it no longer waits. Whether it was news.
+    /// The owner gave up reassembling a send, where it is known with which content: what follows it no
+    /// longer waits. Whether it was news.
     ///
     /// Its contents count as never received, and are asked for when more comes, or with
     /// `keep_messages` taken from what is kept for repair ([`Machine::poll_reopened`]).
     pub fn handle_send_abandoned(
         &mut self,
+        message_id: Option<&str>,
         sender_id: &str,
         send_id: &str,
         keep_messages: bool,
         now: Now,
     ) -> bool {
-        let Some(handle) = self.incoming.find(sender_id, send_id) else {
+        let Some(handle) = self.send_of(message_id, sender_id, send_id) else {
             return true;
         };
         if !self

@@ -452,12 +452,7 @@ impl Machine {
         self.sync_schedule
             .on_content_received(now, members, &mut *self.rng);
         let (incoming, mut around) = self.around();
-        let send = incoming.receive(
-            entry,
-            send_id.unwrap_or(message_id),
-            now.monotonic_ms,
-            &mut around,
-        );
+        let send = incoming.receive(entry, send_id, now.monotonic_ms, &mut around);
         (send, entry)
     }
 

@@ -47,7 +47,7 @@ fn what_was_recovered_and_comes_late_is_looked_at_however_old_it_is() {
     let mut bob = with_window();
     bob.hear_content(ONE, 0, [2, 1]);
     bob.machine
-        .handle_send_reconstructed("alice", ONE, 2, &[], at(0));
+        .handle_send_reconstructed(None, "alice", ONE, 2, &[], at(0));
     bob.events();
     bob.wait_until(2 * WINDOW_MS);
     let came = old(message("alice", &id(ONE, 1), b"the other"));
@@ -203,7 +203,7 @@ fn what_comes_again_is_said_again_where_its_sender_may_not_have_heard_it() {
         let held = message("alice", "held", b"content");
         bob.hear(held.clone());
         bob.machine
-            .handle_send_reconstructed("alice", "held", 1, &[], at(0));
+            .handle_send_reconstructed(None, "alice", "held", 1, &[], at(0));
         let said = bob.wait_until(10 * TIMEOUT_MS);
         let (said_ms, _) = said.last().expect("it is said");
         bob.now_ms = said_ms + waits_ms;
@@ -309,7 +309,34 @@ fn no_peer_moves_our_time_further_than_the_skew() {
     };
     bob.hear_of(came, false);
     bob.machine
-        .handle_send_reconstructed("mallory", "ahead", 1, &[], at(0));
+        .handle_send_reconstructed(None, "mallory", "ahead", 1, &[], at(0));
     let skew_ms = config().max_lamport_skew_ms;
     assert_eq!(bob.machine.lamport_timestamp(), at(skew_ms).epoch_ms as u64);
+}
+
+/// Of a content that another participant sent under the same send id nothing becomes whole.
+#[test]
+fn a_message_becomes_whole_with_its_own_contents_whichever_other_has_its_name() {
+    let mut bob = Bob::new();
+    for (sender, ordinal) in [("mallory", 0), ("alice", 1)] {
+        bob.hear(message(sender, &id(ONE, ordinal), sender.as_bytes()));
+    }
+    for named in [id(ONE, 0), id(ONE, 1), "unknown".to_owned()] {
+        let abandon = |bob: &mut Bob| {
+            let machine = &mut bob.machine;
+            machine.handle_send_abandoned(Some(&named), "dave", ONE, false, at(0))
+        };
+        assert!(abandon(&mut bob));
+    }
+    bob.machine
+        .handle_send_reconstructed(Some(&id(ONE, 0)), "alice", ONE, 1, &[], at(0));
+    let released = bob.events();
+    let is_of = |event: &Event, of: &str| matches!(event, Event::SendReleased { sender_id, .. } if **sender_id == *of);
+    assert!(released.iter().any(|event| is_of(event, "alice")));
+    assert!(!released.iter().any(|event| is_of(event, "mallory")));
+    assert!(bob.machine.holds(&id(ONE, 0)));
+    let stats = bob.machine.stats();
+    let mut stats = stats.into_iter();
+    let held = stats.find(|(name, _)| *name == "incoming_contents");
+    assert_eq!(held.map(|(_, count)| count), Some(1));
 }

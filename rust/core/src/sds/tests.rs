@@ -183,7 +183,7 @@ impl Bob {
         (0..2).for_each(|ordinal| self.hear_content(send_id, ordinal, [2, 2]));
         let now = at(self.now_ms);
         self.machine
-            .handle_send_reconstructed("alice", send_id, 2, &[], now);
+            .handle_send_reconstructed(None, "alice", send_id, 2, &[], now);
         self.events();
     }
 

@@ -14,6 +14,7 @@ use super::send::{IncomingSend, SendRef};
 use crate::sds::events::Event;
 use crate::sds::ids::{
     MESSAGE_ID_BYTES_MAX, RETRIEVAL_HINT_BYTES_MAX, SENDER_ID_BYTES_MAX, claimed_key, content_id,
+    id_in, is_joined,
 };
 use crate::sds::log::{Entry, Log};
 use crate::sds::name::Name;
@@ -92,28 +93,29 @@ impl Incoming {
             return None;
         }
         let place = self.place_of(message_id);
-        let send_id = Name::new(place.map_or(message_id, |(send_id, _)| send_id));
+        let plain = self.key_of_id(message_id);
         let sender_id = entry.sender_id.as_deref().unwrap_or_default();
         let is_contested = around.log.contains(message_id.as_bytes());
-        let key = self.key_of(&send_id, sender_id);
+        let key = self.key_of(&plain, sender_id);
         let of_itself = by
             .send
             .is_some_and(|send| self.sends.get(send).is_some_and(|send| send.key == key));
         let is_settled = self.lost.is_settled(key.as_bytes())
             || self
                 .lost
-                .is_settled(claimed_key(&send_id, sender_id).as_bytes());
+                .is_settled(claimed_key(&plain, sender_id).as_bytes());
         if of_itself || is_settled {
             return None;
         }
         let cause = match self.keyed(key.as_bytes()) {
             None => {
-                let first = place.and_then(|_| {
-                    let first = around.log.find(content_id(&send_id, 0).as_bytes())?;
+                let first = place.and_then(|(send_id, _)| {
+                    let first = around.log.find(content_id(send_id, 0).as_bytes())?;
                     around.log.get(first)
                 });
                 let is_of_it = |first: &Entry| {
-                    let came = came_key(first.message_id.as_bytes(), first.sender_id.as_bytes());
+                    let came =
+                        self.came_key(first.message_id.as_bytes(), first.sender_id.as_bytes());
                     (sender_id.is_empty() || *first.sender_id == *sender_id)
                         && !self.lost.is_settled(came.as_bytes())
                 };
@@ -160,17 +162,16 @@ impl Incoming {
     }
 
     /// What the send of a participant is called that histories name.
-    fn key_of(&self, send_id: &Name, sender_id: &str) -> Name {
-        let known = self
-            .keyed(send_id.as_bytes())
-            .map(|known| &self.sends[known]);
+    fn key_of(&self, plain: &Name, sender_id: &str) -> Name {
+        let known = self.keyed(plain.as_bytes());
+        let known = known.map(|known| &self.sends[known]);
         let is_anothers = known.is_some_and(|known| {
             !known.contents.is_empty() && !sender_id.is_empty() && *known.sender_id != *sender_id
         });
-        if is_anothers || self.claimed(send_id, sender_id).is_some() {
-            return claimed_key(send_id, sender_id);
+        if is_anothers || self.claimed(plain, sender_id).is_some() {
+            return claimed_key(plain, sender_id);
         }
-        send_id.clone()
+        plain.clone()
     }
 
     /// Whether a history speaks of another message than the one of `held_sender` that has its id here,
@@ -185,7 +186,16 @@ impl Incoming {
             && *held_sender != *self.me
             && !self
                 .lost
-                .is_settled(came_key(entry.message_id, named).as_bytes())
+                .is_settled(self.came_key(entry.message_id, named).as_bytes())
+    }
+
+    /// Remembers that a content of `sender_id` came under an id that another one has.
+    fn came_key(&self, message_id: &[u8], sender_id: &[u8]) -> Name {
+        let [message_id, sender_id] = [message_id, sender_id].map(String::from_utf8_lossy);
+        match self.place_of(&message_id) {
+            Some(_) => claimed_key(&message_id, &sender_id),
+            None => claimed_key(&self.key_of_id(&message_id), &sender_id),
+        }
     }
 
     /// A content of `sender_id` came under an id that another one has: it is not asked for, unless
@@ -194,7 +204,7 @@ impl Incoming {
         if !self.by_send {
             return;
         }
-        let came = came_key(message_id.as_bytes(), sender_id.as_bytes());
+        let came = self.came_key(message_id.as_bytes(), sender_id.as_bytes());
         if !self.lost.is_settled(came.as_bytes()) {
             self.lost.remember(came, false);
         }
@@ -214,8 +224,8 @@ impl Incoming {
     /// There was no room for a rival, or it was of no use: its sender's content is asked for when it is
     /// named again.
     pub fn on_rival_refused(&mut self, message_id: &str, sender_id: &[u8]) {
-        self.lost
-            .forget(&came_key(message_id.as_bytes(), sender_id));
+        let came = self.came_key(message_id.as_bytes(), sender_id);
+        self.lost.forget(&came);
     }
 
     /// A message that came under a send id that another participant's has is whole. What histories say
@@ -265,10 +275,7 @@ impl Incoming {
     /// nothing waits for it. It may be forged: it is asked for still where somebody says that it is
     /// another participant's.
     pub fn on_own(&mut self, message_id: &str, around: &mut Surroundings<'_>) {
-        let key = Name::new(
-            self.place_of(message_id)
-                .map_or(message_id, |(send_id, _)| send_id),
-        );
+        let key = self.key_of_id(message_id);
         match self.keyed(key.as_bytes()) {
             None => {
                 self.own_names.replace(Name::new(message_id));
@@ -403,7 +410,7 @@ impl Incoming {
         let Some(count) = send
             .contents_needed
             .or(send.content_count)
-            .filter(|_| self.by_send)
+            .filter(|_| self.by_send && !is_joined(&send.key))
         else {
             return (Vec::new(), true);
         };
@@ -455,7 +462,7 @@ impl Incoming {
                     .and_then(|id| self.missing.get(id.as_bytes()));
                 let entry = first.map(|message| message.entry.clone());
                 let entry = entry.unwrap_or_else(|| HistoryEntry {
-                    message_id: key.to_string(),
+                    message_id: id_in(&key).to_owned(),
                     ..HistoryEntry::default()
                 });
                 around.events.push_back(Event::DependencyLost(entry));
@@ -564,8 +571,7 @@ impl Incoming {
         around: &mut Surroundings<'_>,
     ) {
         for (entry, named_by) in lacking {
-            let place = self.place_of(&entry.message_id);
-            let key = Name::new(place.map_or(&*entry.message_id, |(send_id, _)| send_id));
+            let key = self.key_of_id(&entry.message_id);
             let send = match self.keyed(key.as_bytes()) {
                 Some(send) => send,
                 None => {
@@ -709,12 +715,6 @@ impl Incoming {
     pub fn restore_lost(&mut self, key: Name, askable: bool) {
         self.lost.remember(key, askable);
     }
-}
-
-/// Remembers that a content of `sender_id` came under an id that another one has.
-fn came_key(message_id: &[u8], sender_id: &[u8]) -> Name {
-    let text = |bytes| String::from_utf8_lossy(bytes);
-    claimed_key(&text(message_id), &text(sender_id))
 }
 
 fn is_current(send: Option<&IncomingSend>, at_ms: i64) -> bool {

@@ -10,7 +10,7 @@ use hashlink::{LinkedHashMap, LinkedHashSet};
 use super::buffer::{Incoming, Surroundings};
 use super::send::{IncomingSend, SendRef};
 use crate::sds::config::{Config, Now};
-use crate::sds::ids::claimed_key;
+use crate::sds::ids::{claimed_key, is_joined};
 use crate::sds::log::{EntryRef, Log};
 use crate::sds::name::Name;
 use crate::sds::octets::Octets;
@@ -98,12 +98,15 @@ impl GivenUp {
         let contents = send.contents.clone();
         let ids = contents.iter().filter_map(|entry| around.log.get(*entry));
         let ids: Vec<_> = ids.map(|entry| entry.message_id.clone()).collect();
-        let lost = |id: &Name| incoming.lost().contains(id.as_bytes());
-        let known = (self.by_send && lost(&send.key)) || ids.iter().any(lost);
-        let (key, name) = (
-            send.key.clone(),
-            claimed_key(&send.send_id, &send.sender_id),
-        );
+        // What histories call it by.
+        let keys: Vec<_> = if self.by_send && !is_joined(&send.key) {
+            vec![send.key.clone()]
+        } else {
+            ids.iter().map(|id| incoming.key_of_id(id)).collect()
+        };
+        let lost = |key: &Name| incoming.lost().contains(key.as_bytes());
+        let known = keys.iter().any(lost);
+        let name = claimed_key(&send.send_id, &send.sender_id);
         let lacking = if keep_messages {
             incoming.lacking(handle, around.log)
         } else {
@@ -127,11 +130,8 @@ impl GivenUp {
             if !keep_messages {
                 around.log.forget_original(&message_id);
             }
-            if !self.by_send {
-                incoming.restore_lost(message_id, true);
-            }
         }
-        if self.by_send {
+        for key in keys {
             incoming.restore_lost(key, true);
         }
         self.put(

@@ -16,7 +16,7 @@ use super::{
     SEND, STATE, VERSION,
 };
 use crate::sds::config::Now;
-use crate::sds::ids::content_id;
+use crate::sds::ids::{content_id, id_in};
 use crate::sds::incoming::{IncomingSend, SendRef};
 use crate::sds::log::{Entry, EntryRef};
 use crate::sds::machine::Machine;
@@ -206,7 +206,8 @@ impl Machine {
         for (key, contents) in waits {
             let sender_id = contents.first().and_then(|entry| self.log.get(*entry));
             let sender_id = sender_id.map_or_else(|| "".into(), |held| Arc::clone(&held.sender_id));
-            let send = IncomingSend::new(key.clone(), key, sender_id, now.monotonic_ms);
+            let send_id = Name::new(id_in(&key));
+            let send = IncomingSend::new(key, send_id, sender_id, now.monotonic_ms);
             stored.push((send, Vec::new(), contents));
         }
         for (mut send, names, contents) in stored {
