@@ -310,3 +310,23 @@ fn contents_without_the_record_of_their_message_are_part_of_it_still() {
         assert_eq!(bob.stat("incoming_contents"), 0, "{rule:?}");
     }
 }
+
+/// What had no room was forgotten while it was read.
+#[test]
+fn a_life_with_room_for_less_that_is_missing_begins_all_the_same() {
+    for rule in RULES {
+        let mut bob = bob_of(rule);
+        for named in ["one", "two", ONE, OTHER] {
+            let after = message(
+                "carol",
+                &format!("after {named}"),
+                &single(named.as_bytes()),
+            );
+            bob.hear(follows(after, named));
+        }
+        bob.config.missing_messages_max = 1;
+        bob.restart().unwrap();
+        assert_eq!(bob.missing().len(), 1);
+        assert_eq!(bob.released.len(), 3, "{rule:?}");
+    }
+}

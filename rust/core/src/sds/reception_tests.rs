@@ -340,3 +340,18 @@ fn a_message_becomes_whole_with_its_own_contents_whichever_other_has_its_name() 
     let held = stats.find(|(name, _)| *name == "incoming_contents");
     assert_eq!(held.map(|(_, count)| count), Some(1));
 }
+
+#[test]
+fn a_hint_that_is_too_long_to_be_one_is_not_kept() {
+    for (length, is_kept) in [(256, true), (257, false)] {
+        let mut bob = Bob::new();
+        let hint = vec![1; length];
+        let came = message("alice", &id(ONE, 0), b"content");
+        let data = Octets::from(came.encode(config().wire_format).unwrap());
+        bob.machine.handle_message(&data, Some(&hint), false, at(0));
+        let held = bob.machine.log.find(id(ONE, 0).as_bytes());
+        let held = held.and_then(|held| bob.machine.log.get(held)).unwrap();
+        let kept = held.retrieval_hint.as_bytes();
+        assert_eq!(kept, is_kept.then_some(&*hint), "{length}");
+    }
+}

@@ -1050,7 +1050,9 @@ impl Incoming {
     /// A restored send has the key that it has here: earlier releases called what no id names by the id of
     /// what came of it first.
     fn file(&mut self, handle: SendRef, around: &mut Surroundings<'_>) {
-        let send = &self.sends[handle];
+        let Some(send) = self.sends.get(handle) else {
+            return;
+        };
         let first = send.contents.first();
         let first = first.and_then(|first| around.log.get(*first));
         let content_id = first.map(|held| &held.message_id);
