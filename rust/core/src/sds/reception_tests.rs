@@ -355,3 +355,38 @@ fn a_hint_that_is_too_long_to_be_one_is_not_kept() {
         assert_eq!(kept, is_kept.then_some(&*hint), "{length}");
     }
 }
+
+#[test]
+fn a_message_that_waits_stays_what_it_was_read_as() {
+    let mut bob = Bob::new();
+    bob.hear(Message {
+        causal_history: vec![named("cause")],
+        ..message("alice", "waits", b"content")
+    });
+    let place = |bob: &mut Bob, send_id: &str| {
+        let place = Place {
+            send_id,
+            ordinal: Some(0),
+            content_count: Some(1),
+            contents_needed: Some(1),
+        };
+        bob.machine.handle_content_placed("waits", place, at(0));
+    };
+    bob.hear(message("alice", "other", b"content"));
+    let other = Place {
+        send_id: "elsewhere",
+        ordinal: Some(0),
+        content_count: Some(2),
+        contents_needed: Some(2),
+    };
+    bob.machine.handle_content_placed("other", other, at(0));
+    place(&mut bob, "waits");
+    bob.machine
+        .handle_send_reconstructed(Some("waits"), "alice", "waits", 1, &[], at(0));
+    place(&mut bob, "elsewhere");
+    bob.events();
+    bob.now_ms = 1 << 40;
+    bob.machine.handle_timeout(at(bob.now_ms));
+    let is_released = |event: &Event| matches!(event, Event::SendReleased { send_id, .. } if **send_id == *"waits");
+    assert!(bob.events().iter().any(is_released));
+}

@@ -560,7 +560,9 @@ impl Incoming {
         let is_one_of_several =
             content_count != Some(1) && self.place_of(&held.message_id).is_none();
         let send = &self.sends[handle];
-        if *send.send_id != *send_id || (is_one_of_several && !is_joined(&send.key)) {
+        let is_elsewhere =
+            *send.send_id != *send_id || (is_one_of_several && !is_joined(&send.key));
+        if is_elsewhere && !send.reconstructed {
             handle = self.join(handle, send_id, monotonic_ms, around);
         }
         let Some(send) = self.sends.get_mut(handle) else {
