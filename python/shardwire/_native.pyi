@@ -859,8 +859,6 @@ class Participant:
         ones needed, and at most 500,000."""
     def has_room(self) -> bool:
         """Whether the outgoing buffer is below `outgoing_buffer_messages_max`, so that sends may be registered."""
-    def is_queued(self, send_id: str) -> bool:
-        """Whether contents of a send of ours wait for their first dispatch."""
     def oversized(self, content_bytes_max: int) -> list[tuple[str, int, int]]:
         """Contents of ours that were not encoded yet and are larger than this: send id, ordinal, bytes."""
     def knows_send(self, send_id: str) -> bool:

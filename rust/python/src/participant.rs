@@ -428,10 +428,6 @@ impl Participant {
         Ok(self.lock(py)?.has_room())
     }
 
-    fn is_queued(&self, py: Python<'_>, send_id: &str) -> PyResult<bool> {
-        Ok(self.lock(py)?.is_queued(send_id))
-    }
-
     fn oversized(
         &self,
         py: Python<'_>,
