@@ -4,7 +4,7 @@ use super::allowance::{self, Allowance};
 use super::ephemerals::failed;
 use super::{DISPATCHES_MAX, DropReason, NodeState};
 use crate::channel::Channel;
-use crate::sds::{Kinds, Name, Now, Octets, Refusal, Transmit, TransmitKind};
+use crate::sds::{Kinds, Now, Octets, Refusal, Transmit, TransmitKind};
 
 /// How soon to look again at what is overdue but held back by something that sends no signal.
 const OVERDUE_RECHECK_MS: i64 = 1_000;
@@ -79,9 +79,17 @@ impl Channel {
         if !self.dispatch.readiness.may_try(now.monotonic_ms) {
             return (transmits, false);
         }
+        // Ever fewer kinds may leave from here on, so what is late stays where nothing of it goes now.
+        let mut may_take_late = true;
         while self.dispatch.flights.len() < DISPATCHES_MAX {
             let kinds = self.dispatch.allowed(allowances);
-            let transmit = if let Some(late) = self.dispatch.take_late(kinds) {
+            let late = if may_take_late {
+                self.dispatch.late.take(kinds)
+            } else {
+                None
+            };
+            may_take_late = late.is_some();
+            let transmit = if let Some(late) = late {
                 late
             } else if let Some(mut transmit) = self.poll_transmit(now, kinds) {
                 let is_first = self.is_first_again(&transmit);
@@ -89,10 +97,9 @@ impl Channel {
                     transmit.kind = TransmitKind::First;
                 }
                 self.dispatch.counts.dispatched[transmit.kind as usize] += 1;
-                let is_behind = transmit.kind == TransmitKind::Further
-                    && self.dispatch.is_first_late(transmit.send_id.as_ref());
-                if is_behind || (is_first && !kinds.has(TransmitKind::First)) {
-                    self.dispatch.late.push_back(transmit);
+                let has_no_place = is_first && !kinds.has(TransmitKind::First);
+                if has_no_place || self.dispatch.late.is_behind(&transmit) {
+                    self.dispatch.late.push(transmit);
                     continue;
                 }
                 transmit
@@ -131,7 +138,7 @@ impl Channel {
     fn held_kinds(&self, allowances: &[Allowance]) -> Kinds {
         let allowed = self.dispatch.allowed(allowances);
         let is_held = |kind: &TransmitKind| {
-            let is_late = self.dispatch.late.iter().any(|late| late.kind == *kind);
+            let is_late = self.dispatch.late.has_kind(*kind);
             let waits = match kind {
                 // Answers to repair requests wait for their time first.
                 TransmitKind::Repair => false,
@@ -237,9 +244,5 @@ impl Channel {
     /// How many messages went which way.
     pub fn dispatch_counts(&self) -> super::DispatchCounts {
         self.dispatch.counts
-    }
-
-    pub(super) fn holds_late(&self, send_id: &Name) -> bool {
-        self.dispatch.has_late(send_id)
     }
 }

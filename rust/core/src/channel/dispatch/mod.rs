@@ -8,6 +8,7 @@
 //!
 //! - `allowance`: what a rate limit lets leave, as data;
 //! - `flights`: what was handed out and nobody has answered for;
+//! - `late`: what had no place of the rate limit when its turn came;
 //! - `unanswered`: what nobody waits for any longer, until the node answers all the same;
 //! - `readiness`: whether the node is worth a try;
 //! - `ephemerals`: ephemeral messages, and the one event that each ends with.
@@ -18,6 +19,7 @@
 mod allowance;
 mod ephemerals;
 mod flights;
+mod late;
 mod leaving;
 mod outcomes;
 mod readiness;
@@ -25,15 +27,16 @@ mod readiness;
 mod tests;
 mod unanswered;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 
 pub use allowance::{Allowance, DropReason};
 pub use flights::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
 pub use outcomes::Failure;
 
-use crate::sds::{Config, Kinds, Name, Transmit, TransmitKind};
+use crate::sds::{Config, Kinds, Name, TransmitKind};
 use ephemerals::Ephemerals;
 use flights::Flights;
+use late::Late;
 use readiness::Readiness;
 use unanswered::Unanswered;
 
@@ -50,8 +53,7 @@ pub(super) struct Dispatch {
     flights: Flights,
     unanswered: Unanswered,
     ephemerals: Ephemerals,
-    /// For which there was no place in the epoch: first in the next.
-    late: VecDeque<Transmit>,
+    late: Late,
     /// Sends whose first content was taken back before it left: no place was taken for it.
     uncounted: HashSet<Name>,
     /// Failures that are known and not applied yet: nothing is tried before they are.
@@ -98,7 +100,7 @@ impl Dispatch {
             flights: Flights::new(),
             unanswered: Unanswered::default(),
             ephemerals: Ephemerals::default(),
-            late: VecDeque::new(),
+            late: Late::default(),
             uncounted: HashSet::new(),
             announced_failures: 0,
             failures_by_send: HashMap::new(),
@@ -109,27 +111,5 @@ impl Dispatch {
 
     fn allowed(&self, allowances: &[Allowance]) -> Kinds {
         allowance::allowed(allowances, self.flights.unplaced())
-    }
-
-    /// The first that may leave now; not a further content before the first of its send.
-    fn take_late(&mut self, kinds: Kinds) -> Option<Transmit> {
-        let may_leave = |late: &Transmit| {
-            let is_behind = late.kind == TransmitKind::Further;
-            kinds.has(late.kind) && !(is_behind && self.is_first_late(late.send_id.as_ref()))
-        };
-        let found = self.late.iter().position(may_leave)?;
-        self.late.remove(found)
-    }
-
-    /// Whether the first content of a send has yet to leave: nothing of it leaves before.
-    fn is_first_late(&self, send_id: Option<&Name>) -> bool {
-        self.late
-            .iter()
-            .any(|late| late.kind == TransmitKind::First && late.send_id.as_ref() == send_id)
-    }
-
-    fn has_late(&self, send_id: &str) -> bool {
-        let is_of_send = |late: &Transmit| late.send_id.as_deref() == Some(send_id);
-        self.late.iter().any(is_of_send)
     }
 }

@@ -77,7 +77,7 @@ impl Channel {
                 let ephemerals = &mut self.dispatch.ephemerals;
                 ephemerals.on_dropped(send_id, DropReason::Approached, &mut self.own);
             }
-            _ => self.dispatch.late.push_back(flight.transmit),
+            _ => self.dispatch.late.push(flight.transmit),
         }
     }
 
@@ -256,7 +256,7 @@ impl Channel {
         self.dispatch.failures_by_send.remove(send_id);
         let in_flight = self.dispatch.flights.of_send(send_id);
         self.take_back(&in_flight, error, now);
-        if self.holds_late(send_id) {
+        if self.dispatch.late.has_send(send_id) {
             // It waits for a place, and leaves all the same.
             self.own.on_unanswered(send_id);
         }
@@ -320,7 +320,7 @@ impl Channel {
         let error = "the channel was stopped before the node answered";
         self.take_back(&in_flight, error, now);
         self.fail_ephemerals("the channel was stopped");
-        while let Some(late) = self.dispatch.late.pop_front() {
+        for late in self.dispatch.late.clear() {
             self.on_first_taken_back(&late);
             self.sds.handle_transmit_failed(late.transmit_id, now);
         }
