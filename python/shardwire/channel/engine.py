@@ -33,6 +33,7 @@ from shardwire.channel.sending.cancellation import Cancellation
 from shardwire.channel.sending.limit_notices import LimitNotices
 from shardwire.channel.sending.message_sizes import too_large_text
 from shardwire.channel.sending.outcomes import DispatchOutcome, Late, Propagated, Stored
+from shardwire.channel.sending.requests import CONTENTS
 from shardwire.channel.sending.segment_size import MessageBudget
 from shardwire.channel.sending.submissions import Settled, Submission, Submissions
 from shardwire.channel.storing.records import Records
@@ -50,11 +51,7 @@ from shardwire.sds.outputs import (
     SdsEvent,
     SenderIdConflict,
     Transmit,
-    TransmitKind,
 )
-
-# Kinds that carry a content of a send.
-_CONTENTS = (TransmitKind.FIRST, TransmitKind.FURTHER, TransmitKind.RETRANSMISSION)
 
 
 class Engine:
@@ -173,7 +170,7 @@ class Engine:
             if isinstance(outcome, Propagated):
                 transmit = outcome.transmit
                 is_awaited = machine.handle_propagated(transmit.transmit_id, outcome.message_hash, now)
-                if is_awaited and transmit.kind in _CONTENTS:
+                if is_awaited and transmit.kind in CONTENTS:
                     self.note("propagated", transmit, now)
             elif isinstance(outcome, Stored):
                 machine.handle_stored(outcome.send_id, outcome.ordinal, now)

@@ -16,7 +16,7 @@ EARLY_OUTCOMES_MAX = 1_000
 # Messages in the network of which a node may yet say that a store has them.
 UNSTORED_MAX = 10_000
 # Kinds that carry a content of a send.
-_CONTENTS = (TransmitKind.FIRST, TransmitKind.FURTHER, TransmitKind.RETRANSMISSION)
+CONTENTS = (TransmitKind.FIRST, TransmitKind.FURTHER, TransmitKind.RETRANSMISSION)
 
 
 class Requests:
@@ -86,7 +86,7 @@ class Requests:
             self._remember_early(error.request_id, lambda: self.on_send_error(error))
 
     def _await_store(self, request_id: str, transmit: Transmit) -> None:
-        if transmit.kind in _CONTENTS and transmit.send_id is not None and transmit.ordinal is not None:
+        if transmit.kind in CONTENTS and transmit.send_id is not None and transmit.ordinal is not None:
             self._unstored[request_id] = Stored(transmit.send_id, transmit.ordinal)
             if len(self._unstored) > UNSTORED_MAX:
                 self._unstored.popitem(last=False)

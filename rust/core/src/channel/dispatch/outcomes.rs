@@ -1,5 +1,6 @@
 //! What became of what was handed out, as the node says or does not say.
 
+use super::flights::Flight;
 use super::{DropReason, FAILURES_TOLD, PROPAGATION_TIMEOUT_MS};
 use crate::channel::{Channel, Event};
 use crate::sds::{Name, Now, Transmit, TransmitKind};
@@ -32,9 +33,7 @@ impl Channel {
 
     /// A message reached the network under this hash; false where nobody waited for it any longer.
     pub fn handle_propagated(&mut self, transmit_id: u64, message_hash: &[u8], now: Now) -> bool {
-        let Some(flight) = self.dispatch.flights.take(transmit_id) else {
-            let (unanswered, own) = (&mut self.dispatch.unanswered, &mut self.own);
-            unanswered.on_answer(transmit_id, false, own);
+        let Some(flight) = self.take_answered(transmit_id, false) else {
             return false;
         };
         let left_ms = flight.left_ms;
@@ -66,9 +65,7 @@ impl Channel {
     /// A message was not handed to the node, since a rate limit had no place left for it: no failure. It leaves
     /// as it is when there is a place; an ephemeral one has one try and is dropped.
     pub fn handle_late(&mut self, transmit_id: u64, now: Now) {
-        let Some(flight) = self.dispatch.flights.take(transmit_id) else {
-            let (unanswered, own) = (&mut self.dispatch.unanswered, &mut self.own);
-            unanswered.on_answer(transmit_id, false, own);
+        let Some(flight) = self.take_answered(transmit_id, false) else {
             return;
         };
         match &flight.transmit.send_id {
@@ -79,6 +76,16 @@ impl Channel {
             }
             _ => self.dispatch.late.push(flight.transmit),
         }
+    }
+
+    /// The message that an answer is about, where it is awaited. One that comes late may say that it was `refused`.
+    fn take_answered(&mut self, transmit_id: u64, refused: bool) -> Option<Flight> {
+        let flight = self.dispatch.flights.take(transmit_id);
+        if flight.is_none() {
+            let (unanswered, own) = (&mut self.dispatch.unanswered, &mut self.own);
+            unanswered.on_answer(transmit_id, refused, own);
+        }
+        flight
     }
 
     /// A message did not leave, as [`Channel::announce_failure`] said.
@@ -115,9 +122,7 @@ impl Channel {
     }
 
     fn apply_failure(&mut self, transmit_id: u64, failure: Failure<'_>, now: Now) {
-        let Some(flight) = self.dispatch.flights.take(transmit_id) else {
-            let (unanswered, own) = (&mut self.dispatch.unanswered, &mut self.own);
-            unanswered.on_answer(transmit_id, !failure.unanswered, own);
+        let Some(flight) = self.take_answered(transmit_id, !failure.unanswered) else {
             return;
         };
         let transmit = flight.transmit;
