@@ -33,6 +33,7 @@ __all__ = [
     "FileManifest",
     "FileStatus",
     "HistoryEntry",
+    "JournalFile",
     "Keccak256",
     "MessageChannel",
     "MessageDropped",
@@ -94,6 +95,7 @@ __all__ = [
     "keccak256",
     "keccak256_many",
     "message_hash",
+    "read_journal",
     "reassemble_many",
     "request_offset_ms",
     "response_offset_ms",
@@ -136,6 +138,70 @@ class Keccak256:
 
 def crc32(data: Buffer, before: int = 0, /) -> int:
     """The CRC-32 of zlib; `before` is that of what precedes `data`."""
+
+# --- Journal ------------------------------------------------------------------------------------
+
+@final
+class JournalFile:
+    """A file of whole commits, one behind the other, written over from its beginning again and again.
+
+    A token, another one each time it is begun anew, tells its rows from what lay there before.
+    """
+
+    def __new__(cls, path: str, database: str) -> Self: ...
+    @property
+    def exists(self) -> bool: ...
+    @property
+    def is_in_place(self) -> bool:
+        """Whether what is open is what stands under its name; True where nothing is open."""
+
+    def wake_descriptor(self) -> int:
+        """What can be read when a row that was begun is written, until `end`."""
+
+    def read(self, token: Buffer, after: int) -> list[tuple[int, bytes]]:
+        """The rows behind the `after`-th commit, by their numbers, where the file was begun with `token`: further ones
+        go behind them. What is damaged ends them.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+
+    def restart(self, token: Buffer) -> None:
+        """Nothing of it counts any more: the next row is its first."""
+
+    def append(self, number: int, body: Buffer) -> None:
+        """Writes the row of a commit; durable when this returns. The file is made where there is none.
+
+        Raises:
+            OSError: Nobody knows whether it is there.
+        """
+
+    def begin(self, number: int, body: Buffer) -> bool:
+        """As `append` in a thread, to be ended by `end`. False, and nothing is done, where it takes more than a write:
+        room, or a look at a file that is not in its place."""
+
+    def end(self) -> None:
+        """Waits for what was begun, if anything was.
+
+        Raises:
+            OSError: As for `append`.
+        """
+
+    def remove(self) -> None:
+        """Deletes it, and closes it.
+
+        Raises:
+            OSError: It cannot be deleted.
+        """
+
+    def close(self) -> None: ...
+
+def read_journal(path: str, token: Buffer, after: int) -> list[tuple[int, bytes]]:
+    """As `JournalFile.read`, of a file that another process may be writing; none where there is no such file.
+
+    Raises:
+        OSError: It cannot be read.
+    """
 
 # --- Reed-Solomon -------------------------------------------------------------------------------
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 from pathlib import Path
 
 from shardwire.errors import PersistenceError
+from shardwire.persistence.channel_files import digest_of
 
 
 class ChannelLock:
@@ -64,11 +64,6 @@ def holder_of(database: Path, channel_id: str) -> str | None:
     finally:
         os.close(descriptor)
     return None
-
-
-def digest_of(channel_id: str) -> str:
-    """What names the files of a channel beside a database."""
-    return hashlib.sha256(channel_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _path_of(database: Path, channel_id: str) -> Path:

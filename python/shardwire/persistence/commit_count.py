@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 
 from shardwire.errors import PersistenceError
-from shardwire.persistence.channel_lock import digest_of
+from shardwire.persistence.channel_files import digest_of
 
 # The count and its checksum.
 _COUNT_BYTES = 8

@@ -9,8 +9,7 @@ from pathlib import Path
 from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.commit_count import CommitCount
 from shardwire.persistence.database import corruption
-from shardwire.persistence.journal import Journal, Placed, large_values
-from shardwire.persistence.journal_rows import journaled_commits
+from shardwire.persistence.journal import Journal, large_values
 from shardwire.persistence.protocol import Changes
 from shardwire.persistence.record_cipher import RecordCipher
 from shardwire.persistence.transaction import transaction
@@ -41,7 +40,10 @@ class HeldChannel:
             self._lock.release()
             raise
         self._values = ValueFile(database, channel_id)
-        self.journal = Journal(channel_id, self._values)
+        self.journal = Journal(database, channel_id, self._values)
+        # Whether a commit was begun, and what the last one that was failed with.
+        self._has_begun = False
+        self._failure: OSError | None = None
         self.loads = 0
         self.lost_commits = 0
         self._number: int | None = None
@@ -55,16 +57,20 @@ class HeldChannel:
 
         Raises:
             sqlite3.Error: The database cannot be read.
+            OSError: The latest commits cannot be read.
         """
         if not self._looked:
             row = connection.execute(
-                "SELECT id, commits FROM channel WHERE channel_id = ?", (self._channel_id,)
+                "SELECT id, commits, journal FROM channel WHERE channel_id = ?", (self._channel_id,)
             ).fetchone()
-            if row is not None and not all(isinstance(part, int) for part in row):
-                raise corruption("a channel has no number")
-            self._number, commits = row or (None, 0)
-            if self._number is not None:
-                commits = max(commits, journaled_commits(connection, self._number))
+            self._number, commits = None, 0
+            if row is not None:
+                number, commits, token = row
+                typed = isinstance(number, int) and isinstance(commits, int) and isinstance(token, bytes | None)
+                if not typed:
+                    raise corruption("a channel has no number")
+                self._number = number
+                commits = self.journal.look(connection, number, commits, token)
             if commits > self._commits:
                 # The first look, or a commit that was taken for failed was made.
                 self._commits, self._found_lost = commits, 0
@@ -81,43 +87,86 @@ class HeldChannel:
         """Durable when this returns.
 
         Raises:
-            PersistenceError: The file of its large values is no longer in its place.
+            PersistenceError: A file of it is no longer in its place.
             sqlite3.Error: Nothing was stored.
-            OSError: Nothing was stored: large values could not be written.
+            OSError: A file could not be written. What came after the last commit that returned may be found later.
         """
+        self.wait()
         self._values.require_in_place()
+        self.journal.require_in_place()
         try:
             large = large_values(changes)
             placed = self.journal.place(connection, self.number(connection), cipher, large) if large else {}
-            if len(large) > len(placed) or not self._append(connection, cipher, changes, placed):
+            can_append = self._number is not None and self._looked and not self._found_lost
+            if not (can_append and self.journal.append(self._commits + 1, cipher, changes, placed)):
                 with transaction(connection):
                     number, commits = self._begin(connection)
-                    self.journal.store(connection, number, commits, cipher, changes, placed)
+                    self.journal.fold(connection, number, commits, cipher, changes, placed)
         except BaseException:
             self.on_commit_failed()
             raise
-        self._commits += 1
-        self._found_lost = 0
-        self._count.write(self._commits)
-        self.journal.settle()
+        self._on_committed()
+
+    def begin(self, cipher: RecordCipher | None, changes: Changes) -> bool:
+        """Begins a commit that takes no more than a row of the journal; `wait` ends it. False where it takes more."""
+        if self._has_begun or self._number is None or not self._looked or self._found_lost:
+            return False
+        self._has_begun = self.journal.begin(self._commits + 1, cipher, changes)
+        return self._has_begun
+
+    def wait(self) -> OSError | None:
+        """Waits for a commit that was begun, if one was: durable then, or what the last one failed with."""
+        if self._has_begun:
+            self._has_begun, self._failure = False, None
+            try:
+                self.journal.end()
+            except OSError as error:
+                self._failure = error
+                self.on_commit_failed()
+            else:
+                self._on_committed()
+        return self._failure
+
+    def fold(self, connection: sqlite3.Connection, cipher: RecordCipher | None) -> int | None:
+        """Writes the latest commits among the records; the number of those, None where there never were any.
+
+        Raises:
+            sqlite3.Error: All is as it was.
+            OSError: The same.
+        """
+        self.wait()
+        number = self.number(connection)
+        if number is not None and not self.journal.is_empty:
+            try:
+                with transaction(connection):
+                    self.journal.fold(connection, number, self._commits, cipher, Changes())
+            except BaseException:
+                self.on_commit_failed()
+                raise
+            self.journal.settle()
+        return number
 
     def come_to_rest(self, connection: sqlite3.Connection, cipher: RecordCipher | None) -> None:
-        """Leaves no large values apart, and few rows for the next life to read.
+        """Leaves no large values apart, and no rows for the next life to read.
 
         Raises:
             sqlite3.Error: All is as it was, which is as good.
-            OSError: The same, or the file of large values cannot be deleted.
+            OSError: The same, or a file cannot be deleted.
         """
-        if not (self.journal.has_rows or self._values.exists):
+        self.wait()
+        if self.journal.is_empty and not self._values.exists:
             return
         try:
             number = self.number(connection)
             if number is not None:
                 with transaction(connection):
-                    self.journal.bring_back(connection, number, self._commits, cipher)
+                    self.journal.fold(connection, number, self._commits, cipher, Changes())
+                    self.journal.bring_back(connection, number)
         except BaseException:
             self.on_commit_failed()
             raise
+        self.journal.settle()
+        self.journal.remove()
         self._values.remove()
 
     def _begin(self, connection: sqlite3.Connection) -> tuple[int, int]:
@@ -134,16 +183,11 @@ class HeldChannel:
             )
         return number, self._commits + 1
 
-    def _append(
-        self, connection: sqlite3.Connection, cipher: RecordCipher | None, changes: Changes, placed: Placed
-    ) -> bool:
-        """Commits `changes` in one statement, where that is all it takes; else False, and nothing is done.
-
-        With each further one the thread would wait for its turn in the interpreter, twice.
-        """
-        if not self._looked or self._number is None or self._found_lost:
-            return False
-        return self.journal.append(connection, self._number, self._commits + 1, cipher, changes, placed)
+    def _on_committed(self) -> None:
+        self._commits += 1
+        self._found_lost = 0
+        self._count.write(self._commits)
+        self.journal.settle()
 
     def on_commit_failed(self) -> None:
         """Nobody knows what the database holds now."""
@@ -151,6 +195,8 @@ class HeldChannel:
         self.journal.forget()
 
     def release(self) -> None:
+        self.wait()
+        self.journal.close()
         self._values.close()
         self._count.close()
         self._lock.release()

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
+from shardwire._native import read_journal
 from shardwire.config.checks import check_path
 from shardwire.errors import PersistenceError
 from shardwire.persistence import schema
 from shardwire.persistence.apart import listed_places, value_at
+from shardwire.persistence.channel_files import file_of
 from shardwire.persistence.channel_lock import holder_of
 from shardwire.persistence.commit_count import told_commits
 from shardwire.persistence.database import cipher_of, opened
-from shardwire.persistence.journal_rows import Latest, journaled_commits, latest_records, latest_sizes
+from shardwire.persistence.journal_rows import Latest, Row, latest_records, latest_sizes, table_rows
 from shardwire.persistence.protocol import ChannelState, RecordName
 from shardwire.persistence.record_cipher import SEAL_BYTES, RecordCipher, check_key
 from shardwire.persistence.values import Place, ValueFile
 
-# How often what lies apart is read again, where who uses the database wrote over it meanwhile.
+# How often all is read again, where who uses the database wrote over what lies beside it meanwhile.
 _ATTEMPTS = 10
-# A value that was not where it should be, of a channel.
-_Missed = tuple[str, RecordName, Place]
+# What was not where it should be, of a channel: a value, or the commits behind one.
+_Missed = tuple[str, RecordName, Place] | tuple[str, int]
 _SIZES = "SELECT kind, key, length(value) FROM record WHERE channel = ?"
 _READ = "SELECT kind, key, checksum, value FROM record WHERE channel = ? AND kind = ?"
 
@@ -91,7 +93,7 @@ def read_channels(
         except sqlite3.Error as error:
             raise PersistenceError(f"database {str(place)!r} cannot be read: {error}") from None
         except OSError as error:
-            raise PersistenceError(f"large values of {str(place)!r} cannot be read: {error}") from None
+            raise PersistenceError(f"a file of the state in {str(place)!r} cannot be read: {error}") from None
         # What is missed twice is damaged: the process that uses the database says so.
         if missed <= before:
             break
@@ -114,68 +116,67 @@ def _read_at_once(
         version = schema.require_readable(connection, str(place))
         cipher = cipher_of(connection, key, place) if kinds or key is not None else None
         counts = "commits, lost_commits" if schema.counts_commits(version) else "0, 0"
+        token = "journal" if schema.has_journal_files(version) else "NULL"
         # The journal tells the sizes of values, the rows those of what is sealed.
         seal_bytes = 0 if schema.protection_of(connection) is None else SEAL_BYTES
-        has_journal = schema.has_journal(version)
-        found = connection.execute(f"SELECT id, channel_id, {counts} FROM channel ORDER BY channel_id").fetchall()
-        return tuple(
-            _read(
-                connection,
-                place,
-                cipher,
-                number,
-                str(channel_id),
-                kinds,
-                lost + max(0, told.get(str(channel_id), 0) - _commits(connection, number, commits, has_journal)),
-                missed,
-                version=version,
-                seal_bytes=seal_bytes,
-            )
-            for number, channel_id, commits, lost in found
-        )
+        found = connection.execute(f"SELECT id, channel_id, {counts}, {token} FROM channel ORDER BY channel_id")
+        channels = []
+        for number, channel_id, commits, lost, token in found.fetchall():
+            name = str(channel_id)
+            rows = _rows(connection, place, name, number, commits, token, version)
+            if rows:
+                commits = max(commits, rows[-1][0])
+            if commits < told.get(name, 0):
+                missed.add((name, commits))
+                lost += told[name] - commits
+            sizes = _sizes(connection, number, rows, version, seal_bytes)
+            records = _records(connection, place, cipher, number, name, kinds, rows, missed, version) if kinds else {}
+            channels.append(StoredChannel(name, _counted(sizes), ChannelState(records), holder_of(place, name), lost))
+        return tuple(channels)
     finally:
         connection.close()
 
 
-def _read(
+def _sizes(
+    connection: sqlite3.Connection, number: int, rows: Sequence[Row], version: int, seal_bytes: int
+) -> dict[RecordName, int | None]:
+    """Of the values of a channel; None for what is not there any more."""
+    sizes: dict[RecordName, int | None] = {
+        (str(kind), key): max(0, int(size_bytes or 0) - seal_bytes)
+        for kind, key, size_bytes in connection.execute(_SIZES, (number,))
+    }
+    if schema.has_places(version):
+        listed = listed_places(connection, number) or {}
+        sizes |= {name: max(0, found.size - seal_bytes) for name, found in listed.items()}
+    return sizes | latest_sizes(rows)
+
+
+def _counted(sizes: Mapping[RecordName, int | None]) -> dict[str, StoredKind]:
+    counts: dict[str, list[int]] = {}
+    for (kind, _), size_bytes in sorted(sizes.items()):
+        if size_bytes is not None:
+            counts.setdefault(kind, []).append(size_bytes)
+    return {kind: StoredKind(len(found), sum(found)) for kind, found in counts.items()}
+
+
+def _records(
     connection: sqlite3.Connection,
     place: Path,
     cipher: RecordCipher | None,
     number: int,
     channel_id: str,
     kinds: Collection[str],
-    lost_commits: int,
+    rows: Sequence[Row],
     missed: set[_Missed],
-    *,
     version: int,
-    seal_bytes: int,
-) -> StoredChannel:
-    sizes: dict[RecordName, int | None] = {
-        (str(kind), key): max(0, int(size_bytes or 0) - seal_bytes)
-        for kind, key, size_bytes in connection.execute(_SIZES, (number,))
-    }
-    rows = [row for kind in kinds for row in connection.execute(_READ, (number, kind))]
-    # The process that uses the database says what is wrong with it.
-    records: Latest = dict(found for found in (opened(cipher, channel_id, row) for row in rows) if found is not None)
-    if schema.has_places(version):
-        listed = listed_places(connection, number) or {}
-        sizes |= {name: max(0, found.size - seal_bytes) for name, found in listed.items()}
-        records |= {name: found for name, found in listed.items() if name[0] in kinds}
-    if schema.has_journal(version):
-        sizes |= latest_sizes(connection, number)
-        latest = latest_records(connection, number, channel_id, cipher) if kinds else {}
-        records |= {name: value for name, value in latest.items() if name[0] in kinds}
-    counts: dict[str, list[int]] = {}
-    for (kind, _), size_bytes in sorted(sizes.items()):
-        if size_bytes is not None:
-            counts.setdefault(kind, []).append(size_bytes)
-    return StoredChannel(
-        channel_id,
-        {kind: StoredKind(len(found), sum(found)) for kind, found in counts.items()},
-        ChannelState(_values(place, cipher, channel_id, records, missed)),
-        holder_of(place, channel_id),
-        lost_commits,
-    )
+) -> dict[RecordName, bytes]:
+    """Those of some kinds. What is damaged is passed over: the process that uses the database says so."""
+    stored = [row for kind in kinds for row in connection.execute(_READ, (number, kind))]
+    records: Latest = dict(found for found in (opened(cipher, channel_id, row) for row in stored) if found is not None)
+    latest: Latest = dict(listed_places(connection, number) or {}) if schema.has_places(version) else {}
+    latest |= latest_records(rows, channel_id, cipher)
+    records |= {name: value for name, value in latest.items() if name[0] in kinds}
+    return _values(place, cipher, channel_id, records, missed)
 
 
 def _values(
@@ -195,5 +196,18 @@ def _values(
     return values
 
 
-def _commits(connection: sqlite3.Connection, number: int, folded: int, has_journal: bool) -> int:
-    return max(folded, journaled_commits(connection, number)) if has_journal else folded
+def _rows(
+    connection: sqlite3.Connection,
+    database: Path,
+    channel_id: str,
+    number: int,
+    commits: int,
+    token: object,
+    version: int,
+) -> list[Row]:
+    """The latest commits of a channel."""
+    rows = table_rows(connection, number) if schema.has_journal(version) else []
+    if isinstance(token, bytes):
+        after = max(commits, rows[-1][0]) if rows else commits
+        rows += read_journal(os.fspath(file_of(database, channel_id, ".journal")), token, after)
+    return rows

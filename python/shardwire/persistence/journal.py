@@ -1,34 +1,36 @@
-"""The latest commits of a channel, one row each, until they are folded into its records.
+"""The latest commits of a channel, one row each in a file of their own, until they are folded into its records.
 
 A record that is changed in its place costs a page of the database or more, and a commit changes a dozen; most are gone
-again soon, as those of a message under way are. So a commit is one row, appended; from time to time what is left of
-many commits is written among the records at once. Large values never go through a row: many at once lie apart, in a
-file of their own; others are written among the records at once.
+again soon, as those of a message under way are. So a commit is one row, appended and synced; from time to time what is
+left of many commits is written among the records at once. Many large values of one commit lie apart, in another file.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from shardwire._native import JournalFile
+from shardwire.errors import PersistenceError
 from shardwire.persistence.apart import ApartValues, Values
+from shardwire.persistence.channel_files import file_of
 from shardwire.persistence.checksums import checksum_of
 from shardwire.persistence.database import corruption, opened
 from shardwire.persistence.journal_rows import (
     APART,
-    APPEND,
     DELETE,
-    ELSEWHERE,
     EMPTY,
     PUT,
-    READ,
     Change,
     Latest,
+    Row,
     apply,
-    checksum_of_row,
     decoded,
     encoded,
+    table_rows,
 )
 from shardwire.persistence.protocol import Changes, RecordName
 from shardwire.persistence.record_cipher import RecordCipher
@@ -46,11 +48,17 @@ from shardwire.persistence.values import Place, ValueFile
 
 # After so much it is folded: memory, and the time that a restart takes, grow with it.
 JOURNAL_COMMITS_MAX = 1_024
-JOURNAL_BYTES_MAX = 1 << 20
-# Values from this size on are no part of a row.
+JOURNAL_BYTES_MAX = 2 << 20
+# Values from this size on may lie apart.
 LARGE_VALUE_BYTES = 4_096
+# Of values in a commit that is begun without a thread of its own: to make its row takes no time worth mentioning.
+BEGUN_BYTES_MAX = 32 << 10
+
+_TOKEN_BYTES = 8
+_SET_COMMITS = "UPDATE channel SET commits = ?, journal = ? WHERE id = ?"
 
 Placed = Mapping[RecordName, Place]
+_NOTHING_PLACED: Placed = {}
 
 
 @dataclass(slots=True)
@@ -67,47 +75,88 @@ class _Latest:
     commits: int = 0
     size_bytes: int = 0
 
-    @property
-    def is_full(self) -> bool:
-        return self.commits >= JOURNAL_COMMITS_MAX or self.size_bytes >= JOURNAL_BYTES_MAX
-
 
 class Journal:
     """That of one channel.
 
-    What stores runs within a transaction of the caller's, but for `place` and `append`. The caller calls `forget` where
-    it fails, and `settle` where it is durable.
+    The caller calls `forget` where something that stores fails, and `settle` where it is durable. `fold` runs within a
+    transaction of the caller's.
 
     Args:
+        database: Path of the database.
         channel_id: The channel.
-        file: Where its large values lie.
+        values: Where its large values lie.
     """
 
-    def __init__(self, channel_id: str, file: ValueFile) -> None:
+    def __init__(self, database: Path, channel_id: str, values: ValueFile) -> None:
         self._channel_id = channel_id
-        self._apart = ApartValues(channel_id, file)
-        # None where it has to be read first.
+        self._apart = ApartValues(channel_id, values)
+        self._path = file_of(database, channel_id, ".journal")
+        self._file = JournalFile(os.fspath(self._path), os.fspath(database))
+        # Rows that were found and not decoded yet.
+        self._rows: list[Row] = []
+        # None where it has to be decoded first.
         self._latest: _Latest | None = None
-        # Names of large values among the records, whose deletion gives much room back.
-        self._large: set[RecordName] = set()
+        # The token with which the file was begun; None before the first fold.
+        self._token: bytes | None = None
+        # Whether it may hold what the disk does not, as after a failed sync: the next commit leaves it behind.
+        self._is_doubtful = False
+        # That of a fold which is not durable yet.
+        self._next_token: bytes | None = None
 
     @property
-    def has_rows(self) -> bool:
-        """Whether it is known to have some."""
-        return self._latest is not None and self._latest.commits > 0
+    def is_empty(self) -> bool:
+        """Whether there is nothing to fold, and no file."""
+        return not (self._rows or (self._latest is not None and self._latest.commits) or self._file.exists)
 
-    def forget(self) -> None:
-        """Nobody knows what the database holds now."""
-        self._latest = None
+    def wake_descriptor(self) -> int:
+        return self._file.wake_descriptor()
+
+    def require_in_place(self) -> None:
+        """What is written to a file that was deleted or moved away nobody finds again.
+
+        Raises:
+            PersistenceError: It was.
+        """
+        if not self._file.is_in_place:
+            raise PersistenceError(
+                f"journal file {str(self._path)!r} was deleted, moved or replaced while it is in use: nothing was "
+                "stored; put it back in its place, or close its channel"
+            )
 
     # --- reading ---
+
+    def look(self, connection: sqlite3.Connection, number: int, commits: int, token: bytes | None) -> int:
+        """Finds the rows behind the `commits`-th commit, up to which all is folded; the number of the last.
+
+        Raises:
+            sqlite3.Error: What an earlier release left is damaged.
+            OSError: The file cannot be read.
+        """
+        self._rows = table_rows(connection, number)
+        if self._rows:
+            commits = max(commits, self._rows[-1][0])
+        self._token = token
+        if token is not None:
+            self._rows += self._file.read(token, commits)
+        if not self._rows:
+            return commits
+        self._is_doubtful = True
+        return self._rows[-1][0]
+
+    def forget(self) -> None:
+        """Nobody knows what the database holds now, nor the file."""
+        self._latest = None
+        self._rows = []
+        self._next_token = None
+        self._is_doubtful = True
 
     def read(self, connection: sqlite3.Connection, number: int, cipher: RecordCipher | None) -> dict[RecordName, bytes]:
         """All records of the channel.
 
         Raises:
             sqlite3.Error: A record, a row or a value that lies apart is damaged.
-            OSError: The file of large values cannot be read.
+            OSError: A file cannot be read.
         """
         records: dict[RecordName, bytes] = {}
         for row in connection.execute(ALL_RECORDS, (number,)):
@@ -115,7 +164,6 @@ class Journal:
             if found is None:
                 raise corruption("a record does not match its checksum")
             records[found[0]] = found[1]
-        self._large = {name for name, value in records.items() if len(value) >= LARGE_VALUE_BYTES}
         for name, value in self._read_latest(connection, number, cipher).records.items():
             if value is None:
                 records.pop(name, None)
@@ -127,16 +175,16 @@ class Journal:
     def _read_latest(self, connection: sqlite3.Connection, number: int | None, cipher: RecordCipher | None) -> _Latest:
         if self._latest is None:
             latest = _Latest()
-            for commits, checksum, changes in connection.execute(READ, (number,)):
-                found = decoded(self._channel_id, cipher, commits, checksum, changes)
+            for row in self._rows:
+                found = decoded(self._channel_id, cipher, row)
                 if found is None:
-                    raise corruption("a row of the journal does not match its checksum")
+                    raise corruption("a row of the journal was altered")
                 latest.commits += 1
-                latest.size_bytes += len(changes)
+                latest.size_bytes += len(row[1])
                 for change in found:
                     apply(latest.records, change)
             self._apart.look(connection, number, latest.records)
-            self._latest = latest
+            self._latest, self._rows = latest, []
         return self._latest
 
     # --- writing ---
@@ -159,105 +207,83 @@ class Journal:
         self._read_latest(connection, number, cipher)
         return self._apart.store(cipher, large)
 
-    def store(
-        self,
-        connection: sqlite3.Connection,
-        number: int,
-        commits: int,
-        cipher: RecordCipher | None,
-        changes: Changes,
-        placed: Placed,
-    ) -> None:
-        """Stores the `commits`-th commit of the channel, some values of which were placed."""
-        latest = self._read_latest(connection, number, cipher)
-        if changes.deleted_prefixes or latest.is_full:
-            self._fold(connection, number, commits, cipher, latest, changes, placed)
-            return
-        direct = self._append(connection, number, commits, cipher, latest, changes, placed)
-        self._write_records(connection, number, cipher, direct)
+    def append(self, commits: int, cipher: RecordCipher | None, changes: Changes, placed: Placed) -> bool:
+        """Stores the `commits`-th commit of the channel, some values of which were placed; durable when this returns.
 
-    def append(
-        self,
-        connection: sqlite3.Connection,
-        number: int,
-        commits: int,
-        cipher: RecordCipher | None,
-        changes: Changes,
-        placed: Placed,
-    ) -> bool:
-        """As `store` where that takes one row and no more: a statement that is a transaction by itself. Else False.
+        False, and nothing is done, where it takes a fold.
 
-        Every large value among the changes has been placed.
+        Raises:
+            OSError: Nobody knows whether it is stored.
         """
-        latest = self._latest
-        if latest is None or changes.deleted_prefixes or latest.is_full:
+        row = self._row(commits, cipher, changes, placed)
+        if row is None:
             return False
-        if self._large and not self._large.isdisjoint(changes.records):
-            return False
-        self._append(connection, number, commits, cipher, latest, changes, placed)
+        self._file.append(commits, row)
+        self._note(changes, placed, row)
         return True
 
-    def _append(
-        self,
-        connection: sqlite3.Connection,
-        number: int,
-        commits: int,
-        cipher: RecordCipher | None,
-        latest: _Latest,
-        changes: Changes,
-        placed: Placed,
-    ) -> dict[RecordName, bytes | None]:
-        """Appends a row; what is to be written among the records beside it."""
-        direct: dict[RecordName, bytes | None] = {}
+    def begin(self, commits: int, cipher: RecordCipher | None, changes: Changes) -> bool:
+        """As `append` in a thread that has no part in the interpreter, to be ended by `end`.
+
+        False, and nothing is done, where it takes more than that.
+        """
+        if sum(len(value) for value in changes.records.values() if value is not None) > BEGUN_BYTES_MAX:
+            return False
+        row = self._row(commits, cipher, changes, _NOTHING_PLACED)
+        if row is None or not self._file.begin(commits, row):
+            return False
+        self._note(changes, _NOTHING_PLACED, row)
+        return True
+
+    def end(self) -> None:
+        """Waits for what was begun.
+
+        Raises:
+            OSError: Nobody knows whether it is stored.
+        """
+        self._file.end()
+
+    def _row(self, commits: int, cipher: RecordCipher | None, changes: Changes, placed: Placed) -> bytes | None:
+        """None where no row may be appended."""
+        latest = self._latest
+        if latest is None or latest.commits >= JOURNAL_COMMITS_MAX:
+            return None
+        if self._token is None or self._is_doubtful or changes.deleted_prefixes:
+            return None
         row: list[Change] = []
-        records, large = latest.records, self._large
         for name, value in changes.records.items():
             if placed and name in placed:
-                if name in large:
-                    direct[name] = None
                 row.append((APART, name, placed[name]))
-                records[name] = placed[name]
-            elif name in large or (value is not None and len(value) >= LARGE_VALUE_BYTES):
-                direct[name] = value
-                row.append((ELSEWHERE, name, b""))
-                records.pop(name, None)
             else:
                 row.append((DELETE, name, b"") if value is None else (PUT, name, value))
-                records[name] = value
-        self._apart.note(changes.records, placed)
         changed = encoded(self._channel_id, cipher, commits, row)
+        return changed if latest.size_bytes + len(changed) <= JOURNAL_BYTES_MAX else None
+
+    def _note(self, changes: Changes, placed: Placed, row: bytes) -> None:
+        latest = self._latest
+        assert latest is not None
+        latest.records.update(changes.records)
+        latest.records.update(placed)
         latest.commits += 1
-        latest.size_bytes += len(changed)
-        connection.execute(APPEND, (number, commits, checksum_of_row(commits, changed), changed))
-        return direct
+        latest.size_bytes += len(row)
+        self._apart.note(changes.records, placed)
 
-    def fold(self, connection: sqlite3.Connection, number: int, commits: int, cipher: RecordCipher | None) -> None:
-        """Writes what there is among the records and places; `commits` have been made."""
-        latest = self._read_latest(connection, number, cipher)
-        if latest.commits:
-            self._fold(connection, number, commits, cipher, latest, Changes(), {})
-
-    def bring_back(
-        self, connection: sqlite3.Connection, number: int, commits: int, cipher: RecordCipher | None
-    ) -> None:
-        """As `fold`, and values that lie apart too: nothing names any place then."""
-        self.fold(connection, number, commits, cipher)
-        self._apart.bring_back(connection, number)
-
-    def settle(self) -> None:
-        """What was stored is durable."""
-        self._apart.settle()
-
-    def _fold(
+    def fold(
         self,
         connection: sqlite3.Connection,
         number: int,
         commits: int,
         cipher: RecordCipher | None,
-        latest: _Latest,
         changes: Changes,
-        placed: Placed,
+        placed: Placed = _NOTHING_PLACED,
     ) -> None:
+        """Writes what there is among the records and places, and then `changes`; `commits` have been made with them.
+
+        Raises:
+            sqlite3.Error: Nothing of it counts.
+            OSError: The same.
+        """
+        latest = self._read_latest(connection, number, cipher)
         self._write_records(connection, number, cipher, latest.records)
         for kind, prefix in changes.deleted_prefixes:
             self._apart.note_prefix(kind, prefix)
@@ -267,8 +293,32 @@ class Journal:
         self._write_records(connection, number, cipher, {**changes.records, **placed})
         self._apart.note(changes.records, placed)
         connection.execute(EMPTY, (number,))
-        connection.execute("UPDATE channel SET commits = ? WHERE id = ?", (commits, number))
-        self._latest = _Latest()
+        self._next_token = os.urandom(_TOKEN_BYTES)
+        connection.execute(_SET_COMMITS, (commits, self._next_token, number))
+
+    def bring_back(self, connection: sqlite3.Connection, number: int) -> None:
+        """Moves values that lie apart among the records: nothing names any place then."""
+        self._apart.bring_back(connection, number)
+
+    def settle(self) -> None:
+        """What was stored is durable."""
+        if self._next_token is not None:
+            self._latest = _Latest()
+            self._token, self._next_token = self._next_token, None
+            self._is_doubtful = False
+            self._file.restart(self._token)
+        self._apart.settle()
+
+    def remove(self) -> None:
+        """Deletes the file, of which nothing counts.
+
+        Raises:
+            OSError: It cannot be deleted.
+        """
+        self._file.remove()
+
+    def close(self) -> None:
+        self._file.close()
 
     def _write_records(
         self, connection: sqlite3.Connection, number: int, cipher: RecordCipher | None, records: Values
@@ -279,7 +329,6 @@ class Journal:
         # In the order in which they stand there: what is on one page is written at once.
         for name in sorted(records):
             value = records[name]
-            self._large.discard(name)
             if isinstance(value, Place):
                 places.append((number, *name, *value))
                 listed.add(name)
@@ -287,8 +336,6 @@ class Journal:
                 unlisted.append((number, *name))
                 listed.discard(name)
             if isinstance(value, bytes):
-                if len(value) >= LARGE_VALUE_BYTES:
-                    self._large.add(name)
                 kept = value if cipher is None else cipher.seal(self._channel_id, name, value)
                 puts.append((number, *name, checksum_of(*name, kept), kept))
             else:
@@ -304,7 +351,7 @@ class Journal:
 
 
 def large_values(changes: Changes) -> dict[RecordName, bytes]:
-    """Those that are no part of a row."""
+    """Those that may lie apart."""
     return {
         name: value for name, value in changes.records.items() if value is not None and len(value) >= LARGE_VALUE_BYTES
     }

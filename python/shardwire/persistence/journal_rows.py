@@ -1,9 +1,11 @@
-"""The rows of a journal: one commit each, as bytes.
+"""The rows of a journal: what one commit changes, as bytes.
 
 A row is laid out as: the number of changes and the bytes of their names (4 bytes each, big endian), the names, the
 values. A name is laid out as: what is done (1 byte), the lengths of kind (2), key (4) and value (4), kind, key; and
 where the value lies apart, its first byte, its bytes as they are stored (8 each) and their checksum (4). Under a key of
-the database the values are sealed as one, bound to the names.
+the database the values are sealed as one, bound to the names and to the number of the commit.
+
+They stand in a file (`JournalFile`); up to version 7 of the schema they stood in a table.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from shardwire.persistence.protocol import RecordName
 from shardwire.persistence.record_cipher import SEAL_BYTES, RecordCipher
 from shardwire.persistence.values import Place
 
+# A value that is elsewhere stands among the records already: only rows of the table say so.
 PUT, DELETE, ELSEWHERE, APART = range(4)
 
 _COUNTS = struct.Struct(">II")
@@ -26,10 +29,11 @@ _PLACE = struct.Struct(">QQI")
 # In the name of what is sealed.
 _KIND = "journal"
 
-APPEND = "INSERT INTO journal (channel, commits, checksum, changes) VALUES (?, ?, ?, ?)"
 EMPTY = "DELETE FROM journal WHERE channel = ?"
-READ = "SELECT commits, checksum, changes FROM journal WHERE channel = ? ORDER BY entry"
+_READ = "SELECT commits, checksum, changes FROM journal WHERE channel = ? ORDER BY entry"
 
+Row = tuple[int, bytes]
+"""Which commit of its channel, and what it changes."""
 Change = tuple[int, RecordName, bytes | Place]
 """What is done to which record, with a value, empty where there is none, or the place of one."""
 Latest = dict[RecordName, bytes | Place | None]
@@ -62,14 +66,9 @@ def encoded(channel_id: str, cipher: RecordCipher | None, commits: int, changes:
     return _COUNTS.pack(len(names), len(head)) + head + body
 
 
-def decoded(
-    channel_id: str, cipher: RecordCipher | None, commits: object, checksum: object, changes: object
-) -> list[Change] | None:
-    """The changes of a row, in order; None for one that is damaged."""
-    if not _is_sound(commits, checksum, changes):
-        return None
-    assert isinstance(changes, bytes)
-    assert isinstance(commits, int)
+def decoded(channel_id: str, cipher: RecordCipher | None, row: Row) -> list[Change] | None:
+    """The changes of a row, in order; None for one that was altered."""
+    commits, changes = row
     _, head_bytes = _COUNTS.unpack_from(changes)
     head_end = _COUNTS.size + head_bytes
     body = changes[head_end:]
@@ -89,36 +88,38 @@ def decoded(
     return result
 
 
-def checksum_of_row(commits: int, changes: bytes) -> int:
-    return zlib.crc32(changes, zlib.crc32(commits.to_bytes(8, "big")))
+def table_rows(connection: sqlite3.Connection, number: int) -> list[Row]:
+    """What an earlier release left of a channel in the table.
+
+    Raises:
+        sqlite3.Error: One of them is damaged.
+    """
+    rows = []
+    for commits, checksum, changes in connection.execute(_READ, (number,)):
+        # Damage can change the types too.
+        if not (isinstance(commits, int) and isinstance(changes, bytes)) or checksum != _checksum_of(commits, changes):
+            raise corruption("a row of the journal does not match its checksum")
+        rows.append((commits, changes))
+    return rows
 
 
-def journaled_commits(connection: sqlite3.Connection, number: int) -> int:
-    """Which commit of a channel its last row is; 0 where it has none."""
-    (commits,) = connection.execute("SELECT max(commits) FROM journal WHERE channel = ?", (number,)).fetchone()
-    if commits is not None and not isinstance(commits, int):
-        raise corruption("a row of the journal has no number")
-    return commits or 0
-
-
-def latest_sizes(connection: sqlite3.Connection, number: int) -> dict[RecordName, int | None]:
-    """Sizes of the values that a channel's rows put, and None for what they delete; damaged rows are passed over."""
+def latest_sizes(rows: Iterable[Row]) -> dict[RecordName, int | None]:
+    """Sizes of the values that rows put, and None for what they delete."""
     sizes: dict[RecordName, int | None] = {}
-    for commits, checksum, changes in connection.execute(READ, (number,)):
-        if _is_sound(commits, checksum, changes):
-            for done, name, size_bytes, _ in _names(changes):
-                if done == ELSEWHERE:
-                    sizes.pop(name, None)
-                else:
-                    sizes[name] = None if done == DELETE else size_bytes
+    for _, changes in rows:
+        for done, name, size_bytes, _ in _names(changes):
+            if done == ELSEWHERE:
+                sizes.pop(name, None)
+            else:
+                sizes[name] = None if done == DELETE else size_bytes
     return sizes
 
 
-def latest_records(connection: sqlite3.Connection, number: int, channel_id: str, cipher: RecordCipher | None) -> Latest:
-    """What a channel's rows amount to; damaged rows are passed over."""
+def latest_records(rows: Iterable[Row], channel_id: str, cipher: RecordCipher | None) -> Latest:
+    """What rows amount to; those that were altered are passed over."""
     records: Latest = {}
-    for commits, checksum, changes in connection.execute(READ, (number,)):
-        for change in decoded(channel_id, cipher, commits, checksum, changes) or ():
+    for row in rows:
+        for change in decoded(channel_id, cipher, row) or ():
             apply(records, change)
     return records
 
@@ -140,10 +141,8 @@ def _names(changes: bytes) -> Iterator[tuple[int, RecordName, int, Place | None]
         yield done, (kind, key), value_bytes, place
 
 
-def _is_sound(commits: object, checksum: object, changes: object) -> bool:
-    # Damage can change the types too.
-    typed = isinstance(commits, int) and isinstance(changes, bytes)
-    return typed and checksum == checksum_of_row(commits, changes)  # type: ignore[arg-type]
+def _checksum_of(commits: int, changes: bytes) -> int:
+    return zlib.crc32(changes, zlib.crc32(commits.to_bytes(8, "big")))
 
 
 def _sealed_name(commits: int, head: bytes) -> RecordName:

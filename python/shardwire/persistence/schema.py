@@ -77,6 +77,11 @@ def _to_version_7(connection: sqlite3.Connection) -> None:
     )
 
 
+def _to_version_8(connection: sqlite3.Connection) -> None:
+    """The latest commits lie in a file beside the database: the token with which it was begun."""
+    connection.execute("ALTER TABLE channel ADD COLUMN journal BLOB")
+
+
 # Position n - 1 holds the step from version n to version n + 1. Steps are never changed once released.
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _to_version_2,
@@ -85,6 +90,7 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     _to_version_5,
     _to_version_6,
     _to_version_7,
+    _to_version_8,
 )
 
 
@@ -161,8 +167,13 @@ def counts_commits(version: int) -> bool:
 
 
 def has_journal(version: int) -> bool:
-    """Whether a database of this version has commits beside its records."""
+    """Whether a database of this version may have commits in a table beside its records."""
     return version >= 6
+
+
+def has_journal_files(version: int) -> bool:
+    """Whether it may have them in files."""
+    return version >= 8
 
 
 def has_places(version: int) -> bool:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly
+from shardwire.persistence.channel_files import state_files
 from shardwire.persistence.database import Database, corruption, opened
 from shardwire.persistence.held_channel import HeldChannel
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 from shardwire.persistence.record_cipher import check_key
 from shardwire.persistence.tables import DELETE_RECORD
 from shardwire.persistence.transaction import transaction
-from shardwire.persistence.values import values_files
 
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 # Of the file of large values.
@@ -37,8 +37,9 @@ class SqlitePersistence:
     Args:
         path: The database file; made, but not its directory, where missing. Two more files appear beside it while it
             is in use (`-wal`, `-shm`), and two small ones for each channel: its lock and the count of its commits. A
-            channel in use has a third (`.values`) once it stores many bytes at once; whoever is killed leaves it, and
-            it belongs to the database until that is closed again. What is made is its owner's alone to read.
+            channel in use has its latest commits in another (`.journal`), and many bytes that it stores at once in
+            one more (`.values`); whoever is killed leaves them, and they belong to the database until that is closed
+            again. What is made is its owner's alone to read.
         key: 32 bytes that encrypt every value on disk (extra `crypto`); None leaves them readable for whoever reads the
             files. A database keeps the key it began with, or none. Channel ids and the names of records stay readable:
             participants' and message ids, hashes, sizes, how many there are. With a key it cannot be pickled.
@@ -131,6 +132,40 @@ class SqlitePersistence:
                     # What the log holds may have room in the file already.
                     self._database.empty_log()
                 raise failure from error
+
+    def begin_commit(self, channel_id: str, changes: Changes) -> bool:
+        """Begins a commit without waiting for the disk, where that takes nothing else; `end_commit` ends it.
+
+        False, and nothing is done, where it takes more: `commit` is for that.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            held = self._held.get(channel_id)
+            return held is not None and self._database is not None and held.begin(self._database.cipher, changes)
+        except OSError:
+            return False
+        finally:
+            self._lock.release()
+
+    def commit_descriptor(self, channel_id: str) -> int:
+        """What can be read when a commit that was begun may be ended without waiting, until that is done.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        return self._held[channel_id].journal.wake_descriptor()
+
+    def end_commit(self, channel_id: str) -> None:
+        """Waits until the commit that was begun is durable.
+
+        Raises:
+            PersistenceError: As for `commit`.
+        """
+        held = self._held.get(channel_id)
+        failure = None if held is None else held.wait()
+        if failure is not None:
+            raise self._failure("commit", channel_id, failure) from failure
 
     def find_segments(
         self, channel_id: str, *, entire_message_hash: bytes | None = None, sender: str | None = None
@@ -229,6 +264,7 @@ class SqlitePersistence:
 
     def _read(self, database: Database, channel_id: str) -> ChannelState | None:
         held, connection = self._held[channel_id], database.connection
+        held.wait()
         number = held.number(connection)
         if number is None:
             return None
@@ -256,12 +292,7 @@ class SqlitePersistence:
 
     def _fold(self, database: Database, channel_id: str) -> int | None:
         """Writes the latest commits among the records; the number of those, None where there never were any."""
-        held, connection = self._held[channel_id], database.connection
-        number = held.number(connection)
-        if number is not None:
-            with _transaction(connection, held):
-                held.journal.fold(connection, number, held.commits, database.cipher)
-        return number
+        return self._held[channel_id].fold(database.connection, database.cipher)
 
     def _come_to_rest(self, channel_id: str) -> None:
         """As far as it is possible."""
@@ -318,7 +349,7 @@ class SqlitePersistence:
         self._release(is_sound=False)
         kept = self._path.with_name(f"{self._path.name}.corrupt-{time.time_ns() // 1_000_000}")
         beside = [self._path.with_name(self._path.name + suffix) for suffix in ("", "-wal", "-shm")]
-        for source in (*beside, *values_files(self._path)):
+        for source in (*beside, *state_files(self._path)):
             if source.exists():
                 source.rename(kept.with_name(kept.name + source.name.removeprefix(self._path.name)))
         return kept

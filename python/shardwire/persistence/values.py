@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shardwire.errors import PersistenceError
-from shardwire.persistence.channel_lock import digest_of
+from shardwire.persistence.channel_files import file_of
 from shardwire.persistence.room import BLOCK_BYTES, Room, in_blocks
 
 # A file that is longer than twice what is in use is cut, but never below this.
@@ -50,9 +50,7 @@ class ValueFile:
     """
 
     def __init__(self, database: Path, channel_id: str, *, read_only: bool = False) -> None:
-        # Beside the file itself, as its log is: it belongs to whoever opens that under another name.
-        real = Path(os.path.realpath(database))
-        self._path = real.with_name(f"{real.name}-{digest_of(channel_id)}.values")
+        self._path = file_of(database, channel_id, ".values")
         self._flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
         self._descriptor: int | None = None
         self._is_in_directory = False
@@ -184,17 +182,6 @@ class ValueFile:
             return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
         except OSError:
             return False
-
-
-def values_files(database: Path) -> list[Path]:
-    """Those of all channels of a database."""
-    name = f"{database.name}-"
-    digest_bytes = len(digest_of(""))
-    return [
-        path
-        for path in database.parent.iterdir()
-        if path.name.startswith(name) and path.suffix == ".values" and len(path.stem) == len(name) + digest_bytes
-    ]
 
 
 def _runs(starts: Sequence[int], values: Sequence[bytes]) -> Iterator[tuple[int, list[bytes | memoryview]]]:

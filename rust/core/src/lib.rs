@@ -10,6 +10,7 @@ pub mod crc32;
 pub mod erasure;
 #[cfg(all(test, unix, not(miri)))]
 mod guard_pages;
+pub mod journal;
 pub mod keccak;
 pub mod reassemble;
 pub mod sds;

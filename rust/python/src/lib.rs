@@ -17,6 +17,7 @@ mod error;
 mod file;
 mod fresh;
 mod interpreter;
+mod journal_file;
 mod keccak;
 mod lent_bytes;
 mod now;
@@ -72,6 +73,8 @@ mod _native {
         FileChunk, FileManifest, FileStatus, decode_file_message, encode_file_chunk,
         encode_file_manifest, encode_file_status, is_file_message,
     };
+    #[pymodule_export]
+    use journal_file::{JournalFile, read_journal};
     #[pymodule_export]
     use keccak::{Keccak256, keccak256, keccak256_many};
     #[pymodule_export]

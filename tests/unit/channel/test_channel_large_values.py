@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from channel_world import CHANNEL, TOPIC
+from state_files import values_files
 
 from shardwire import keccak256
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig
 from shardwire.node import MemoryNetwork, NetworkConditions, run_virtual
 from shardwire.persistence import SqlitePersistence, read_channels
-from shardwire.persistence.values import values_files
 
 PAYLOAD = random.Random(16).randbytes(16_000_000)
 

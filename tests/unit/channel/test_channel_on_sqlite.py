@@ -19,7 +19,7 @@ from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.events import MessageReceivedEvent
 from shardwire.node import MemoryNetwork, run_virtual
-from shardwire.persistence import Changes, SqlitePersistence, schema
+from shardwire.persistence import Changes, SqlitePersistence, journal, schema
 
 LARGE = random.Random(3).randbytes(400_000)
 
@@ -92,7 +92,12 @@ def test_a_channel_state_that_another_process_holds_is_refused_by_name(tmp_path:
     asyncio.run(take_over())
 
 
-def test_a_full_database_refuses_a_send_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_database_refuses_a_send_and_goes_on_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each commit goes to the database itself.
+    monkeypatch.setattr(journal, "JOURNAL_COMMITS_MAX", 0)
+
     async def main() -> None:
         network = MemoryNetwork()
         persistence = SqlitePersistence(tmp_path / "alice.db")

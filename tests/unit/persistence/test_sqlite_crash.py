@@ -67,6 +67,7 @@ def test_a_log_cut_off_anywhere_gives_a_whole_number_of_commits(
 ) -> None:
     # All of it stays in the log.
     monkeypatch.setattr("shardwire.persistence.database.LOG_BYTES_MIN", 32 << 20)
+    monkeypatch.setattr("shardwire.persistence.journal.JOURNAL_COMMITS_MAX", 0)
     path = tmp_path / "state.db"
     rng = random.Random(6)
     persistence = SqlitePersistence(path)

@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,19 +21,6 @@ RECORDS = {("kind", bytes([number])): bytes([number]) * (50 * number) for number
 def make_database(path: Path) -> None:
     persistence = SqlitePersistence(path)
     persistence.commit("a", Changes(dict(RECORDS)))
-    persistence.close()
-
-
-def make_killed_database(path: Path) -> None:
-    """As a killed process leaves it: the latest commits are not among the records yet."""
-    life = path.with_name("life.db")
-    persistence = SqlitePersistence(life)
-    for name, value in RECORDS.items():
-        persistence.commit("a", Changes({name: value}))
-    connection = sqlite3.connect(life)
-    connection.execute("PRAGMA wal_checkpoint(FULL)")
-    connection.close()
-    shutil.copy(life, path)
     persistence.close()
 
 
@@ -119,10 +105,9 @@ def test_a_sound_copy_in_place_of_a_corrupt_file_is_used(tmp_path: Path) -> None
     persistence.close()
 
 
-@pytest.mark.parametrize("make", [make_database, make_killed_database])
-def test_whatever_bytes_are_damaged_the_state_is_exact_or_refused(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_whatever_bytes_are_damaged_the_state_is_exact_or_refused(tmp_path: Path) -> None:
     sound = tmp_path / "sound.db"
-    make(sound)
+    make_database(sound)
     connection = sqlite3.connect(sound)
     # Damage to pages that are free is none.
     connection.execute("VACUUM")

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from state_files import journal_files
 
-from shardwire.persistence import Changes, SqlitePersistence, apart, read_channels
+from shardwire.persistence import Changes, SqlitePersistence, apart, journal, read_channels
 from shardwire.persistence.database import LOG_BYTES_MIN, PAGE_BYTES
 
 MADE = """
@@ -52,17 +53,20 @@ def test_a_mode_that_somebody_gave_stays(tmp_path: Path) -> None:
     persistence.close()
 
 
-def test_a_log_of_many_small_commits_stays_small(tmp_path: Path) -> None:
+def test_many_small_commits_take_little_room(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     persistence = SqlitePersistence(path)
+    persistence.commit("a", Changes())
     largest = 0
-    for number in range(600):
+    for number in range(3_000):
         persistence.commit("a", Changes({("k", bytes([number % 7])): b"tiny", ("n", b""): bytes(number % 50)}))
-        largest = max(largest, sizes(path)[1])
-    # The bound, its header, and the pages of one commit above it.
-    assert LOG_BYTES_MIN // 2 < largest < LOG_BYTES_MIN + 16 * PAGE_BYTES
-    assert sizes(path)[0] < LOG_BYTES_MIN
+        largest = max(largest, *sizes(path))
+    (file,) = journal_files(path)
+    # Of a thousand commits, doubled from 64 KB on.
+    assert file.stat().st_size == 128 << 10
+    assert largest < LOG_BYTES_MIN
     persistence.close()
+    assert journal_files(path) == []
 
 
 def test_a_log_may_grow_as_the_file_does_and_a_large_commit_gives_its_room_back(
@@ -70,6 +74,7 @@ def test_a_log_may_grow_as_the_file_does_and_a_large_commit_gives_its_room_back(
 ) -> None:
     # All of it goes through the log.
     monkeypatch.setattr(apart, "APART_BYTES_MIN", 1 << 30)
+    monkeypatch.setattr(journal, "JOURNAL_COMMITS_MAX", 0)
     path = tmp_path / "state.db"
     persistence = SqlitePersistence(path)
     for number in range(100):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from state_files import folded, journal_files, rows_of
 
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.cli.app import run
@@ -80,8 +80,29 @@ def replace_by_nothing(path: Path) -> None:
     path.unlink()
 
 
+def delete_journal(path: Path) -> None:
+    journal_files(path)[0].unlink()
+
+
+def damage_journal(path: Path) -> None:
+    """In the last of its rows."""
+    (file,) = journal_files(path)
+    content = bytearray(file.read_bytes())
+    content[len(content.rstrip(b"\0")) - 2] ^= 1
+    file.write_bytes(content)
+
+
 @pytest.mark.parametrize(
-    ("damage", "missing"), [(delete_log, 5), (damage_log, 1), (empty_log, 5), (replace_by_nothing, 8)]
+    ("damage", "missing"),
+    [
+        # The first commit of that life begins its journal anew, which the log tells.
+        (delete_log, 5),
+        (damage_log, 5),
+        (empty_log, 5),
+        (replace_by_nothing, 8),
+        (delete_journal, 4),
+        (damage_journal, 1),
+    ],
 )
 def test_what_a_log_lost_is_said_once_and_kept(
     damage: Callable[[Path], None], missing: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -143,16 +164,21 @@ def test_the_count_is_written_when_the_commit_is_durable_and_before_it_is_told(
     write = CommitCount.write
 
     def noted(count: CommitCount, commits: int) -> None:
-        # What another connection reads is in the log that was synced.
-        connection = sqlite3.connect(path)
-        seen.append((commits, connection.execute("SELECT max(commits) FROM journal").fetchone()[0]))
-        connection.close()
+        # What others read was synced before.
+        seen.append((commits, max([folded(path)[0], *(number for number, _ in rows_of(path))])))
         write(count, commits)
 
     monkeypatch.setattr(CommitCount, "write", noted)
     persistence = SqlitePersistence(path)
-    for number in range(1, 4):
-        persistence.commit("a", Changes({("k", b""): bytes(number)}))
+    persistence.load("a")
+    for number in range(1, 7):
+        changes = Changes({("k", b""): bytes(number)})
+        if number < 4:
+            persistence.commit("a", changes)
+        else:
+            assert persistence.begin_commit("a", changes)
+            assert len(seen) == number - 1
+            persistence.end_commit("a")
         assert seen[-1] == (number, number)
     persistence.close()
 

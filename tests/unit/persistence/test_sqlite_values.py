@@ -5,18 +5,20 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from state_files import copy_of, values_files
 
 from shardwire import keccak256
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, StoredKind, inspection, read_channels, schema
 from shardwire.persistence.apart import value_at
 from shardwire.persistence.checksums import checksum_of
-from shardwire.persistence.values import values_files
+from shardwire.persistence.journal_rows import DELETE, ELSEWHERE, PUT, encoded
 
 KEY = keccak256(b"key")
 Records = dict[tuple[str, bytes], bytes]
@@ -31,16 +33,6 @@ def large(seed: int, count: int = 6) -> Records:
 def records_of(persistence: SqlitePersistence, channel_id: str = "a") -> Records | None:
     state = persistence.load(channel_id)
     return None if state is None else dict(state.records)
-
-
-def copy_of(path: Path, name: str) -> Path:
-    """As a kill leaves it."""
-    directory = path.parent / name
-    directory.mkdir()
-    for file in path.parent.iterdir():
-        if file.is_file() and not file.name.endswith((".lock", "-shm")):
-            shutil.copy(file, directory)
-    return directory / path.name
 
 
 def places(path: Path) -> int:
@@ -108,6 +100,7 @@ def test_a_channel_that_is_given_free_has_none_while_others_go_on(tmp_path: Path
 def test_folding_and_deleting_by_prefix_hold_for_them(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     persistence = SqlitePersistence(path)
+    persistence.commit("a", Changes())
     persistence.commit("a", Changes(dict(large(1))))
     assert places(path) == 0
     # It folds.
@@ -315,27 +308,64 @@ def test_under_a_key_a_value_stands_in_no_others_place(tmp_path: Path) -> None:
         SqlitePersistence(path, key=KEY).load("a")
 
 
-def test_a_database_of_version_6_goes_on(tmp_path: Path) -> None:
-    persistence = SqlitePersistence(tmp_path / "state.db")
-    records: Records = {("kind", b"1"): bytes(50_000), ("kind", b"2"): b"small"}
+@pytest.mark.parametrize("version", [6, 7])
+@pytest.mark.parametrize("key", [None, KEY])
+def test_a_database_that_an_earlier_release_left_goes_on(version: int, key: bytes | None, tmp_path: Path) -> None:
+    """Its latest commits stood in a table: one of them says of a large value that it is among the records."""
+    persistence = SqlitePersistence(tmp_path / "state.db", key=key)
+    records: Records = {("kind", b"1"): bytes(50_000), ("kind", b"2"): b"small", ("kind", b"3"): b"old"}
     persistence.commit("a", Changes(dict(records)))
     path = copy_of(tmp_path / "state.db", "killed")
+    database = persistence._database
+    assert database is not None
+    rows = [
+        encoded("a", database.cipher, commits, changes)
+        for commits, changes in (
+            (2, [(ELSEWHERE, ("kind", b"1"), b""), (PUT, ("kind", b"3"), b"new"), (PUT, ("kind", b"4"), b"put")]),
+            (3, [(DELETE, ("kind", b"2"), b""), (PUT, ("kind", b"4"), b"again")]),
+        )
+    ]
     persistence.close()
+    records = {("kind", b"1"): bytes(50_000), ("kind", b"3"): b"new", ("kind", b"4"): b"again"}
     connection = sqlite3.connect(path)
-    connection.execute("DROP TABLE place")
-    connection.execute("UPDATE schema_version SET version = 6")
+    connection.execute("ALTER TABLE channel DROP COLUMN journal")
+    if version == 6:
+        connection.execute("DROP TABLE place")
+    connection.execute("UPDATE schema_version SET version = ?", (version,))
+    for commits, row in enumerate(rows, 2):
+        checksum = zlib.crc32(row, zlib.crc32(commits.to_bytes(8, "big")))
+        connection.execute(
+            "INSERT INTO journal (channel, commits, checksum, changes) VALUES (1, ?, ?, ?)", (commits, checksum, row)
+        )
     connection.commit()
     connection.close()
-    [stored] = read_channels(path, ("kind",))
-    assert dict(stored.state.records) == records
-    again = SqlitePersistence(path)
+    damaged = copy_of(path, "damaged")
+    for life in ("first", "second", "third"):
+        # As it is, and upgraded by who loads it and stores nothing.
+        [stored] = read_channels(path, ("kind",), key=key)
+        assert dict(stored.state.records) == records
+        assert stored.lost_commits == 0
+        again = SqlitePersistence(path, key=key)
+        assert records_of(again) == records
+        path = copy_of(path, life)
+        again.close()
+    again = SqlitePersistence(path, key=key)
     assert records_of(again) == records
     again.commit("a", Changes(dict(large(1))))
-    assert records_of(again) == {**records, **large(1)}
+    again.commit("a", Changes({("kind", b"5"): b"last"}))
+    assert records_of(again) == {**records, **large(1), ("kind", b"5"): b"last"}
     again.close()
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT version FROM schema_version").fetchall() == [(schema.current_version(),)]
+    assert connection.execute("SELECT commits FROM channel").fetchall() == [(5,)]
+    assert connection.execute("SELECT count(*) FROM journal").fetchall() == [(0,)]
     connection.close()
+    connection = sqlite3.connect(damaged)
+    connection.execute("UPDATE journal SET changes = substr(changes, 1, length(changes) - 1) WHERE commits = 2")
+    connection.commit()
+    connection.close()
+    with pytest.raises(PersistenceError, match="a row of the journal does not match its checksum"):
+        SqlitePersistence(damaged, key=key).load("a")
 
 
 def test_who_reads_beside_the_process_sees_one_moment(tmp_path: Path) -> None:

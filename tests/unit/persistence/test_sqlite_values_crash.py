@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from state_files import journal_files, values_files
 
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, apart, journal, values
 from shardwire.persistence.room import in_blocks
-from shardwire.persistence.values import values_files
 
 Records = dict[tuple[str, bytes], bytes]
 
@@ -206,6 +206,8 @@ class PowerCuts:
         cut.parent.mkdir()
         for suffix in ("", "-wal"):
             shutil.copy(self._path.with_name(self._path.name + suffix), cut.with_name(cut.name + suffix))
+        for file in journal_files(self._path):
+            shutil.copy(file, cut.parent)
         for file in values_files(self._path):
             (cut.parent / file.name).write_bytes(self._synced if content is None else content)
         persistence = SqlitePersistence(cut)
@@ -319,7 +321,10 @@ def test_a_full_disk_stores_nothing_and_room_helps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_a_commit_whose_row_failed_gives_its_places_back(committed: bool, tmp_path: Path) -> None:
+def test_a_commit_whose_row_failed_gives_its_places_back(
+    committed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "JOURNAL_COMMITS_MAX", 0)
     path = tmp_path / "state.db"
     persistence = SqlitePersistence(path)
     first = {("k", bytes([part])): os.urandom(100_000) for part in range(6)}
@@ -330,7 +335,7 @@ def test_a_commit_whose_row_failed_gives_its_places_back(committed: bool, tmp_pa
     database = persistence._database
     assert database is not None
     database.connection.execute(
-        "CREATE TEMP TRIGGER full BEFORE INSERT ON main.journal BEGIN SELECT RAISE(ABORT, 'full'); END"
+        "CREATE TEMP TRIGGER full BEFORE UPDATE ON main.channel BEGIN SELECT RAISE(ABORT, 'full'); END"
     )
     second = {("k", bytes([part])): os.urandom(100_000) for part in range(6)}
     for _ in range(5):

@@ -8,6 +8,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 
 from shardwire.channel.hooks import CLOSING_CALL_S, ends_process
+from shardwire.channel.storing.begun_commits import BegunCommits
 from shardwire.errors import PersistenceError, ShardwireError
 from shardwire.persistence import MemoryPersistence
 from shardwire.persistence.protocol import Changes, ChannelState, Persistence
@@ -44,6 +45,7 @@ class Writer:
         if persistence is not None and not isinstance(persistence, MemoryPersistence):
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shardwire-writer")
         self.is_immediate = self._executor is None
+        self._begun: BegunCommits | None = None
 
     async def load(self) -> ChannelState | None:
         """Raises:
@@ -56,7 +58,9 @@ class Writer:
         self._claim(self._persistence, loop)
         if self._executor is None:
             return self._load(self._persistence)
-        return await loop.run_in_executor(self._executor, self._load, self._persistence)
+        state = await loop.run_in_executor(self._executor, self._load, self._persistence)
+        self._begun = BegunCommits.of(self._persistence, self._channel_id, loop)
+        return state
 
     async def commit_first(self, changes: Changes) -> None:
         """Waits until the first changes of a channel are durable.
@@ -89,6 +93,9 @@ class Writer:
         if self._persistence is None or self._executor is None:
             self.commit_at_once(changes)
             return
+        if self._begun is not None and (committed := self._begun.begin(changes)) is not None:
+            await committed
+            return
         await asyncio.get_running_loop().run_in_executor(self._executor, self._commit, self._persistence, changes)
 
     async def close(self) -> None:
@@ -99,6 +106,8 @@ class Writer:
         if self._executor is None:
             self._release()
             return
+        if self._begun is not None:
+            self._begun.close()
         releasing = asyncio.get_running_loop().run_in_executor(self._executor, self._release)
         self._executor.shutdown(wait=False)
         await asyncio.wait({releasing}, timeout=CLOSING_CALL_S)

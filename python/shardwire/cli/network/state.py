@@ -25,7 +25,7 @@ from shardwire.cli.network.spool import MESSAGE_SUFFIX
 from shardwire.errors import PersistenceError
 from shardwire.node.clock import NANOSECONDS_PER_MS
 from shardwire.persistence import StoredChannel, read_channels
-from shardwire.persistence.values import values_files
+from shardwire.persistence.channel_files import state_files
 
 # Pending sends that people are shown, of each channel.
 SENDS_SHOWN_MAX = 20
@@ -214,5 +214,5 @@ def _time_of(timestamp_ns: int) -> str | None:
 
 
 def _size_bytes(database: Path) -> int:
-    files = (database, database.with_name(f"{database.name}-wal"), *values_files(database))
+    files = (database, database.with_name(f"{database.name}-wal"), *state_files(database))
     return sum(path.stat().st_size for path in files if path.exists())

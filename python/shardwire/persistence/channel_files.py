@@ -1,0 +1,33 @@
+"""Files of a channel beside a database, one for each purpose."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+# Those that belong to the state itself, in use or left by whoever was killed.
+_STATE_SUFFIXES = (".journal", ".values")
+_DIGITS = 16
+
+
+def digest_of(channel_id: str) -> str:
+    """What names the files of a channel."""
+    return hashlib.sha256(channel_id.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+
+
+def file_of(database: Path, channel_id: str, suffix: str) -> Path:
+    """A file of the state, beside the database itself as its log is: it belongs to whoever opens that under another
+    name."""
+    real = Path(os.path.realpath(database))
+    return real.with_name(f"{real.name}-{digest_of(channel_id)}{suffix}")
+
+
+def state_files(database: Path) -> list[Path]:
+    """Files of the states of all channels of a database."""
+    name = f"{database.name}-"
+    return [
+        path
+        for path in database.parent.iterdir()
+        if path.name.startswith(name) and path.suffix in _STATE_SUFFIXES and len(path.stem) == len(name) + _DIGITS
+    ]
