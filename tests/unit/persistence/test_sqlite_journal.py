@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import random
@@ -245,6 +246,17 @@ def test_a_row_that_failed_is_left_behind_by_the_next_commit(begins: bool, kille
     assert records_of(again) == expected
     assert not again.lost_commits
     again.close()
+
+
+def test_a_row_is_synced(tmp_path: Path) -> None:
+    """What takes every write, and refuses to sync it."""
+    (tmp_path / "null").symlink_to(os.devnull)
+    file = JournalFile(str(tmp_path / "null"), str(tmp_path / "state.db"))
+    assert file.read(b"token", 0) == []
+    with pytest.raises(OSError, match="Invalid argument") as caught:
+        file.append(1, b"body")
+    assert caught.value.errno == errno.EINVAL
+    file.close()
 
 
 FILLER = """
