@@ -99,7 +99,7 @@ class Journal:
         self._latest: _Latest | None = None
         # The token with which the file was begun; None before the first fold.
         self._token: bytes | None = None
-        # Whether it may hold what the disk does not, as after a failed sync: the next commit leaves it behind.
+        # Whether rows were found in it: after a failed sync the disk may not have them. The next commit leaves it behind.
         self._is_doubtful = False
         # That of a fold which is not durable yet.
         self._next_token: bytes | None = None
@@ -139,17 +139,14 @@ class Journal:
         self._token = token
         if token is not None:
             self._rows += self._file.read(token, commits)
-        if not self._rows:
-            return commits
-        self._is_doubtful = True
-        return self._rows[-1][0]
+        self._is_doubtful = bool(self._rows)
+        return self._rows[-1][0] if self._rows else commits
 
     def forget(self) -> None:
         """Nobody knows what the database holds now, nor the file."""
         self._latest = None
         self._rows = []
         self._next_token = None
-        self._is_doubtful = True
 
     def read(self, connection: sqlite3.Connection, number: int, cipher: RecordCipher | None) -> dict[RecordName, bytes]:
         """All records of the channel.
