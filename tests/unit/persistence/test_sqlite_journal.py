@@ -228,6 +228,7 @@ def test_a_row_that_failed_is_left_behind_by_the_next_commit(begins: bool, kille
         else:
             persistence.commit("a", changes)
     assert len(rows_of(path)) == 3
+    assert records_of(persistence)["k", b"late"] == b"failed"
     # Nothing is appended behind a row of which nobody knows whether it is there.
     assert not persistence.begin_commit("a", Changes({("k", b"next"): b"stored"}))
     persistence.commit("a", Changes({("k", b"next"): b"stored"}))
