@@ -99,7 +99,7 @@ class Journal:
         self._latest: _Latest | None = None
         # The token with which the file was begun; None before the first fold.
         self._token: bytes | None = None
-        # Whether rows were found in it, which the disk may not have after a failed sync: the next commit leaves it behind.
+        # Whether rows were found in it: the disk may lack one after a failed sync. The next commit leaves it behind.
         self._is_doubtful = False
         # That of a fold which is not durable yet.
         self._next_token: bytes | None = None
