@@ -49,6 +49,8 @@ LAST_LIFE_MS_MAX = 600_000
 POINTS: dict[str, tuple[type[Any], str]] = {
     "load": (Writer, "load"),
     "commit": (Writer, "commit"),
+    "begin": (SqlitePersistence, "begin_commit"),
+    "end": (SqlitePersistence, "end_commit"),
     "carry out": (Session, "_carry_out"),
     "count": (Limit, "_store"),
     "dispatch": (Dispatcher, "_send"),

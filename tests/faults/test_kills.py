@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-# Each of the fifteen named points, and random moments, at least twice.
-LIVES = 32
+# Each of the named points, and random moments, twice.
+LIVES = 44
 
 
 @pytest.mark.slow
