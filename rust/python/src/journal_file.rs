@@ -21,6 +21,9 @@ const ROOM_BYTES_MIN: u64 = 64 << 10;
 /// Of a file that is longer, and so none of ours, no more is read.
 const READ_BYTES_MAX: u64 = 64 << 20;
 
+/// It calls two functions of the system.
+const STACK_BYTES: usize = 128 << 10;
+
 type Row<'py> = (u64, Bound<'py, PyBytes>);
 
 /// One file, written by whoever has the channel's lock.
@@ -308,6 +311,7 @@ impl Writer {
         let told = Arc::clone(&done);
         thread::Builder::new()
             .name("shardwire-journal".to_owned())
+            .stack_size(STACK_BYTES)
             .spawn(move || write_rows(received, &told, wakes))?;
         Ok(Writer {
             requests,
