@@ -64,6 +64,7 @@ __all__ = [
     "SyncReceived",
     "Transmit",
     "TransmitFailed",
+    "Wake",
     "WakuJsonReader",
     "WakuMessage",
     "__version__",
@@ -142,6 +143,20 @@ def crc32(data: Buffer, before: int = 0, /) -> int:
 # --- Journal ------------------------------------------------------------------------------------
 
 @final
+class Wake:
+    """Wakes an event loop, from threads that have no part in the interpreter.
+
+    Raises:
+        OSError: There are no descriptors left.
+    """
+
+    def __new__(cls) -> Self: ...
+    def fileno(self) -> int:
+        """What can be read when something is done, until `clear`."""
+
+    def clear(self) -> None: ...
+
+@final
 class JournalFile:
     """A file of whole commits, one behind the other, written over from its beginning again and again.
 
@@ -154,9 +169,6 @@ class JournalFile:
     @property
     def is_in_place(self) -> bool:
         """Whether what is open is what stands under its name; True where nothing is open."""
-
-    def wake_descriptor(self) -> int:
-        """What can be read when a row that was begun is written, until `end`."""
 
     def read(self, token: Buffer, after: int) -> list[tuple[int, bytes]]:
         """The rows behind the `after`-th commit, by their numbers, where the file was begun with `token`: further ones
@@ -176,9 +188,12 @@ class JournalFile:
             OSError: Nobody knows whether it is there.
         """
 
-    def begin(self, number: int, body: Buffer) -> bool:
-        """As `append` in a thread, to be ended by `end`. False, and nothing is done, where it takes more than a write:
-        room, or a look at a file that is not in its place."""
+    def begin(self, number: int, body: Buffer, wake: Wake) -> bool:
+        """As `append` in a thread, which wakes when it is done; to be ended by `end`.
+
+        False, and nothing is done, where it takes more than a write: room, or a look at a file that is not in its
+        place.
+        """
 
     def end(self) -> None:
         """Waits for what was begun, if anything was.

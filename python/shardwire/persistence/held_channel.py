@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
 from pathlib import Path
 
+from shardwire._native import Wake
 from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.commit_count import CommitCount
 from shardwire.persistence.database import corruption
@@ -16,6 +18,28 @@ from shardwire.persistence.transaction import transaction
 from shardwire.persistence.values import ValueFile
 
 logger = logging.getLogger(__name__)
+
+
+class BegunCommit:
+    """A commit that is being written.
+
+    Attributes:
+        failure: What it failed with, once it is ended.
+    """
+
+    def __init__(self, held: HeldChannel) -> None:
+        self._held = held
+        self.failure: OSError | None = None
+
+    def end(self) -> None:
+        """Waits until it is durable.
+
+        Raises:
+            OSError: Nobody knows whether it is.
+        """
+        self._held.wait()
+        if self.failure is not None:
+            raise self.failure
 
 
 class HeldChannel:
@@ -41,9 +65,9 @@ class HeldChannel:
             raise
         self._values = ValueFile(database, channel_id)
         self.journal = Journal(database, channel_id, self._values)
-        # Whether a commit was begun, and what the last one that was failed with.
-        self._has_begun = False
-        self._failure: OSError | None = None
+        self._begun: BegunCommit | None = None
+        # Who ends what was begun: its channel, or whoever closes the database meanwhile.
+        self._ending = threading.Lock()
         self.loads = 0
         self.lost_commits = 0
         self._number: int | None = None
@@ -107,25 +131,28 @@ class HeldChannel:
             raise
         self._on_committed()
 
-    def begin(self, cipher: RecordCipher | None, changes: Changes) -> bool:
-        """Begins a commit that takes no more than a row of the journal; `wait` ends it. False where it takes more."""
-        if self._has_begun or self._number is None or not self._looked or self._found_lost:
-            return False
-        self._has_begun = self.journal.begin(self._commits + 1, cipher, changes)
-        return self._has_begun
+    def begin(self, cipher: RecordCipher | None, changes: Changes, wake: Wake) -> BegunCommit | None:
+        """Begins a commit that takes a row of the journal and no more. None, and nothing is done, where it takes more."""
+        if self._begun is not None or self._number is None or not self._looked or self._found_lost:
+            return None
+        if not self.journal.begin(self._commits + 1, cipher, changes, wake):
+            return None
+        self._begun = BegunCommit(self)
+        return self._begun
 
-    def wait(self) -> OSError | None:
-        """Waits for a commit that was begun, if one was: durable then, or what the last one failed with."""
-        if self._has_begun:
-            self._has_begun, self._failure = False, None
+    def wait(self) -> None:
+        """Waits for a commit that was begun, if one was."""
+        with self._ending:
+            begun, self._begun = self._begun, None
+            if begun is None:
+                return
             try:
                 self.journal.end()
             except OSError as error:
-                self._failure = error
+                begun.failure = error
                 self.on_commit_failed()
             else:
                 self._on_committed()
-        return self._failure
 
     def fold(self, connection: sqlite3.Connection, cipher: RecordCipher | None) -> int | None:
         """Writes the latest commits among the records; the number of those, None where there never were any.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shardwire._native import JournalFile
+from shardwire._native import JournalFile, Wake
 from shardwire.errors import PersistenceError
 from shardwire.persistence.apart import ApartValues, Values
 from shardwire.persistence.channel_files import file_of
@@ -108,9 +108,6 @@ class Journal:
     def is_empty(self) -> bool:
         """Whether there is nothing to fold, and no file."""
         return not (self._rows or (self._latest is not None and self._latest.commits) or self._file.exists)
-
-    def wake_descriptor(self) -> int:
-        return self._file.wake_descriptor()
 
     def require_in_place(self) -> None:
         """What is written to a file that was deleted or moved away nobody finds again.
@@ -219,15 +216,15 @@ class Journal:
         self._note(changes, placed, row)
         return True
 
-    def begin(self, commits: int, cipher: RecordCipher | None, changes: Changes) -> bool:
-        """As `append` in a thread that has no part in the interpreter, to be ended by `end`.
+    def begin(self, commits: int, cipher: RecordCipher | None, changes: Changes, wake: Wake) -> bool:
+        """As `append` in a thread that has no part in the interpreter, and wakes when it is done; `end` ends it.
 
         False, and nothing is done, where it takes more than that.
         """
         if sum(len(value) for value in changes.records.values() if value is not None) > BEGUN_BYTES_MAX:
             return False
         row = self._row(commits, cipher, changes, _NOTHING_PLACED)
-        if row is None or not self._file.begin(commits, row):
+        if row is None or not self._file.begin(commits, row, wake):
             return False
         self._note(changes, _NOTHING_PLACED, row)
         return True

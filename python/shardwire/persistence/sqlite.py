@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from shardwire._native import Wake
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly
 from shardwire.persistence.channel_files import state_files
 from shardwire.persistence.database import Database, corruption, opened
-from shardwire.persistence.held_channel import HeldChannel
+from shardwire.persistence.held_channel import BegunCommit, HeldChannel
 from shardwire.persistence.protocol import Changes, ChannelState, RecordName
 from shardwire.persistence.record_cipher import check_key
 from shardwire.persistence.tables import DELETE_RECORD
@@ -133,39 +134,33 @@ class SqlitePersistence:
                     self._database.empty_log()
                 raise failure from error
 
-    def begin_commit(self, channel_id: str, changes: Changes) -> bool:
-        """Begins a commit without waiting for the disk, where that takes nothing else; `end_commit` ends it.
+    def begin_commit(self, channel_id: str, changes: Changes, wake: Wake) -> BegunCommit | None:
+        """Begins a commit without waiting for the disk, where that takes nothing else; it wakes when it is done.
 
-        False, and nothing is done, where it takes more: `commit` is for that.
+        None, and nothing is done, where it takes more: `commit` is for that.
         """
         if not self._lock.acquire(blocking=False):
-            return False
+            return None
         try:
             held = self._held.get(channel_id)
-            return held is not None and self._database is not None and held.begin(self._database.cipher, changes)
+            if held is None or self._database is None:
+                return None
+            return held.begin(self._database.cipher, changes, wake)
         except OSError:
-            return False
+            return None
         finally:
             self._lock.release()
 
-    def commit_descriptor(self, channel_id: str) -> int:
-        """What can be read when a commit that was begun may be ended without waiting, until that is done.
-
-        Raises:
-            OSError: It cannot be made.
-        """
-        return self._held[channel_id].journal.wake_descriptor()
-
-    def end_commit(self, channel_id: str) -> None:
+    def end_commit(self, channel_id: str, begun: BegunCommit) -> None:
         """Waits until the commit that was begun is durable.
 
         Raises:
             PersistenceError: As for `commit`.
         """
-        held = self._held.get(channel_id)
-        failure = None if held is None else held.wait()
-        if failure is not None:
-            raise self._failure("commit", channel_id, failure) from failure
+        try:
+            begun.end()
+        except OSError as error:
+            raise self._failure("commit", channel_id, error) from error
 
     def find_segments(
         self, channel_id: str, *, entire_message_hash: bytes | None = None, sender: str | None = None

@@ -1,9 +1,10 @@
 //! The file of a journal: `_native.pyi`, "Journal".
 
 use std::fs::{File, OpenOptions, remove_file};
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,39 @@ const READ_BYTES_MAX: u64 = 64 << 20;
 
 /// It calls two functions of the system.
 const STACK_BYTES: usize = 128 << 10;
+
+/// Wakes an event loop, from threads that have no part in the interpreter.
+#[pyclass(frozen, module = "shardwire._native")]
+pub struct Wake {
+    woken: UnixStream,
+    wakes: Arc<UnixStream>,
+}
+
+#[pymethods]
+impl Wake {
+    #[new]
+    fn new() -> PyResult<Self> {
+        let made = || {
+            let (woken, wakes) = UnixStream::pair()?;
+            woken.set_nonblocking(true)?;
+            wakes.set_nonblocking(true)?;
+            Ok(Wake {
+                woken,
+                wakes: Arc::new(wakes),
+            })
+        };
+        made().map_err(os_error)
+    }
+
+    fn fileno(&self) -> i32 {
+        self.woken.as_raw_fd()
+    }
+
+    fn clear(&self) {
+        let mut read = [0; 64];
+        while (&self.woken).read(&mut read).is_ok_and(|count| count > 0) {}
+    }
+}
 
 type Row<'py> = (u64, Bound<'py, PyBytes>);
 
@@ -80,12 +114,6 @@ impl JournalFile {
         self.state().is_in_place(&self.path)
     }
 
-    /// The descriptor that can be read when what was begun is done.
-    fn wake_descriptor(&self) -> PyResult<i32> {
-        let mut state = self.state();
-        Ok(state.writer().map_err(os_error)?.wake.as_raw_fd())
-    }
-
     fn read<'py>(&self, py: Python<'py>, token: Buffer<'_>, after: u64) -> PyResult<Vec<Row<'py>>> {
         let token = token.as_bytes();
         let mut state = self.state();
@@ -128,7 +156,7 @@ impl JournalFile {
         .map_err(os_error)
     }
 
-    fn begin(&self, number: u64, body: Buffer<'_>) -> PyResult<bool> {
+    fn begin(&self, number: u64, body: Buffer<'_>, wake: PyRef<'_, Wake>) -> PyResult<bool> {
         let Ok(mut state) = self.state.try_lock() else {
             return Ok(false);
         };
@@ -142,8 +170,14 @@ impl JournalFile {
         {
             return Ok(false);
         }
+        let request = Request {
+            file,
+            at,
+            row,
+            wakes: Arc::clone(&wake.wakes),
+        };
         let writer = state.writer().map_err(os_error)?;
-        if writer.requests.send(Request { file, at, row }).is_err() {
+        if writer.requests.send(request).is_err() {
             return Ok(false);
         }
         state.begun = Some(end);
@@ -156,7 +190,7 @@ impl JournalFile {
             let Some(end) = state.begun.take() else {
                 return Ok(());
             };
-            state.writer()?.wait()?;
+            state.writer()?.done.wait()?;
             state.position = end;
             Ok(())
         })
@@ -288,13 +322,13 @@ impl State {
 struct Writer {
     requests: Sender<Request>,
     done: Arc<Done>,
-    wake: PipeReader,
 }
 
 struct Request {
     file: Arc<File>,
     at: u64,
     row: Vec<u8>,
+    wakes: Arc<UnixStream>,
 }
 
 #[derive(Default)]
@@ -305,46 +339,45 @@ struct Done {
 
 impl Writer {
     fn new() -> io::Result<Self> {
-        let (wake, wakes) = io::pipe()?;
         let (requests, received) = channel();
         let done = Arc::new(Done::default());
         let told = Arc::clone(&done);
         thread::Builder::new()
             .name("shardwire-journal".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn(move || write_rows(received, &told, wakes))?;
-        Ok(Writer {
-            requests,
-            done,
-            wake,
-        })
-    }
-
-    /// Waits until the row is written that was sent last.
-    fn wait(&mut self) -> io::Result<()> {
-        let outcome = self
-            .done
-            .outcome
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let outcome = self
-            .done
-            .changed
-            .wait_while(outcome, |outcome| outcome.is_none())
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        self.wake.read_exact(&mut [0])?;
-        outcome.unwrap_or(Ok(()))
+            .spawn(move || write_rows(received, &told))?;
+        Ok(Writer { requests, done })
     }
 }
 
-fn write_rows(requests: Receiver<Request>, done: &Done, mut wakes: PipeWriter) {
-    for Request { file, at, row } in requests {
+impl Done {
+    fn outcome(&self) -> MutexGuard<'_, Option<io::Result<()>>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the row is written that was sent last.
+    fn wait(&self) -> io::Result<()> {
+        self.changed
+            .wait_while(self.outcome(), |outcome| outcome.is_none())
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+            .unwrap_or(Ok(()))
+    }
+}
+
+fn write_rows(requests: Receiver<Request>, done: &Done) {
+    for Request {
+        file,
+        at,
+        row,
+        wakes,
+    } in requests
+    {
         let outcome = write_row(&file, at, &row, || ());
-        *done.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        *done.outcome() = Some(outcome);
         done.changed.notify_all();
-        // Nobody reads it where the file was closed meanwhile.
-        let _ = wakes.write_all(&[0]);
+        // Nobody reads it where the loop is gone.
+        let _ = (&*wakes).write(&[0]);
     }
 }
 

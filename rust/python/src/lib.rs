@@ -74,7 +74,7 @@ mod _native {
         encode_file_manifest, encode_file_status, is_file_message,
     };
     #[pymodule_export]
-    use journal_file::{JournalFile, read_journal};
+    use journal_file::{JournalFile, Wake, read_journal};
     #[pymodule_export]
     use keccak::{Keccak256, keccak256, keccak256_many};
     #[pymodule_export]

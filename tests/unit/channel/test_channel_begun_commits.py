@@ -12,22 +12,28 @@ import pytest
 from channel_world import CHANNEL, TOPIC
 from state_files import FailingFile
 
+from shardwire._native import Wake
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import PersistenceError
 from shardwire.node import MemoryNetwork, run_virtual
 from shardwire.persistence import Changes, ChannelState, SqlitePersistence, read_channels
+from shardwire.persistence.held_channel import BegunCommit
 
 
 class Counted(SqlitePersistence):
     """Counts how it was called."""
 
     begun = committed = 0
+    closes = False
 
-    def begin_commit(self, channel_id: str, changes: Changes) -> bool:
-        is_begun = super().begin_commit(channel_id, changes)
-        self.begun += is_begun
-        return is_begun
+    def begin_commit(self, channel_id: str, changes: Changes, wake: Wake) -> BegunCommit | None:
+        begun = super().begin_commit(channel_id, changes, wake)
+        self.begun += begun is not None
+        if self.closes and begun is not None:
+            # It waits for what is begun.
+            self.close()
+        return begun
 
 
 class Watching(Counted):
@@ -146,6 +152,23 @@ def test_a_send_whose_row_failed_is_refused_and_the_next_goes(tmp_path: Path) ->
         again.close()
 
     asyncio.run(scenario())
+
+
+def test_a_send_returns_whoever_else_waited_for_its_commit(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        persistence = Counted(tmp_path / "alice.db")
+        channel = await join(MemoryNetwork(), "alice", persistence)
+        for number in range(3):
+            await channel.send(b"%d" % number)
+        persistence.closes = True
+        # Where it is not the first commit from now on it is refused.
+        await asyncio.wait_for(asyncio.gather(channel.send(b"last"), return_exceptions=True), 10)
+        assert persistence.begun > 0
+        await close_channel(channel)
+
+    asyncio.run(scenario())
+    [stored] = read_channels(tmp_path / "alice.db")
+    assert (stored.kinds["channel.send"].records >= 3, stored.lost_commits) == (True, 0)
 
 
 def test_a_channel_that_is_closed_while_it_commits_leaves_all_of_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 from state_files import FailingFile, copy_of, folded, journal_files, rows_of
 
-from shardwire._native import JournalFile
+from shardwire._native import JournalFile, Wake
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, journal, read_channels
 from shardwire.persistence.inspection import StoredKind
@@ -34,11 +34,15 @@ def records_of(persistence: SqlitePersistence) -> Records:
 
 def begun(persistence: SqlitePersistence, changes: Changes) -> bool:
     """Whether it could be begun; committed in any case."""
-    if not persistence.begin_commit("a", changes):
+    wake = Wake()
+    commit = persistence.begin_commit("a", changes, wake)
+    if commit is None:
         persistence.commit("a", changes)
         return False
-    select.select([persistence.commit_descriptor("a")], [], [], 10)
-    persistence.end_commit("a")
+    assert select.select([wake], [], [], 10)[0] == [wake]
+    wake.clear()
+    assert select.select([wake], [], [], 0)[0] == []
+    persistence.end_commit("a", commit)
     return True
 
 
@@ -144,21 +148,22 @@ def test_a_commit_is_begun_only_where_a_write_is_all_it_takes(tmp_path: Path) ->
     path = tmp_path / "state.db"
     persistence = SqlitePersistence(path)
     changes = Changes({("k", b"1"): b"value"})
-    assert not persistence.begin_commit("a", changes)
+    assert not persistence.begin_commit("a", changes, Wake())
     persistence.load("a")
     # A channel that was never stored, then one that has no file yet.
     for _ in range(2):
-        assert not persistence.begin_commit("a", changes)
+        assert not persistence.begin_commit("a", changes, Wake())
         persistence.commit("a", changes)
     assert begun(persistence, changes)
-    assert not persistence.begin_commit("a", Changes({}, {("k", b"")}))
-    assert not persistence.begin_commit("a", Changes({("k", b"2"): bytes(journal.BEGUN_BYTES_MAX + 1)}))
-    assert persistence.begin_commit("a", changes)
+    assert not persistence.begin_commit("a", Changes({}, {("k", b"")}), Wake())
+    assert not persistence.begin_commit("a", Changes({("k", b"2"): bytes(journal.BEGUN_BYTES_MAX + 1)}), Wake())
+    first = persistence.begin_commit("a", changes, Wake())
+    assert first is not None
     # One at a time.
-    assert not persistence.begin_commit("a", changes)
-    persistence.end_commit("a")
-    # Nothing is begun: there is nothing to wait for.
-    persistence.end_commit("a")
+    assert not persistence.begin_commit("a", changes, Wake())
+    persistence.end_commit("a", first)
+    # It is ended: there is nothing to wait for.
+    persistence.end_commit("a", first)
     # More than the room that the file has.
     for number in range(3):
         begun(persistence, Changes({("k", bytes([number])): bytes(30_000)}))
@@ -167,14 +172,14 @@ def test_a_commit_is_begun_only_where_a_write_is_all_it_takes(tmp_path: Path) ->
     (file,) = journal_files(path)
     for moved in (file, path):
         moved.rename(tmp_path / "elsewhere")
-        assert not persistence.begin_commit("a", changes)
+        assert not persistence.begin_commit("a", changes, Wake())
         with pytest.raises(PersistenceError, match="was deleted, moved or replaced while it is in use"):
             persistence.commit("a", changes)
         (tmp_path / "elsewhere").rename(moved)
     # What was refused before a byte of it was written casts no doubt on the rest.
     assert begun(persistence, changes)
     persistence.close()
-    assert not persistence.begin_commit("a", changes)
+    assert not persistence.begin_commit("a", changes, Wake())
 
 
 def test_whatever_follows_a_commit_that_was_begun_waits_for_it(tmp_path: Path) -> None:
@@ -185,7 +190,7 @@ def test_whatever_follows_a_commit_that_was_begun_waits_for_it(tmp_path: Path) -
     for number in range(60):
         name, value = ("k", bytes([number % 7])), os.urandom(2_000)
         expected[name] = value
-        if persistence.begin_commit("a", Changes({name: value})):
+        if commit := persistence.begin_commit("a", Changes({name: value}), Wake()):
             match number % 5:
                 case 0:
                     persistence.commit("a", Changes({name: value}))
@@ -197,8 +202,7 @@ def test_whatever_follows_a_commit_that_was_begun_waits_for_it(tmp_path: Path) -
                     persistence.close()
                     persistence = SqlitePersistence(path)
                     persistence.load("a")
-                case 4:
-                    persistence.end_commit("a")
+            persistence.end_commit("a", commit)
         else:
             persistence.commit("a", Changes({name: value}))
         assert records_of(persistence) == expected
@@ -223,14 +227,15 @@ def test_a_row_that_failed_is_left_behind_by_the_next_commit(begins: bool, kille
     changes = Changes({("k", b"\x00"): None, ("k", b"late"): b"failed"})
     with pytest.raises(PersistenceError, match="a file of the state is not accessible"):
         if begins:
-            assert persistence.begin_commit("a", changes)
-            persistence.end_commit("a")
+            commit = persistence.begin_commit("a", changes, Wake())
+            assert commit is not None
+            persistence.end_commit("a", commit)
         else:
             persistence.commit("a", changes)
     assert len(rows_of(path)) == 3
     assert records_of(persistence)["k", b"late"] == b"failed"
     # Nothing is appended behind a row of which nobody knows whether it is there.
-    assert not persistence.begin_commit("a", Changes({("k", b"next"): b"stored"}))
+    assert not persistence.begin_commit("a", Changes({("k", b"next"): b"stored"}), Wake())
     persistence.commit("a", Changes({("k", b"next"): b"stored"}))
     assert (folded(path)[0], rows_of(path)) == (5, [])
     failing.fails = False

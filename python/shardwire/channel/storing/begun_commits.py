@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Self
 
+from shardwire._native import Wake
 from shardwire.errors import PersistenceError
 from shardwire.persistence import SqlitePersistence
+from shardwire.persistence.held_channel import BegunCommit
 from shardwire.persistence.protocol import Changes, Persistence
 
 
@@ -17,18 +19,19 @@ class BegunCommits:
         persistence: The database.
         channel_id: The channel, whose state is loaded.
         loop: The running loop.
-        descriptor: What can be read when a commit is done.
+
+    Raises:
+        NotImplementedError: The loop watches no descriptors.
+        OSError: There are none left.
     """
 
-    def __init__(
-        self, persistence: SqlitePersistence, channel_id: str, loop: asyncio.AbstractEventLoop, descriptor: int
-    ) -> None:
+    def __init__(self, persistence: SqlitePersistence, channel_id: str, loop: asyncio.AbstractEventLoop) -> None:
         self._persistence = persistence
         self._channel_id = channel_id
         self._loop = loop
-        self._descriptor = descriptor
-        self._committed: asyncio.Future[None] | None = None
-        loop.add_reader(descriptor, self._on_readable)
+        self._wake = Wake()
+        self._begun: tuple[BegunCommit, asyncio.Future[None]] | None = None
+        loop.add_reader(self._wake.fileno(), self._on_woken)
 
     @classmethod
     def of(cls, persistence: Persistence, channel_id: str, loop: asyncio.AbstractEventLoop) -> Self | None:
@@ -37,29 +40,34 @@ class BegunCommits:
         if not isinstance(persistence, SqlitePersistence) or type(persistence).commit is not SqlitePersistence.commit:
             return None
         try:
-            return cls(persistence, channel_id, loop, persistence.commit_descriptor(channel_id))
+            return cls(persistence, channel_id, loop)
         except (NotImplementedError, OSError):
             return None
 
     def begin(self, changes: Changes) -> asyncio.Future[None] | None:
         """What is done when the changes are durable, and raises as `SqlitePersistence.commit`. None, and nothing is
         done, where it takes a thread."""
-        if self._committed is not None or not self._persistence.begin_commit(self._channel_id, changes):
+        begun = self._persistence.begin_commit(self._channel_id, changes, self._wake) if self._begun is None else None
+        if begun is None:
             return None
-        self._committed = self._loop.create_future()
-        return self._committed
+        committed = self._loop.create_future()
+        self._begun = begun, committed
+        return committed
 
     def close(self) -> None:
         """What is begun goes on; nobody hears of it any more."""
-        self._loop.remove_reader(self._descriptor)
+        self._loop.remove_reader(self._wake.fileno())
 
-    def _on_readable(self) -> None:
-        committed, self._committed = self._committed, None
+    def _on_woken(self) -> None:
+        self._wake.clear()
+        if self._begun is None:
+            return
+        (begun, committed), self._begun = self._begun, None
         try:
-            self._persistence.end_commit(self._channel_id)
+            self._persistence.end_commit(self._channel_id, begun)
         except PersistenceError as error:
-            if committed is not None and not committed.done():
+            if not committed.done():
                 committed.set_exception(error)
         else:
-            if committed is not None and not committed.done():
+            if not committed.done():
                 committed.set_result(None)
