@@ -132,7 +132,7 @@ class HeldChannel:
         self._on_committed()
 
     def begin(self, cipher: RecordCipher | None, changes: Changes, wake: Wake) -> BegunCommit | None:
-        """Begins a commit that takes a row of the journal and no more. None, and nothing is done, where it takes more."""
+        """Begins a commit that is a row of the journal. None, and nothing is done, where it takes more than that."""
         if self._begun is not None or self._number is None or not self._looked or self._found_lost:
             return None
         if not self.journal.begin(self._commits + 1, cipher, changes, wake):
