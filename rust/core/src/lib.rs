@@ -12,6 +12,7 @@ pub mod erasure;
 mod guard_pages;
 pub mod journal;
 pub mod keccak;
+pub mod rate_limit;
 pub mod reassemble;
 pub mod sds;
 pub mod segment;

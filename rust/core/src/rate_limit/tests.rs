@@ -1,0 +1,811 @@
+//! Epochs, both counting rules, the reserve, the ephemeral threshold, shares, and what survives a restart.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::{
+    Counts, MemberId, Moment, PAUSE_MS_MAX, PAUSE_MS_MIN, Record, SharedQuota, Standing, Terms,
+};
+use crate::channel::DropReason;
+use crate::sds::{Kinds, TransmitKind};
+
+const EPOCH_MS: i64 = 10_000;
+const TERMS: Terms = Terms {
+    epoch_size_ms: EPOCH_MS,
+    quota: 10,
+    counts: Counts::Segment,
+    ack_reserve: 0,
+    ephemeral_max: 9,
+};
+const SYNC_ONLY: Kinds = Kinds::NONE.with(TransmitKind::Sync);
+
+fn at(epoch_ms: i64) -> Moment {
+    Moment {
+        epoch_ms,
+        in_flight: 0,
+    }
+}
+
+/// A limit with its members.
+struct Shared {
+    quota: SharedQuota,
+    members: Vec<MemberId>,
+}
+
+impl Shared {
+    fn new(terms: Terms, member_count: usize, epoch_ms: i64) -> Self {
+        let mut quota = SharedQuota::new(terms);
+        let members = (0..member_count)
+            .map(|_| quota.join(at(epoch_ms)))
+            .collect();
+        Shared { quota, members }
+    }
+
+    fn alone(terms: Terms) -> Self {
+        Shared::new(terms, 1, 0)
+    }
+
+    fn restored(terms: Terms, stored: Record) -> Self {
+        let mut shared = Shared::alone(terms);
+        shared.quota.add(stored);
+        shared
+    }
+
+    fn kinds(&mut self, now: Moment) -> Kinds {
+        self.quota.allowance(self.members[0], now).kinds(0)
+    }
+
+    fn drop_reason(&mut self, epoch_ms: i64) -> Option<DropReason> {
+        let allowance = self.quota.allowance(self.members[0], at(epoch_ms));
+        allowance.drop_reason(0)
+    }
+
+    /// How many of so many places each of these members gets in one round.
+    fn take_together(
+        &mut self,
+        wanted: &[(usize, usize)],
+        kind: TransmitKind,
+        now: Moment,
+    ) -> Vec<i64> {
+        let ask = |&(member, count): &(usize, usize)| {
+            self.quota.request(self.members[member], vec![kind; count])
+        };
+        let requests: Vec<_> = wanted.iter().map(ask).collect();
+        if self.quota.count_round(now) {
+            self.quota.handle_stored();
+        }
+        let answers = self.quota.poll_answers();
+        assert_eq!(answers.len(), requests.len());
+        let granted = |request: &u64| {
+            let mut found = answers.iter().filter(|answer| answer.request == *request);
+            let answer = found.next().expect("each request is answered");
+            i64::try_from(answer.granted.iter().filter(|granted| **granted).count()).unwrap()
+        };
+        requests.iter().map(granted).collect()
+    }
+
+    fn take(
+        &mut self,
+        member: usize,
+        kind: TransmitKind,
+        count: usize,
+        now: impl Into<Moment>,
+    ) -> i64 {
+        self.take_together(&[(member, count)], kind, now.into())[0]
+    }
+
+    /// How many the first of them gets who asks for more than there are.
+    fn spend(&mut self, kind: TransmitKind, epoch_ms: i64) -> i64 {
+        self.take(0, kind, 1_000, epoch_ms)
+    }
+
+    fn used(&self) -> i64 {
+        self.quota.record().used
+    }
+}
+
+impl From<i64> for Moment {
+    fn from(epoch_ms: i64) -> Self {
+        at(epoch_ms)
+    }
+}
+
+// --- the count of an epoch -----------------------------------------------------------------------
+
+#[test]
+fn the_quota_is_spent_and_comes_back_with_the_next_epoch() {
+    let mut alone = Shared::alone(TERMS);
+    assert_eq!(alone.spend(TransmitKind::First, 12_345), 10);
+    assert_eq!(alone.kinds(at(19_999)), Kinds::NONE);
+    let standing = Standing {
+        used: 10,
+        total: 10,
+        resets_at_ms: 20_000,
+    };
+    assert_eq!(alone.quota.standing(at(19_999)), standing);
+    assert_eq!(alone.kinds(at(20_000)), Kinds::ALL);
+    assert_eq!(alone.used(), 0);
+}
+
+#[test]
+fn a_clock_that_steps_back_never_reopens_an_epoch() {
+    let mut alone = Shared::alone(TERMS);
+    assert_eq!(alone.spend(TransmitKind::First, 25_000), 10);
+    assert_eq!(alone.kinds(at(15_000)), Kinds::NONE);
+    assert_eq!(alone.kinds(at(29_999)), Kinds::NONE);
+    assert_eq!(alone.spend(TransmitKind::First, 30_000), 10);
+    assert_eq!(alone.kinds(at(25_000)), Kinds::NONE);
+}
+
+#[test]
+fn answers_to_repair_requests_leave_room_for_our_own_messages() {
+    let mut alone = Shared::alone(Terms {
+        ack_reserve: 2,
+        ..TERMS
+    });
+    assert_eq!(alone.spend(TransmitKind::Repair, 25_000), 4);
+    assert_eq!(alone.spend(TransmitKind::First, 25_000), 4);
+    assert_eq!(alone.spend(TransmitKind::Sync, 25_000), 2);
+    assert_eq!(alone.spend(TransmitKind::Repair, 35_000), 4);
+}
+
+#[test]
+fn an_epoch_that_was_left_stays_closed_though_the_open_one_has_room() {
+    let mut alone = Shared::alone(TERMS);
+    assert_eq!(alone.kinds(at(25_000)), Kinds::ALL);
+    assert_eq!(alone.kinds(at(15_000)), Kinds::NONE);
+    assert_eq!(alone.drop_reason(15_000), Some(DropReason::Reached));
+    assert_eq!(alone.quota.reopens_at_ms(alone.members[0], 15_000), 20_000);
+    assert_eq!(alone.kinds(at(20_000)), Kinds::ALL);
+}
+
+#[test]
+fn acknowledgements_take_the_reserve_of_the_epoch_on_record_while_the_clock_stands_before_it() {
+    let mut alone = Shared::alone(Terms {
+        ack_reserve: 3,
+        ..TERMS
+    });
+    assert_eq!(alone.spend(TransmitKind::First, 5_000), 7);
+    assert_eq!(alone.spend(TransmitKind::First, 95_000), 7);
+    // It was ahead, and is set right: in epochs in which nothing left there is room, and the reserve is one.
+    assert_eq!(alone.quota.behind_ms(at(41_000)), 49_000);
+    assert_eq!(alone.kinds(at(41_000)), SYNC_ONLY);
+    assert_eq!(alone.spend(TransmitKind::Sync, 41_000), 3);
+    assert_eq!(alone.kinds(at(51_000)), Kinds::NONE);
+    assert_eq!(alone.kinds(at(95_000)), Kinds::NONE);
+    assert_eq!(alone.used(), 10);
+    assert_eq!(alone.quota.behind_ms(at(100_000)), 0);
+    assert_eq!(alone.kinds(at(100_000)), Kinds::ALL);
+}
+
+#[test]
+fn an_epoch_that_is_full_or_unknown_takes_no_acknowledgement_either() {
+    let terms = Terms {
+        ack_reserve: 3,
+        ..TERMS
+    };
+    let stored = |epoch| Record {
+        epoch,
+        epoch_size_ms: EPOCH_MS,
+        used: 2,
+    };
+    let mut alone = Shared::restored(terms, stored(3));
+    assert_eq!(alone.spend(TransmitKind::Sync, 55_000), 10);
+    assert_eq!(alone.kinds(at(75_000)), Kinds::ALL);
+    assert_eq!(alone.kinds(at(55_000)), Kinds::NONE);
+    assert_eq!(alone.kinds(at(29_999)), Kinds::NONE);
+    assert!(!alone.quota.enters(29_999));
+    assert_eq!(alone.kinds(at(30_000)), SYNC_ONLY);
+    // What a node holds may leave there, too.
+    assert!(alone.quota.enters(45_000));
+    let held = Moment {
+        epoch_ms: 45_000,
+        in_flight: 10,
+    };
+    assert_eq!(alone.kinds(held), Kinds::NONE);
+    let mut restarted = Shared::restored(terms, stored(7));
+    assert_eq!(restarted.kinds(at(69_999)), Kinds::NONE);
+}
+
+#[test]
+fn what_a_node_holds_when_an_epoch_ends_counts_in_the_next_one_too() {
+    let mut alone = Shared::alone(TERMS);
+    assert!(alone.quota.enters(12_000));
+    alone.kinds(at(12_000));
+    assert!(!alone.quota.enters(19_999));
+    assert!(alone.quota.enters(20_000));
+    let held = Moment {
+        epoch_ms: 20_000,
+        in_flight: 4,
+    };
+    assert_eq!(alone.take(0, TransmitKind::First, 10, held), 6);
+    assert_eq!(alone.used(), 10);
+    // What is told later is not counted again.
+    assert_eq!(alone.kinds(held), Kinds::NONE);
+    let more = Moment {
+        epoch_ms: 30_000,
+        in_flight: 400,
+    };
+    assert_eq!(alone.kinds(more), Kinds::NONE);
+    assert_eq!(alone.used(), 10);
+}
+
+#[test]
+fn messages_count_once_and_their_further_segments_are_free() {
+    let mut alone = Shared::alone(Terms {
+        counts: Counts::Message,
+        ..TERMS
+    });
+    let free = Kinds::NONE
+        .with(TransmitKind::Further)
+        .with(TransmitKind::Retransmission);
+    assert_eq!(alone.quota.free_kinds(), free);
+    for kind in [TransmitKind::Further, TransmitKind::Retransmission] {
+        assert_eq!(alone.spend(kind, 0), 1_000);
+    }
+    assert_eq!(alone.used(), 0);
+    for kind in [
+        TransmitKind::First,
+        TransmitKind::Sync,
+        TransmitKind::Ephemeral,
+        TransmitKind::Repair,
+    ] {
+        assert_eq!(alone.take(0, kind, 1, 0), 1);
+    }
+    assert_eq!(alone.used(), 4);
+    assert_eq!(alone.spend(TransmitKind::First, 0), 6);
+    assert_eq!(alone.kinds(at(0)), free);
+}
+
+#[test]
+fn every_envelope_counts_under_the_segment_rule() {
+    for kind in TransmitKind::ALL {
+        let mut alone = Shared::alone(TERMS);
+        assert_eq!(alone.take(0, kind, 1, 12_345), 1);
+        assert_eq!(alone.used(), 1);
+    }
+}
+
+#[test]
+fn the_reserve_is_left_for_syncs_and_is_never_the_whole_quota() {
+    for (quota, ack_reserve, kept) in [(10, 1, 1), (1, 1, 0), (2, 2, 1), (5, 0, 0), (10, 5, 5)] {
+        let mut alone = Shared::alone(Terms {
+            quota,
+            ack_reserve,
+            ..TERMS
+        });
+        assert_eq!(alone.spend(TransmitKind::First, 0), quota - kept);
+        assert_eq!(alone.spend(TransmitKind::Sync, 0), kept);
+        assert_eq!(alone.used(), quota);
+        assert_eq!(alone.spend(TransmitKind::Sync, EPOCH_MS), quota);
+    }
+}
+
+#[test]
+fn ephemeral_messages_are_dropped_from_the_threshold_on() {
+    let mut alone = Shared::alone(TERMS);
+    assert_eq!(alone.take(0, TransmitKind::First, 8, 0), 8);
+    assert_eq!(alone.drop_reason(0), None);
+    assert_eq!(alone.take(0, TransmitKind::First, 1, 0), 1);
+    assert_eq!(alone.drop_reason(0), Some(DropReason::Approached));
+    assert_eq!(alone.take(0, TransmitKind::First, 1, 0), 1);
+    assert_eq!(alone.drop_reason(0), Some(DropReason::Reached));
+    assert_eq!(alone.drop_reason(EPOCH_MS), None);
+    assert_eq!(alone.spend(TransmitKind::Ephemeral, EPOCH_MS), 9);
+}
+
+// --- restarts ------------------------------------------------------------------------------------
+
+#[test]
+fn a_restart_continues_the_count_of_the_epoch() {
+    let mut alone = Shared::alone(TERMS);
+    assert_eq!(alone.quota.poll_record(), None);
+    assert_eq!(alone.take(0, TransmitKind::First, 7, 12_345), 7);
+    let stored = alone.quota.poll_record().expect("it changed");
+    assert_eq!(alone.quota.poll_record(), None);
+    let mut resumed = Shared::restored(TERMS, stored);
+    assert_eq!(resumed.spend(TransmitKind::First, 13_000), 3);
+    assert_eq!(resumed.spend(TransmitKind::First, 20_000), 10);
+}
+
+#[test]
+fn counts_of_one_epoch_are_added_and_those_of_earlier_ones_are_remembered() {
+    let mut alone = Shared::alone(Terms {
+        ack_reserve: 3,
+        ..TERMS
+    });
+    let stored = |epoch, used| Record {
+        epoch,
+        epoch_size_ms: EPOCH_MS,
+        used,
+    };
+    assert_eq!(alone.take(0, TransmitKind::First, 2, 45_000), 2);
+    alone.quota.add(stored(4, 3));
+    assert_eq!(alone.used(), 5);
+    alone.quota.add(stored(3, 9));
+    assert_eq!(alone.used(), 5);
+    alone.quota.add(stored(6, 1));
+    assert_eq!(alone.quota.record(), stored(6, 1));
+    // Of what was before the newest of them nobody knows all.
+    assert_eq!(alone.kinds(at(45_000)), Kinds::NONE);
+}
+
+#[test]
+fn a_changed_epoch_size_does_not_reopen_what_was_used() {
+    let stored = Record {
+        epoch: 1,
+        epoch_size_ms: 60_000,
+        used: 10,
+    };
+    let mut alone = Shared::restored(TERMS, stored);
+    assert_eq!(alone.kinds(at(70_000)), Kinds::NONE);
+    assert_eq!(alone.kinds(at(120_000)), Kinds::ALL);
+}
+
+#[test]
+fn nothing_is_spent_of_an_epoch_that_was_counted_elsewhere_until_that_count_is_known() {
+    let stored = Record {
+        epoch: 1,
+        epoch_size_ms: EPOCH_MS,
+        used: 4,
+    };
+    let mut alone = Shared::alone(TERMS);
+    alone.quota.close(at(12_000));
+    assert_eq!(alone.kinds(at(13_000)), Kinds::NONE);
+    assert_eq!(alone.used(), 10);
+    alone.quota.add(stored);
+    assert_eq!(alone.spend(TransmitKind::First, 14_000), 6);
+    // It is known from then on.
+    alone.quota.close(at(25_000));
+    assert_eq!(alone.spend(TransmitKind::First, 25_000), 10);
+    let mut waits = Shared::alone(TERMS);
+    waits.quota.close(at(12_000));
+    assert_eq!(waits.spend(TransmitKind::First, 19_999), 0);
+    assert_eq!(waits.spend(TransmitKind::First, 20_000), 10);
+}
+
+#[test]
+fn records_of_any_numbers_are_taken_over() {
+    let numbers = [i64::MIN, -1, 0, 1, i64::MAX];
+    for epoch in numbers {
+        for epoch_size_ms in numbers {
+            for used in numbers {
+                let mut alone = Shared::restored(
+                    Terms {
+                        epoch_size_ms: 1,
+                        ..TERMS
+                    },
+                    Record {
+                        epoch,
+                        epoch_size_ms,
+                        used,
+                    },
+                );
+                for epoch_ms in [0, 1, EPOCH_MS, i64::MAX / 2] {
+                    let granted = alone.spend(TransmitKind::First, epoch_ms);
+                    alone.quota.reopens_at_ms(alone.members[0], epoch_ms);
+                    alone.quota.standing(at(epoch_ms));
+                    assert!(used < 0 || granted <= 10);
+                }
+            }
+        }
+    }
+}
+
+// --- members -------------------------------------------------------------------------------------
+
+#[test]
+fn who_asks_in_one_moment_gets_the_same() {
+    for (quota, members, wanted, granted) in [
+        (2, 3, 2, vec![1, 1, 0]),
+        (9, 3, 20, vec![3, 3, 3]),
+        (7, 2, 1, vec![1, 1]),
+        (5, 1, 9, vec![5]),
+    ] {
+        let mut shared = Shared::new(Terms { quota, ..TERMS }, members, 0);
+        let all: Vec<_> = (0..members).map(|member| (member, wanted)).collect();
+        assert_eq!(
+            shared.take_together(&all, TransmitKind::First, at(0)),
+            granted
+        );
+    }
+}
+
+#[test]
+fn who_was_idle_for_an_epoch_is_left_nothing() {
+    let mut shared = Shared::new(TERMS, 2, 0);
+    // Both joined in it.
+    assert_eq!(shared.spend(TransmitKind::First, 0), 5);
+    // In the next one the second still counts as active.
+    assert_eq!(shared.spend(TransmitKind::First, EPOCH_MS), 5);
+    assert_eq!(shared.spend(TransmitKind::First, 2 * EPOCH_MS), 10);
+    // Acknowledgements make nobody active.
+    assert_eq!(shared.take(1, TransmitKind::Sync, 1, 3 * EPOCH_MS), 1);
+    assert_eq!(shared.spend(TransmitKind::First, 3 * EPOCH_MS), 9);
+}
+
+#[test]
+fn what_is_kept_for_others_shrinks_with_the_epoch_and_acknowledgements_take_it_all_the_same() {
+    let mut shared = Shared::new(
+        Terms {
+            quota: 22,
+            ack_reserve: 2,
+            ..TERMS
+        },
+        2,
+        0,
+    );
+    let reopens_at_ms = |shared: &Shared, epoch_ms| {
+        let member = shared.members[0];
+        shared.quota.reopens_at_ms(member, epoch_ms)
+    };
+    for (epoch_ms, granted) in [(0, 10), (2_500, 2), (5_000, 3), (7_500, 2), (9_999, 2)] {
+        assert_eq!(shared.spend(TransmitKind::First, epoch_ms), granted);
+        // It is looked again before the next epoch.
+        let looks_at_ms = (epoch_ms + EPOCH_MS / 64).min(EPOCH_MS);
+        assert_eq!(reopens_at_ms(&shared, epoch_ms), looks_at_ms);
+    }
+    assert_eq!(shared.spend(TransmitKind::Sync, 9_999), 3);
+    let mut alone = Shared::alone(TERMS);
+    assert_eq!(alone.spend(TransmitKind::First, 1), 10);
+    assert_eq!(reopens_at_ms(&alone, 1), EPOCH_MS);
+}
+
+#[test]
+fn places_that_could_not_be_stored_are_nobodys_and_none_is_given_for_a_while() {
+    let long = Terms {
+        epoch_size_ms: 1_000_000,
+        ..TERMS
+    };
+    let mut shared = Shared::new(long, 2, 0);
+    let mut now_ms = 1_000;
+    let mut pause_ms = PAUSE_MS_MIN;
+    for failure in 0..40 {
+        for member in shared.members.clone() {
+            shared.quota.request(member, vec![TransmitKind::First; 3]);
+        }
+        assert!(shared.quota.count_round(at(now_ms)));
+        assert!(shared.quota.poll_answers().is_empty());
+        let is_news = shared.quota.handle_store_failed(now_ms);
+        assert_eq!(is_news, failure == 0);
+        let answers = shared.quota.poll_answers();
+        assert!(answers.iter().all(|answer| answer.granted == [false; 3]));
+        assert_eq!((answers.len(), shared.used()), (2, 0));
+        let member = shared.members[0];
+        for paused_ms in [now_ms, now_ms + pause_ms - 1] {
+            assert_eq!(shared.kinds(at(paused_ms)), Kinds::NONE);
+            let reopens_at_ms = shared.quota.reopens_at_ms(member, paused_ms);
+            assert_eq!(reopens_at_ms, now_ms + pause_ms);
+        }
+        // A clock that is set back does not make it longer.
+        let before_ms = now_ms + pause_ms - PAUSE_MS_MAX - 1;
+        assert!(before_ms < 0 || shared.kinds(at(before_ms)) == Kinds::ALL);
+        now_ms += pause_ms;
+        assert_eq!(shared.kinds(at(now_ms)), Kinds::ALL);
+        pause_ms = (pause_ms * 2).min(PAUSE_MS_MAX);
+    }
+    assert_eq!(shared.take(0, TransmitKind::First, 1, now_ms), 1);
+    shared
+        .quota
+        .request(shared.members[0], vec![TransmitKind::First]);
+    assert!(shared.quota.count_round(at(now_ms)));
+    assert!(shared.quota.handle_store_failed(now_ms));
+    assert_eq!(shared.kinds(at(now_ms + PAUSE_MS_MIN)), Kinds::ALL);
+}
+
+#[test]
+fn who_leaves_while_it_is_stored_gives_his_places_back() {
+    let mut shared = Shared::new(TERMS, 2, 0);
+    let (first, second) = (shared.members[0], shared.members[1]);
+    let stays = shared.quota.request(first, vec![TransmitKind::First; 3]);
+    let leaves = shared.quota.request(second, vec![TransmitKind::First; 3]);
+    let waits = shared.quota.request(second, vec![TransmitKind::First]);
+    assert!(shared.quota.count_round(at(0)));
+    assert_eq!(shared.used(), 6);
+    shared.quota.leave(second);
+    shared.quota.handle_stored();
+    let late = shared.quota.request(second, vec![TransmitKind::First]);
+    let answers = shared.quota.poll_answers();
+    let granted: BTreeMap<_, _> = answers
+        .into_iter()
+        .map(|answer| (answer.request, answer.granted))
+        .collect();
+    let expected = [
+        (stays, vec![true; 3]),
+        (leaves, vec![false; 3]),
+        (waits, vec![false]),
+        (late, vec![false]),
+    ];
+    assert_eq!(granted, BTreeMap::from(expected));
+    assert_eq!(shared.used(), 3);
+    assert_eq!(shared.quota.member_count(), 1);
+    assert_eq!(shared.quota.asking().count(), 0);
+    // Nobody is left who would wait for the end of a pause.
+    shared.quota.request(first, vec![TransmitKind::First]);
+    assert!(shared.quota.count_round(at(0)));
+    shared.quota.leave(first);
+    assert!(!shared.quota.handle_store_failed(0));
+    assert_eq!(shared.used(), 3);
+}
+
+#[test]
+fn where_nobody_counts_any_more_whatever_waits_is_refused() {
+    let mut shared = Shared::new(TERMS, 2, 0);
+    for member in shared.members.clone() {
+        shared.quota.request(member, vec![TransmitKind::First; 2]);
+        shared.quota.request(member, vec![TransmitKind::Sync]);
+    }
+    assert!(shared.quota.count_round(at(0)));
+    assert_eq!(shared.quota.asking().count(), 2);
+    shared.quota.refuse_all();
+    let answers = shared.quota.poll_answers();
+    assert_eq!((answers.len(), shared.used()), (4, 0));
+    assert!(!answers.iter().any(|answer| answer.granted.contains(&true)));
+    assert_eq!(shared.quota.asking().count(), 0);
+    assert_eq!(shared.take(0, TransmitKind::First, 2, 0), 2);
+}
+
+#[test]
+fn places_of_an_epoch_that_ended_are_void_and_are_not_taken_for_places_of_the_next() {
+    let mut alone = Shared::alone(TERMS);
+    assert_eq!(alone.spend(TransmitKind::First, 5_000), 10);
+    assert!(alone.quota.is_open(0, at(9_999)));
+    assert!(!alone.quota.is_open(0, at(10_000)));
+    assert_eq!(alone.take(0, TransmitKind::First, 3, 10_000), 3);
+    alone.quota.give_back(10, 0);
+    assert_eq!(alone.used(), 3);
+    alone.quota.give_back(1, 1);
+    assert_eq!(alone.spend(TransmitKind::First, 10_000), 8);
+}
+
+// --- whatever happens ----------------------------------------------------------------------------
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// The clock is set to a time.
+    Clock(i64),
+    /// Members ask for so many places of a kind, in one round, which is stored or not.
+    Round(Vec<(usize, TransmitKind, usize)>, Fate),
+    /// Messages that have their places leave, be it late; places of those that may not are given back.
+    Leave(usize),
+    /// A node took messages, and did not say yet when they leave.
+    Hand(usize),
+    /// It says that they left: now.
+    Answer(usize),
+    /// The process dies and comes back.
+    Restart,
+    /// One leaves, and another one joins.
+    Replace(usize),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Stored,
+    Failed,
+    Stopped,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let kind = || prop::sample::select(TransmitKind::ALL.to_vec());
+    let fate = prop_oneof![
+        6 => Just(Fate::Stored),
+        1 => Just(Fate::Failed),
+        1 => Just(Fate::Stopped),
+    ];
+    let asks = prop::collection::vec((0..3_usize, kind(), 1..8_usize), 1..4);
+    let step = prop_oneof![
+        3 => (0..200_000_i64).prop_map(Step::Clock),
+        6 => (asks, fate).prop_map(|(asks, fate)| Step::Round(asks, fate)),
+        4 => (0..12_usize).prop_map(Step::Leave),
+        2 => (0..4_usize).prop_map(Step::Hand),
+        2 => (0..4_usize).prop_map(Step::Answer),
+        1 => Just(Step::Restart),
+        1 => (0..3_usize).prop_map(Step::Replace),
+    ];
+    prop::collection::vec(step, 0..120)
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let sizes = prop::sample::select(vec![1_000_i64, 10_000, 60_000]);
+    let counts = prop::sample::select(vec![Counts::Message, Counts::Segment]);
+    let parts = (1..12_i64, 0..12_i64, 0..12_i64);
+    (sizes, counts, parts).prop_map(
+        |(epoch_size_ms, counts, (quota, ack_reserve, ephemeral_max))| Terms {
+            epoch_size_ms,
+            quota,
+            counts,
+            ack_reserve,
+            ephemeral_max,
+        },
+    )
+}
+
+/// What a limit is for: how many messages really left, by epoch of the clock at which they did.
+struct World {
+    terms: Terms,
+    shared: Shared,
+    stored: Option<Record>,
+    epoch_ms: i64,
+    /// Epochs of places that were given and are not used yet.
+    places: Vec<i64>,
+    in_flight: usize,
+    left: BTreeMap<i64, i64>,
+}
+
+impl World {
+    fn new(terms: Terms) -> Self {
+        World {
+            terms,
+            shared: Shared::new(terms, 3, 0),
+            stored: None,
+            epoch_ms: 0,
+            places: Vec::new(),
+            in_flight: 0,
+            left: BTreeMap::new(),
+        }
+    }
+
+    fn now(&self) -> Moment {
+        // What nobody asks for is not told.
+        let is_asked = self.shared.quota.enters(self.epoch_ms);
+        Moment {
+            epoch_ms: self.epoch_ms,
+            in_flight: if is_asked {
+                i64::try_from(self.in_flight).unwrap()
+            } else {
+                i64::MAX
+            },
+        }
+    }
+
+    fn leaves(&mut self) {
+        let epoch = self.epoch_ms.div_euclid(self.terms.epoch_size_ms);
+        *self.left.entry(epoch).or_default() += 1;
+    }
+
+    fn round(&mut self, asks: &[(usize, TransmitKind, usize)], fate: Fate) {
+        let free = self.shared.quota.free_kinds();
+        for &(member, kind, count) in asks {
+            if !free.has(kind) {
+                let member = self.shared.members[member];
+                self.shared.quota.request(member, vec![kind; count]);
+            }
+        }
+        while self.shared.quota.asking().next().is_some() {
+            let now = self.now();
+            if self.shared.quota.count_round(now) {
+                match fate {
+                    Fate::Stored => {
+                        self.stored = Some(self.shared.quota.record());
+                        self.shared.quota.handle_stored();
+                    }
+                    Fate::Failed => {
+                        self.shared.quota.handle_store_failed(self.epoch_ms);
+                    }
+                    Fate::Stopped => self.shared.quota.refuse_all(),
+                }
+            }
+        }
+        for answer in self.shared.quota.poll_answers() {
+            let granted = answer.granted.iter().filter(|granted| **granted);
+            self.places.extend(granted.map(|_| answer.epoch));
+        }
+    }
+
+    /// A message in the oldest place, where that is one of this time; else it is given back.
+    fn use_place(&mut self) -> bool {
+        if self.places.is_empty() {
+            return false;
+        }
+        let epoch = self.places.remove(0);
+        let now = self.now();
+        let is_open = self.shared.quota.is_open(epoch, now);
+        if !is_open {
+            self.shared.quota.give_back(1, epoch);
+        }
+        is_open
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Clock(epoch_ms) => self.epoch_ms = epoch_ms,
+            Step::Round(asks, fate) => self.round(&asks, fate),
+            Step::Leave(count) => {
+                for _ in 0..count {
+                    if self.use_place() {
+                        self.leaves();
+                    }
+                }
+            }
+            Step::Hand(count) => {
+                for _ in 0..count {
+                    let now = self.now();
+                    // What is handed over before an epoch that is open already is not looked for in it.
+                    if self.shared.quota.behind_ms(now) == 0 {
+                        self.in_flight += usize::from(self.use_place());
+                    }
+                }
+            }
+            Step::Answer(count) => {
+                let now = self.now();
+                if self.shared.quota.behind_ms(now) > 0 {
+                    // Nobody can keep from an epoch that is over what was handed over in a later one.
+                    return;
+                }
+                // The channel stores with what became of its messages what counts of them here.
+                self.stored = self.shared.quota.poll_record().or(self.stored);
+                for _ in 0..count.min(self.in_flight) {
+                    self.in_flight -= 1;
+                    self.leaves();
+                }
+            }
+            Step::Restart => {
+                // So does what its node held.
+                self.in_flight = 0;
+                self.places.clear();
+                self.shared = Shared::new(self.terms, 3, 0);
+                if let Some(stored) = self.stored {
+                    self.shared.quota.add(stored);
+                }
+            }
+            Step::Replace(member) => {
+                let now = self.now();
+                self.shared.quota.leave(self.shared.members[member]);
+                self.shared.members[member] = self.shared.quota.join(now);
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Counted by the epoch of the clock when each left, over failures, restarts and clocks that go to and fro.
+    #[test]
+    fn no_epoch_ever_carries_more_than_the_quota(terms in terms(), steps in steps()) {
+        let mut world = World::new(terms);
+        for step in steps {
+            world.step(step);
+            let most = world.left.values().max().copied().unwrap_or(0);
+            prop_assert!(most <= terms.quota, "{most} left in an epoch of {}", terms.quota);
+            let allowance = world.shared.quota.allowance(world.shared.members[0], world.now());
+            prop_assert!(allowance.open_left >= 0 && allowance.sync_left >= 0);
+            prop_assert!(allowance.ephemeral_left >= 0 && allowance.left <= terms.quota);
+        }
+    }
+
+    /// Whoever gets a place leaves the others of their shares what the rest of the epoch leaves of them, and nothing more is
+    /// held back from it.
+    #[test]
+    fn shares_are_kept(
+        quota in 1..60_i64,
+        ack_reserve in 0..10_i64,
+        asks in prop::collection::vec((0..4_usize, 1..80_i64, 0..EPOCH_MS), 1..12),
+    ) {
+        let mut shared = Shared::new(Terms { quota, ack_reserve, ..TERMS }, 4, 0);
+        let open = quota - ack_reserve.min(quota - 1);
+        let mut asks = asks;
+        asks.sort_by_key(|ask| ask.2);
+        let mut granted = [0; 4];
+        for (member, count, epoch_ms) in asks {
+            let got = shared.take(member, TransmitKind::First, usize::try_from(count).unwrap(), epoch_ms);
+            granted[member] += got;
+            let others = (0..4).filter(|other| *other != member);
+            let unclaimed: i64 = others.map(|other| (open / 4 - granted[other]).max(0)).sum();
+            let kept = (unclaimed * (EPOCH_MS - epoch_ms) + EPOCH_MS - 1) / EPOCH_MS;
+            let left = open - granted.iter().sum::<i64>();
+            prop_assert!(left >= if got > 0 { kept } else { 0 }, "{left} of {kept} are left");
+            prop_assert!(left <= kept || got == count, "{got} of {count}, {left} are left");
+        }
+    }
+
+    /// Of those who ask in one round for as much, none gets two more than another.
+    #[test]
+    fn rounds_are_even(quota in 1..60_i64, members in 1..6_usize, wanted in 1..30_usize, epoch_ms in 0..EPOCH_MS) {
+        let mut shared = Shared::new(Terms { quota, ..TERMS }, members, 0);
+        let all: Vec<_> = (0..members).map(|member| (member, wanted)).collect();
+        let granted = shared.take_together(&all, TransmitKind::First, at(epoch_ms));
+        let (least, most) = (granted.iter().min().unwrap(), granted.iter().max().unwrap());
+        prop_assert!(most - least <= 1, "{granted:?}");
+        prop_assert_eq!(granted.iter().sum::<i64>(), shared.used());
+    }
+}
