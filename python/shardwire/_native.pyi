@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self, final
 
 from typing_extensions import Buffer, disjoint_base
 
-from shardwire.config import DeliveredWhen, ReassemblyLimits, Redelivery, SdsConfig, SyncConfig
+from shardwire.config import DeliveredWhen, RateCounts, ReassemblyLimits, Redelivery, SdsConfig, SyncConfig
 from shardwire.events import ChannelEvent, EphemeralDropReason
 from shardwire.sds.outputs import SdsInspection, TransmitKind
 
@@ -61,6 +61,7 @@ __all__ = [
     "SendReleased",
     "SenderIdConflict",
     "SetDropped",
+    "SharedQuota",
     "SyncReceived",
     "Transmit",
     "TransmitFailed",
@@ -1352,6 +1353,85 @@ class Allowance:
         """Whether one more of a kind may be prepared, where `taken` messages are that have no place yet."""
     def ephemeral_drop_reason(self, taken: int = 0) -> EphemeralDropReason | None:
         """Why an ephemeral message may not leave; None where it may (004, Ephemeral messages)."""
+
+@final
+class SharedQuota:
+    """One rate limit: what is counted of it, and who of its members gets the next place (003 and 004, Rate limit
+    management).
+
+    Whoever owns it makes `record` durable before what is counted is handed to a node. `epoch_ms` is Unix time, and
+    `in_flight` how many counted messages nodes hold of which nobody knows when they leave: they count in an epoch that
+    begins meanwhile, too. It is looked at only where `enters` says so.
+    """
+
+    def __new__(
+        cls, *, epoch_size_ms: int, quota: int, counts: RateCounts, ack_reserve: int, ephemeral_max: int
+    ) -> Self:
+        """A limit of which nothing is counted.
+
+        Args:
+            epoch_size_ms: Length of an epoch.
+            quota: Places of an epoch.
+            counts: What takes one.
+            ack_reserve: How many are kept for acknowledgements; one at least is left for messages.
+            ephemeral_max: After how many ephemeral messages are dropped.
+
+        Raises:
+            ValueError: An epoch that has no place or takes no time, or another rule of counting.
+        """
+
+    def add(self, epoch: int, epoch_size_ms: int, used: int) -> None:
+        """Takes over a count that was stored, on top of what was counted here in the same epoch."""
+    def close(self, epoch_ms: int, in_flight: int) -> None:
+        """An earlier life counted elsewhere: unless its count was taken over, nothing more of this epoch is spent."""
+    def join(self, epoch_ms: int, in_flight: int) -> int:
+        """A new member, by its number."""
+    def leave(self, member: int) -> None:
+        """Nothing that it waits for is granted."""
+    @property
+    def free_kinds(self) -> frozenset[TransmitKind]:
+        """Kinds that take no place."""
+    def enters(self, epoch_ms: int) -> bool:
+        """Whether an epoch is entered at this time in which what nodes hold counts."""
+    def allowance(self, member: int, epoch_ms: int, in_flight: int) -> Allowance:
+        """What a member may prepare now."""
+    def reopens_at_ms(self, member: int, epoch_ms: int) -> int:
+        """Unix time at which more may leave, where nothing may now."""
+    @property
+    def resets_at_ms(self) -> int:
+        """Unix time at which the epoch that follows the newest begins."""
+    def behind_ms(self, epoch_ms: int, in_flight: int) -> int:
+        """How far the clock stands before an epoch that was counted already; 0 where it does not."""
+    def standing(self, epoch_ms: int, in_flight: int) -> tuple[int, int, int]:
+        """Places that are taken, the quota, and the Unix time at which the next epoch begins."""
+    def is_open(self, epoch: int, epoch_ms: int, in_flight: int) -> bool:
+        """Whether an epoch in which a place was counted is that of this time."""
+    def give_back(self, places: int, epoch: int) -> None:
+        """Places whose messages never left; what is stored stays until the next count."""
+    def request(self, member: int, kinds: Sequence[TransmitKind]) -> int:
+        """A member waits for a place for each of these; the number that `poll_answers` calls that.
+
+        Raises:
+            TypeError: Something else than a kind.
+        """
+
+    def asking(self) -> list[int]:
+        """Members that wait for places."""
+    def count_round(self, epoch_ms: int, in_flight: int) -> bool:
+        """Counts places for the first request of each member; True where the count must be stored before they are
+        answered: `handle_stored` or `handle_store_failed` follows."""
+    def handle_stored(self) -> None:
+        """The places of the round are given."""
+    def handle_store_failed(self, epoch_ms: int) -> bool:
+        """They are nobody's, and nothing is counted for a while; True for the first failure in a row."""
+    def refuse_all(self) -> None:
+        """Nobody counts any more: whatever waits is refused."""
+    def poll_answers(self) -> list[tuple[int, list[bool], int]]:
+        """What became of requests: each with which of its kinds got a place, and the epoch of those."""
+    def record(self) -> tuple[int, int, int]:
+        """The count as it stands, as `add` takes it."""
+    def poll_record(self) -> tuple[int, int, int] | None:
+        """The same where it changed since the last call."""
 
 @final
 class ChannelMachine(Participant):

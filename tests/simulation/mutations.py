@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from shardwire._native import OwnSends
 from shardwire.channel import lifecycle
-from shardwire.channel.limits.rate_limit import RateLimiter
+from shardwire.channel.limits import limit
 from shardwire.channel.observing.subscriptions import IsEnding, Subscriptions
 from shardwire.config import ChannelConfig
 from shardwire.events import MessageDeliveredEvent, MessageReceivedEvent, MessageSentEvent
@@ -56,13 +56,12 @@ def acknowledgement_dropped() -> Iterator[None]:
 @contextmanager
 def count_doubled() -> Iterator[None]:
     """The rate limit takes the quota for twice what it is."""
-    init = RateLimiter.__init__
+    make = limit.SharedQuota
 
-    def double(self: RateLimiter, *arguments: Any, **named: Any) -> None:
-        init(self, *arguments, **named)
-        self._quota *= 2
+    def double(*, quota: int, **terms: Any) -> Any:
+        return make(quota=2 * quota, **terms)
 
-    with patch.object(RateLimiter, "__init__", double):
+    with patch.object(limit, "SharedQuota", double):
         yield
 
 

@@ -11,6 +11,12 @@ use crate::sds_events::transmit_kinds;
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct Allowance(channel::Allowance);
 
+impl From<channel::Allowance> for Allowance {
+    fn from(allowance: channel::Allowance) -> Self {
+        Allowance(allowance)
+    }
+}
+
 #[pymethods]
 impl Allowance {
     #[new]

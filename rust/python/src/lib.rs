@@ -25,6 +25,7 @@ mod outcome;
 mod own_sends;
 mod participant;
 mod python_random;
+mod rate_limit;
 mod reassembler;
 mod record;
 mod records;
@@ -88,6 +89,8 @@ mod _native {
         Participant, farmhash64, in_response_group, is_rival, request_offset_ms,
         response_offset_ms, rival_name, sds_limits,
     };
+    #[pymodule_export]
+    use rate_limit::SharedQuota;
     #[pymodule_export]
     use reassembler::ReassemblerCore;
     #[pymodule_export]

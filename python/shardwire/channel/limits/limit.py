@@ -1,16 +1,16 @@
-"""One quota and the channels that share it: each gets its share, and no message leaves before its place is durable."""
+"""One limit and the channels that share it: no message leaves before its place is durable."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from fractions import Fraction
 
-from shardwire._native import Allowance
+from shardwire._native import Allowance, SharedQuota
 from shardwire.channel.hooks import is_ours
-from shardwire.channel.limits.rate_limit import RateLimiter
 from shardwire.channel.storing.records import RateRecord
 from shardwire.config import RateLimitConfig
 from shardwire.errors import ShardwireError
@@ -18,245 +18,189 @@ from shardwire.sds.outputs import TransmitKind
 
 logger = logging.getLogger(__name__)
 
-# After a count that could not be stored nothing is counted for this long, doubled with each failure in a row.
-PAUSE_MS_MIN = 200
-PAUSE_MS_MAX = 10_000
-# While others may still claim their shares, how often it is looked what they have left over: so many times an epoch.
-LOOKS_PER_EPOCH = 64
-
 StoreCount = Callable[[Callable[[], RateRecord]], Awaitable[None]]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Member:
     """One channel that shares a limit.
 
     Attributes:
+        number: What the core calls it.
         in_flight: How many counted messages its node holds of which nobody knows when they leave.
         epoch_ms: Its clock.
-        granted: Places it got in this epoch.
-        is_active: Whether it asked for any in this epoch or the last, acknowledgements aside, or joined in it.
-        asked: Whether it asked for any in this epoch, or joined in it.
-        requests: What waits for places.
     """
 
+    number: int
     in_flight: Callable[[], int]
     epoch_ms: Callable[[], int]
-    granted: int = 0
-    is_active: bool = True
-    asked: bool = True
-    requests: deque[_Request] = field(default_factory=deque)
-
-
-@dataclass(slots=True, eq=False)
-class _Request:
-    """Kinds that wait for places.
-
-    Attributes:
-        kinds: They.
-        answer: Told which of them got one, and the epoch of those.
-        granted: The same while it is being served.
-        counted: How many of those count.
-        epoch: The epoch in which they do.
-    """
-
-    kinds: Sequence[TransmitKind]
-    answer: asyncio.Future[tuple[list[bool], int]]
-    granted: list[bool] = field(default_factory=list)
-    counted: int = 0
-    epoch: int = 0
 
 
 class Limit:
-    """Counts for all of its members.
-
-    A channel that was active lately may count on an equal share of each epoch: the others leave that to it, the less
-    the later in the epoch, so that what one does not use is not lost to them.
+    """Serves the requests of its members; the core counts, and says who gets the next place.
 
     Args:
-        config: The limit.
+        config: The limit, which is enabled.
         store_count: Makes the count durable as it stands when that begins.
         stored: The count as it was stored last.
 
     Attributes:
-        limiter: The count.
+        free_kinds: Kinds that take no place.
     """
 
     def __init__(self, config: RateLimitConfig, store_count: StoreCount, stored: RateRecord | None = None) -> None:
-        self.limiter = RateLimiter(config, stored)
-        self.limiter.in_flight = lambda: sum(member.in_flight() for member in self._members)
-        self._epoch_size_ms = config.epoch_size_ms
+        quota = config.messages_per_epoch or 0
+        self._shared = SharedQuota(
+            epoch_size_ms=config.epoch_size_ms,
+            quota=quota,
+            counts=config.counts,
+            ack_reserve=_part(config.ack_reserve, quota),
+            ephemeral_max=_part(config.ephemeral_drop_threshold, quota),
+        )
+        if stored is not None:
+            self.add(stored)
+        self.free_kinds = self._shared.free_kinds
         self._store_count = store_count
-        self._members: list[Member] = []
-        # The epoch that `granted` and `asked` of the members are about.
-        self._epoch = 0
+        self._members: dict[int, Member] = {}
+        # Those who wait, by the core's numbers of their requests.
+        self._answers: dict[int, asyncio.Future[tuple[list[bool], int]]] = {}
         self._serving: asyncio.Task[None] | None = None
-        self._failures_in_row = 0
-        self._paused_until_ms = 0
+
+    # --- the count ---
+
+    def add(self, stored: RateRecord) -> None:
+        """Takes over a count that was stored."""
+        self._shared.add(stored.epoch, stored.epoch_size_ms, stored.used)
+
+    def close(self, epoch_ms: int) -> None:
+        """An earlier life counted elsewhere: unless its count was taken over, nothing more of this epoch is spent."""
+        self._shared.close(epoch_ms, self._in_flight(epoch_ms))
+
+    def record(self) -> RateRecord:
+        """The count as it stands."""
+        return RateRecord(*self._shared.record())
+
+    def poll_record(self) -> RateRecord | None:
+        """The same where it changed since the last call."""
+        record = self._shared.poll_record()
+        return None if record is None else RateRecord(*record)
 
     # --- members ---
 
     def join(self, in_flight: Callable[[], int], epoch_ms: Callable[[], int]) -> Member:
-        self._advance(epoch_ms())
-        member = Member(in_flight, epoch_ms)
-        self._members.append(member)
+        now_ms = epoch_ms()
+        member = Member(self._shared.join(now_ms, self._in_flight(now_ms)), in_flight, epoch_ms)
+        self._members[member.number] = member
         return member
 
     def leave(self, member: Member) -> None:
-        self._members.remove(member)
-        while member.requests:
-            self._refuse(member.requests.popleft())
+        del self._members[member.number]
+        self._shared.leave(member.number)
+        self._answer()
 
-    def __len__(self) -> int:
-        return len(self._members)
+    def is_over(self, epoch_ms: int) -> bool:
+        """Whether nobody shares it, and the epoch in which somebody did is over."""
+        return not self._members and epoch_ms >= self._shared.resets_at_ms
+
+    def _in_flight(self, epoch_ms: int) -> int:
+        """What the nodes of all members hold, where an epoch is entered in which that counts."""
+        if not self._shared.enters(epoch_ms):
+            return 0
+        return sum(member.in_flight() for member in self._members.values())
 
     # --- what may leave ---
 
     def allowance(self, member: Member, epoch_ms: int) -> Allowance:
         """What `member` may prepare now."""
-        self._advance(epoch_ms)
-        is_paused = self._is_paused(epoch_ms)
-        return self.limiter.allowance(epoch_ms, self._left_to_others(member, epoch_ms), is_paused=is_paused)
+        return self._shared.allowance(member.number, epoch_ms, self._in_flight(epoch_ms))
 
     def reopens_at_ms(self, member: Member, epoch_ms: int) -> int:
         """Unix time at which more may leave, where nothing may now."""
-        reopens_at_ms = self.limiter.reopens_at_ms(epoch_ms)
-        if self._is_paused(epoch_ms):
-            return min(self._paused_until_ms, reopens_at_ms)
-        if self._left_to_others(member, epoch_ms):
-            return min(epoch_ms + max(1, self._epoch_size_ms // LOOKS_PER_EPOCH), reopens_at_ms)
-        return reopens_at_ms
+        return self._shared.reopens_at_ms(member.number, epoch_ms)
+
+    def behind_ms(self, epoch_ms: int) -> int:
+        """How far the clock stands before an epoch that was counted already; 0 where it does not."""
+        return self._shared.behind_ms(epoch_ms, self._in_flight(epoch_ms))
+
+    def standing(self, epoch_ms: int) -> tuple[int, int, int]:
+        """Places that are taken, the quota, and the Unix time at which the next epoch begins."""
+        return self._shared.standing(epoch_ms, self._in_flight(epoch_ms))
+
+    def is_open(self, epoch: int, epoch_ms: int) -> bool:
+        """Whether `epoch`, in which a place was counted, is that of this time."""
+        return self._shared.is_open(epoch, epoch_ms, self._in_flight(epoch_ms))
+
+    def give_back(self, count: int, epoch: int) -> None:
+        """Places whose messages never left; what is stored stays until the next count."""
+        self._shared.give_back(count, epoch)
+
+    # --- counting ---
 
     async def take(self, member: Member, kinds: Sequence[TransmitKind]) -> tuple[list[bool], int]:
         """Counts a place for each of these that may leave now; durable when it returns.
 
+        Args:
+            member: Who asks.
+            kinds: Such as take a place.
+
         Returns:
             Which of them got one, and the epoch: places are void once that is over.
         """
-        request = _Request(kinds, asyncio.get_running_loop().create_future())
-        if any(kind is not TransmitKind.SYNC for kind in kinds):
-            member.asked = member.is_active = True
-        member.requests.append(request)
+        answer: asyncio.Future[tuple[list[bool], int]] = asyncio.get_running_loop().create_future()
+        self._answers[self._shared.request(member.number, kinds)] = answer
         if self._serving is None:
             self._serving = asyncio.create_task(self._serve(), name="shardwire rate limit")
         try:
-            return await request.answer
+            return await answer
         except asyncio.CancelledError:
-            if request.answer.done() and not request.answer.cancelled():
-                self._refuse(request)
+            if answer.done() and not answer.cancelled():
+                # It was answered in the same moment.
+                granted, epoch = answer.result()
+                self.give_back(sum(granted), epoch)
             raise
-
-    def is_open(self, epoch: int, epoch_ms: int) -> bool:
-        """Whether `epoch`, in which a place was counted, is that of this time."""
-        self._advance(epoch_ms)
-        return epoch == self.limiter.epoch_of(epoch_ms)
-
-    def give_back(self, count: int, epoch: int) -> None:
-        """Places whose messages never left; what is stored stays until the next count."""
-        if epoch == self.limiter.epoch:
-            self.limiter.give_back(count)
-
-    # --- counting ---
 
     async def _serve(self) -> None:
         try:
             # Whoever else asks in this moment has his share of it.
             await asyncio.sleep(0)
-            while any(member.requests for member in self._members):
-                await self._serve_round()
+            while asking := self._shared.asking():
+                clocks = [self._members[number].epoch_ms for number in asking]
+                await self._serve_round(max(clocks, key=lambda clock: clock()))
         finally:
             self._serving = None
-            for member in self._members:
-                # There are some where this task was cancelled.
-                while member.requests:
-                    self._refuse(member.requests.popleft())
+            # Some wait where this task was cancelled.
+            self._shared.refuse_all()
+            self._answer()
 
-    async def _serve_round(self) -> None:
+    async def _serve_round(self, clock: Callable[[], int]) -> None:
         """The first request of each member, in one commit."""
-        round_ = [(member, member.requests.popleft()) for member in self._members if member.requests]
-        epoch_ms = max((member.epoch_ms for member, _ in round_), key=lambda clock: clock())
-        try:
-            stored = not self._count(round_, epoch_ms()) or await self._store(epoch_ms)
-        except BaseException:
-            for _, request in round_:
-                self._refuse(request)
-            raise
-        for member, request in round_:
-            if not stored or member not in self._members or request.answer.done():
-                self._refuse(request)
-            else:
-                request.answer.set_result((request.granted, request.epoch))
+        epoch_ms = clock()
+        if self._shared.count_round(epoch_ms, self._in_flight(epoch_ms)):
+            await self._store(clock)
+        self._answer()
 
-    def _count(self, round_: Sequence[tuple[Member, _Request]], epoch_ms: int) -> int:
-        """Grants places, the next always to whoever got fewest in this epoch; how many were counted."""
-        self._advance(epoch_ms)
-        for _, request in round_:
-            request.granted, request.counted, request.epoch = [], 0, self.limiter.epoch_of(epoch_ms)
-        waiting = list(round_)
-        while waiting:
-            member, request = min(waiting, key=lambda entry: entry[0].granted)
-            kind = request.kinds[len(request.granted)]
-            granted = self.allowance(member, epoch_ms).allows(kind)
-            request.granted.append(granted)
-            if granted and self.limiter.counts(kind):
-                self.limiter.count(kind, epoch_ms)
-                member.granted += 1
-                request.counted += 1
-            if len(request.granted) == len(request.kinds):
-                waiting.remove((member, request))
-        return sum(request.counted for _, request in round_)
-
-    async def _store(self, epoch_ms: Callable[[], int]) -> bool:
+    async def _store(self, clock: Callable[[], int]) -> None:
         try:
-            await self._store_count(self.limiter.record)
+            await self._store_count(self.record)
         except BaseException as error:
             if is_ours(error):
                 raise
-            if self._members:
-                self._on_store_failed(error, epoch_ms())
-            return False
-        self._failures_in_row = 0
-        return True
+            if self._shared.handle_store_failed(clock()):
+                text = str(error) if isinstance(error, ShardwireError) else type(error).__name__
+                logger.error("the count of the rate limit cannot be stored, nothing that counts leaves: %s", text)
+        else:
+            self._shared.handle_stored()
 
-    def _refuse(self, request: _Request) -> None:
-        self.give_back(request.counted, request.epoch)
-        request.counted = 0
-        if not request.answer.done():
-            request.answer.set_result(([False] * len(request.kinds), self.limiter.epoch))
+    def _answer(self) -> None:
+        for number, granted, epoch in self._shared.poll_answers():
+            answer = self._answers.pop(number)
+            if answer.done():
+                # Whoever asked was cancelled.
+                self.give_back(sum(granted), epoch)
+            else:
+                answer.set_result((granted, epoch))
 
-    def _is_paused(self, epoch_ms: int) -> bool:
-        # A clock that was set back does not make it longer.
-        return 0 < self._paused_until_ms - epoch_ms <= PAUSE_MS_MAX
 
-    def _on_store_failed(self, error: BaseException, epoch_ms: int) -> None:
-        pause_ms = min(PAUSE_MS_MAX, PAUSE_MS_MIN << min(self._failures_in_row, 10))
-        self._paused_until_ms = epoch_ms + pause_ms
-        if not self._failures_in_row:
-            text = str(error) if isinstance(error, ShardwireError) else type(error).__name__
-            logger.error("the count of the rate limit cannot be stored, nothing that counts leaves: %s", text)
-        self._failures_in_row += 1
-
-    # --- shares ---
-
-    def _advance(self, epoch_ms: int) -> None:
-        self.limiter.advance(epoch_ms)
-        epoch = self.limiter.epoch
-        if epoch == self._epoch:
-            return
-        consecutive = epoch == self._epoch + 1
-        self._epoch = epoch
-        for member in self._members:
-            member.is_active = consecutive and member.asked
-            member.asked = bool(member.requests)
-            member.granted = 0
-
-    def _left_to_others(self, member: Member, epoch_ms: int) -> int:
-        """Places that the other active members have not claimed of their shares yet."""
-        if len(self._members) < 2:
-            return 0
-        others = [other for other in self._members if other is not member and other.is_active]
-        share = self.limiter.open_quota // (len(others) + 1)
-        unclaimed = sum(max(0, share - other.granted) for other in others)
-        left_ms = max(0, min(self.limiter.resets_at_ms - epoch_ms, self._epoch_size_ms))
-        # Rounded up: the last place goes with the end of the epoch.
-        return -(-unclaimed * left_ms // self._epoch_size_ms)
+def _part(share: float, quota: int) -> int:
+    """That share of the quota, rounded up: of the share as it is written, which a float only comes near to."""
+    return math.ceil(Fraction(repr(float(share))) * quota)

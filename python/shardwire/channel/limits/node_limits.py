@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from shardwire.channel.limits.count_store import CountStore
 from shardwire.channel.limits.limit import Limit, Member
-from shardwire.channel.storing.records import NodeRateRecord
+from shardwire.channel.storing.records import NodeRateRecord, RateRecord
 from shardwire.config import RateLimitConfig
 from shardwire.errors import ShardwireError
 from shardwire.node.protocol import Node
@@ -37,7 +37,7 @@ class _NodeLimit:
 
     def is_over(self, epoch_ms: int) -> bool:
         """Whether nobody counts, and the epoch in which somebody did is over."""
-        return self.loop.is_closed() or (not len(self.limit) and epoch_ms >= self.limit.limiter.resets_at_ms)
+        return self.loop.is_closed() or self.limit.is_over(epoch_ms)
 
 
 # By identity: nodes may compare equal, or have neither a hash nor room for a weak reference.
@@ -59,7 +59,7 @@ class NodeMembership:
         if self._persistence is None:
             return
         try:
-            await self._shared.store.leave(self._persistence, self.limit.limiter.record)
+            await self._shared.store.leave(self._persistence, self.limit.record)
         except Exception as error:
             # Whoever counts next finds that it does not know the count, and waits for the next epoch.
             text = str(error) if isinstance(error, ShardwireError) else type(error).__name__
@@ -92,31 +92,23 @@ async def join(
     if shared is None:
         store = CountStore(COUNT_NAME_PREFIX + _name_of(node))
         shared = _BY_NODE[id(node)] = _NodeLimit(node, loop, Limit(config, store.store), store)
-    member = shared.limit.join(in_flight, epoch_ms)
+    limit = shared.limit
+    member = limit.join(in_flight, epoch_ms)
+
+    def take_back(record: NodeRateRecord) -> None:
+        """What an earlier life counted is added to what this one has."""
+        if record.is_counted_here:
+            limit.add(RateRecord(record.epoch, record.epoch_size_ms, record.used))
+        else:
+            limit.close(epoch_ms())
+
     try:
         if persistence is not None:
-            await shared.store.join(
-                persistence, _Restoring(shared.limit, epoch_ms).take_back, shared.limit.limiter.record
-            )
+            await shared.store.join(persistence, take_back, limit.record)
     except BaseException:
-        shared.limit.leave(member)
+        limit.leave(member)
         raise
     return NodeMembership(shared, member, persistence)
-
-
-@dataclass(frozen=True, slots=True)
-class _Restoring:
-    limit: Limit
-    epoch_ms: Callable[[], int]
-
-    def take_back(self, record: NodeRateRecord) -> None:
-        """What an earlier life counted is added to what this one has."""
-        limiter = self.limit.limiter
-        if record.is_counted_here:
-            limiter.add(record.epoch, record.epoch_size_ms, record.used)
-        elif not limiter.is_known:
-            # It was counted elsewhere: all of this epoch may be used.
-            limiter.close(self.epoch_ms())
 
 
 def _name_of(node: Node) -> str:

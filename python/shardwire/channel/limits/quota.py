@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from shardwire._native import Allowance
 from shardwire.channel.limits.limit import Limit, Member
 from shardwire.channel.limits.node_limits import NodeMembership
-from shardwire.channel.limits.rate_limit import RateLimiter, RateLimitStatus
-from shardwire.channel.storing.records import Records
+from shardwire.channel.limits.rate_limit import RateLimitStatus
+from shardwire.channel.storing.records import RATE, Records
 from shardwire.sds.outputs import TransmitKind
 
 
@@ -29,7 +29,7 @@ class Quota:
     """
 
     def __init__(self, own: tuple[Limit, Member] | None = None, shared: NodeMembership | None = None) -> None:
-        self._own = None if own is None else own[0].limiter
+        self._own = own
         self._shared = shared
         parts = [] if own is None else [own]
         if shared is not None:
@@ -54,7 +54,7 @@ class Quota:
 
     def behind_ms(self, epoch_ms: int) -> int:
         """How far the clock stands before an epoch that was counted already; 0 where it does not."""
-        return max((limit.limiter.behind_ms(epoch_ms) for limit, _ in self._parts), default=0)
+        return max((limit.behind_ms(epoch_ms) for limit, _ in self._parts), default=0)
 
     async def take(self, kinds: Sequence[TransmitKind]) -> list[Place | None]:
         """Counts a place for each of these; durable when it returns. None for those that may not leave now."""
@@ -63,7 +63,7 @@ class Quota:
             asked = [
                 position
                 for position, kind in enumerate(kinds)
-                if places[position] is not None and limit.limiter.counts(kind)
+                if places[position] is not None and kind not in limit.free_kinds
             ]
             answers, epoch = await limit.take(member, [kinds[position] for position in asked]) if asked else ([], 0)
             granted = dict(zip(asked, answers, strict=True))
@@ -88,16 +88,10 @@ class Quota:
             if epoch is not None:
                 limit.give_back(1, epoch)
 
-    def tightest(self, epoch_ms: int) -> RateLimiter | None:
-        """That with the least left; None where nothing is limited."""
-        limiters = [limit.limiter for limit, _ in self._parts]
-        for limiter in limiters:
-            limiter.advance(epoch_ms)
-        return min(limiters, key=lambda limiter: limiter.quota - limiter.used, default=None)
-
     def poll_persist(self) -> Records:
         """The channel's own count, where it changed since the last call."""
-        return {} if self._own is None else self._own.poll_persist()
+        record = None if self._own is None else self._own[0].poll_record()
+        return {} if record is None else {(RATE, b""): record.encode()}
 
     def drop_changes(self) -> None:
         """Where nothing is stored: in place of `poll_persist`."""
@@ -106,13 +100,15 @@ class Quota:
     async def leave(self) -> None:
         """The channel is closed; what it used of its node's limit stays counted."""
         if self._own is not None:
-            limit, member = self._parts[0]
+            limit, member = self._own
             limit.leave(member)
         if self._shared is not None:
             await self._shared.leave()
 
-    def status(self, epoch_ms: int, queued: int, queued_bytes: int) -> RateLimitStatus:
-        limiter = self.tightest(epoch_ms)
-        if limiter is None:
+    def status(self, epoch_ms: int, queued: int = 0, queued_bytes: int = 0) -> RateLimitStatus:
+        """How the limit with the least left stands."""
+        standings = [limit.standing(epoch_ms) for limit, _ in self._parts]
+        if not standings:
             return RateLimitStatus(False, 0, 0, 0, queued, queued_bytes)
-        return limiter.status(epoch_ms, queued, queued_bytes)
+        used, total, resets_at_ms = min(standings, key=lambda standing: standing[1] - standing[0])
+        return RateLimitStatus(True, used, total, resets_at_ms, queued, queued_bytes)

@@ -35,11 +35,11 @@ class LimitNotices:
 
     def on_limited(self, now: Now) -> None:
         """Something waits for the rate limit."""
-        limiter = self._quota.tightest(now.epoch_ms)
-        if limiter is None:
+        if not self._quota.enabled:
             return
         behind_ms = self._quota.behind_ms(now.epoch_ms)
-        resets_at_ms = self._quota.reopens_at_ms(now.epoch_ms) if behind_ms else limiter.resets_at_ms
+        status = self._quota.status(now.epoch_ms)
+        resets_at_ms = self._quota.reopens_at_ms(now.epoch_ms) if behind_ms else status.resets_at_ms
         if (resets_at_ms, behind_ms > 0) == self._announced:
             return
         self._announced = resets_at_ms, behind_ms > 0
@@ -55,11 +55,10 @@ class LimitNotices:
         """Everything waits until a time."""
         waiting = self._machine.waiting()
         queued = waiting[TransmitKind.FIRST] + waiting[TransmitKind.FURTHER]
-        limiter = self._quota.tightest(now.epoch_ms)
-        used, total = (limiter.used, limiter.quota) if limiter is not None else (0, 0)
+        status = self._quota.status(now.epoch_ms)
         # What is prepared to leave has its place, but for what others take before it.
-        used = min(total, used + self._machine.unplaced)
-        self._events.append(RateLimitEvent(used, total, resets_at_ms, queued, behind_ms))
+        used = min(status.total, status.used + self._machine.unplaced)
+        self._events.append(RateLimitEvent(used, status.total, resets_at_ms, queued, behind_ms))
 
     def on_held(self, event: NodeHolds, now: Now) -> None:
         """The node refuses everything until a time that it named."""
