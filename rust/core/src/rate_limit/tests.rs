@@ -426,6 +426,15 @@ fn who_was_idle_for_an_epoch_is_left_nothing() {
 }
 
 #[test]
+fn shares_are_those_of_the_epoch() {
+    let mut shared = Shared::new(TERMS, 2, 0);
+    for epoch_ms in [0, EPOCH_MS, 2 * EPOCH_MS] {
+        assert_eq!(shared.spend(TransmitKind::First, epoch_ms), 5);
+        assert_eq!(shared.take(1, TransmitKind::First, 5, epoch_ms), 5);
+    }
+}
+
+#[test]
 fn what_is_kept_for_others_shrinks_with_the_epoch_and_acknowledgements_take_it_all_the_same() {
     let mut shared = Shared::new(
         Terms {
