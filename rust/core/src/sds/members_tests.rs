@@ -4,7 +4,7 @@ use super::ids::lacking_id;
 use super::sync::lacking::statement;
 use super::tests::{
     Bob, ONE, OTHER, SENDER_FIRST_MS, T_MAX_MS, T_MIN_MS, WINDOW_MS, asked_ms, asks_anybody,
-    asks_anybody_of, at, config, id, message, names,
+    asks_anybody_of, asks_for, at, config, id, message, names, sync,
 };
 use super::*;
 use crate::wire::sds::Message;
@@ -296,5 +296,81 @@ fn what_says_that_nothing_is_lacking_of_a_send_brings_parity_of_it() {
         let came = bob.events().remove(0);
         assert_eq!(matches!(came, Event::ParityReceived { .. }), is_parity);
         assert_eq!(matches!(came, Event::EphemeralReceived { .. }), !is_parity);
+    }
+}
+
+/// Whether parity is wanted of what is whole here, within a while.
+fn is_wanted(bob: &mut Bob) -> bool {
+    bob.wait_until(bob.now_ms + 10 * T_MAX_MS);
+    let events = bob.events();
+    let is_parity = |event: &Event| matches!(event, Event::ParityWanted { .. });
+    events.iter().any(is_parity)
+}
+
+#[test]
+fn what_is_heard_of_a_send_is_made_no_more_unless_a_store_has_it() {
+    for (from_store, is_made) in [(false, false), (true, true)] {
+        let mut bob = Bob::new();
+        bob.hear_whole(ONE);
+        bob.hear(asks_anybody("carol", ONE, 1));
+        let content = format!("0 of {ONE}");
+        bob.hear_of(
+            message("alice", &id(ONE, 0), content.as_bytes()),
+            from_store,
+        );
+        assert_eq!(is_wanted(&mut bob), is_made, "{from_store}");
+    }
+}
+
+#[test]
+fn what_leaves_for_who_asks_by_name_is_made_no_more() {
+    for is_named in [true, false] {
+        let mut bob = Bob::new();
+        bob.hear_whole(ONE);
+        if is_named {
+            bob.hear(asks_for("dave", &id(ONE, 0)));
+            let answer_ms = bob.machine.poll_timeout().unwrap();
+            bob.wait_until(answer_ms - 1);
+        }
+        bob.hear(asks_anybody("carol", ONE, 1));
+        assert_eq!(is_wanted(&mut bob), !is_named);
+    }
+}
+
+#[test]
+fn a_sender_that_is_heard_is_left_to_answer_unless_a_store_has_what_is_heard() {
+    for (from_store, is_put_off) in [(false, true), (true, false)] {
+        let mut bob = Bob::new();
+        bob.hear_whole(ONE);
+        bob.hear(asks_anybody("carol", ONE, 1));
+        let wanted_ms = bob.machine.poll_timeout().unwrap();
+        bob.wait_until(wanted_ms - 1);
+        bob.hear_of(message("alice", "another", b"content"), from_store);
+        bob.wait_until(wanted_ms);
+        assert_eq!(bob.events().is_empty(), is_put_off, "{from_store}");
+    }
+}
+
+#[test]
+fn who_sent_a_message_does_not_ask_others_for_it() {
+    for (asking, is_answered) in [("carol", true), ("alice", false)] {
+        let mut bob = Bob::new();
+        bob.hear_whole(ONE);
+        bob.hear(asks_anybody(asking, ONE, 1));
+        assert_eq!(is_wanted(&mut bob), is_answered, "{asking}");
+    }
+}
+
+#[test]
+fn who_says_that_it_lacks_nothing_is_waited_for_no_more() {
+    for (lacking, is_made) in [(0, false), (1, true)] {
+        let mut bob = Bob::new();
+        bob.hear_whole(ONE);
+        bob.hear(asks_anybody("carol", ONE, 2));
+        bob.hear(Message {
+            repair_request: vec![statement(ONE, lacking, "alice")],
+            ..sync("carol")
+        });
+        assert_eq!(is_wanted(&mut bob), is_made, "{lacking}");
     }
 }

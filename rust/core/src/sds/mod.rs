@@ -59,6 +59,8 @@ pub use repair::{in_response_group, request_offset_ms, response_offset_ms};
 pub use sync::feedback::{feedback_delay_ms, late_share};
 
 #[cfg(test)]
+mod counting_tests;
+#[cfg(test)]
 mod members_tests;
 #[cfg(test)]
 mod outgoing_tests;

@@ -144,3 +144,149 @@ fn a_content_that_the_network_did_not_take_leaves_again() {
         bob.machine.handle_transmit_failed(left.transmit_id, at(0));
     }
 }
+
+/// Takes one message that leaves, and leaves open what becomes of it.
+fn leave(bob: &mut Bob) -> Transmit {
+    let now = at(bob.now_ms);
+    let left = bob.machine.poll_transmit(now, Kinds::ALL);
+    left.expect("it leaves")
+}
+
+#[test]
+fn a_number_that_a_store_has_says_nothing_of_what_is_lacking_now() {
+    for (from_store, is_wanted) in [(false, true), (true, false)] {
+        let mut bob = bob();
+        bob.machine
+            .send_on_demand(ONE, contents(["one", "two"]), 2, 3)
+            .unwrap();
+        bob.leaving();
+        bob.now_ms = 1;
+        bob.hear_of(lacks("carol", ONE, 1), from_store);
+        bob.wait_until(4 * WINDOW_MS);
+        let is_told = |event: &Event| matches!(event, Event::ContentsWanted { .. });
+        assert_eq!(bob.events().iter().any(is_told), is_wanted, "{from_store}");
+    }
+}
+
+#[test]
+fn what_is_to_be_asked_is_work_at_once() {
+    let mut bob = bob();
+    bob.machine
+        .send_on_demand(ONE, contents(["one", "two"]), 2, 3)
+        .unwrap();
+    bob.leaving();
+    let due_ms = loop {
+        let due_ms = bob.machine.poll_timeout().expect("it asks");
+        bob.machine.handle_timeout(at(due_ms));
+        if bob.machine.poll_timeout() == Some(due_ms) {
+            break due_ms;
+        }
+    };
+    bob.now_ms = due_ms;
+    assert_eq!(leave(&mut bob).kind, TransmitKind::Sync);
+}
+
+#[test]
+fn the_message_of_a_content_that_may_be_sent_again_is_needed() {
+    for enable_repair in [true, false] {
+        let mut bob = Bob::of(Config {
+            enable_repair,
+            ..config()
+        });
+        bob.machine.send(ONE, contents(["one"]), 1).unwrap();
+        bob.leaving();
+        assert!(bob.machine.needs_message(&id(ONE, 0)));
+        assert!(!bob.machine.needs_message(&id(ONE, 1)));
+    }
+}
+
+#[test]
+fn what_the_network_took_of_a_send_that_was_cancelled_meanwhile_is_kept_for_repair() {
+    for enable_repair in [true, false] {
+        let mut bob = Bob::of(Config {
+            enable_repair,
+            ..config()
+        });
+        bob.machine.send(ONE, contents(["one", "two"]), 2).unwrap();
+        let left = leave(&mut bob);
+        assert!(bob.machine.cancel(ONE));
+        bob.machine
+            .handle_transmitted(left.transmit_id, None, at(0));
+        let kept = bob.machine.message(&id(ONE, 0));
+        assert_eq!(kept, enable_repair.then_some(left.payload));
+    }
+}
+
+#[test]
+fn how_a_store_finds_a_content_of_ours_is_stored() {
+    let mut bob = bob();
+    bob.machine.send(ONE, contents(["one"]), 1).unwrap();
+    let left = leave(&mut bob);
+    let mut records = bob.machine.poll_persist();
+    bob.machine
+        .handle_transmitted(left.transmit_id, Some(b"hint"), at(0));
+    records.extend(bob.machine.poll_persist());
+    let mut stored = std::collections::BTreeMap::new();
+    for Record { kind, key, value } in records {
+        match value {
+            Some(value) => drop(stored.insert((kind, key), Octets::from(value.to_vec()))),
+            None => drop(stored.remove(&(kind, key))),
+        }
+    }
+    let records = stored.into_iter();
+    let records = records.map(|((kind, key), value)| (kind, key, value));
+    let again = Bob::new().machine.restore(records, at(0)).unwrap();
+    let held = again.log.find(id(ONE, 0).as_bytes()).unwrap();
+    let hint = &again.log.get(held).unwrap().retrieval_hint;
+    assert_eq!(hint.as_bytes(), Some(&b"hint"[..]));
+}
+
+#[test]
+fn what_a_sync_said_that_the_network_did_not_take_is_said_by_another() {
+    let mut bob = Bob::of(Config {
+        acknowledgement_sync: true,
+        ..config()
+    });
+    bob.hear(message("alice", "held", b"content"));
+    for _ in 0..2 {
+        bob.now_ms = bob
+            .machine
+            .acknowledgement_due_ms()
+            .expect("it is to be said");
+        let sync = leave(&mut bob);
+        assert_eq!(sync.kind, TransmitKind::Sync);
+        bob.machine
+            .handle_transmit_failed(sync.transmit_id, at(bob.now_ms));
+    }
+}
+
+#[test]
+fn a_content_that_did_not_leave_again_is_kept_for_repair_alone_once_it_is_acknowledged() {
+    let mut bob = bob();
+    bob.machine.send(ONE, contents(["one"]), 1).unwrap();
+    bob.leaving();
+    bob.now_ms = 4 * WINDOW_MS;
+    bob.machine.handle_timeout(at(bob.now_ms));
+    let again = leave(&mut bob);
+    assert_eq!(again.kind, TransmitKind::Retransmission);
+    bob.machine
+        .handle_transmit_failed(again.transmit_id, at(bob.now_ms));
+    bob.hear(names("carol", &[id(ONE, 0)]));
+    assert_eq!(bob.machine.own_message(&id(ONE, 0)), None);
+    assert_eq!(bob.machine.message(&id(ONE, 0)), Some(again.payload));
+}
+
+#[test]
+fn no_filter_holds_what_a_send_can_do_without() {
+    let mut bob = bob();
+    bob.machine
+        .send(ONE, contents(["one", "two", "parity"]), 2)
+        .unwrap();
+    bob.leaving();
+    bob.machine.settle_filter();
+    let filter = bob.machine.filter.filter();
+    let held: Vec<_> = (0..3)
+        .filter(|ordinal| filter.contains(&id(ONE, *ordinal)))
+        .collect();
+    assert_eq!(held, [0, 1]);
+}

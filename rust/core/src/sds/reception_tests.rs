@@ -390,3 +390,205 @@ fn a_message_that_waits_stays_what_it_was_read_as() {
     let is_released = |event: &Event| matches!(event, Event::SendReleased { send_id, .. } if **send_id == *"waits");
     assert!(bob.events().iter().any(is_released));
 }
+
+// --- answers --------------------------------------------------------------------------------------
+
+fn answers_held(bob: &Bob) -> usize {
+    bob.machine.answering.answers_held()
+}
+
+/// Bob sent a content; gives its message.
+fn having_sent() -> (Bob, Octets) {
+    let mut bob = Bob::new();
+    let content = Octets::from(&b"one"[..]);
+    bob.machine.send(ONE, vec![content], 1).unwrap();
+    let left = bob.leaving().remove(0);
+    (bob, left.payload)
+}
+
+#[test]
+fn what_others_send_of_ours_answers_who_asked_unless_a_store_has_it() {
+    for (from_store, left) in [(false, 0), (true, 1)] {
+        let (mut bob, sent) = having_sent();
+        bob.hear(asks_for("carol", &id(ONE, 0)));
+        assert_eq!(answers_held(&bob), 1);
+        bob.machine.handle_message(&sent, None, from_store, at(0));
+        assert_eq!(answers_held(&bob), left, "{from_store}");
+    }
+}
+
+#[test]
+fn what_is_held_is_sent_again_where_another_content_is_heard_under_its_id() {
+    for (from_store, count) in [(false, 1), (true, 0)] {
+        let (mut bob, _) = having_sent();
+        bob.hear_of(message("bob", &id(ONE, 0), b"another"), from_store);
+        assert_eq!(answers_held(&bob), count, "ours {from_store}");
+        let mut bob = Bob::new();
+        bob.hear(message("alice", "held", b"content"));
+        bob.hear_of(message("mallory", "held", b"another"), from_store);
+        assert_eq!(answers_held(&bob), count, "of alice {from_store}");
+    }
+}
+
+#[test]
+fn another_content_under_its_id_answers_nobody() {
+    let mut bob = Bob::new();
+    bob.hear(message("alice", "held", b"content"));
+    bob.hear(asks_for("carol", "held"));
+    bob.hear(message("alice", "held", b"another"));
+    assert_eq!(answers_held(&bob), 1);
+    bob.hear(message("alice", "held", b"content"));
+    // It is stood by still.
+    let left = bob.wait_until(10 * T_MAX_MS);
+    assert!(!left.is_empty());
+}
+
+#[test]
+fn a_number_asks_for_nothing_by_its_name() {
+    let mut bob = Bob::new();
+    let number = statement(ONE, 1, "alice");
+    bob.hear(message("mallory", &number.message_id, b"content"));
+    bob.hear(Message {
+        repair_request: vec![number],
+        ..sync("carol")
+    });
+    assert_eq!(answers_held(&bob), 0);
+}
+
+// --- acknowledgements of what comes again -----------------------------------------------------------
+
+/// As short as in [`config`].
+const TIMEOUT_MS: i64 = 400;
+
+/// Acknowledges in a time of its own.
+fn prompt() -> Bob {
+    Bob::of(Config {
+        acknowledgement_sync: true,
+        ..config()
+    })
+}
+
+/// What the syncs of a while name.
+fn named_within(bob: &mut Bob, duration_ms: i64) -> Vec<String> {
+    let left = bob.wait_until(bob.now_ms + duration_ms).into_iter();
+    let histories = left.map(|(_, transmit)| {
+        let sync = Message::decode(&transmit.payload, config().wire_format).unwrap();
+        sync.causal_history
+    });
+    histories.flatten().map(|entry| entry.message_id).collect()
+}
+
+/// Bob has a content of alice that parity brought back, and said so.
+fn recovered() -> Bob {
+    let mut bob = prompt();
+    bob.hear_content(ONE, 0, [2, 1]);
+    bob.machine
+        .handle_send_reconstructed(None, "alice", ONE, 2, &[], at(0));
+    assert!(named_within(&mut bob, TIMEOUT_MS).contains(&id(ONE, 1)));
+    bob.now_ms += TIMEOUT_MS;
+    bob
+}
+
+#[test]
+fn what_was_recovered_is_said_again_when_its_sender_sends_it() {
+    let mut bob = recovered();
+    let events = bob.hear(message("alice", &id(ONE, 1), b"the other"));
+    assert!(events.iter().any(is_content));
+    assert!(named_within(&mut bob, TIMEOUT_MS).contains(&id(ONE, 1)));
+}
+
+#[test]
+fn what_another_one_sends_under_the_id_of_what_was_recovered_is_no_request() {
+    let mut bob = recovered();
+    bob.hear(message("mallory", &id(ONE, 1), b"forged"));
+    bob.wait_until(bob.now_ms + TIMEOUT_MS);
+    bob.hear(message("alice", &id(ONE, 1), b"the other"));
+    assert!(named_within(&mut bob, TIMEOUT_MS).contains(&id(ONE, 1)));
+}
+
+#[test]
+fn what_must_not_be_said_is_not_said_however_often_it_comes() {
+    for is_doubted in [false, true] {
+        let mut bob = prompt();
+        bob.hear_content(ONE, 0, [3, 1]);
+        if is_doubted {
+            let message_id = id(ONE, 0);
+            bob.machine
+                .handle_content_doubted(&message_id, "alice", ONE);
+        }
+        let content = format!("0 of {ONE}");
+        bob.hear(message("alice", &id(ONE, 0), content.as_bytes()));
+        let is_said = named_within(&mut bob, TIMEOUT_MS).contains(&id(ONE, 0));
+        assert_eq!(is_said, !is_doubted);
+    }
+}
+
+#[test]
+fn nobody_acknowledges_a_content_of_its_own() {
+    let (mut bob, _) = having_sent();
+    for _ in 0..2 {
+        bob.hear(message("mallory", &id(ONE, 0), b"one"));
+        assert_eq!(bob.machine.acknowledgements.len(), 0);
+    }
+}
+
+#[test]
+fn a_content_that_comes_twice_before_it_is_said_has_no_sibling_said_again() {
+    let mut bob = prompt();
+    bob.hear_content(ONE, 0, [3, 1]);
+    assert_eq!(named_within(&mut bob, TIMEOUT_MS), [id(ONE, 0)]);
+    // Later than syncs repeat what they said.
+    bob.wait_until(4 * TIMEOUT_MS);
+    for _ in 0..2 {
+        bob.hear_content(ONE, 1, [3, 1]);
+    }
+    assert_eq!(named_within(&mut bob, TIMEOUT_MS / 4), [id(ONE, 1)]);
+}
+
+// --- filters --------------------------------------------------------------------------------------
+
+/// A filter of carol comes with it; gives whether bob's leaves then, and what is named beside it.
+fn answer_to_filter(came: Message, from_store: bool, bits: u8) -> (bool, Vec<String>) {
+    let mut bob = Bob::new();
+    bob.hear(message("alice", "held", b"content"));
+    bob.machine
+        .handle_send_reconstructed(None, "alice", "held", 1, &[], at(0));
+    bob.leaving();
+    bob.now_ms = 4 * TIMEOUT_MS;
+    let filter = vec![bits; bob.machine.filter.size_bytes()];
+    let came = Message {
+        bloom_filter: Some(filter),
+        ..came
+    };
+    bob.hear_of(came, from_store);
+    let (mut has_left, mut named) = (false, Vec::new());
+    for (_, transmit) in bob.wait_until(10 * T_MAX_MS) {
+        let sync = Message::decode(&transmit.payload, config().wire_format).unwrap();
+        has_left |= sync.bloom_filter.is_some();
+        named.extend(
+            sync.causal_history
+                .into_iter()
+                .map(|entry| entry.message_id),
+        );
+    }
+    (has_left, named)
+}
+
+#[test]
+fn a_filter_that_a_sync_brings_and_holds_more_than_ours_is_answered_by_that() {
+    let content = || message("carol", "other", b"content");
+    for (came, from_store, is_answered) in [
+        (sync("carol"), false, true),
+        (sync("carol"), true, false),
+        (content(), false, false),
+    ] {
+        let (has_left, _) = answer_to_filter(came, from_store, u8::MAX);
+        assert_eq!(has_left, is_answered, "{from_store}");
+    }
+}
+
+#[test]
+fn what_a_filter_lacks_that_a_sync_brings_is_named_in_time() {
+    let (_, named) = answer_to_filter(sync("carol"), false, 0);
+    assert_eq!(named, ["held"]);
+}
