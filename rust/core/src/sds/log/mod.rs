@@ -599,22 +599,92 @@ mod tests {
     fn messages_that_stay_do_not_hold_the_room_of_those_that_went() {
         const COUNT: usize = 5_000;
         const STAYS: usize = 40;
-        let message = |number: usize| Octets::from(vec![number as u8; 2_000]);
-        let mut log = Log::new(COUNT);
-        for number in 0..COUNT {
-            let entry = add(&mut log, &number.to_string(), 1);
-            log.keep_original(entry, message(number));
+        const BYTES: usize = 2_000;
+        let message = |number: usize| Octets::from(vec![number as u8; BYTES]);
+        for are_pushed_out in [false, true] {
+            let mut log = Log::new(COUNT + 1);
+            let entries = (0..COUNT).map(|number| add(&mut log, &number.to_string(), 1));
+            let entries: Vec<_> = entries.collect();
+            let (stay, go): (Vec<_>, Vec<_>) = (0..COUNT).partition(|number| number % STAYS == 0);
+            // Those that stay are the newest, and lie among the others.
+            for &number in go.iter().chain(&stay) {
+                log.keep_original(entries[number], message(number));
+            }
+            log.poll_persist(|_| {});
+            let room = log.originals.packed_room();
+            if are_pushed_out {
+                let entry = add(&mut log, "large", 1);
+                let bytes = ORIGINAL_BYTES_MAX - stay.len() * BYTES;
+                log.keep_original(entry, vec![0; bytes].into());
+            } else {
+                for number in go {
+                    log.forget_original(&Name::new(&number.to_string()));
+                }
+            }
+            assert!(log.originals.packed_room() < room / 4);
+            for number in 0..COUNT {
+                let kept = log.original(number.to_string().as_bytes());
+                assert_eq!(kept, (number % STAYS == 0).then(|| message(number)));
+            }
         }
+    }
+
+    #[test]
+    fn a_message_that_is_apart_again_goes_in_its_turn() {
+        let quarters = |count| Octets::from(vec![0; count * (ORIGINAL_BYTES_MAX / 4)]);
+        let mut log = Log::new(10);
+        let keep = |log: &mut Log, id: &str, count| {
+            let entry = add(log, id, 1);
+            log.keep_original(entry, quarters(count));
+        };
+        keep(&mut log, "first", 1);
+        keep(&mut log, "apart", 1);
+        log.withdraw(b"apart");
+        log.forget_original(&Name::new("apart"));
+        keep(&mut log, "second", 1);
+        keep(&mut log, "third", 1);
+        keep(&mut log, "apart", 1);
+        log.withdraw(b"apart");
+        keep(&mut log, "large", 2);
+        let kept: BTreeSet<_> = log.originals().map(|id| &**id).collect();
+        assert_eq!(kept, BTreeSet::from(["apart", "large", "third"]));
+    }
+
+    /// The message of an entry is stored. How many records of messages are written and deleted when that
+    /// changes.
+    fn records_of(change: impl Fn(&mut Log, EntryRef)) -> (usize, usize) {
+        let mut log = Log::new(1);
+        let entry = add(&mut log, "kept", 1);
+        log.keep_original(entry, vec![7; 10].into());
         log.poll_persist(|_| {});
-        let room = log.originals.packed_room();
-        for number in (0..COUNT).filter(|number| number % STAYS != 0) {
-            log.forget_original(&Name::new(&number.to_string()));
-        }
-        assert!(log.originals.packed_room() < room / 4);
-        for number in 0..COUNT {
-            let kept = log.original(number.to_string().as_bytes());
-            assert_eq!(kept, (number % STAYS == 0).then(|| message(number)));
-        }
+        change(&mut log, entry);
+        let (mut written, mut deleted) = (0, 0);
+        let mut count = |message: Option<Octets>| match message {
+            Some(_) => written += 1,
+            None => deleted += 1,
+        };
+        log.poll_persist(|change| {
+            if let Change::Message(_, message) = change {
+                count(message);
+            }
+        });
+        log.poll_originals(|_, message| count(message));
+        (written, deleted)
+    }
+
+    #[test]
+    fn a_record_of_a_message_changes_once_and_stays_where_the_message_does() {
+        let forget = |log: &mut Log, _| {
+            add(log, "next", 1);
+        };
+        assert_eq!(records_of(forget), (0, 1));
+        let refuse = |log: &mut Log, entry| drop(log.refuse(entry));
+        assert_eq!(records_of(refuse), (0, 0));
+        let refuse_and_keep = |log: &mut Log, entry| {
+            log.refuse(entry);
+            log.keep_own(&Name::new("kept"), vec![7; 10].into(), false);
+        };
+        assert_eq!(records_of(refuse_and_keep), (0, 0));
     }
 
     /// What the records of the log's messages are, when every change is applied.
