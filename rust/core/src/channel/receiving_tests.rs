@@ -8,7 +8,7 @@ use super::tests::{
 };
 use super::*;
 use crate::reassemble::Lent;
-use crate::sds::{MessageIdRule, TransmitKind, sha256_id};
+use crate::sds::{MessageIdRule, TransmitKind, rival_name, sha256_id};
 use crate::segment::{Settings, segment};
 use crate::wire::sds::Message;
 use crate::wire::segment::WireFormat;
@@ -66,6 +66,8 @@ fn an_ephemeral_message_is_one_whole_segment_or_under_draft_what_it_is() {
         (WireFormat::Raw, &of_two, None),
         (WireFormat::Raw, b"typing", None),
         (WireFormat::Draft, b"typing", Some(b"typing")),
+        // What is no message of one segment there is none of several.
+        (WireFormat::Draft, &whole, Some(&whole)),
     ] {
         let mut bob = with_wire(wire_format);
         let came = Message {
@@ -191,6 +193,27 @@ fn a_message_under_the_id_that_a_content_of_a_larger_one_has_is_taken_in_once() 
         (counts.segments_received, counts.segments_discarded),
         (2, 0)
     );
+    // It is called by its content.
+    let delivery = bob.channel.begin_delivery().unwrap();
+    let name = rival_name(&id(ONE, 0), "alice", &segments(b"apart")[0]);
+    assert_eq!(delivery.send_id, Some(name));
+    hear_data(&mut bob, &contents, &[1, 2]);
+    assert!(bob.holds(&id(ONE, 2)));
+    assert_eq!(bob.stat("incoming_sends"), 0);
+}
+
+/// Messages that are kept for repair, of a message that was given up, have these ids.
+#[test]
+fn a_message_of_one_content_is_taken_in_once_beside_what_is_kept_under_its_id() {
+    let mut bob = Bob::new();
+    let former = segments(&payload(1, 3 * SEGMENT_BYTES));
+    hear_data(&mut bob, &former, &[0, 1]);
+    bob.wait_for_expiry();
+    for _ in 0..2 {
+        bob.hear(message("alice", &id(ONE, 0), &segments(b"single")[0]));
+    }
+    assert_eq!(bob.released, [b"single"]);
+    assert_eq!(bob.stat("rivals"), 1);
 }
 
 #[test]

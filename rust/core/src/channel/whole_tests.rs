@@ -5,6 +5,8 @@ use super::tests::{
     segments, settings,
 };
 use super::*;
+use crate::segment::Settings;
+use crate::wire::segment::WireFormat;
 
 /// All data of a message of alice under [`ONE`], in two contents, which follow what is missing if it
 /// `waits`.
@@ -32,6 +34,8 @@ fn a_second_message_of_a_send_does_not_take_the_place_of_one_that_waits() {
     hear(&mut bob, &second, false);
     assert_eq!(bob.released, [&*second]);
     assert_eq!(bob.channel.waiting(), (1, first.len()));
+    // Nothing of either is partial any more.
+    assert!(!bob.channel.has_partial());
     hear_cause(&mut bob);
     assert_eq!(bob.released, [&*second, b"before", &*first]);
     assert_eq!(bob.channel.waiting(), (0, 0));
@@ -92,5 +96,50 @@ fn what_is_taken_in_has_room_beside_what_waits_and_what_is_behind_it() {
             has_room,
             "{messages} {bytes}"
         );
+    }
+}
+
+/// A rival is known by its content for as long as so many others are not.
+#[test]
+fn a_rival_that_waits_for_its_delivery_is_not_delivered_again() {
+    let config = Config {
+        missing_messages_max: 1,
+        ..config()
+    };
+    let settings = Settings {
+        wire_format: WireFormat::Draft,
+        ..settings()
+    };
+    let mut bob = Bob::of(config, settings, limits());
+    bob.hear(message("alice", "shared", b"of alice"));
+    for rival in [&b"one"[..], b"two", b"one"] {
+        bob.hear(message("mallory", "shared", rival));
+    }
+    assert_eq!(bob.released, [&b"of alice"[..], b"one", b"two"]);
+}
+
+#[test]
+fn where_nothing_is_stored_a_message_is_called_by_its_send_once_another_one_of_that_is_done() {
+    let config = Config {
+        log_messages_max: 2,
+        ..config()
+    };
+    let mut bob = Bob::of(config, settings(), limits());
+    let deliver = |bob: &mut Bob| {
+        bob.channel.drop_changes();
+        let delivery = bob.channel.begin_delivery();
+        bob.channel.finish_delivery();
+        bob.channel.drop_changes();
+        delivery.and_then(|delivery| delivery.send_id)
+    };
+    for (number, payload) in [(3, &b"first"[..]), (4, b"second")] {
+        bob.hear(message("alice", &id(ONE, 0), &segments(payload)[0]));
+        assert_eq!(deliver(&mut bob).as_deref(), Some(ONE));
+        for further in 0..4 {
+            let message_id = id(&format!("{number:x}{further:031x}"), 0);
+            bob.hear(message("carol", &message_id, &segments(b"more")[0]));
+            deliver(&mut bob);
+        }
+        assert!(!bob.holds(&id(ONE, 0)));
     }
 }
