@@ -170,7 +170,7 @@ impl Stored {
 }
 
 /// The message that a frame makes of a content.
-fn framed(frame: &[u8], content: &[u8]) -> Option<Octets> {
+pub(super) fn framed(frame: &[u8], content: &[u8]) -> Option<Octets> {
     let (at, around) = frame.split_first_chunk()?;
     let (before, after) = around.split_at_checked(u32::from_be_bytes(*at) as usize)?;
     Some(Octets::from([before, content, after].concat()))

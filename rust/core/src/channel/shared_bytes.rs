@@ -16,7 +16,6 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use hashlink::{LinkedHashMap, LinkedHashSet};
-use memchr::memmem;
 
 use super::records::{FRAME, PARTS, PAYLOAD, Records, SEGMENT, Value, payload_key};
 use super::references::{Part, PartsRecord, SegmentRecord, WireFormats};
@@ -27,8 +26,8 @@ use crate::wire::segment::{HASH_LENGTH, WireFormat};
 
 /// Below this a name costs about as much as the bytes.
 const SHARED_BYTES_MIN: usize = 512;
-/// The start of a content, by which it is found in the message around it: no two contents of a channel
-/// share theirs, which holds a hash and an index.
+/// The start of a content, by which it is told from another one of its id: no two contents of a channel share
+/// theirs, which holds a hash and an index.
 const HEAD_BYTES: usize = 64;
 
 type Hash = [u8; HASH_LENGTH];
@@ -431,12 +430,15 @@ impl SharedBytes {
         }
     }
 
-    /// Where the stored content of an id stands in a message.
+    /// Where the stored content of an id stands in a message. It is not searched for: a peer may have had its
+    /// bytes put before it, in a hint of what is asked for.
     fn place_of_content(&self, message_id: &Name, wire: &[u8]) -> Option<Range<usize>> {
         let (head, length) = self.contents.get(message_id)?;
-        let start = memmem::find(wire, head)?;
-        let place = start..start + length;
-        (*length >= SHARED_BYTES_MIN && place.end <= wire.len()).then_some(place)
+        if *length < SHARED_BYTES_MIN {
+            return None;
+        }
+        let place = content_of(wire, self.wire_formats.sds)?;
+        (place.len() == *length && wire[place.clone()].starts_with(head)).then_some(place)
     }
 
     /// Stores a message as what stands around its content.
@@ -611,8 +613,11 @@ fn content_of(wire: &[u8], wire_format: SdsWireFormat) -> Option<Range<usize>> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use memchr::memmem;
+
     use super::*;
-    use crate::wire::sds::Message;
+    use crate::channel::restored::framed;
+    use crate::wire::sds::{HistoryEntry, Message};
 
     const ID: &str = "id";
 
@@ -938,6 +943,30 @@ mod tests {
         let wire = message("alice", 0);
         store.commit(&[(MESSAGE, Some(&wire))]);
         assert_eq!((store.kinds(), store.of(MESSAGE)), (vec![MESSAGE], &*wire));
+    }
+
+    #[test]
+    fn a_message_of_ours_is_read_back_whatever_stands_before_its_content() {
+        let mut store = Store::new();
+        store.is_ours = true;
+        store.commit(&[(CONTENT, Some(&content(1)))]);
+        // Who knows what is sent names something that is missing, with this hint.
+        let message = Message {
+            message_id: ID.to_owned(),
+            lamport_timestamp: Some(1),
+            repair_request: vec![HistoryEntry {
+                message_id: "missing".to_owned(),
+                retrieval_hint: Some(content(1)[..HEAD_BYTES].to_vec()),
+                sender_id: None,
+            }],
+            content: Some(content(1).to_vec()),
+            ..Message::default()
+        };
+        let wire = Octets::from(message.encode(SdsWireFormat::Spec).unwrap());
+        store.commit(&[(MESSAGE, Some(&wire)), (CONTENT, None)]);
+        assert_eq!(store.kinds(), [FRAME, CONTENT]);
+        let stored = framed(store.of(FRAME), store.of(CONTENT));
+        assert_eq!(stored.as_deref(), Some(&*wire));
     }
 
     #[test]
