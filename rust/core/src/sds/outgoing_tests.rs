@@ -290,3 +290,39 @@ fn no_filter_holds_what_a_send_can_do_without() {
         .collect();
     assert_eq!(held, [0, 1]);
 }
+
+#[test]
+fn what_waits_to_leave_again_leaves_once_and_is_no_round_without_an_answer() {
+    let mut bob = bob();
+    bob.machine
+        .send_on_demand(ONE, contents(["one", "two"]), 2, 1)
+        .unwrap();
+    bob.leaving();
+    bob.now_ms = 1;
+    bob.hear(lacks("carol", ONE, 2));
+    bob.wait_for(|event| matches!(event, Event::ContentsWanted { .. }));
+    make(&mut bob, contents(["three"]));
+    assert_eq!(ordinals(bob.leaving()), [2]);
+    bob.now_ms += 1;
+    bob.hear(lacks("carol", ONE, 1));
+    let mut happened = Vec::new();
+    for _ in 0..=2 * config().max_retransmissions {
+        bob.now_ms = bob.machine.poll_timeout().expect("it is looked at again");
+        bob.machine.handle_timeout(at(bob.now_ms));
+        happened.extend(bob.events());
+    }
+    assert_eq!(happened, []);
+    assert_eq!(ordinals(bob.leaving()).len(), 1);
+}
+
+#[test]
+fn what_is_made_leaves_once_though_its_time_comes_before() {
+    let mut bob = lacking(2);
+    make(&mut bob, contents(["three", "four"]));
+    make(&mut bob, Vec::new());
+    bob.machine.handle_timeout(at(bob.now_ms));
+    let left = ordinals(bob.leaving());
+    let once: BTreeSet<u32> = left.iter().copied().collect();
+    assert!(once.contains(&2) && once.contains(&3));
+    assert_eq!(left.len(), once.len());
+}

@@ -153,9 +153,7 @@ impl Machine {
         };
         match self.outgoing.content_mut(place) {
             Some(content) => {
-                if content.in_flight == transmit_id {
-                    content.in_flight = 0;
-                }
+                content.in_flight = 0;
                 self.outgoing.on_propagated(place, now.monotonic_ms);
                 if self.outgoing.get(place.0).is_some_and(|send| send.finished) {
                     self.outgoing.on_send_finished(place, &mut self.log);

@@ -363,7 +363,7 @@ impl Outgoing {
                 && self.give_up(oldest, log, events)
             {}
         }
-        if let Some(probed) = self.unacknowledged.probe(monotonic_ms)
+        if let Some(probed) = self.unacknowledged.probe(monotonic_ms, &mut self.sends)
             && let Some(send) = self.sends.get(probed)
             && send.demand.is_some()
         {
@@ -747,7 +747,8 @@ impl Outgoing {
                 let never_left = content.lamport == 0;
                 self.on_dispatched((handle, ordinal), monotonic_ms);
                 if never_left {
-                    self.unacknowledged.restore_due((handle, ordinal));
+                    self.unacknowledged
+                        .restore_due((handle, ordinal), &mut self.sends);
                 }
             }
         }
@@ -817,6 +818,7 @@ impl Outgoing {
         self.sends.audit();
         self.queue.audit(&self.sends);
         self.finished.audit();
+        self.unacknowledged.audit(&self.sends);
         assert!(self.awaiting().all(|place| self.content(place).is_some()));
     }
 }

@@ -68,7 +68,7 @@ impl OnDemand {
         let period_ms = around.unacknowledged.round_ms(send);
         let is_under_way = |content: &OutgoingContent| {
             let has_not_left = content.lamport == 0 && content.has_bytes();
-            content.in_flight != 0 || has_not_left || content.unconfirmed
+            content.in_flight != 0 || has_not_left || content.is_due || content.unconfirmed
         };
         let leaves = send.waits() || send.contents.iter().any(is_under_way);
         let need = around.quorum.need(send);
@@ -159,7 +159,7 @@ impl Around<'_> {
             if let Some(content) = self.sends.content_mut(place) {
                 self.changes.on_content(place, content);
             }
-            self.unacknowledged.add_due(place);
+            self.unacknowledged.add_due(place, self.sends);
         }
         let send = &mut self.sends[handle];
         if let Some(demand) = &mut send.demand {
@@ -208,8 +208,8 @@ impl Around<'_> {
         for ordinal in std::mem::take(&mut send.unconfirmed) {
             let place = (handle, ordinal);
             if self.unacknowledged.awaits(place) {
-                send.contents[ordinal as usize].unconfirmed = true;
-                self.unacknowledged.restore_due(place);
+                self.sends[handle].contents[ordinal as usize].unconfirmed = true;
+                self.unacknowledged.restore_due(place, self.sends);
             }
         }
     }
@@ -228,7 +228,7 @@ impl Around<'_> {
             (Reverse(lacked_by(*ordinal)), left_ms, *ordinal)
         });
         for ordinal in order.into_iter().take(count) {
-            self.unacknowledged.add_due((handle, ordinal));
+            self.unacknowledged.add_due((handle, ordinal), self.sends);
         }
     }
 

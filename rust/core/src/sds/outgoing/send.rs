@@ -77,6 +77,8 @@ pub struct OutgoingContent {
     pub wire: Option<Octets>,
     /// Whether it waits for its first dispatch.
     pub queued: bool,
+    /// Whether it stands among those that go as soon as anything may leave.
+    pub(super) is_due: bool,
     /// Whether it is parity of a send on demand: once it left its bytes are not stored, since others
     /// like it can be made.
     pub made: bool,
@@ -144,6 +146,7 @@ impl OutgoingContent {
             content: Some(content),
             wire: None,
             queued: true,
+            is_due: false,
             made: false,
             lamport: 0,
             attempts: 0,

@@ -114,14 +114,22 @@ impl Unacknowledged {
     }
 
     /// A content goes as soon as anything may leave.
-    pub fn add_due(&mut self, place: ContentRef) {
+    pub fn add_due(&mut self, place: ContentRef, sends: &mut Sends) {
         self.unacknowledged.replace(place);
-        self.due.push_back(place);
+        self.push_due(place, sends);
     }
 
     /// A content of an earlier life, which stands among the unacknowledged, may not have left.
-    pub fn restore_due(&mut self, place: ContentRef) {
-        self.due.push_back(place);
+    pub fn restore_due(&mut self, place: ContentRef, sends: &mut Sends) {
+        self.push_due(place, sends);
+    }
+
+    /// A content stands among what is due once, however often its time comes before it leaves.
+    fn push_due(&mut self, place: ContentRef, sends: &mut Sends) {
+        let content = sends.content_mut(place);
+        if content.is_some_and(|content| !std::mem::replace(&mut content.is_due, true)) {
+            self.due.push_back(place);
+        }
     }
 
     /// A content that a store has is not held back any longer.
@@ -242,9 +250,15 @@ impl Unacknowledged {
 
     /// All whose time had come were looked at: of those that a store has one may go as a probe. Gives the
     /// send of that one.
-    pub fn probe(&mut self, monotonic_ms: i64) -> Option<OutgoingRef> {
+    pub fn probe(&mut self, monotonic_ms: i64, sends: &mut Sends) -> Option<OutgoingRef> {
         let probe = self.in_store.take_probe(monotonic_ms, self.period_ms())?;
-        self.due.push_back(probe);
+        // One that the node has yet to answer for is under way.
+        if sends
+            .content(probe)
+            .is_some_and(|content| content.in_flight == 0)
+        {
+            self.push_due(probe, sends);
+        }
         Some(probe.0)
     }
 
@@ -281,7 +295,7 @@ impl Unacknowledged {
         }
         let (until_ms, again_ms, turn) = match due {
             Due::Missing | Due::Unanswered => {
-                self.add_due(place);
+                self.add_due(place, sends);
                 return Turn::Taken;
             }
             Due::Waits(until_ms) => (until_ms, until_ms, Turn::PutOff),
@@ -322,6 +336,9 @@ impl Unacknowledged {
         sends: &mut Sends,
     ) -> Option<ContentRef> {
         while let Some(place) = self.due.pop_front() {
+            if let Some(content) = sends.content_mut(place) {
+                content.is_due = false;
+            }
             if !self.awaits(place) {
                 continue;
             }
@@ -350,8 +367,17 @@ impl Unacknowledged {
             let attempts = &mut sends[place.0].contents[place.1 as usize].attempts;
             *attempts = attempts.saturating_sub(1);
         }
-        self.due.push_back(place);
+        self.push_due(place, sends);
         true
+    }
+
+    /// What says that it is due stands there once.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self, sends: &Sends) {
+        let contents = sends.iter().flat_map(|send| &send.contents);
+        let marked = contents.filter(|content| content.is_due).count();
+        let held = |place: &&ContentRef| sends.content(**place).is_some();
+        assert_eq!(marked, self.due.iter().filter(held).count());
     }
 
     /// Whether a content that is due counts as one that goes again: no probe, nor one that may not have left.
