@@ -61,6 +61,8 @@ pub use sync::feedback::{feedback_delay_ms, late_share};
 #[cfg(test)]
 mod counting_tests;
 #[cfg(test)]
+mod incoming_tests;
+#[cfg(test)]
 mod members_tests;
 #[cfg(test)]
 mod outgoing_tests;

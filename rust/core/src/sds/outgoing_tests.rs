@@ -1,6 +1,6 @@
 //! What leaves of sends of ours, and when it goes again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::tests::{Bob, ONE, OTHER, WINDOW_MS, at, config, id, lacks, message, names};
@@ -222,20 +222,11 @@ fn how_a_store_finds_a_content_of_ours_is_stored() {
     let mut bob = bob();
     bob.machine.send(ONE, contents(["one"]), 1).unwrap();
     let left = leave(&mut bob);
-    let mut records = bob.machine.poll_persist();
+    let mut stored = Stored::default();
+    stored.take(&mut bob);
     bob.machine
         .handle_transmitted(left.transmit_id, Some(b"hint"), at(0));
-    records.extend(bob.machine.poll_persist());
-    let mut stored = std::collections::BTreeMap::new();
-    for Record { kind, key, value } in records {
-        match value {
-            Some(value) => drop(stored.insert((kind, key), Octets::from(value.to_vec()))),
-            None => drop(stored.remove(&(kind, key))),
-        }
-    }
-    let records = stored.into_iter();
-    let records = records.map(|((kind, key), value)| (kind, key, value));
-    let again = Bob::new().machine.restore(records, at(0)).unwrap();
+    let again = stored.restart(bob).machine;
     let held = again.log.find(id(ONE, 0).as_bytes()).unwrap();
     let hint = &again.log.get(held).unwrap().retrieval_hint;
     assert_eq!(hint.as_bytes(), Some(&b"hint"[..]));
@@ -325,4 +316,294 @@ fn what_is_made_leaves_once_though_its_time_comes_before() {
     let once: BTreeSet<u32> = left.iter().copied().collect();
     assert!(once.contains(&2) && once.contains(&3));
     assert_eq!(left.len(), once.len());
+}
+
+// --- what is stored -------------------------------------------------------------------------------
+
+/// The records of a participant, when every change is applied.
+#[derive(Default)]
+struct Stored(BTreeMap<(&'static str, Name), Octets>);
+
+impl Stored {
+    fn take(&mut self, bob: &mut Bob) {
+        for Record { kind, key, value } in bob.machine.poll_persist() {
+            match value {
+                Some(value) => drop(self.0.insert((kind, key), Octets::from(value.to_vec()))),
+                None => drop(self.0.remove(&(kind, key))),
+            }
+        }
+    }
+
+    /// The next life of bob.
+    fn restart(&mut self, mut bob: Bob) -> Bob {
+        self.take(&mut bob);
+        let mut again = self::bob();
+        let records = self.0.iter();
+        let records = records.map(|((kind, key), value)| (*kind, key.clone(), value.clone()));
+        let new = std::mem::replace(&mut again.machine, Bob::new().machine);
+        again.machine = new.restore(records, at(bob.now_ms)).unwrap();
+        again.now_ms = bob.now_ms;
+        again
+    }
+
+    /// Records of our sends and of their contents.
+    fn own(&self) -> usize {
+        let kinds = ["sds.send", "sds.content", "sds.outgoing", "sds.message"];
+        let names = self.0.keys();
+        names.filter(|(kind, _)| kinds.contains(kind)).count()
+    }
+}
+
+fn stat(bob: &Bob, name: &str) -> usize {
+    let stats = bob.machine.stats();
+    let mut stats = stats.into_iter();
+    stats.find(|(known, _)| *known == name).unwrap().1
+}
+
+#[test]
+fn what_the_network_did_not_take_waits_for_its_first_dispatch_in_the_next_life_too() {
+    let mut bob = bob();
+    bob.machine.send(ONE, contents(["one", "two"]), 2).unwrap();
+    let left = leave(&mut bob);
+    let mut stored = Stored::default();
+    stored.take(&mut bob);
+    bob.machine
+        .handle_transmit_failed(left.transmit_id, at(bob.now_ms));
+    let mut again = stored.restart(bob);
+    assert_eq!(stat(&again, "outgoing_unacknowledged"), 0);
+    assert_eq!(ordinals(again.leaving()), [0, 1]);
+}
+
+#[test]
+fn of_parity_that_can_be_made_again_no_bytes_are_stored_once_it_left() {
+    let mut bob = bob();
+    let sent = contents(["one", "two", "three"]);
+    bob.machine.send_on_demand(ONE, sent, 2, 3).unwrap();
+    assert_eq!(bob.leaving().len(), 3);
+    let of = |bob: &Bob, ordinal| bob.machine.own_message(&id(ONE, ordinal)).is_some();
+    assert_eq!(
+        [0, 1, 2].map(|ordinal| of(&bob, ordinal)),
+        [true, true, false]
+    );
+    let mut stored = Stored::default();
+    stored.take(&mut bob);
+    let messages = stored.0.keys().filter(|(kind, _)| *kind == MESSAGE).count();
+    assert_eq!(messages, 2);
+    bob.now_ms = 1;
+    bob.hear(lacks("carol", ONE, 0));
+    let kept = [0, 1, 2].map(|ordinal| bob.machine.message(&id(ONE, ordinal)).is_some());
+    assert_eq!(kept, [true, true, false]);
+}
+
+#[test]
+fn a_send_that_is_cancelled_leaves_nothing_behind() {
+    let mut bob = bob();
+    let mut stored = Stored::default();
+    bob.machine.send(ONE, contents(["one", "two"]), 2).unwrap();
+    stored.take(&mut bob);
+    assert!(bob.machine.cancel(ONE));
+    stored.take(&mut bob);
+    assert_eq!(stored.own(), 0);
+    assert_eq!((bob.machine.queued_bytes(), bob.leaving().len()), (0, 0));
+    bob.machine
+        .send(OTHER, contents(["one", "two"]), 2)
+        .unwrap();
+    leave(&mut bob);
+    assert_eq!(stat(&bob, "outgoing_unacknowledged"), 1);
+    assert!(bob.machine.cancel(OTHER));
+    assert_eq!(stat(&bob, "outgoing_unacknowledged"), 0);
+}
+
+#[test]
+fn what_is_acknowledged_is_remembered_and_waited_for_no_more_in_the_next_life_either() {
+    let mut bob = bob();
+    bob.machine.send(ONE, contents(["one", "two"]), 2).unwrap();
+    bob.leaving();
+    bob.hear(names("carol", &[id(ONE, 0), id(ONE, 1)]));
+    let mut stored = Stored::default();
+    stored.take(&mut bob);
+    for _ in 0..2 {
+        assert_eq!(stat(&bob, "outgoing_unacknowledged"), 0);
+        assert_eq!(stat(&bob, "outgoing_finished_contents"), 2);
+        bob = stored.restart(bob);
+    }
+}
+
+// --- room, and what is left over ------------------------------------------------------------------
+
+#[test]
+fn a_send_begins_where_there_is_room_for_all_of_it_or_nothing_else_waits() {
+    let bob = || {
+        Bob::of(Config {
+            outgoing_buffer_messages_max: 2,
+            ..config()
+        })
+    };
+    let mut one_each = bob();
+    for number in 0..3 {
+        let send_id = format!("{number:032x}");
+        let sent = contents(["content"]);
+        one_each.machine.send(&send_id, sent, 1).unwrap();
+    }
+    assert_eq!(one_each.leaving().len(), 2);
+    let mut large = bob();
+    let sent = contents(["one", "two", "three"]);
+    large.machine.send(ONE, sent, 3).unwrap();
+    assert_eq!(large.leaving().len(), 3);
+}
+
+/// One of two contents is enough, and carol has the first.
+#[test]
+fn what_is_left_of_a_send_that_is_delivered_leaves_once_more_and_is_not_waited_for() {
+    for is_taken in [true, false] {
+        let mut bob = bob();
+        bob.machine.send(ONE, contents(["one", "two"]), 1).unwrap();
+        let first = leave(&mut bob);
+        bob.machine
+            .handle_transmitted(first.transmit_id, None, at(0));
+        if !is_taken {
+            let second = leave(&mut bob);
+            bob.machine
+                .handle_transmit_failed(second.transmit_id, at(0));
+        }
+        bob.hear(names("carol", &[id(ONE, 0)]));
+        assert_eq!(ordinals(bob.leaving()), [1], "{is_taken}");
+        assert_eq!(stat(&bob, "outgoing_unacknowledged"), 0);
+    }
+}
+
+#[test]
+fn of_what_a_store_has_no_content_goes_again_while_the_node_has_yet_to_answer_for_it() {
+    let mut bob = bob();
+    bob.machine.send(ONE, contents(["one", "two"]), 2).unwrap();
+    bob.leaving();
+    for ordinal in 0..2 {
+        bob.machine.handle_stored(ONE, ordinal, at(0));
+    }
+    bob.now_ms = 4 * WINDOW_MS;
+    bob.machine.handle_timeout(at(bob.now_ms));
+    assert_eq!(leave(&mut bob).ordinal, Some(0));
+    bob.now_ms *= 2;
+    bob.machine.handle_timeout(at(bob.now_ms));
+    assert_eq!(bob.machine.waiting(TransmitKind::Retransmission), 0);
+}
+
+// --- acknowledged ---------------------------------------------------------------------------------
+
+#[test]
+fn who_lacks_nothing_acknowledges_what_it_has_not_named() {
+    let mut bob = bob();
+    bob.machine.send(ONE, contents(["one", "two"]), 2).unwrap();
+    bob.leaving();
+    let acknowledged = |events: Vec<Event>| -> Vec<u32> {
+        let ordinals = events.into_iter().filter_map(|event| match event {
+            Event::ContentAcknowledged { ordinal, .. } => Some(ordinal),
+            _ => None,
+        });
+        ordinals.collect()
+    };
+    assert_eq!(acknowledged(bob.hear(names("carol", &[id(ONE, 1)]))), [1]);
+    assert_eq!(acknowledged(bob.hear(lacks("carol", ONE, 0))), [0]);
+}
+
+#[test]
+fn nobody_lacks_more_of_a_send_than_makes_it_whole() {
+    let mut bob = bob();
+    bob.machine
+        .send_on_demand(ONE, contents(["one", "two"]), 2, 30)
+        .unwrap();
+    bob.leaving();
+    bob.now_ms = 1;
+    bob.hear(lacks("carol", ONE, 900));
+    bob.wait_until(4 * WINDOW_MS);
+    let wanted = bob.events().into_iter().find_map(|event| match event {
+        Event::ContentsWanted { count, .. } => Some(count),
+        _ => None,
+    });
+    assert_eq!(wanted, Some(2));
+}
+
+#[test]
+fn so_many_filters_acknowledge_a_content_and_fewer_put_it_off_once() {
+    for (possible_acks_threshold, is_delivered) in [(2, true), (3, false)] {
+        let mut bob = Bob::of(Config {
+            possible_acks_threshold,
+            ..config()
+        });
+        bob.machine.send(ONE, contents(["one"]), 1).unwrap();
+        bob.leaving();
+        bob.machine.settle_filter();
+        let filter = bob.machine.filter.filter().to_bytes();
+        let mut counts = Vec::new();
+        let mut delivered = false;
+        for _ in 0..2 {
+            let came = Message {
+                bloom_filter: Some(filter.clone()),
+                ..super::tests::sync("carol")
+            };
+            for event in bob.hear(came) {
+                match event {
+                    Event::ContentPossiblyAcknowledged { count, .. } => counts.push(count),
+                    Event::SendAcknowledged { .. } => delivered = true,
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!((counts, delivered), (vec![1, 2], is_delivered));
+        if !is_delivered {
+            assert_eq!(bob.machine.poll_timeout(), Some(2 * 4 * WINDOW_MS));
+        }
+    }
+}
+
+// --- on demand ------------------------------------------------------------------------------------
+
+#[test]
+fn nothing_more_is_wanted_while_a_content_has_yet_to_leave() {
+    let mut bob = bob();
+    bob.machine
+        .send_on_demand(ONE, contents(["one", "two"]), 2, 3)
+        .unwrap();
+    assert_eq!(leave(&mut bob).ordinal, Some(0));
+    bob.now_ms = 1;
+    bob.hear(lacks("carol", ONE, 1));
+    for _ in 0..3 {
+        bob.now_ms += 4 * WINDOW_MS;
+        bob.machine.handle_timeout(at(bob.now_ms));
+    }
+    assert_eq!(bob.events(), []);
+}
+
+#[test]
+fn where_nothing_is_made_what_is_missing_goes_again() {
+    // The owner says so, or does not answer in a round.
+    for says_so in [true, false] {
+        let mut bob = lacking(1);
+        if says_so {
+            make(&mut bob, Vec::new());
+            bob.machine.handle_timeout(at(bob.now_ms));
+        }
+        let left = bob.wait_until(bob.now_ms + 5 * 4 * WINDOW_MS);
+        let mut left = ordinals(left.into_iter().map(|(_, left)| left).collect());
+        left.sort_unstable();
+        left.dedup();
+        assert_eq!(left, [0, 1], "{says_so}");
+        let is_wanted = |event: &Event| matches!(event, Event::ContentsWanted { .. });
+        assert!(!bob.events().iter().any(is_wanted));
+    }
+}
+
+#[test]
+fn nothing_is_made_under_an_id_that_another_content_has() {
+    let mut bob = bob();
+    bob.hear(message("mallory", &id(ONE, 2), b"forged"));
+    bob.machine
+        .send_on_demand(ONE, contents(["one", "two"]), 2, 3)
+        .unwrap();
+    bob.leaving();
+    bob.now_ms = 1;
+    bob.hear(lacks("carol", ONE, 1));
+    bob.wait_for(|event| matches!(event, Event::ContentsWanted { .. }));
+    make(&mut bob, contents(["three"]));
+    assert_eq!(bob.machine.size_of(ONE), Some((2, 2)));
 }

@@ -406,4 +406,62 @@ mod tests {
         assert_eq!(learn("bob"), "bob");
         table.table.audit();
     }
+
+    #[test]
+    fn who_named_most_of_a_full_table_has_no_room_there() {
+        let mut table = Table::new(4);
+        let send = table.send(false, false);
+        let has_room = |table: &Table, by: &str| table.table.has_room_for(&by.into());
+        for id in ["one", "two", "three"] {
+            table.add(id, send, "mallory");
+            assert!(has_room(&table, "mallory"));
+        }
+        table.add("own", send, "alice");
+        assert!(!has_room(&table, "mallory"));
+        assert!(has_room(&table, "alice") && has_room(&table, "bob"));
+        // Both named as much.
+        table.table.remove(b"three");
+        table.add("another", send, "alice");
+        assert!(!has_room(&table, "alice"));
+    }
+
+    #[test]
+    fn each_that_is_missing_and_none_that_is_no_longer_is_news_and_stored() {
+        let mut table = Table::new(4);
+        let send = table.send(false, false);
+        let mut version = table.table.version();
+        let mut is_news = |table: &mut Table| {
+            let former = std::mem::replace(&mut version, table.table.version());
+            let changed: Vec<_> = table.table.poll_changed().into_iter().collect();
+            former != version && changed == [Name::new("id")]
+        };
+        table.add("id", send, "mallory");
+        assert!(is_news(&mut table));
+        table.add("more", send, "mallory");
+        table.table.poll_changed();
+        let entry = table.table.get(b"id").unwrap().entry.clone();
+        // Whose share it is in is stored with it.
+        table.table.learn(b"id", &entry, &"alice".into());
+        let changed = table.table.poll_changed();
+        assert!(changed.contains(&Name::new("id")));
+        is_news(&mut table);
+        table.table.remove(b"id");
+        assert!(is_news(&mut table));
+    }
+
+    #[test]
+    fn what_a_history_does_not_say_whose_it_is_may_be_anybodys() {
+        for (named, is_anothers) in [(None, false), (Some("alice"), false), (Some("bob"), true)] {
+            let mut table = Table::new(4);
+            let entry = HistoryEntry {
+                message_id: "id".to_owned(),
+                retrieval_hint: None,
+                sender_id: named.map(str::to_owned),
+            };
+            let send = table.send(false, false);
+            table.table.add(entry, send, &"carol".into(), &table.sends);
+            let missing = table.table.get(b"id").unwrap();
+            assert_eq!(missing.is_anothers("alice"), is_anothers);
+        }
+    }
 }
