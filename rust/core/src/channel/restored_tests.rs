@@ -199,6 +199,7 @@ fn is_released_without_what_it_follows(change: impl Fn(&mut Settings, &mut Limit
     change(&mut settings, &mut limits);
     bob.restart_as(settings, limits).unwrap();
     assert!(!bob.holds(&id(ONE, 0)));
+    assert!(!bob.channel.has_partial());
     bob.commit();
     assert_eq!(bob.stored("channel.segment"), 0);
     !bob.released.is_empty()
@@ -352,5 +353,116 @@ fn what_was_delivered_may_come_again_whether_or_not_it_is_stored() {
         }
         bob.hear(single);
         assert_eq!(bob.released.last().unwrap(), b"again", "{is_stored}");
+    }
+}
+
+// --- which bytes a record names -------------------------------------------------------------------
+
+/// SDS keeps no message to repair others with.
+fn without_repair() -> Config {
+    Config {
+        enable_repair: false,
+        ..config()
+    }
+}
+
+/// The second content of a message with another end.
+fn forged(content: &[u8]) -> Vec<u8> {
+    let mut forged = content.to_vec();
+    *forged.last_mut().unwrap() ^= 1;
+    forged
+}
+
+#[test]
+fn a_message_is_read_back_without_the_false_contents_that_came_of_it() {
+    let real = payload(1, 2 * SEGMENT_BYTES);
+    let contents = segments(&real);
+    let false_one = forged(&contents[1]);
+    // Parity brings back what was false, or what is real comes beside that.
+    let parity = [(1, &false_one), (0, &contents[0]), (2, &contents[2])];
+    let beside = [(1, &contents[1]), (1, &false_one), (0, &contents[0])];
+    for order in [parity, beside] {
+        let mut bob = Bob::new();
+        for (ordinal, content) in order {
+            bob.hear(message("alice", &id(ONE, ordinal), content));
+        }
+        assert_eq!(bob.released, [&*real]);
+        assert_eq!(bob.restart(), Ok(vec![real.clone()]));
+    }
+}
+
+#[test]
+fn a_message_is_stored_by_name_where_what_brought_it_is_and_a_name_is_shorter() {
+    let single = |bytes| (payload(1, bytes), vec![0]);
+    let (named, alone) = (["channel.parts", "channel.payload"], [(1, 0), (0, 1)]);
+    for ((payload, ordinals), stored) in [
+        (single(512), alone[0]),
+        (single(511), alone[1]),
+        // All of it is made of parity.
+        ((payload(1, 2 * SEGMENT_BYTES), vec![2, 3]), alone[1]),
+    ] {
+        let mut bob = Bob::new();
+        let contents = segments(&payload);
+        for ordinal in ordinals {
+            let content = &contents[ordinal as usize];
+            bob.hear(message("alice", &id(ONE, ordinal), content));
+        }
+        assert_eq!(bob.released, [&*payload]);
+        bob.commit();
+        assert_eq!(named.map(|kind| bob.stored(kind)), [stored.0, stored.1]);
+    }
+}
+
+#[test]
+fn a_partial_message_stays_stored_when_another_one_of_its_send_is_whole() {
+    let mut bob = Bob::new();
+    let [partial, whole] = [1, 2].map(|seed| segments(&payload(seed, 2 * SEGMENT_BYTES)));
+    bob.hear(message("alice", &id(ONE, 0), &partial[0]));
+    for ordinal in 0..2 {
+        bob.hear(message(
+            "alice",
+            &id(ONE, ordinal),
+            &whole[ordinal as usize],
+        ));
+    }
+    assert_eq!(bob.released.len(), 1);
+    bob.commit();
+    assert!(bob.channel.has_partial());
+    assert_eq!(bob.stored("channel.segment"), 1);
+}
+
+/// Each content comes in another life.
+#[test]
+fn a_message_becomes_whole_over_several_lives_and_waits_in_more() {
+    let mut bob = Bob::of(without_repair(), settings(), limits());
+    let real = payload(1, 3 * SEGMENT_BYTES);
+    let contents = segments(&real);
+    for (ordinal, content) in contents.iter().enumerate().take(3) {
+        assert_eq!(bob.stored("channel.segment"), ordinal);
+        bob.hear(message("alice", &id(ONE, ordinal as u32), content));
+        let waiting = bob.restart().unwrap();
+        assert_eq!(waiting.len(), usize::from(ordinal == 2));
+    }
+    for _ in 0..2 {
+        assert_eq!(bob.restart(), Ok(vec![real.clone()]));
+        assert_eq!(bob.stored("channel.parts"), 1);
+    }
+    bob.channel.begin_delivery().unwrap();
+    bob.channel.finish_delivery();
+    bob.commit();
+    assert_eq!(
+        (bob.stored("channel.parts"), bob.stored("sds.message")),
+        (0, 0)
+    );
+}
+
+#[test]
+fn of_what_comes_and_is_delivered_between_two_commits_nothing_is_stored() {
+    let mut bob = Bob::of(without_repair(), settings(), limits());
+    deliver(&mut bob, ONE, 1);
+    bob.channel.finish_delivery();
+    bob.commit();
+    for kind in ["sds.message", "channel.parts", "channel.segment"] {
+        assert_eq!(bob.stored(kind), 0, "{kind}");
     }
 }

@@ -985,5 +985,13 @@ mod tests {
         store.restart();
         store.commit(&[]);
         assert_eq!(store.kinds(), [""; 0]);
+        let wire = message("bob", 1);
+        for stored in [(MESSAGE, Some(&wire)), (CONTENT, Some(&content(1)))] {
+            store.commit(&[stored]);
+            assert_eq!(store.kinds(), [stored.0]);
+            store.restart();
+            store.commit(&[]);
+            assert_eq!(store.kinds(), [""; 0]);
+        }
     }
 }

@@ -119,27 +119,33 @@ fn a_rival_that_waits_for_its_delivery_is_not_delivered_again() {
 }
 
 #[test]
-fn where_nothing_is_stored_a_message_is_called_by_its_send_once_another_one_of_that_is_done() {
-    let config = Config {
-        log_messages_max: 2,
-        ..config()
-    };
-    let mut bob = Bob::of(config, settings(), limits());
-    let deliver = |bob: &mut Bob| {
-        bob.channel.drop_changes();
-        let delivery = bob.channel.begin_delivery();
-        bob.channel.finish_delivery();
-        bob.channel.drop_changes();
-        delivery.and_then(|delivery| delivery.send_id)
-    };
-    for (number, payload) in [(3, &b"first"[..]), (4, b"second")] {
-        bob.hear(message("alice", &id(ONE, 0), &segments(payload)[0]));
-        assert_eq!(deliver(&mut bob).as_deref(), Some(ONE));
-        for further in 0..4 {
-            let message_id = id(&format!("{number:x}{further:031x}"), 0);
-            bob.hear(message("carol", &message_id, &segments(b"more")[0]));
-            deliver(&mut bob);
+fn a_message_is_called_by_its_send_once_another_one_of_that_is_done() {
+    for is_stored in [true, false] {
+        let config = Config {
+            log_messages_max: 2,
+            ..config()
+        };
+        let mut bob = Bob::of(config, settings(), limits());
+        let settle = |bob: &mut Bob| match is_stored {
+            true => bob.commit(),
+            false => bob.channel.drop_changes(),
+        };
+        let deliver = |bob: &mut Bob| {
+            settle(bob);
+            let delivery = bob.channel.begin_delivery();
+            bob.channel.finish_delivery();
+            settle(bob);
+            delivery.and_then(|delivery| delivery.send_id)
+        };
+        for (number, payload) in [(3, &b"first"[..]), (4, b"second")] {
+            bob.hear(message("alice", &id(ONE, 0), &segments(payload)[0]));
+            assert_eq!(deliver(&mut bob).as_deref(), Some(ONE), "{is_stored}");
+            for further in 0..4 {
+                let message_id = id(&format!("{number:x}{further:031x}"), 0);
+                bob.hear(message("carol", &message_id, &segments(b"more")[0]));
+                deliver(&mut bob);
+            }
+            assert!(!bob.holds(&id(ONE, 0)));
         }
-        assert!(!bob.holds(&id(ONE, 0)));
     }
 }
