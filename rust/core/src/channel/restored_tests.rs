@@ -366,10 +366,10 @@ fn without_repair() -> Config {
     }
 }
 
-/// The second content of a message with another end.
+/// A content with other bytes of its message.
 fn forged(content: &[u8]) -> Vec<u8> {
     let mut forged = content.to_vec();
-    *forged.last_mut().unwrap() ^= 1;
+    forged[content.len() / 2] ^= 1;
     forged
 }
 
@@ -379,9 +379,10 @@ fn a_message_is_read_back_without_the_false_contents_that_came_of_it() {
     let contents = segments(&real);
     let false_one = forged(&contents[1]);
     // Parity brings back what was false, or what is real comes beside that.
-    let parity = [(1, &false_one), (0, &contents[0]), (2, &contents[2])];
-    let beside = [(1, &contents[1]), (1, &false_one), (0, &contents[0])];
-    for order in [parity, beside] {
+    let parity = [2, 3].map(|ordinal| (ordinal as u32, &contents[ordinal]));
+    let false_and_parity = [&[(1, &false_one), (0, &contents[0])][..], &parity].concat();
+    let false_beside_real = vec![(1, &contents[1]), (1, &false_one), (0, &contents[0])];
+    for order in [false_and_parity, false_beside_real] {
         let mut bob = Bob::new();
         for (ordinal, content) in order {
             bob.hear(message("alice", &id(ONE, ordinal), content));
