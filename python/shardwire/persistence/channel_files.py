@@ -11,16 +11,12 @@ _STATE_SUFFIXES = (".journal", ".values")
 _DIGITS = 16
 
 
-def digest_of(channel_id: str) -> str:
-    """What names the files of a channel."""
-    return hashlib.sha256(channel_id.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
-
-
 def file_of(database: Path, channel_id: str, suffix: str) -> Path:
-    """A file of the state, beside the database itself as its log is: it belongs to whoever opens that under another
-    name."""
+    """A file of a channel, beside the database itself as its log is: it is the same one for whoever opens that under
+    another name."""
     real = Path(os.path.realpath(database))
-    return real.with_name(f"{real.name}-{digest_of(channel_id)}{suffix}")
+    digest = hashlib.sha256(channel_id.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return real.with_name(f"{real.name}-{digest}{suffix}")
 
 
 def state_files(database: Path) -> list[Path]:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from shardwire.errors import PersistenceError
-from shardwire.persistence.channel_files import digest_of
+from shardwire.persistence.channel_files import file_of
 
 
 class ChannelLock:
@@ -22,7 +22,7 @@ class ChannelLock:
     """
 
     def __init__(self, database: Path, channel_id: str) -> None:
-        path = _path_of(database, channel_id)
+        path = file_of(database, channel_id, ".lock")
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -52,7 +52,7 @@ class ChannelLock:
 def holder_of(database: Path, channel_id: str) -> str | None:
     """Who has a channel's lock; None where nobody has, or it cannot be told."""
     try:
-        descriptor = os.open(_path_of(database, channel_id), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(file_of(database, channel_id, ".lock"), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -64,10 +64,6 @@ def holder_of(database: Path, channel_id: str) -> str | None:
     finally:
         os.close(descriptor)
     return None
-
-
-def _path_of(database: Path, channel_id: str) -> Path:
-    return database.with_name(f"{database.name}-{digest_of(channel_id)}.lock")
 
 
 def _read_holder(descriptor: int) -> str:

@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 
 from shardwire.errors import PersistenceError
-from shardwire.persistence.channel_files import digest_of
+from shardwire.persistence.channel_files import file_of
 
 # The count and its checksum.
 _COUNT_BYTES = 8
@@ -28,7 +28,7 @@ class CommitCount:
     """
 
     def __init__(self, database: Path, channel_id: str) -> None:
-        path = _path_of(database, channel_id)
+        path = file_of(database, channel_id, ".count")
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -54,17 +54,13 @@ class CommitCount:
 def told_commits(database: Path, channel_id: str) -> int:
     """What the file says; 0 where there is none, or it says nothing."""
     try:
-        descriptor = os.open(_path_of(database, channel_id), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(file_of(database, channel_id, ".count"), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return 0
     try:
         return _read(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _path_of(database: Path, channel_id: str) -> Path:
-    return database.with_name(f"{database.name}-{digest_of(channel_id)}.count")
 
 
 def _read(descriptor: int) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shardwire.errors import PersistenceError
-from shardwire.persistence import Changes, SqlitePersistence
+from shardwire.persistence import Changes, SqlitePersistence, read_channels
 
 HOLDER = """
 import sys, time
@@ -82,3 +82,19 @@ def test_a_locked_database_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert dict(state.records) == {("k", b"1"): b"three"}
     first.close()
     second.close()
+
+
+def test_by_whatever_name_it_is_opened_it_is_one_state(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    path, link = tmp_path / "disk" / "state.db", tmp_path / "link.db"
+    link.symlink_to(path)
+    first, second = SqlitePersistence(path), SqlitePersistence(link)
+    first.commit("a", Changes({("k", b"1"): b"one"}))
+    with pytest.raises(PersistenceError, match="in use by this process already"):
+        second.load("a")
+    [stored] = read_channels(link)
+    assert stored.held_by == "this process already"
+    first.close()
+    second.load("a")
+    second.close()
+    assert sorted(os.listdir(tmp_path)) == ["disk", "link.db"]
