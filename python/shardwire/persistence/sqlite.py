@@ -51,6 +51,7 @@ class SqlitePersistence:
 
     # For the repr of one whose constructor refused its arguments.
     _path = Path()
+    _place = Path()
     _key: bytes | None = None
 
     def __init__(self, path: str | os.PathLike[str], *, key: bytes | None = None) -> None:
@@ -298,19 +299,22 @@ class SqlitePersistence:
     def _open(self, channel_id: str) -> Database:
         if self._closed:
             raise PersistenceError(f"{self!r} is closed: make a new one")
+        if not self._held:
+            # A process that goes to another directory meanwhile leaves all of its files where they are.
+            self._place = self._path.absolute()
         if channel_id not in self._held:
             self._require_directory()
-            self._held[channel_id] = HeldChannel(self._path, channel_id)
+            self._held[channel_id] = HeldChannel(self._place, channel_id)
         if self._database is None:
             try:
-                self._database = Database(self._path, self._key)
+                self._database = Database(self._place, self._key)
             except BaseException:
                 self._give_free(channel_id)
                 raise
         return self._database
 
     def _require_directory(self) -> None:
-        if not self._path.parent.is_dir():
+        if not self._place.parent.is_dir():
             raise PersistenceError(f"database {str(self._path)!r}: its directory does not exist: make it first")
 
     def _failure(self, call: str, channel_id: str, error: sqlite3.Error | OSError) -> PersistenceError:
@@ -332,7 +336,7 @@ class SqlitePersistence:
             sqlite3.SQLITE_BUSY: "another process holds the database locked",
             sqlite3.SQLITE_LOCKED: "another process holds the database locked",
             sqlite3.SQLITE_CANTOPEN: "it is a directory: name a file"
-            if self._path.is_dir()
+            if self._place.is_dir()
             else "the file cannot be opened",
             sqlite3.SQLITE_READONLY: "the file is read-only",
             sqlite3.SQLITE_IOERR: "the disk reported an error, nothing was stored",
@@ -342,11 +346,11 @@ class SqlitePersistence:
     def _set_aside(self) -> Path:
         """Renames the database and what belongs to it. Whoever else has it open can store no more."""
         self._release(is_sound=False)
-        kept = self._path.with_name(f"{self._path.name}.corrupt-{time.time_ns() // 1_000_000}")
-        beside = [self._path.with_name(self._path.name + suffix) for suffix in ("", "-wal", "-shm")]
-        for source in (*beside, *state_files(self._path)):
+        kept = self._place.with_name(f"{self._place.name}.corrupt-{time.time_ns() // 1_000_000}")
+        beside = [self._place.with_name(self._place.name + suffix) for suffix in ("", "-wal", "-shm")]
+        for source in (*beside, *state_files(self._place)):
             if source.exists():
-                source.rename(kept.with_name(kept.name + source.name.removeprefix(self._path.name)))
+                source.rename(kept.with_name(kept.name + source.name.removeprefix(self._place.name)))
         return kept
 
     def _release(self, *, is_sound: bool = True) -> None:

@@ -98,3 +98,18 @@ def test_by_whatever_name_it_is_opened_it_is_one_state(tmp_path: Path) -> None:
     second.load("a")
     second.close()
     assert sorted(os.listdir(tmp_path)) == ["disk", "link.db"]
+
+
+def test_who_goes_to_another_directory_stores_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    persistence = SqlitePersistence("state.db")
+    persistence.commit("a", Changes({("k", b"1"): b"one"}))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for name in (b"2", b"3"):
+        for channel_id in "ab":
+            persistence.commit(channel_id, Changes({("k", name): b"more"}))
+    assert os.listdir() == []
+    assert os.fspath(persistence.path) == "state.db"
+    persistence.close()
+    assert [stored.kinds["k"].records for stored in read_channels(tmp_path / "state.db")] == [3, 2]
