@@ -99,7 +99,8 @@ class Journal:
         self._latest: _Latest | None = None
         # The token with which the file was begun; None before the first fold.
         self._token: bytes | None = None
-        # Whether rows were found in it: the disk may lack one after a failed sync. The next commit leaves it behind.
+        # Whether rows were found, of which the disk may lack one after a failed sync, or a file, in which others may stand
+        # behind a damaged one: the next commit leaves it behind.
         self._is_doubtful = False
         # That of a fold which is not durable yet.
         self._next_token: bytes | None = None
@@ -136,7 +137,7 @@ class Journal:
         self._token = token
         if token is not None:
             self._rows += self._file.read(token, commits)
-        self._is_doubtful = bool(self._rows)
+        self._is_doubtful = bool(self._rows) or self._file.exists
         return self._rows[-1][0] if self._rows else commits
 
     def forget(self) -> None:

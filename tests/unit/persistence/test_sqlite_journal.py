@@ -406,6 +406,31 @@ def test_a_journal_of_another_database_says_nothing(tmp_path: Path) -> None:
     persistence.close()
 
 
+def test_what_stands_behind_a_damaged_row_never_comes_back(tmp_path: Path) -> None:
+    persistence = SqlitePersistence(tmp_path / "state.db")
+    persistence.load("a")
+    for number in range(5):
+        persistence.commit("a", Changes({("k", bytes([number])): b"old"}))
+    path = copy_of(tmp_path / "state.db", "killed")
+    persistence.close()
+    # As a power cut may leave it; so it tells of nothing that is missing.
+    next(path.parent.glob("*.count")).unlink()
+    [file] = journal_files(path)
+    content = bytearray(file.read_bytes())
+    content[20] ^= 1
+    file.write_bytes(content)
+    persistence = SqlitePersistence(path)
+    expected = {("k", b"\0"): b"old"}
+    assert records_of(persistence) == expected
+    # As long as the damaged one, and of the same number.
+    begun(persistence, Changes({("k", b"n"): b"new"}))
+    expected["k", b"n"] = b"new"
+    again = SqlitePersistence(copy_of(path, "again"))
+    assert records_of(again) == records_of(persistence) == expected
+    again.close()
+    persistence.close()
+
+
 @pytest.mark.parametrize("part", ["name", "value", "order"])
 def test_under_a_key_nobody_alters_it(part: str, tmp_path: Path) -> None:
     persistence = SqlitePersistence(tmp_path / "state.db", key=KEY)
