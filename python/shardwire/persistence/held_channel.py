@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
 import sqlite3
 import threading
@@ -126,17 +128,25 @@ class HeldChannel:
                 with transaction(connection):
                     number, commits = self._begin(connection)
                     self.journal.fold(connection, number, commits, cipher, changes, placed)
+            # Within: who is interrupted here counts anew.
+            self._on_committed()
         except BaseException:
             self.on_commit_failed()
             raise
-        self._on_committed()
 
     def begin(self, cipher: RecordCipher | None, changes: Changes, wake: Wake) -> BegunCommit | None:
         """Begins a commit that is a row of the journal. None, and nothing is done, where it takes more than that."""
         if self._begun is not None or self._number is None or not self._looked or self._found_lost:
             return None
-        if not self.journal.begin(self._commits + 1, cipher, changes, wake):
-            return None
+        try:
+            if not self.journal.begin(self._commits + 1, cipher, changes, wake):
+                return None
+        except BaseException:
+            # Interrupted, it may have begun all the same.
+            with contextlib.suppress(OSError):
+                self.journal.end()
+            self.on_commit_failed()
+            raise
         self._begun = BegunCommit(self)
         return self._begun
 
@@ -146,13 +156,18 @@ class HeldChannel:
             begun, self._begun = self._begun, None
             if begun is None:
                 return
+            # Until it is known to be durable.
+            begun.failure = InterruptedError(errno.EINTR, "it was interrupted")
             try:
                 self.journal.end()
+                self._on_committed()
+                begun.failure = None
             except OSError as error:
                 begun.failure = error
                 self.on_commit_failed()
-            else:
-                self._on_committed()
+            except BaseException:
+                self.on_commit_failed()
+                raise
 
     def fold(self, connection: sqlite3.Connection, cipher: RecordCipher | None) -> int | None:
         """Writes the latest commits among the records; the number of those, None where there never were any.
@@ -163,7 +178,7 @@ class HeldChannel:
         """
         self.wait()
         number = self.number(connection)
-        if number is not None and not self.journal.is_empty:
+        if number is not None and self.journal.takes_a_fold:
             try:
                 with transaction(connection):
                     self.journal.fold(connection, number, self._commits, cipher, Changes())

@@ -99,8 +99,8 @@ class Journal:
         self._latest: _Latest | None = None
         # The token with which the file was begun; None before the first fold.
         self._token: bytes | None = None
-        # Whether rows were found, of which the disk may lack one after a failed sync, or a file, in which others may stand
-        # behind a damaged one: the next commit leaves it behind.
+        # Whether rows were found, of which the disk may lack one after a failed sync, or a file, where more may stand
+        # behind a damaged one. The next commit leaves it behind.
         self._is_doubtful = False
         # That of a fold which is not durable yet.
         self._next_token: bytes | None = None
@@ -109,6 +109,11 @@ class Journal:
     def is_empty(self) -> bool:
         """Whether there is nothing to fold, and no file."""
         return not (self._rows or (self._latest is not None and self._latest.commits) or self._file.exists)
+
+    @property
+    def takes_a_fold(self) -> bool:
+        """Whether the records are not all there is."""
+        return bool(self._rows or self._is_doubtful or (self._latest is not None and self._latest.commits))
 
     def require_in_place(self) -> None:
         """What is written to a file that was deleted or moved away nobody finds again.
