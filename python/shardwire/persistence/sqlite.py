@@ -70,6 +70,8 @@ class SqlitePersistence:
         self._lock = threading.RLock()
         self._database: Database | None = None
         self._held: dict[str, HeldChannel] = {}
+        # Which process took the channels.
+        self._process = 0
         self._lost_commits: dict[str, int] = {}
         self._closed = False
 
@@ -120,8 +122,9 @@ class SqlitePersistence:
         """Applies `changes` in one transaction; durable when this returns.
 
         Raises:
-            PersistenceError: Nothing was stored: the disk is full, the database locked or corrupt, or as for `load`.
-                Where the cause can pass, the same call may be tried again.
+            PersistenceError: Nothing was stored: the disk is full, the database locked or corrupt, or as for `load`. Of
+                what a disk failed to write all may be found later, or nothing. Where the cause can pass, the same call
+                may be tried again.
         """
         with self._lock:
             try:
@@ -144,7 +147,7 @@ class SqlitePersistence:
             return None
         try:
             held = self._held.get(channel_id)
-            if held is None or self._database is None:
+            if held is None or self._database is None or self._is_forked:
                 return None
             return held.begin(self._database.cipher, changes, wake)
         except OSError:
@@ -158,6 +161,7 @@ class SqlitePersistence:
         Raises:
             PersistenceError: As for `commit`.
         """
+        self._require_own_process()
         try:
             begun.end()
         except OSError as error:
@@ -233,6 +237,8 @@ class SqlitePersistence:
         the last channel the file is closed, until it is used again."""
         with self._lock:
             held = self._held.get(channel_id)
+            if self._is_forked:
+                return
             if held is not None and held.loads > 1:
                 held.loads -= 1
             elif self._held.keys() <= {channel_id}:
@@ -245,7 +251,8 @@ class SqlitePersistence:
         """Closes the file and gives the channels free; further calls raise `PersistenceError`."""
         with self._lock:
             self._closed = True
-            self._release()
+            if not self._is_forked:
+                self._release()
 
     def __reduce__(self) -> tuple[type[SqlitePersistence], tuple[str]]:
         if self._key is not None:
@@ -301,7 +308,8 @@ class SqlitePersistence:
             raise PersistenceError(f"{self!r} is closed: make a new one")
         if not self._held:
             # A process that goes to another directory meanwhile leaves all of its files where they are.
-            self._place = self._path.absolute()
+            self._place, self._process = self._path.absolute(), os.getpid()
+        self._require_own_process()
         if channel_id not in self._held:
             self._require_directory()
             self._held[channel_id] = HeldChannel(self._place, channel_id)
@@ -312,6 +320,17 @@ class SqlitePersistence:
                 self._give_free(channel_id)
                 raise
         return self._database
+
+    @property
+    def _is_forked(self) -> bool:
+        """Whether what is open belongs to the process from which this one was forked: here it is not touched."""
+        return bool(self._held) and self._process != os.getpid()
+
+    def _require_own_process(self) -> None:
+        if self._is_forked:
+            raise PersistenceError(
+                f"{self!r} is in use by process {self._process}, from which this one was forked: make a new one here"
+            )
 
     def _require_directory(self) -> None:
         if not self._place.parent.is_dir():

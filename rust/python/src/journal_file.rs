@@ -25,40 +25,46 @@ const READ_BYTES_MAX: u64 = 64 << 20;
 /// It calls two functions of the system.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Wakes an event loop, from threads that have no part in the interpreter.
+type Row<'py> = (u64, Bound<'py, PyBytes>);
+
+/// Wakes an event loop, from threads that have no part in the interpreter. It belongs to whoever watches it, and no file
+/// closes it.
 #[pyclass(frozen, module = "shardwire._native")]
 pub struct Wake {
-    woken: UnixStream,
-    wakes: Arc<UnixStream>,
+    watched: UnixStream,
+    /// A socket rather than a pipe: to write to one that nobody reads any more is no signal.
+    told: Arc<UnixStream>,
 }
 
 #[pymethods]
 impl Wake {
     #[new]
     fn new() -> PyResult<Self> {
-        let made = || {
-            let (woken, wakes) = UnixStream::pair()?;
-            woken.set_nonblocking(true)?;
-            wakes.set_nonblocking(true)?;
-            Ok(Wake {
-                woken,
-                wakes: Arc::new(wakes),
-            })
+        let pair = || {
+            let (watched, told) = UnixStream::pair()?;
+            watched.set_nonblocking(true)?;
+            // One that is full can be read already.
+            told.set_nonblocking(true)?;
+            Ok((watched, told))
         };
-        made().map_err(os_error)
+        let (watched, told) = pair().map_err(|error| os_error(error, None))?;
+        Ok(Wake {
+            watched,
+            told: Arc::new(told),
+        })
     }
 
     fn fileno(&self) -> i32 {
-        self.woken.as_raw_fd()
+        self.watched.as_raw_fd()
     }
 
     fn clear(&self) {
-        let mut read = [0; 64];
-        while (&self.woken).read(&mut read).is_ok_and(|count| count > 0) {}
+        while (&self.watched)
+            .read(&mut [0; 64])
+            .is_ok_and(|count| count > 0)
+        {}
     }
 }
-
-type Row<'py> = (u64, Bound<'py, PyBytes>);
 
 /// One file, written by whoever has the channel's lock.
 #[pyclass(frozen, module = "shardwire._native")]
@@ -115,24 +121,13 @@ impl JournalFile {
     }
 
     fn read<'py>(&self, py: Python<'py>, token: Buffer<'_>, after: u64) -> PyResult<Vec<Row<'py>>> {
-        let token = token.as_bytes();
+        let token = token.into_backed();
+        // Whoever waits for the state may have the interpreter: it is not asked for while the state is locked.
+        let content = py
+            .detach(|| self.content(&token))
+            .map_err(|error| self.error(error))?;
+        let (found, end) = rows_of(py, &content, &token, after);
         let mut state = self.state();
-        if state.database.is_none() {
-            state.database = identity(&self.database);
-        }
-        if state.file.is_none() {
-            state.file = found(OpenOptions::new().read(true).write(true).open(&self.path))
-                .map_err(os_error)?
-                .map(Arc::new);
-            state.is_in_directory = false;
-        }
-        state.restart(token);
-        state.room = 0;
-        let Some(file) = state.file.clone() else {
-            return Ok(Vec::new());
-        };
-        let content = py.detach(|| content_of(&file)).map_err(os_error)?;
-        let (found, end) = rows_of(py, &content, token, after);
         state.position = end;
         state.room = content.len() as u64;
         Ok(found)
@@ -146,6 +141,7 @@ impl JournalFile {
         let body = body.into_backed();
         py.detach(|| {
             let mut state = self.state();
+            state.give_up();
             let row = state.row(number, &body)?;
             state.append(&self.path, &row)?;
             if state.database.is_none() {
@@ -153,17 +149,19 @@ impl JournalFile {
             }
             Ok(())
         })
-        .map_err(os_error)
+        .map_err(|error| self.error(error))
     }
 
-    fn begin(&self, number: u64, body: Buffer<'_>, wake: PyRef<'_, Wake>) -> PyResult<bool> {
+    fn begin(&self, number: u64, body: Buffer<'_>, wake: &Bound<'_, Wake>) -> PyResult<bool> {
         let Ok(mut state) = self.state.try_lock() else {
             return Ok(false);
         };
         let Some(file) = state.file.clone() else {
             return Ok(false);
         };
-        let row = state.row(number, body.as_bytes()).map_err(os_error)?;
+        let row = state
+            .row(number, body.as_bytes())
+            .map_err(|error| self.error(error))?;
         let (at, end) = (state.position, state.position + row.len() as u64);
         let is_ready = state.begun.is_none() && state.is_in_directory && end <= state.room;
         if !is_ready || !state.is_in_place(&self.path) || identity(&self.database) != state.database
@@ -174,9 +172,9 @@ impl JournalFile {
             file,
             at,
             row,
-            wakes: Arc::clone(&wake.wakes),
+            told: Arc::clone(&wake.get().told),
         };
-        let writer = state.writer().map_err(os_error)?;
+        let writer = state.writer().map_err(|error| self.error(error))?;
         if writer.requests.send(request).is_err() {
             return Ok(false);
         }
@@ -190,18 +188,19 @@ impl JournalFile {
             let Some(end) = state.begun.take() else {
                 return Ok(());
             };
-            state.writer()?.done.wait()?;
+            state.wait()?;
             state.position = end;
             Ok(())
         })
-        .map_err(os_error)
+        .map_err(|error| self.error(error))
     }
 
     fn remove(&self) -> PyResult<()> {
         let mut state = self.state();
+        state.give_up();
         // One that somebody put in its place stays.
         if state.file.is_none() || state.is_in_place(&self.path) {
-            found(remove_file(&self.path)).map_err(os_error)?;
+            found(remove_file(&self.path)).map_err(|error| self.error(error))?;
         }
         state.close();
         Ok(())
@@ -216,6 +215,30 @@ impl JournalFile {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn error(&self, error: io::Error) -> PyErr {
+        os_error(error, Some(&self.path))
+    }
+
+    /// Of the file, which is begun with `token`; nothing where there is none.
+    fn content(&self, token: &[u8]) -> io::Result<Vec<u8>> {
+        let mut state = self.state();
+        state.give_up();
+        if state.database.is_none() {
+            state.database = identity(&self.database);
+        }
+        if state.file.is_none() {
+            state.file =
+                found(OpenOptions::new().read(true).write(true).open(&self.path))?.map(Arc::new);
+            state.is_in_directory = false;
+        }
+        state.restart(token);
+        state.room = 0;
+        state
+            .file
+            .as_ref()
+            .map_or_else(|| Ok(Vec::new()), |file| content_of(file))
+    }
 }
 
 /// The rows of a file that another process may be writing: none where there is no such file.
@@ -226,10 +249,10 @@ pub fn read_journal<'py>(
     token: Buffer<'_>,
     after: u64,
 ) -> PyResult<Vec<Row<'py>>> {
-    let Some(file) = found(File::open(&path)).map_err(os_error)? else {
+    let Some(file) = found(File::open(&path)).map_err(|error| os_error(error, Some(&path)))? else {
         return Ok(Vec::new());
     };
-    let content = content_of(&file).map_err(os_error)?;
+    let content = content_of(&file).map_err(|error| os_error(error, Some(&path)))?;
     Ok(rows_of(py, &content, token.as_bytes(), after).0)
 }
 
@@ -240,12 +263,24 @@ impl State {
     }
 
     fn close(&mut self) {
-        // The thread ends when it has done what was begun.
+        self.give_up();
+        // The thread ends.
         self.writer = None;
-        self.begun = None;
         self.file = None;
+        self.is_in_directory = false;
         self.room = 0;
         self.position = 0;
+    }
+
+    /// What was begun and is ended by nobody: the next row is written over it, and not before it is there.
+    fn give_up(&mut self) {
+        if self.begun.take().is_some() {
+            let _ = self.wait();
+        }
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        self.writer.as_ref().map_or(Ok(()), Writer::wait)
     }
 
     fn row(&self, number: u64, body: &[u8]) -> io::Result<Vec<u8>> {
@@ -310,11 +345,11 @@ impl State {
         own.is_ok_and(|own| identity(path) == Some(own))
     }
 
-    fn writer(&mut self) -> io::Result<&mut Writer> {
+    fn writer(&mut self) -> io::Result<&Writer> {
         if self.writer.is_none() {
             self.writer = Some(Writer::new()?);
         }
-        self.writer.as_mut().ok_or(io::ErrorKind::Other.into())
+        self.writer.as_ref().ok_or(io::ErrorKind::Other.into())
     }
 }
 
@@ -328,7 +363,7 @@ struct Request {
     file: Arc<File>,
     at: u64,
     row: Vec<u8>,
-    wakes: Arc<UnixStream>,
+    told: Arc<UnixStream>,
 }
 
 #[derive(Default)]
@@ -341,43 +376,37 @@ impl Writer {
     fn new() -> io::Result<Self> {
         let (requests, received) = channel();
         let done = Arc::new(Done::default());
-        let told = Arc::clone(&done);
+        let outcomes = Arc::clone(&done);
         thread::Builder::new()
             .name("shardwire-journal".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn(move || write_rows(received, &told))?;
+            .spawn(move || write_rows(received, &outcomes))?;
         Ok(Writer { requests, done })
-    }
-}
-
-impl Done {
-    fn outcome(&self) -> MutexGuard<'_, Option<io::Result<()>>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the row is written that was sent last.
     fn wait(&self) -> io::Result<()> {
-        self.changed
-            .wait_while(self.outcome(), |outcome| outcome.is_none())
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-            .unwrap_or(Ok(()))
+        let outcome = self
+            .done
+            .outcome
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = self
+            .done
+            .changed
+            .wait_while(outcome, |outcome| outcome.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        outcome.take().unwrap_or(Ok(()))
     }
 }
 
 fn write_rows(requests: Receiver<Request>, done: &Done) {
-    for Request {
-        file,
-        at,
-        row,
-        wakes,
-    } in requests
-    {
-        let outcome = write_row(&file, at, &row, || ());
-        *done.outcome() = Some(outcome);
+    for request in requests {
+        let outcome = write_row(&request.file, request.at, &request.row, || ());
+        *done.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         done.changed.notify_all();
-        // Nobody reads it where the loop is gone.
-        let _ = (&*wakes).write(&[0]);
+        // Nobody may read it any more.
+        let _ = (&*request.told).write(&[0]);
     }
 }
 
@@ -438,13 +467,17 @@ fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// With its number, by which Python chooses the class.
-fn os_error(error: io::Error) -> PyErr {
+/// With its number, by which Python chooses the class, and the name of the file.
+fn os_error(error: io::Error, path: Option<&Path>) -> PyErr {
     match error.raw_os_error() {
         Some(number) => {
             let text = error.to_string();
             let text = text.split(" (os error").next().unwrap_or_default();
-            PyOSError::new_err((number, text.to_owned()))
+            PyOSError::new_err((
+                number,
+                text.to_owned(),
+                path.map(|path| path.as_os_str().to_owned()),
+            ))
         }
         None => PyOSError::new_err(error.to_string()),
     }

@@ -113,3 +113,45 @@ def test_who_goes_to_another_directory_stores_where_it_was(tmp_path: Path, monke
     assert os.fspath(persistence.path) == "state.db"
     persistence.close()
     assert [stored.kinds["k"].records for stored in read_channels(tmp_path / "state.db")] == [3, 2]
+
+
+FORKING = """
+import os, sys
+from shardwire._native import Wake
+from shardwire.errors import PersistenceError
+from shardwire.persistence import Changes, SqlitePersistence
+persistence = SqlitePersistence(sys.argv[1])
+persistence.load("a")
+for number in range(3):
+    persistence.commit("a", Changes({("k", bytes([number])): b"stored"}))
+begun = persistence.begin_commit("a", Changes({("k", b"begun"): b"stored"}), Wake())
+assert begun is not None
+child = os.fork()
+if not child:
+    refused = 0
+    assert persistence.begin_commit("a", Changes(), Wake()) is None
+    for call in (lambda: persistence.load("a"), lambda: persistence.commit("a", Changes({("k", b"child"): b"theirs"})),
+                 lambda: persistence.end_commit("a", begun)):
+        try:
+            call()
+        except PersistenceError as error:
+            assert f"is in use by process {os.getppid()}, from which this one was forked" in str(error), error
+            refused += 1
+    persistence.release("a")
+    persistence.close()
+    os._exit(0 if refused == 3 else 1)
+assert os.waitpid(child, 0)[1] == 0
+persistence.end_commit("a", begun)
+persistence.commit("a", Changes({("k", b"last"): b"stored"}))
+assert len(persistence.load("a").records) == 5
+persistence.close()
+persistence = SqlitePersistence(sys.argv[1])
+assert len(persistence.load("a").records) == 5
+assert not persistence.lost_commits
+"""
+
+
+def test_a_forked_process_touches_nothing_of_its_parents(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORKING, str(tmp_path / "state.db")]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
