@@ -21,9 +21,10 @@ def file_of(database: Path, channel_id: str, suffix: str) -> Path:
 
 def state_files(database: Path) -> list[Path]:
     """Files of the states of all channels of a database."""
-    name = f"{database.name}-"
+    real = Path(os.path.realpath(database))
+    name = f"{real.name}-"
     return [
         path
-        for path in database.parent.iterdir()
+        for path in real.parent.iterdir()
         if path.name.startswith(name) and path.suffix in _STATE_SUFFIXES and len(path.stem) == len(name) + _DIGITS
     ]

@@ -104,11 +104,6 @@ class HeldChannel:
             self._looked = True
         return self._number
 
-    @property
-    def commits(self) -> int:
-        """How many it has had."""
-        return self._commits
-
     def commit(self, connection: sqlite3.Connection, cipher: RecordCipher | None, changes: Changes) -> None:
         """Durable when this returns.
 
@@ -196,7 +191,7 @@ class HeldChannel:
             OSError: The same, or a file cannot be deleted.
         """
         self.wait()
-        if self.journal.is_empty and not self._values.exists:
+        if not (self.journal.takes_a_fold or self.journal.has_file or self._values.exists):
             return
         try:
             number = self.number(connection)

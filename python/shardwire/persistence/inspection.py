@@ -18,7 +18,7 @@ from shardwire.persistence.channel_files import file_of
 from shardwire.persistence.channel_lock import holder_of
 from shardwire.persistence.commit_count import told_commits
 from shardwire.persistence.database import cipher_of, opened
-from shardwire.persistence.journal_rows import Latest, Row, latest_records, latest_sizes, table_rows
+from shardwire.persistence.journal_rows import Latest, Row, latest_records, latest_rows, latest_sizes
 from shardwire.persistence.protocol import ChannelState, RecordName
 from shardwire.persistence.record_cipher import SEAL_BYTES, RecordCipher, check_key
 from shardwire.persistence.values import Place, ValueFile
@@ -123,9 +123,7 @@ def _read_at_once(
         channels = []
         for number, channel_id, commits, lost, token in found.fetchall():
             name = str(channel_id)
-            rows = _rows(connection, place, name, number, commits, token, version)
-            if rows:
-                commits = max(commits, rows[-1][0])
+            rows, commits = _rows(connection, place, name, number, commits, token, version)
             if commits < told.get(name, 0):
                 missed.add((name, commits))
                 lost += told[name] - commits
@@ -204,10 +202,15 @@ def _rows(
     commits: int,
     token: object,
     version: int,
-) -> list[Row]:
-    """The latest commits of a channel."""
-    rows = table_rows(connection, number) if schema.has_journal(version) else []
-    if isinstance(token, bytes):
-        after = max(commits, rows[-1][0]) if rows else commits
-        rows += read_journal(os.fspath(file_of(database, channel_id, ".journal")), token, after)
-    return rows
+) -> tuple[list[Row], int]:
+    """The latest commits of a channel, and the number of the last."""
+    if not schema.has_journal(version):
+        return [], commits
+    path = os.fspath(file_of(database, channel_id, ".journal"))
+    return latest_rows(
+        connection,
+        number,
+        commits,
+        token if isinstance(token, bytes) else None,
+        lambda token, after: read_journal(path, token, after),
+    )

@@ -30,7 +30,7 @@ from shardwire.persistence.journal_rows import (
     apply,
     decoded,
     encoded,
-    table_rows,
+    latest_rows,
 )
 from shardwire.persistence.protocol import Changes, RecordName
 from shardwire.persistence.record_cipher import RecordCipher
@@ -99,16 +99,15 @@ class Journal:
         self._latest: _Latest | None = None
         # The token with which the file was begun; None before the first fold.
         self._token: bytes | None = None
-        # Whether rows were found, of which the disk may lack one after a failed sync, or a file, where more may stand
-        # behind a damaged one. The next commit leaves it behind.
+        # Whether the file was found: of its rows the disk may lack one after a failed sync, and more may stand behind a
+        # damaged one. The next commit leaves it behind.
         self._is_doubtful = False
         # That of a fold which is not durable yet.
         self._next_token: bytes | None = None
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to fold, and no file."""
-        return not (self._rows or (self._latest is not None and self._latest.commits) or self._file.exists)
+    def has_file(self) -> bool:
+        return self._file.exists
 
     @property
     def takes_a_fold(self) -> bool:
@@ -136,14 +135,10 @@ class Journal:
             sqlite3.Error: What an earlier release left is damaged.
             OSError: The file cannot be read.
         """
-        self._rows = table_rows(connection, number)
-        if self._rows:
-            commits = max(commits, self._rows[-1][0])
+        self._rows, commits = latest_rows(connection, number, commits, token, self._file.read)
         self._token = token
-        if token is not None:
-            self._rows += self._file.read(token, commits)
-        self._is_doubtful = bool(self._rows) or self._file.exists
-        return self._rows[-1][0] if self._rows else commits
+        self._is_doubtful = self._file.exists
+        return commits
 
     def forget(self) -> None:
         """Nobody knows what the database holds now, nor the file."""

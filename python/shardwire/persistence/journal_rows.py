@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from shardwire.persistence.database import corruption
 from shardwire.persistence.protocol import RecordName
@@ -101,6 +101,33 @@ def table_rows(connection: sqlite3.Connection, number: int) -> list[Row]:
             raise corruption("a row of the journal does not match its checksum")
         rows.append((commits, changes))
     return rows
+
+
+def latest_rows(
+    connection: sqlite3.Connection,
+    number: int,
+    commits: int,
+    token: bytes | None,
+    read_file: Callable[[bytes, int], list[Row]],
+) -> tuple[list[Row], int]:
+    """The commits of a channel that are not folded, and the number of the last one, folded or not.
+
+    Args:
+        connection: To the database.
+        number: Of the channel.
+        commits: Up to which all is folded.
+        token: With which the file was begun; None where there is none.
+        read_file: Gives its rows behind a commit.
+
+    Raises:
+        sqlite3.Error: What an earlier release left is damaged.
+        OSError: The file cannot be read.
+    """
+    rows = table_rows(connection, number)
+    after = max(commits, rows[-1][0]) if rows else commits
+    if token is not None:
+        rows += read_file(token, after)
+    return rows, max(after, rows[-1][0]) if rows else after
 
 
 def latest_sizes(rows: Iterable[Row]) -> dict[RecordName, int | None]:

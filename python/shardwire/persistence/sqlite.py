@@ -307,8 +307,8 @@ class SqlitePersistence:
         if self._closed:
             raise PersistenceError(f"{self!r} is closed: make a new one")
         if not self._held:
-            # A process that goes to another directory meanwhile leaves all of its files where they are.
-            self._place, self._process = self._path.absolute(), os.getpid()
+            # Whoever changes the directory, or a link, meanwhile leaves all of its files where they are.
+            self._place, self._process = Path(os.path.realpath(self._path)), os.getpid()
         self._require_own_process()
         if channel_id not in self._held:
             self._require_directory()

@@ -249,10 +249,11 @@ pub fn read_journal<'py>(
     token: Buffer<'_>,
     after: u64,
 ) -> PyResult<Vec<Row<'py>>> {
-    let Some(file) = found(File::open(&path)).map_err(|error| os_error(error, Some(&path)))? else {
-        return Ok(Vec::new());
-    };
-    let content = content_of(&file).map_err(|error| os_error(error, Some(&path)))?;
+    let content = py
+        .detach(|| {
+            found(File::open(&path))?.map_or_else(|| Ok(Vec::new()), |file| content_of(&file))
+        })
+        .map_err(|error| os_error(error, Some(&path)))?;
     Ok(rows_of(py, &content, token.as_bytes(), after).0)
 }
 

@@ -89,6 +89,27 @@ def test_a_file_that_is_damaged_throughout_is_kept_aside_and_never_replaced(tmp_
     persistence.close()
 
 
+def test_through_a_link_the_database_itself_is_kept_aside_with_all_that_belongs_to_it(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    path, link = tmp_path / "disk" / "state.db", tmp_path / "link.db"
+    link.symlink_to(path)
+    persistence = SqlitePersistence(tmp_path / "life.db")
+    for number in range(3):
+        persistence.commit("a", Changes({("k", bytes([number])): b"value"}))
+    for file in tmp_path.glob("life.db*"):
+        if not file.name.endswith((".lock", "-shm")):
+            shutil.copy(file, path.with_name(file.name.replace("life", "state")))
+    persistence.close()
+    path.write_bytes(SQLITE_HEADER + b"\xff" * 10_000)
+    for name in (link, path):
+        with pytest.raises(PersistenceError, match="corrupt"):
+            SqlitePersistence(name).load("a")
+    assert {file.suffix for file in path.parent.glob("state.db.corrupt-*")} >= {".journal"}
+    assert not path.exists()
+    assert list(path.parent.glob("state.db-*.journal")) == []
+    assert link.is_symlink()
+
+
 def test_a_sound_copy_in_place_of_a_corrupt_file_is_used(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     make_database(path)

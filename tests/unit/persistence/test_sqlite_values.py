@@ -155,8 +155,9 @@ def test_they_lie_beside_the_database_itself_by_whatever_name_it_is_opened(tmp_p
     link.symlink_to(path)
     persistence = SqlitePersistence(link)
     persistence.commit("a", Changes(dict(large(1))))
-    assert values_files(link) == []
-    assert len(values_files(path)) == 1
+    assert [file.parent for file in values_files(link)] == [path.parent]
+    assert values_files(link) == values_files(path)
+    assert set(tmp_path.iterdir()) == {path.parent, link}
     for name in (link, path):
         [stored] = read_channels(name, ("kind",))
         assert dict(stored.state.records) == large(1)

@@ -214,5 +214,6 @@ def _time_of(timestamp_ns: int) -> str | None:
 
 
 def _size_bytes(database: Path) -> int:
-    files = (database, database.with_name(f"{database.name}-wal"), *state_files(database))
+    real = database.resolve()
+    files = (real, real.with_name(f"{real.name}-wal"), *state_files(real))
     return sum(path.stat().st_size for path in files if path.exists())
