@@ -21,6 +21,7 @@ __all__ = [
     "ArrowLocalReconstructor",
     "ArrowReconstructor",
     "BloomFilter",
+    "ChangedRecords",
     "ChannelMachine",
     "ContentAcknowledged",
     "ContentPossiblyAcknowledged",
@@ -48,6 +49,7 @@ __all__ = [
     "Participant",
     "PayloadReconstructed",
     "ReassemblerCore",
+    "RecordTable",
     "SdsEvent",
     "SdsMessage",
     "SegmentDiscarded",
@@ -107,11 +109,16 @@ __all__ = [
     "segment_many",
     "segment_on_demand",
     "shard_of",
+    "sizes_in_rows",
+    "split_row",
 ]
 
 _ErasureCode = Literal["leopard", "vandermonde"]
 _SegmentWireFormat = Literal["raw", "draft", "lip243"]
 _SdsWireFormat = Literal["spec", "nim"]
+_RecordName = tuple[str, bytes]
+# A value that lies apart: its first byte, its bytes as they are stored, their checksum.
+_Place = tuple[int, int, int]
 _FileState = Literal["requested", "held", "received", "refused", "unknown", "withdrawn"]
 _FileReason = Literal["", "declined", "too_large", "name", "exists", "busy", "no_space", "failed", "changed"]
 
@@ -140,6 +147,64 @@ class Keccak256:
 
 def crc32(data: Buffer, before: int = 0, /) -> int:
     """The CRC-32 of zlib; `before` is that of what precedes `data`."""
+
+# --- Stored records -----------------------------------------------------------------------------
+
+@final
+class ChangedRecords:
+    """What one commit changes of what a channel stores: values by name, and None for what is deleted.
+
+    Values stay where the core has them until they are asked for.
+    """
+
+    def __new__(cls, records: dict[_RecordName, bytes | None] | None = None) -> Self: ...
+    def __len__(self) -> int: ...
+    @property
+    def value_bytes(self) -> int:
+        """Of all values together."""
+
+    def merged(self, later: ChangedRecords) -> ChangedRecords:
+        """These and later changes; of a record that both name the later one stands."""
+
+    def to_dict(self) -> dict[_RecordName, bytes | None]: ...
+    def row(self, places: Mapping[_RecordName, _Place] | None = None, seal_bytes: int = 0) -> tuple[bytes, bytes]:
+        """The head of the row of a journal, and the values in it.
+
+        Args:
+            places: Where values lie that are in no row.
+            seal_bytes: How many more bytes these have as they are stored.
+
+        Raises:
+            PersistenceError: A record is longer than a row can be.
+        """
+
+@final
+class RecordTable:
+    """Records of a channel by name: all there are, or what changed of others where deleted ones are kept too.
+
+    Threads may share one.
+    """
+
+    def __new__(cls, *, keeps_deleted: bool = False) -> Self: ...
+    def __len__(self) -> int: ...
+    def apply(self, changes: ChangedRecords, places: Mapping[_RecordName, _Place] | None = None) -> None:
+        """Applies changes, some values of which lie apart."""
+
+    def apply_row(self, head: Buffer, values: Buffer) -> bool:
+        """Applies the row of a journal; False, and nothing is done, where it is none."""
+
+    def delete_prefix(self, kind: str, prefix: Buffer) -> None: ...
+    def values(self) -> dict[_RecordName, bytes | None]:
+        """Those that are here, and None for what is deleted."""
+
+    def places(self) -> dict[_RecordName, _Place]:
+        """Where the others lie."""
+
+def split_row(row: Buffer) -> tuple[bytes, bytes] | None:
+    """The head of a row of a journal and its values, sealed or not; None for what is no row."""
+
+def sizes_in_rows(rows: Sequence[Buffer]) -> dict[_RecordName, int | None]:
+    """Sizes of the values that rows put, one after the other, and None for what they delete."""
 
 # --- Journal ------------------------------------------------------------------------------------
 
@@ -1573,8 +1638,8 @@ class ChannelMachine(Participant):
     def poll_events(self, now: Now) -> list[SdsEvent]:
         """What happened since the last call, in its order: the events of this section, and those of SDS about what is
         missing. What becomes of sends of ours `OwnSends` tells; `ContentAcknowledged` comes where it is observed."""
-    def poll_persist(self) -> dict[tuple[str, bytes], bytes | None]:
-        """Records that changed since the last call; None deletes."""
+    def poll_persist(self, beside: dict[_RecordName, bytes | None] | None = None) -> ChangedRecords:
+        """Records that changed since the last call, and those of the caller."""
     def drop_changes(self) -> None:
         """In place of `poll_persist` where nothing is stored: forgets what changed."""
     def submit_ephemeral(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shardwire._native import Delivery, HistoryEntry
+from shardwire._native import ChangedRecords, Delivery, HistoryEntry
 from shardwire.channel.sending.submissions import Settled, Submission
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent
-from shardwire.persistence.protocol import Changes
 from shardwire.sds.outputs import Transmit
 
 # A send, one of its outcomes, "sent", "delivered" or "error", and one of its requests: unannounced until the
@@ -20,7 +19,7 @@ Outcome = tuple[str, str, str]
 class Collected:
     """What a cycle gives: commit `changes`, then carry out the rest, in this order."""
 
-    changes: Changes
+    changes: ChangedRecords
     submissions: list[Submission] = field(default_factory=list)
     events: list[tuple[ChannelEvent, Outcome | None]] = field(default_factory=list)
     settlements: list[Settled] = field(default_factory=list)

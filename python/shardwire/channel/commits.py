@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from shardwire._native import ChangedRecords
 from shardwire.channel.collected import Collected
 from shardwire.channel.engine import Engine
 from shardwire.channel.hooks import is_ours
 from shardwire.channel.storing.writer import Writer
 from shardwire.errors import PersistenceError
 from shardwire.node.clock import Clock
-from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Commits:
         self._clock = clock
         self._carry_out = carry_out
         # What no commit has stored yet; empty where all is.
-        self._uncommitted = Changes()
+        self._uncommitted = ChangedRecords()
         # What waits for a commit that succeeds, oldest first.
         self._unfinished: list[Collected] = []
         self.failures = 0
@@ -67,13 +67,13 @@ class Commits:
         """Takes what a cycle gave."""
         self._unfinished.append(collected)
         if self.failures:
-            self._uncommitted.merge(collected.changes.records)
+            self._uncommitted = self._uncommitted.merged(collected.changes)
         else:
             self._uncommitted = collected.changes
 
     async def commit(self) -> None:
         """Makes durable what was added, waiting for that where it takes a thread."""
-        if not self._uncommitted.records:
+        if not len(self._uncommitted):
             return
         since_ms = self._clock.monotonic_ms()
         try:
@@ -85,7 +85,7 @@ class Commits:
 
     def commit_at_once(self) -> None:
         """As `commit`, for a writer that is immediate."""
-        if not self._uncommitted.records:
+        if not len(self._uncommitted):
             return
         since_ms = self._clock.monotonic_ms()
         try:

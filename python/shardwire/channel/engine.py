@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from shardwire._native import (
+    ChangedRecords,
     ChannelMachine,
     Delivery,
     HistoryEntry,
@@ -41,7 +42,6 @@ from shardwire.config import ChannelConfig
 from shardwire.errors import PersistenceError
 from shardwire.events import ChannelEvent, ChunkErrorEvent, ChunkInfo, IrretrievableMessageEvent, MessageSendErrorEvent
 from shardwire.peer_log import PeerLog
-from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 from shardwire.sds.outputs import (
     ContentAcknowledged,
@@ -52,6 +52,8 @@ from shardwire.sds.outputs import (
     SenderIdConflict,
     Transmit,
 )
+
+_NOTHING = ChangedRecords()
 
 
 class Engine:
@@ -254,18 +256,17 @@ class Engine:
             (first, *others), self._irretrievable = self._irretrievable, []
             self._events.append((IrretrievableMessageEvent(first, tuple(others)), None))
 
-    def collect_changes(self) -> Changes:
+    def collect_changes(self) -> ChangedRecords:
         """Everything that must become durable, and nothing else."""
         if not self._is_stored:
             self.machine.drop_changes()
             self.quota.drop_changes()
             self._changes.clear()
-            return Changes()
-        records = self.machine.poll_persist()
-        records.update(self.quota.poll_persist())
-        records.update(self._changes)
+            return _NOTHING
+        beside = self.quota.poll_persist()
+        beside.update(self._changes)
         self._changes.clear()
-        return Changes(records)
+        return self.machine.poll_persist(beside or None)
 
     def on_commit_failed(self, collected: Collected, error: PersistenceError, now: Now) -> None:
         """Takes back what a commit that failed was to make true: new sends are refused, transmits wait."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
-from shardwire._native import ChannelMachine
+from shardwire._native import ChangedRecords, ChannelMachine
 from shardwire.channel.choice_of_config import resolve_config, without_sender
 from shardwire.channel.creation import ChannelCreation
 from shardwire.channel.engine import Engine
@@ -42,7 +42,7 @@ from shardwire.names import ChannelId, SenderId
 from shardwire.node.clock import NANOSECONDS_PER_MS, Clock, running_clock
 from shardwire.node.protocol import Node, NodeConfig
 from shardwire.peer_log import PeerLog
-from shardwire.persistence.protocol import Changes, Persistence, RecordName
+from shardwire.persistence.protocol import Persistence, RecordName
 from shardwire.quoting import quoted
 from shardwire.sds import Now
 from shardwire.segmentation.parameters import native_parameters
@@ -142,7 +142,7 @@ async def _create(
         if stored.is_new:
             # Tells a persistence that cannot write from one that can, before anything depends on it.
             identity = {(IDENTITY, b""): IdentityRecord(sender_id).encode()}
-            await writer.commit_first(Changes({**identity}))
+            await writer.commit_first(ChangedRecords({**identity}))
         node_limit = node.config.rate_limit_config
         now = Now(clock.monotonic_ms(), clock.epoch_ms())
         machine = _make_machine(channel_id, sender_id, config, node_limit, now, rng, sizes.budget, records)

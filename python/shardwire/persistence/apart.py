@@ -43,6 +43,14 @@ class ApartValues:
         # Free when the commit is durable that no longer names them.
         self._freed: list[Place] = []
 
+    @property
+    def holds_any(self) -> bool:
+        return bool(self._places)
+
+    def takes(self, value_bytes: int) -> bool:
+        """Whether a commit with so many bytes may have some of them here."""
+        return value_bytes >= APART_BYTES_MIN
+
     def look(self, connection: sqlite3.Connection, number: int | None, latest: Values) -> None:
         """Learns where the values are.
 
@@ -72,7 +80,7 @@ class ApartValues:
             OSError: Nothing was stored.
         """
         chosen = {name: value for name, value in records.items() if name[0] not in _SEARCHED}
-        if sum(map(len, chosen.values())) < APART_BYTES_MIN:
+        if not self.takes(sum(map(len, chosen.values()))):
             return {}
         if cipher is not None:
             chosen = {name: cipher.seal(self._channel_id, name, value) for name, value in chosen.items()}
@@ -88,8 +96,7 @@ class ApartValues:
             for name in names:
                 if (old := self._places.pop(name, None)) is not None:
                     self._freed.append(old)
-        if placed:
-            self._places.update(placed)
+        self._places.update(placed)
 
     def note_prefix(self, kind: str, prefix: bytes) -> None:
         """A commit deletes what begins with it."""

@@ -7,14 +7,15 @@ import errno
 import logging
 import sqlite3
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
-from shardwire._native import Wake
+from shardwire._native import ChangedRecords, Wake
 from shardwire.persistence.channel_lock import ChannelLock
 from shardwire.persistence.commit_count import CommitCount
 from shardwire.persistence.database import corruption
-from shardwire.persistence.journal import Journal, large_values
-from shardwire.persistence.protocol import Changes
+from shardwire.persistence.journal import Journal
+from shardwire.persistence.protocol import RecordName
 from shardwire.persistence.record_cipher import RecordCipher
 from shardwire.persistence.transaction import transaction
 from shardwire.persistence.values import ValueFile
@@ -104,7 +105,13 @@ class HeldChannel:
             self._looked = True
         return self._number
 
-    def commit(self, connection: sqlite3.Connection, cipher: RecordCipher | None, changes: Changes) -> None:
+    def commit(
+        self,
+        connection: sqlite3.Connection,
+        cipher: RecordCipher | None,
+        changes: ChangedRecords,
+        deleted_prefixes: Collection[RecordName],
+    ) -> None:
         """Durable when this returns.
 
         Raises:
@@ -116,20 +123,19 @@ class HeldChannel:
         self._values.require_in_place()
         self.journal.require_in_place()
         try:
-            large = large_values(changes)
-            placed = self.journal.place(connection, self.number(connection), cipher, large) if large else {}
-            can_append = self._number is not None and self._looked and not self._found_lost
+            placed = self.journal.place(connection, self.number(connection), cipher, changes)
+            can_append = self._number is not None and self._looked and not (self._found_lost or deleted_prefixes)
             if not (can_append and self.journal.append(self._commits + 1, cipher, changes, placed)):
                 with transaction(connection):
                     number, commits = self._begin(connection)
-                    self.journal.fold(connection, number, commits, cipher, changes, placed)
+                    self.journal.fold(connection, number, commits, cipher, changes, deleted_prefixes, placed)
             # Within: who is interrupted here counts anew.
             self._on_committed()
         except BaseException:
             self.on_commit_failed()
             raise
 
-    def begin(self, cipher: RecordCipher | None, changes: Changes, wake: Wake) -> BegunCommit | None:
+    def begin(self, cipher: RecordCipher | None, changes: ChangedRecords, wake: Wake) -> BegunCommit | None:
         """Begins a commit that is a row of the journal. None, and nothing is done, where it takes more than that."""
         if self._begun is not None or self._number is None or not self._looked or self._found_lost:
             return None
@@ -176,7 +182,7 @@ class HeldChannel:
         if number is not None and self.journal.takes_a_fold:
             try:
                 with transaction(connection):
-                    self.journal.fold(connection, number, self._commits, cipher, Changes())
+                    self.journal.fold(connection, number, self._commits, cipher, ChangedRecords())
             except BaseException:
                 self.on_commit_failed()
                 raise
@@ -197,7 +203,7 @@ class HeldChannel:
             number = self.number(connection)
             if number is not None:
                 with transaction(connection):
-                    self.journal.fold(connection, number, self._commits, cipher, Changes())
+                    self.journal.fold(connection, number, self._commits, cipher, ChangedRecords())
                     self.journal.bring_back(connection, number)
         except BaseException:
             self.on_commit_failed()

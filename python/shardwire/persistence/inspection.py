@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from shardwire._native import read_journal
+from shardwire._native import read_journal, sizes_in_rows
 from shardwire.config.checks import check_path
 from shardwire.errors import PersistenceError
 from shardwire.persistence import schema
@@ -18,7 +18,7 @@ from shardwire.persistence.channel_files import file_of
 from shardwire.persistence.channel_lock import holder_of
 from shardwire.persistence.commit_count import told_commits
 from shardwire.persistence.database import cipher_of, opened
-from shardwire.persistence.journal_rows import Latest, Row, latest_records, latest_rows, latest_sizes
+from shardwire.persistence.journal_rows import Latest, Row, latest_records, latest_rows
 from shardwire.persistence.protocol import ChannelState, RecordName
 from shardwire.persistence.record_cipher import SEAL_BYTES, RecordCipher, check_key
 from shardwire.persistence.values import Place, ValueFile
@@ -146,7 +146,7 @@ def _sizes(
     if schema.has_places(version):
         listed = listed_places(connection, number) or {}
         sizes |= {name: max(0, found.size - seal_bytes) for name, found in listed.items()}
-    return sizes | latest_sizes(rows)
+    return sizes | sizes_in_rows([row for _, row in rows])
 
 
 def _counted(sizes: Mapping[RecordName, int | None]) -> dict[str, StoredKind]:

@@ -9,30 +9,18 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shardwire._native import JournalFile, Wake
+from shardwire._native import ChangedRecords, JournalFile, RecordTable, Wake
 from shardwire.errors import PersistenceError
 from shardwire.persistence.apart import ApartValues, Values
 from shardwire.persistence.channel_files import file_of
 from shardwire.persistence.checksums import checksum_of
 from shardwire.persistence.database import corruption, opened
-from shardwire.persistence.journal_rows import (
-    APART,
-    DELETE,
-    EMPTY,
-    PUT,
-    Change,
-    Latest,
-    Row,
-    apply,
-    decoded,
-    encoded,
-    latest_rows,
-)
-from shardwire.persistence.protocol import Changes, RecordName
+from shardwire.persistence.journal_rows import EMPTY, Row, apply, encoded, in_table, latest_rows
+from shardwire.persistence.protocol import RecordName
 from shardwire.persistence.record_cipher import RecordCipher
 from shardwire.persistence.tables import (
     ALL_RECORDS,
@@ -58,7 +46,6 @@ _TOKEN_BYTES = 8
 _SET_COMMITS = "UPDATE channel SET commits = ?, journal = ? WHERE id = ?"
 
 Placed = Mapping[RecordName, Place]
-_NOTHING_PLACED: Placed = {}
 
 
 @dataclass(slots=True)
@@ -71,7 +58,7 @@ class _Latest:
         size_bytes: Of all of them.
     """
 
-    records: Latest = field(default_factory=dict)
+    records: RecordTable = field(default_factory=lambda: RecordTable(keeps_deleted=True))
     commits: int = 0
     size_bytes: int = 0
 
@@ -159,7 +146,7 @@ class Journal:
             if found is None:
                 raise corruption("a record does not match its checksum")
             records[found[0]] = found[1]
-        for name, value in self._read_latest(connection, number, cipher).records.items():
+        for name, value in in_table(self._read_latest(connection, number, cipher).records).items():
             if value is None:
                 records.pop(name, None)
             elif not isinstance(value, Place):
@@ -171,26 +158,19 @@ class Journal:
         if self._latest is None:
             latest = _Latest()
             for row in self._rows:
-                found = decoded(self._channel_id, cipher, row)
-                if found is None:
+                if not apply(latest.records, self._channel_id, cipher, row):
                     raise corruption("a row of the journal was altered")
                 latest.commits += 1
                 latest.size_bytes += len(row[1])
-                for change in found:
-                    apply(latest.records, change)
-            self._apart.look(connection, number, latest.records)
+            self._apart.look(connection, number, in_table(latest.records))
             self._latest, self._rows = latest, []
         return self._latest
 
     # --- writing ---
 
     def place(
-        self,
-        connection: sqlite3.Connection,
-        number: int | None,
-        cipher: RecordCipher | None,
-        large: Mapping[RecordName, bytes],
-    ) -> Placed:
+        self, connection: sqlite3.Connection, number: int | None, cipher: RecordCipher | None, changes: ChangedRecords
+    ) -> Placed | None:
         """Writes large values of a commit apart, where they are enough: before the commit itself, which names them.
 
         The number of a channel that was never stored is None.
@@ -199,10 +179,16 @@ class Journal:
             sqlite3.Error: A row is damaged, or values are missing.
             OSError: Nothing was stored.
         """
+        if not self._apart.takes(changes.value_bytes):
+            return None
+        values = changes.to_dict().items()
+        large = {name: value for name, value in values if value is not None and len(value) >= LARGE_VALUE_BYTES}
+        if not large:
+            return None
         self._read_latest(connection, number, cipher)
-        return self._apart.store(cipher, large)
+        return self._apart.store(cipher, large) or None
 
-    def append(self, commits: int, cipher: RecordCipher | None, changes: Changes, placed: Placed) -> bool:
+    def append(self, commits: int, cipher: RecordCipher | None, changes: ChangedRecords, placed: Placed | None) -> bool:
         """Stores the `commits`-th commit of the channel, some values of which were placed; durable when this returns.
 
         False, and nothing is done, where it takes a fold.
@@ -217,17 +203,17 @@ class Journal:
         self._note(changes, placed, row)
         return True
 
-    def begin(self, commits: int, cipher: RecordCipher | None, changes: Changes, wake: Wake) -> bool:
+    def begin(self, commits: int, cipher: RecordCipher | None, changes: ChangedRecords, wake: Wake) -> bool:
         """As `append` in a thread that has no part in the interpreter, and wakes when it is done; `end` ends it.
 
         False, and nothing is done, where it takes more than that.
         """
-        if sum(len(value) for value in changes.records.values() if value is not None) > BEGUN_BYTES_MAX:
+        if changes.value_bytes > BEGUN_BYTES_MAX:
             return False
-        row = self._row(commits, cipher, changes, _NOTHING_PLACED)
+        row = self._row(commits, cipher, changes)
         if row is None or not self._file.begin(commits, row, wake):
             return False
-        self._note(changes, _NOTHING_PLACED, row)
+        self._note(changes, None, row)
         return True
 
     def end(self) -> None:
@@ -238,30 +224,26 @@ class Journal:
         """
         self._file.end()
 
-    def _row(self, commits: int, cipher: RecordCipher | None, changes: Changes, placed: Placed) -> bytes | None:
+    def _row(
+        self, commits: int, cipher: RecordCipher | None, changes: ChangedRecords, placed: Placed | None = None
+    ) -> bytes | None:
         """None where no row may be appended."""
         latest = self._latest
         if latest is None or latest.commits >= JOURNAL_COMMITS_MAX:
             return None
-        if self._token is None or self._is_doubtful or changes.deleted_prefixes:
+        if self._token is None or self._is_doubtful:
             return None
-        row: list[Change] = []
-        for name, value in changes.records.items():
-            if placed and name in placed:
-                row.append((APART, name, placed[name]))
-            else:
-                row.append((DELETE, name, b"") if value is None else (PUT, name, value))
-        changed = encoded(self._channel_id, cipher, commits, row)
-        return changed if latest.size_bytes + len(changed) <= JOURNAL_BYTES_MAX else None
+        row = encoded(self._channel_id, cipher, commits, changes, placed)
+        return row if latest.size_bytes + len(row) <= JOURNAL_BYTES_MAX else None
 
-    def _note(self, changes: Changes, placed: Placed, row: bytes) -> None:
+    def _note(self, changes: ChangedRecords, placed: Placed | None, row: bytes) -> None:
         latest = self._latest
         assert latest is not None
-        latest.records.update(changes.records)
-        latest.records.update(placed)
+        latest.records.apply(changes, placed)
         latest.commits += 1
         latest.size_bytes += len(row)
-        self._apart.note(changes.records, placed)
+        if self._apart.holds_any or placed:
+            self._apart.note(changes.to_dict(), placed or {})
 
     def fold(
         self,
@@ -269,24 +251,27 @@ class Journal:
         number: int,
         commits: int,
         cipher: RecordCipher | None,
-        changes: Changes,
-        placed: Placed = _NOTHING_PLACED,
+        changes: ChangedRecords,
+        deleted_prefixes: Collection[RecordName] = (),
+        placed: Placed | None = None,
     ) -> None:
-        """Writes what there is among the records and places, and then `changes`; `commits` have been made with them.
+        """Writes what there is among the records and places, deletes what begins with a prefix, and then writes
+        `changes`; `commits` have been made with them.
 
         Raises:
             sqlite3.Error: Nothing of it counts.
             OSError: The same.
         """
         latest = self._read_latest(connection, number, cipher)
-        self._write_records(connection, number, cipher, latest.records)
-        for kind, prefix in changes.deleted_prefixes:
+        self._write_records(connection, number, cipher, in_table(latest.records))
+        for kind, prefix in deleted_prefixes:
             self._apart.note_prefix(kind, prefix)
-        prefixes = [(number, kind, key, key_behind(key)) for kind, key in changes.deleted_prefixes]
+        prefixes = [(number, kind, key, key_behind(key)) for kind, key in deleted_prefixes]
         connection.executemany(DELETE_RECORDS, prefixes)
         connection.executemany(DELETE_PLACES, prefixes)
-        self._write_records(connection, number, cipher, {**changes.records, **placed})
-        self._apart.note(changes.records, placed)
+        records = changes.to_dict()
+        self._write_records(connection, number, cipher, {**records, **(placed or {})})
+        self._apart.note(records, placed or {})
         connection.execute(EMPTY, (number,))
         self._next_token = os.urandom(_TOKEN_BYTES)
         connection.execute(_SET_COMMITS, (commits, self._next_token, number))
@@ -343,10 +328,3 @@ class Journal:
         ):
             if rows:
                 connection.executemany(statement, rows)
-
-
-def large_values(changes: Changes) -> dict[RecordName, bytes]:
-    """Those that may lie apart."""
-    return {
-        name: value for name, value in changes.records.items() if value is not None and len(value) >= LARGE_VALUE_BYTES
-    }

@@ -1,31 +1,23 @@
-"""The rows of a journal: what one commit changes, as bytes.
+"""The rows of a journal: what one commit changes, laid out by the core.
 
-A row is laid out as: the number of changes and the bytes of their names (4 bytes each, big endian), the names, the
-values. A name is laid out as: what is done (1 byte), the lengths of kind (2), key (4) and value (4), kind, key; and
-where the value lies apart, its first byte, its bytes as they are stored (8 each) and their checksum (4). Under a key of
-the database the values are sealed as one, bound to the names and to the number of the commit.
-
-They stand in a file (`JournalFile`); up to version 7 of the schema they stood in a table.
+Under a key of the database the values of a row are sealed as one, bound to the names in it and to the number of the
+commit. Rows stand in a file (`JournalFile`); up to version 7 of the schema they stood in a table.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 
+from shardwire._native import ChangedRecords, RecordTable, split_row
 from shardwire.persistence.database import corruption
 from shardwire.persistence.protocol import RecordName
 from shardwire.persistence.record_cipher import SEAL_BYTES, RecordCipher
 from shardwire.persistence.values import Place
 
-# A value that is elsewhere stands among the records already: only rows of the table say so.
-PUT, DELETE, ELSEWHERE, APART = range(4)
-
-_COUNTS = struct.Struct(">II")
-_NAME = struct.Struct(">BHII")
-_PLACE = struct.Struct(">QQI")
+# What a head has before its names.
+_COUNTS_BYTES = 8
 # In the name of what is sealed.
 _KIND = "journal"
 
@@ -34,58 +26,48 @@ _READ = "SELECT commits, checksum, changes FROM journal WHERE channel = ? ORDER 
 
 Row = tuple[int, bytes]
 """Which commit of its channel, and what it changes."""
-Change = tuple[int, RecordName, bytes | Place]
-"""What is done to which record, with a value, empty where there is none, or the place of one."""
 Latest = dict[RecordName, bytes | Place | None]
 """What rows amount to: values or their places, and None for what is deleted; what is missing stands elsewhere."""
 
 
-def apply(records: Latest, change: Change) -> None:
-    done, name, value = change
-    if done == ELSEWHERE:
-        records.pop(name, None)
+def encoded(
+    channel_id: str,
+    cipher: RecordCipher | None,
+    commits: int,
+    changes: ChangedRecords,
+    placed: Mapping[RecordName, Place] | None = None,
+) -> bytes:
+    """The row of the `commits`-th commit of a channel, some values of which were placed."""
+    if cipher is None:
+        head, values = changes.row(placed)
     else:
-        records[name] = None if done == DELETE else value
+        head, values = changes.row(placed, SEAL_BYTES)
+        values = cipher.seal(channel_id, _sealed_name(commits, head), values)
+    return head + values
 
 
-def encoded(channel_id: str, cipher: RecordCipher | None, commits: int, changes: Iterable[Change]) -> bytes:
-    """The row of the `commits`-th commit of a channel."""
-    seal_bytes = 0 if cipher is None else SEAL_BYTES
-    names, values = [], []
-    for done, (kind, key), value in changes:
-        text = kind.encode()
-        if isinstance(value, bytes):
-            names.append(_NAME.pack(done, len(text), len(key), len(value)) + text + key)
-            values.append(value)
-        else:
-            head = _NAME.pack(done, len(text), len(key), value.size - seal_bytes)
-            names.append(head + text + key + _PLACE.pack(*value))
-    head, body = b"".join(names), b"".join(values)
-    if cipher is not None:
-        body = cipher.seal(channel_id, _sealed_name(commits, head), body)
-    return _COUNTS.pack(len(names), len(head)) + head + body
+def apply(table: RecordTable, channel_id: str, cipher: RecordCipher | None, row: Row) -> bool:
+    """Applies what a row changes; False, and nothing is done, for one that was altered."""
+    commits, body = row
+    parts = split_row(body)
+    if parts is None:
+        return False
+    head, values = parts
+    found = values if cipher is None else cipher.open(channel_id, _sealed_name(commits, head), values)
+    return found is not None and table.apply_row(head, found)
 
 
-def decoded(channel_id: str, cipher: RecordCipher | None, row: Row) -> list[Change] | None:
-    """The changes of a row, in order; None for one that was altered."""
-    commits, changes = row
-    _, head_bytes = _COUNTS.unpack_from(changes)
-    head_end = _COUNTS.size + head_bytes
-    body = changes[head_end:]
-    if cipher is not None:
-        found = cipher.open(channel_id, _sealed_name(commits, changes[_COUNTS.size : head_end]), body)
-        if found is None:
-            return None
-        body = found
-    result: list[Change] = []
-    at = 0
-    for done, name, size_bytes, place in _names(changes):
-        if place is not None:
-            result.append((done, name, place))
-        else:
-            result.append((done, name, body[at : at + size_bytes]))
-            at += size_bytes
-    return result
+def in_table(table: RecordTable) -> Latest:
+    """What the rows that were applied amount to."""
+    return {**table.values(), **{name: Place(*numbers) for name, numbers in table.places().items()}}
+
+
+def latest_records(rows: Iterable[Row], channel_id: str, cipher: RecordCipher | None) -> Latest:
+    """What rows amount to; those that were altered are passed over."""
+    table = RecordTable(keeps_deleted=True)
+    for row in rows:
+        apply(table, channel_id, cipher, row)
+    return in_table(table)
 
 
 def table_rows(connection: sqlite3.Connection, number: int) -> list[Row]:
@@ -130,47 +112,9 @@ def latest_rows(
     return rows, max(after, rows[-1][0]) if rows else after
 
 
-def latest_sizes(rows: Iterable[Row]) -> dict[RecordName, int | None]:
-    """Sizes of the values that rows put, and None for what they delete."""
-    sizes: dict[RecordName, int | None] = {}
-    for _, changes in rows:
-        for done, name, size_bytes, _ in _names(changes):
-            if done == ELSEWHERE:
-                sizes.pop(name, None)
-            else:
-                sizes[name] = None if done == DELETE else size_bytes
-    return sizes
-
-
-def latest_records(rows: Iterable[Row], channel_id: str, cipher: RecordCipher | None) -> Latest:
-    """What rows amount to; those that were altered are passed over."""
-    records: Latest = {}
-    for row in rows:
-        for change in decoded(channel_id, cipher, row) or ():
-            apply(records, change)
-    return records
-
-
-def _names(changes: bytes) -> Iterator[tuple[int, RecordName, int, Place | None]]:
-    count, _ = _COUNTS.unpack_from(changes)
-    at = _COUNTS.size
-    for _ in range(count):
-        done, kind_bytes, key_bytes, value_bytes = _NAME.unpack_from(changes, at)
-        at += _NAME.size
-        kind = changes[at : at + kind_bytes].decode()
-        at += kind_bytes
-        key = changes[at : at + key_bytes]
-        at += key_bytes
-        place = None
-        if done == APART:
-            place = Place(*_PLACE.unpack_from(changes, at))
-            at += _PLACE.size
-        yield done, (kind, key), value_bytes, place
-
-
 def _checksum_of(commits: int, changes: bytes) -> int:
     return zlib.crc32(changes, zlib.crc32(commits.to_bytes(8, "big")))
 
 
 def _sealed_name(commits: int, head: bytes) -> RecordName:
-    return _KIND, commits.to_bytes(8, "big") + head
+    return _KIND, commits.to_bytes(8, "big") + head[_COUNTS_BYTES:]

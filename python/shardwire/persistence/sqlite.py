@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from shardwire._native import Wake
+from shardwire._native import ChangedRecords, Wake
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import reassembly
 from shardwire.persistence.channel_files import state_files
@@ -130,7 +130,8 @@ class SqlitePersistence:
             try:
                 database = self._open(channel_id)
                 database.require_in_place()
-                self._held[channel_id].commit(database.connection, database.cipher, changes)
+                changed, prefixes = ChangedRecords(dict(changes.records.items())), changes.deleted_prefixes
+                self._held[channel_id].commit(database.connection, database.cipher, changed, prefixes)
             except (sqlite3.Error, OSError) as error:
                 failure = self._failure("commit", channel_id, error)
                 if self._database is not None and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
@@ -138,7 +139,7 @@ class SqlitePersistence:
                     self._database.empty_log()
                 raise failure from error
 
-    def begin_commit(self, channel_id: str, changes: Changes, wake: Wake) -> BegunCommit | None:
+    def begin_commit(self, channel_id: str, changes: ChangedRecords, wake: Wake) -> BegunCommit | None:
         """Begins a commit without waiting for the disk, where that takes nothing else; it wakes when it is done.
 
         None, and nothing is done, where it takes more: `commit` is for that.

@@ -5,25 +5,25 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use shardwire_core::channel::{
-    Arrival, Channel, Failure, Handover, Listened, Segmentation, StoredRecord, Submission, Value,
+    Arrival, Channel, Failure, Handover, Listened, Segmentation, StoredRecord, Submission,
 };
 use shardwire_core::reassemble::Limits;
 use shardwire_core::sds::{Config, TransmitKind};
 
 use crate::allowance::{Allowance, allowances_of};
 use crate::buffer::{Buffer, DETACH_BYTES_MIN, buffers_of};
-use crate::channel_events::{Delivery, channel_event_object, delivery_object, payload_object};
+use crate::channel_events::{Delivery, channel_event_object, delivery_object};
 use crate::error::Error;
-use crate::lent_bytes::{IntoBytes, octets, value_object};
+use crate::lent_bytes::{IntoBytes, octets};
 use crate::now::Now;
 use crate::own_sends::{OwnSends, SendProgress};
 use crate::participant::{Held, Participant, with};
 use crate::python_random::PythonRandom;
 use crate::reassembler::set_stats;
-use crate::records::Records;
 use crate::sds_config::config_of;
 use crate::sds_events::{Transmit, transmit_object};
 use crate::segmentation::SegmentationParameters;
+use crate::stored_records::ChangedRecords;
 
 /// The machine behind one participant's side of a reliable channel.
 #[pyclass(extends = Participant, frozen, module = "shardwire._native")]
@@ -523,21 +523,15 @@ impl ChannelMachine {
         })
     }
 
-    /// Records that changed since the last call; None deletes.
-    fn poll_persist<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let participant: &Participant = slf.as_super();
-        let changes = with(participant.lock_held(py)?, Channel::poll_persist);
-        participant.with_texts(|kinds| {
-            let mut records = Records::new(py, kinds);
-            for record in changes {
-                let value = record.value.as_ref().map(|value| match value {
-                    Value::Sds(value) => value_object(py, value),
-                    Value::Payload(payload) => payload_object(py, payload),
-                });
-                records.put(record.kind, record.key.as_bytes(), value.transpose()?)?;
-            }
-            Ok(records.into_dict())
-        })
+    /// Records that changed since the last call, and those of the caller.
+    #[pyo3(signature = (beside = None))]
+    fn poll_persist(
+        slf: PyRef<'_, Self>,
+        py: Python<'_>,
+        beside: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<ChangedRecords> {
+        let changed = with(slf.as_super().lock_held(py)?, Channel::poll_persist);
+        ChangedRecords::of(changed, beside)
     }
 
     /// In place of `poll_persist` where nothing is stored: forgets what changed.

@@ -34,6 +34,7 @@ mod sds_config;
 mod sds_events;
 mod sds_machine;
 mod segmentation;
+mod stored_records;
 mod texts;
 mod waku;
 mod waku_json;
@@ -107,6 +108,8 @@ mod _native {
     use segmentation::{SegmentHeader, SegmentationParameters, inspect_segment};
     #[pymodule_export]
     use segmentation::{segment_on_demand, segment_payload};
+    #[pymodule_export]
+    use stored_records::{ChangedRecords, RecordTable, sizes_in_rows, split_row};
     #[pymodule_export]
     use waku::{WakuMessage, message_hash, shard_of};
     #[pymodule_export]

@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from shardwire._native import ChannelMachine, OwnSends
+from shardwire._native import ChangedRecords, ChannelMachine, OwnSends
 from shardwire.channel.announcements import Announcements
 from shardwire.channel.collected import Collected
 from shardwire.channel.engine import Engine
 from shardwire.channel.observing.subscriptions import Subscriptions
 from shardwire.channel.sending.cancellation import Cancellation
 from shardwire.channel.sending.submissions import Submissions
+from shardwire.channel.storing.records import Records
 from shardwire.errors import PersistenceError
 from shardwire.events import ChunkErrorEvent, MessageSendErrorEvent
 from tests.simulation.chaos.faults import Mount
@@ -140,9 +141,11 @@ def handed_over_again() -> Iterator[None]:
     poll_persist = ChannelMachine.poll_persist
     kept = ("channel.delivery", "channel.payload", "channel.parts", "sds.message")
 
-    def keep(self: ChannelMachine) -> dict[tuple[str, bytes], bytes | None]:
-        changes = poll_persist(self)
-        return {name: value for name, value in changes.items() if value is not None or name[0] not in kept}
+    def keep(self: ChannelMachine, beside: Records | None = None) -> ChangedRecords:
+        changes = poll_persist(self, beside).to_dict()
+        return ChangedRecords(
+            {name: value for name, value in changes.items() if value is not None or name[0] not in kept}
+        )
 
     with patch.object(ChannelMachine, "poll_persist", keep):
         yield

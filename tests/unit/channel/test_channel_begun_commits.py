@@ -12,7 +12,7 @@ import pytest
 from channel_world import CHANNEL, TOPIC
 from state_files import FailingFile
 
-from shardwire._native import Wake
+from shardwire._native import ChangedRecords, Wake
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.config import ChannelConfig, SdsConfig
 from shardwire.errors import PersistenceError
@@ -27,7 +27,7 @@ class Counted(SqlitePersistence):
     begun = committed = 0
     closes = False
 
-    def begin_commit(self, channel_id: str, changes: Changes, wake: Wake) -> BegunCommit | None:
+    def begin_commit(self, channel_id: str, changes: ChangedRecords, wake: Wake) -> BegunCommit | None:
         begun = super().begin_commit(channel_id, changes, wake)
         self.begun += begun is not None
         if self.closes and begun is not None:

@@ -37,7 +37,7 @@ def machine(
 
 
 def commit(made: ChannelMachine, disk: Disk) -> None:
-    for name, value in made.poll_persist().items():
+    for name, value in made.poll_persist().to_dict().items():
         if value is None:
             disk.pop(name, None)
         else:
@@ -182,7 +182,7 @@ def test_messages_that_are_taken_in_together_are_as_if_they_came_one_by_one() ->
     kept = [one_by_one.handle_message(arrival.data, NOW, arrival.message_hash) for arrival in arrivals]
     assert together.handle_messages(arrivals, NOW) == kept
     assert together.poll_events(NOW) == one_by_one.poll_events(NOW)
-    assert together.poll_persist() == one_by_one.poll_persist()
+    assert together.poll_persist().to_dict() == one_by_one.poll_persist().to_dict()
     assert delivered(together) == delivered(one_by_one) != []
 
 

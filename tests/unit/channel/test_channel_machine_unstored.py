@@ -89,7 +89,7 @@ class Twins:
         assert self.stored.stats() == self.dropped.stats()
         assert self.stored.receiving_stats() == self.dropped.receiving_stats()
         # Whatever was dropped is not gathered for later.
-        assert {kind for kind, _ in self.dropped.poll_persist()} <= {"sds.state"}
+        assert {kind for kind, _ in self.dropped.poll_persist().to_dict()} <= {"sds.state"}
 
 
 @pytest.mark.parametrize("seed", range(20))

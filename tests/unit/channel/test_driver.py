@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from shardwire._native import ChangedRecords
 from shardwire.channel.collected import Collected
 from shardwire.channel.commits import Commits
 from shardwire.channel.driver import AT_ONCE_MAX, BATCH_BYTES_MAX, INPUTS_PER_CYCLE_MAX, STEP_MS_MAX, Driver
 from shardwire.channel.receiving.reception import Arrival
-from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 
 # What one input takes on the clock of these tests.
@@ -57,7 +57,7 @@ def driver_on(
         meter=None,
         handle_time=lambda now: None,
         next_wake_ms=lambda now: None,
-        collect=lambda now, may_transmit, may_hand_over: Collected(Changes({})),
+        collect=lambda now, may_transmit, may_hand_over: Collected(ChangedRecords()),
     )
     writer: Any = SimpleNamespace(stores=not is_immediate, is_immediate=is_immediate)
     commits = Commits(engine, writer, clock, lambda collected: None)
@@ -113,9 +113,9 @@ def test_others_have_the_loop_between_the_slow_steps_of_a_cycle() -> None:
 
     def collect(now: Now, may_transmit: bool, may_hand_over: object) -> Collected:
         clock.ms += STEP_MS_MAX
-        return Collected(Changes({("message", "1"): b"x"}))
+        return Collected(ChangedRecords({("message", b"1"): b"x"}))
 
-    async def commit(changes: Changes) -> None:
+    async def commit(changes: ChangedRecords) -> None:
         clock.ms += STEP_MS_MAX
 
     engine: Any = SimpleNamespace(

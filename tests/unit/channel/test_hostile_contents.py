@@ -58,7 +58,7 @@ def held_by(sends: OwnSends) -> list[str]:
 def stored(made: ChannelMachine, disk: Disk | None = None) -> Disk:
     """What a disk has of it."""
     records = dict(disk or {})
-    for name, value in made.poll_persist().items():
+    for name, value in made.poll_persist().to_dict().items():
         if value is None:
             records.pop(name, None)
         else:

@@ -184,7 +184,7 @@ def test_an_outcome_that_was_told_is_told_no_more_by_a_later_life() -> None:
     assert talk.sends.is_unannounced(*outcomes[0])
     talk.sends.on_announced(*outcomes[0])
     assert not talk.sends.is_unannounced(*outcomes[0])
-    records = {name: value for name, value in talk.alice.poll_persist().items() if value is not None}
+    records = {name: value for name, value in talk.alice.poll_persist().to_dict().items() if value is not None}
     later = machine("alice", records).own_sends()
     assert [outcome for _, outcome in later.poll_events()] == [(SEND, "delivered", REQUEST)]
     progress = later.get(SEND)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from state_files import FailingFile, copy_of, folded, rows_of
 
-from shardwire._native import JournalFile, Wake
+from shardwire._native import ChangedRecords, JournalFile, Wake
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence
 
@@ -83,7 +83,7 @@ def test_a_commit_beside_the_end_of_one_that_was_begun_goes_behind_it(tmp_path: 
     held = persistence._held["a"]
     pausing = PausingFile(held.journal._file)
     held.journal._file = cast(Any, pausing)
-    begun = persistence.begin_commit("a", put(b"begun"), Wake())
+    begun = persistence.begin_commit("a", ChangedRecords(put(b"begun").records), Wake())
     ending = threading.Thread(target=persistence.end_commit, args=("a", begun))
     ending.start()
     assert pausing.waits.wait(10)
@@ -118,7 +118,7 @@ def test_who_began_a_commit_that_failed_is_told_whoever_waited_for_it_first(
     held = persistence._held["a"]
     failing = FailingFile(held.journal._file)
     held.journal._file = cast(Any, failing)
-    begun = persistence.begin_commit("a", put(b"failed"), Wake())
+    begun = persistence.begin_commit("a", ChangedRecords(put(b"failed").records), Wake())
     assert begun is not None
     wait(persistence)
     with pytest.raises(PersistenceError, match=r"commit of channel 'a' .* the disk says so"):
@@ -136,7 +136,7 @@ def test_ctrl_c_within_a_commit_costs_no_later_one(call: str, goes_on: bool, tmp
     held.journal._file = cast(Any, InterruptedFile(file, call))
     with pytest.raises(KeyboardInterrupt):
         if call in ("begin", "end"):
-            begun = persistence.begin_commit("a", put(b"interrupted"), Wake())
+            begun = persistence.begin_commit("a", ChangedRecords(put(b"interrupted").records), Wake())
             assert begun is not None
             persistence.end_commit("a", begun)
         else:
@@ -170,7 +170,7 @@ def test_a_commit_of_which_nobody_knows_is_no_success(tmp_path: Path) -> None:
     held = persistence._held["a"]
     file = held.journal._file
     held.journal._file = cast(Any, InterruptedFile(file, "end"))
-    begun = persistence.begin_commit("a", put(b"begun"), Wake())
+    begun = persistence.begin_commit("a", ChangedRecords(put(b"begun").records), Wake())
     assert begun is not None
     with pytest.raises(KeyboardInterrupt):
         persistence.find_segments("a", sender="alice")

@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 from state_files import FailingFile, copy_of, folded, journal_files, rows_of
 
-from shardwire._native import JournalFile, Wake
+from shardwire._native import ChangedRecords, JournalFile, Wake
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, journal, read_channels
 from shardwire.persistence.inspection import StoredKind
@@ -35,7 +35,7 @@ def records_of(persistence: SqlitePersistence) -> Records:
 def begun(persistence: SqlitePersistence, changes: Changes) -> bool:
     """Whether it could be begun; committed in any case."""
     wake = Wake()
-    commit = persistence.begin_commit("a", changes, wake)
+    commit = persistence.begin_commit("a", ChangedRecords(changes.records), wake)
     if commit is None:
         persistence.commit("a", changes)
         return False
@@ -148,19 +148,18 @@ def test_a_commit_is_begun_only_where_a_write_is_all_it_takes(tmp_path: Path) ->
     path = tmp_path / "state.db"
     persistence = SqlitePersistence(path)
     changes = Changes({("k", b"1"): b"value"})
-    assert not persistence.begin_commit("a", changes, Wake())
+    assert not persistence.begin_commit("a", ChangedRecords(changes.records), Wake())
     persistence.load("a")
     # A channel that was never stored, then one that has no file yet.
     for _ in range(2):
-        assert not persistence.begin_commit("a", changes, Wake())
+        assert not persistence.begin_commit("a", ChangedRecords(changes.records), Wake())
         persistence.commit("a", changes)
     assert begun(persistence, changes)
-    assert not persistence.begin_commit("a", Changes({}, {("k", b"")}), Wake())
-    assert not persistence.begin_commit("a", Changes({("k", b"2"): bytes(journal.BEGUN_BYTES_MAX + 1)}), Wake())
-    first = persistence.begin_commit("a", changes, Wake())
+    assert not persistence.begin_commit("a", ChangedRecords({("k", b"2"): bytes(journal.BEGUN_BYTES_MAX + 1)}), Wake())
+    first = persistence.begin_commit("a", ChangedRecords(changes.records), Wake())
     assert first is not None
     # One at a time.
-    assert not persistence.begin_commit("a", changes, Wake())
+    assert not persistence.begin_commit("a", ChangedRecords(changes.records), Wake())
     persistence.end_commit("a", first)
     # It is ended: there is nothing to wait for.
     persistence.end_commit("a", first)
@@ -172,14 +171,14 @@ def test_a_commit_is_begun_only_where_a_write_is_all_it_takes(tmp_path: Path) ->
     (file,) = journal_files(path)
     for moved in (file, path):
         moved.rename(tmp_path / "elsewhere")
-        assert not persistence.begin_commit("a", changes, Wake())
+        assert not persistence.begin_commit("a", ChangedRecords(changes.records), Wake())
         with pytest.raises(PersistenceError, match="was deleted, moved or replaced while it is in use"):
             persistence.commit("a", changes)
         (tmp_path / "elsewhere").rename(moved)
     # What was refused before a byte of it was written casts no doubt on the rest.
     assert begun(persistence, changes)
     persistence.close()
-    assert not persistence.begin_commit("a", changes, Wake())
+    assert not persistence.begin_commit("a", ChangedRecords(changes.records), Wake())
 
 
 def test_whatever_follows_a_commit_that_was_begun_waits_for_it(tmp_path: Path) -> None:
@@ -190,7 +189,7 @@ def test_whatever_follows_a_commit_that_was_begun_waits_for_it(tmp_path: Path) -
     for number in range(60):
         name, value = ("k", bytes([number % 7])), os.urandom(2_000)
         expected[name] = value
-        if commit := persistence.begin_commit("a", Changes({name: value}), Wake()):
+        if commit := persistence.begin_commit("a", ChangedRecords({name: value}), Wake()):
             match number % 5:
                 case 0:
                     persistence.commit("a", Changes({name: value}))
@@ -227,7 +226,7 @@ def test_a_row_that_failed_is_left_behind_by_the_next_commit(begins: bool, kille
     changes = Changes({("k", b"\x00"): None, ("k", b"late"): b"failed"})
     with pytest.raises(PersistenceError, match="a file of the state is not accessible"):
         if begins:
-            commit = persistence.begin_commit("a", changes, Wake())
+            commit = persistence.begin_commit("a", ChangedRecords(changes.records), Wake())
             assert commit is not None
             persistence.end_commit("a", commit)
         else:
@@ -235,7 +234,7 @@ def test_a_row_that_failed_is_left_behind_by_the_next_commit(begins: bool, kille
     assert len(rows_of(path)) == 3
     assert records_of(persistence)["k", b"late"] == b"failed"
     # Nothing is appended behind a row of which nobody knows whether it is there.
-    assert not persistence.begin_commit("a", Changes({("k", b"next"): b"stored"}), Wake())
+    assert not persistence.begin_commit("a", ChangedRecords({("k", b"next"): b"stored"}), Wake())
     persistence.commit("a", Changes({("k", b"next"): b"stored"}))
     assert (folded(path)[0], rows_of(path)) == (5, [])
     failing.fails = False

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from state_files import folded, journal_files, rows_of
 
-from shardwire._native import Wake
+from shardwire._native import ChangedRecords, Wake
 from shardwire.channel import ReliableChannel, close_channel, create_reliable_channel
 from shardwire.cli.app import run
 from shardwire.config import ChannelConfig, SdsConfig
@@ -177,7 +177,7 @@ def test_the_count_is_written_when_the_commit_is_durable_and_before_it_is_told(
         if number < 4:
             persistence.commit("a", changes)
         else:
-            begun = persistence.begin_commit("a", changes, Wake())
+            begun = persistence.begin_commit("a", ChangedRecords(changes.records), Wake())
             assert begun is not None
             assert len(seen) == number - 1
             persistence.end_commit("a", begun)

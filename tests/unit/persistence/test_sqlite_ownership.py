@@ -117,19 +117,19 @@ def test_who_goes_to_another_directory_stores_where_it_was(tmp_path: Path, monke
 
 FORKING = """
 import os, sys
-from shardwire._native import Wake
+from shardwire._native import ChangedRecords, Wake
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence
 persistence = SqlitePersistence(sys.argv[1])
 persistence.load("a")
 for number in range(3):
     persistence.commit("a", Changes({("k", bytes([number])): b"stored"}))
-begun = persistence.begin_commit("a", Changes({("k", b"begun"): b"stored"}), Wake())
+begun = persistence.begin_commit("a", ChangedRecords({("k", b"begun"): b"stored"}), Wake())
 assert begun is not None
 child = os.fork()
 if not child:
     refused = 0
-    assert persistence.begin_commit("a", Changes(), Wake()) is None
+    assert persistence.begin_commit("a", ChangedRecords(), Wake()) is None
     for call in (lambda: persistence.load("a"), lambda: persistence.commit("a", Changes({("k", b"child"): b"theirs"})),
                  lambda: persistence.end_commit("a", begun)):
         try:

@@ -14,11 +14,11 @@ import pytest
 from state_files import copy_of, values_files
 
 from shardwire import keccak256
+from shardwire._native import ChangedRecords
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, StoredKind, inspection, read_channels, schema
 from shardwire.persistence.apart import value_at
 from shardwire.persistence.checksums import checksum_of
-from shardwire.persistence.journal_rows import DELETE, ELSEWHERE, PUT, encoded
 
 KEY = keccak256(b"key")
 Records = dict[tuple[str, bytes], bytes]
@@ -319,13 +319,19 @@ def test_a_database_that_an_earlier_release_left_goes_on(version: int, key: byte
     path = copy_of(tmp_path / "state.db", "killed")
     database = persistence._database
     assert database is not None
-    rows = [
-        encoded("a", database.cipher, commits, changes)
-        for commits, changes in (
-            (2, [(ELSEWHERE, ("kind", b"1"), b""), (PUT, ("kind", b"3"), b"new"), (PUT, ("kind", b"4"), b"put")]),
-            (3, [(DELETE, ("kind", b"2"), b""), (PUT, ("kind", b"4"), b"again")]),
-        )
+    changes: list[dict[tuple[str, bytes], bytes | None]] = [
+        {("kind", b"1"): None, ("kind", b"3"): b"new", ("kind", b"4"): b"put"},
+        {("kind", b"2"): None, ("kind", b"4"): b"again"},
     ]
+    first, second = (ChangedRecords(records).row() for records in changes)
+    # What is done to the first record of the first row: it is elsewhere rather than deleted.
+    assert first[0][8] == 1
+    first = first[0][:8] + b"\x02" + first[0][9:], first[1]
+    rows = []
+    for commits, (head, values) in enumerate((first, second), 2):
+        if database.cipher is not None:
+            values = database.cipher.seal("a", ("journal", commits.to_bytes(8, "big") + head[8:]), values)
+        rows.append(head + values)
     persistence.close()
     records = {("kind", b"1"): bytes(50_000), ("kind", b"3"): b"new", ("kind", b"4"): b"again"}
     connection = sqlite3.connect(path)

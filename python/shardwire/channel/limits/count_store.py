@@ -13,11 +13,12 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shardwire._native import ChangedRecords
 from shardwire.channel.storing.records import NODE_RATE, NodeRateRecord, RateRecord
 from shardwire.channel.storing.writer import Writer
 from shardwire.errors import PersistenceError
 from shardwire.persistence import MemoryPersistence
-from shardwire.persistence.protocol import Changes, Persistence
+from shardwire.persistence.protocol import Persistence
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class CountStore:
     async def _commit(self, room: _Room, count: RateRecord, *, is_counted_here: bool) -> None:
         record = NodeRateRecord(count.epoch, count.epoch_size_ms, count.used, is_counted_here, room.mark)
         try:
-            await room.writer.commit(Changes({(NODE_RATE, b""): record.encode()}))
+            await room.writer.commit(ChangedRecords({(NODE_RATE, b""): record.encode()}))
         except PersistenceError:
             raise
         except Exception as error:

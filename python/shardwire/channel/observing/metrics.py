@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from shardwire.channel.hooks import ends_process
 from shardwire.channel.observing.metric_names import MetricName
-from shardwire.persistence.protocol import Changes
 from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
 
 if TYPE_CHECKING:
-    from shardwire._native import Delivery
+    from shardwire._native import ChangedRecords, Delivery
     from shardwire.channel.collected import Collected
 
 logger = logging.getLogger(__name__)
@@ -74,9 +73,9 @@ class Meter:
                     raise
                 logger.error("a metrics observer raised %s", type(error).__name__)
 
-    def on_commit(self, changes: Changes, elapsed_ms: int) -> None:
+    def on_commit(self, changes: ChangedRecords, elapsed_ms: int) -> None:
         self.record("commit_ms", elapsed_ms)
-        self.record("commit_size_bytes", sum(len(value) for value in changes.records.values() if value is not None))
+        self.record("commit_size_bytes", changes.value_bytes)
 
     def on_collected(self, collected: Collected, now: Now) -> None:
         """One cycle is about to be committed."""

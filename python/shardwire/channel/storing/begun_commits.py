@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Self
 
-from shardwire._native import Wake
+from shardwire._native import ChangedRecords, Wake
 from shardwire.errors import PersistenceError
 from shardwire.persistence import SqlitePersistence
 from shardwire.persistence.held_channel import BegunCommit
-from shardwire.persistence.protocol import Changes, Persistence
+from shardwire.persistence.protocol import Persistence
 
 
 class BegunCommits:
@@ -44,7 +44,7 @@ class BegunCommits:
         except (NotImplementedError, OSError):
             return None
 
-    def begin(self, changes: Changes) -> asyncio.Future[None] | None:
+    def begin(self, changes: ChangedRecords) -> asyncio.Future[None] | None:
         """What is done when the changes are durable, and raises as `SqlitePersistence.commit`. None, and nothing is
         done, where it takes a thread."""
         begun = self._persistence.begin_commit(self._channel_id, changes, self._wake) if self._begun is None else None

@@ -7,6 +7,7 @@ import inspect
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
+from shardwire._native import ChangedRecords
 from shardwire.channel.hooks import CLOSING_CALL_S, ends_process
 from shardwire.channel.storing.begun_commits import BegunCommits
 from shardwire.errors import PersistenceError, ShardwireError
@@ -17,6 +18,9 @@ logger = logging.getLogger(__name__)
 
 # Whose state is in use: by identity of the persistence and id of the channel. A loop that has ended uses nothing.
 _IN_USE: dict[tuple[int, str], tuple[Persistence, asyncio.AbstractEventLoop]] = {}
+
+# Whoever puts another `commit` in its place sees all of them.
+_MEMORY_COMMIT = MemoryPersistence.commit
 
 # No future holds a `StopIteration`: who awaits it would wait for ever. A `GeneratorExit` would pass for the end of the
 # coroutine that awaits it.
@@ -46,6 +50,7 @@ class Writer:
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="shardwire-writer")
         self.is_immediate = self._executor is None
         self._begun: BegunCommits | None = None
+        self._memory = _as_it_came(persistence)
 
     async def load(self) -> ChannelState | None:
         """Raises:
@@ -62,7 +67,7 @@ class Writer:
         self._begun = BegunCommits.of(self._persistence, self._channel_id, loop)
         return state
 
-    async def commit_first(self, changes: Changes) -> None:
+    async def commit_first(self, changes: ChangedRecords) -> None:
         """Waits until the first changes of a channel are durable.
 
         Raises:
@@ -75,16 +80,18 @@ class Writer:
         except Exception as error:
             raise _carried("commit", error) from error
 
-    def commit_at_once(self, changes: Changes) -> None:
+    def commit_at_once(self, changes: ChangedRecords) -> None:
         """For a writer that is immediate.
 
         Raises:
             PersistenceError: As `Persistence.commit`; what else a persistence raises goes through.
         """
-        if self._persistence is not None:
+        if self._memory is not None:
+            self._memory.apply(self._channel_id, changes)
+        elif self._persistence is not None:
             self._commit(self._persistence, changes)
 
-    async def commit(self, changes: Changes) -> None:
+    async def commit(self, changes: ChangedRecords) -> None:
         """Waits until the changes are durable.
 
         Raises:
@@ -122,7 +129,8 @@ class Writer:
         self._loaded = True
         return _checked(given)
 
-    def _commit(self, persistence: Persistence, changes: Changes) -> None:
+    def _commit(self, persistence: Persistence, changed: ChangedRecords) -> None:
+        changes = Changes(changed.to_dict())
         try:
             # What an `async` method gives would pass for something that was stored.
             given: object = persistence.commit(self._channel_id, changes)  # type: ignore[func-returns-value]
@@ -157,6 +165,14 @@ class Writer:
             if self._claimed:
                 self._claimed = False
                 _IN_USE.pop((id(self._persistence), self._channel_id), None)
+
+
+def _as_it_came(persistence: Persistence | None) -> MemoryPersistence | None:
+    """One that takes changes in the form in which the core gives them."""
+    if isinstance(persistence, MemoryPersistence):
+        commit = getattr(persistence.commit, "__func__", None)
+        return persistence if commit is _MEMORY_COMMIT else None
+    return None
 
 
 def _refuse_awaitable(call: str, given: object) -> None:

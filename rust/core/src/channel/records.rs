@@ -17,6 +17,7 @@ use hashlink::LinkedHashMap;
 
 use crate::reassemble::Payload;
 use crate::sds::{self, Name};
+use crate::sink::Sink;
 
 pub(super) const SEGMENT: &str = "channel.segment";
 pub(super) const PARTS: &str = "channel.parts";
@@ -99,6 +100,29 @@ pub enum Value {
     Sds(sds::Value),
     /// A whole message.
     Payload(Payload),
+}
+
+impl Value {
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        match self {
+            Value::Sds(value) => value.len(),
+            Value::Payload(payload) => payload.len(),
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes them into `out`.
+    pub fn write_to(&self, out: &mut impl Sink) {
+        match self {
+            Value::Sds(value) => out.put(value),
+            Value::Payload(payload) => payload.write_to(out),
+        }
+    }
 }
 
 impl From<Vec<u8>> for Value {

@@ -2,7 +2,11 @@
 //!
 //! A row is laid out as: the number of the commit (8 bytes), the bytes of its body (4), a checksum (4), the body, all
 //! big endian. The checksum covers a token too, which is another one each time the file is begun anew. So what an earlier
-//! use of the file left is no row, nor is one that was written in part; the first of these ends the journal.
+//! use of the file left is no row, nor is one that was written in part; the first of these ends the journal. What stands
+//! in a body: [`body`].
+
+pub mod body;
+pub mod table;
 
 use crate::crc32::{crc32, crc32_after};
 

@@ -1,0 +1,281 @@
+//! What is stored of a channel, on its way to where it is kept: `_native.pyi`, "Stored records".
+
+use std::borrow::Cow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+use shardwire_core::channel::{Record, RecordKey, Value};
+use shardwire_core::journal::body::{Body, Change, Named, Place, names, split};
+use shardwire_core::journal::table::Table;
+use shardwire_core::sds;
+
+use crate::buffer::Buffer;
+use crate::channel_events::payload_object;
+use crate::error::Error;
+use crate::lent_bytes::{octets, value_object};
+
+/// Its kind and key.
+type Name = (Cow<'static, str>, RecordKey);
+type NameObject<'py> = (Bound<'py, PyString>, Bound<'py, PyBytes>);
+/// Where a value lies: its first byte, its bytes as they are stored, their checksum.
+type PlaceNumbers = (u64, u64, u32);
+
+/// What one commit changes, in the form in which the core gives it.
+#[pyclass(frozen, module = "shardwire._native")]
+pub struct ChangedRecords {
+    records: Vec<(Name, Option<Value>)>,
+}
+
+impl ChangedRecords {
+    /// Those of the core, and those of its owner.
+    pub fn of(records: Vec<Record>, beside: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let mut made = Vec::with_capacity(records.len());
+        for record in records {
+            made.push(((Cow::Borrowed(record.kind), record.key), record.value));
+        }
+        for (name, value) in beside.into_iter().flatten() {
+            let (kind, key): (String, Buffer<'_>) = name.extract()?;
+            let value: Option<Buffer<'_>> = value.extract()?;
+            let key = RecordKey::from(key.as_bytes().to_vec());
+            let value = value.map(|value| Value::Sds(sds::Value::Shared(octets(value))));
+            made.push(((Cow::Owned(kind), key), value));
+        }
+        Ok(ChangedRecords { records: made })
+    }
+}
+
+#[pymethods]
+impl ChangedRecords {
+    #[new]
+    #[pyo3(signature = (records = None))]
+    fn new(records: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        ChangedRecords::of(Vec::new(), records)
+    }
+
+    fn __len__(&self) -> usize {
+        self.records.len()
+    }
+
+    #[getter]
+    fn value_bytes(&self) -> usize {
+        let values = self.records.iter().filter_map(|(_, value)| value.as_ref());
+        values.map(Value::len).sum()
+    }
+
+    fn merged(&self, later: &ChangedRecords) -> Self {
+        let mut table = Table::new(true);
+        for (name, value) in self.records.iter().chain(&later.records) {
+            table.change(name.clone(), value.clone());
+        }
+        ChangedRecords {
+            records: table.into_iter().collect(),
+        }
+    }
+
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (name, value) in &self.records {
+            let value = value.as_ref().map(|value| object(py, value));
+            dict.set_item(name_object(py, name), value.transpose()?)?;
+        }
+        Ok(dict)
+    }
+
+    #[pyo3(signature = (places = None, seal_bytes = 0))]
+    fn row<'py>(
+        &self,
+        py: Python<'py>,
+        places: Option<&Bound<'py, PyDict>>,
+        seal_bytes: u64,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let too_long =
+            || Error::Stored("a record is longer than a row of the journal can be".into());
+        let mut body = Body::default();
+        for (name, value) in &self.records {
+            let (kind, key) = (&*name.0, name.1.as_bytes());
+            let done = match (place_of(py, places, name)?, value) {
+                (Some(place), _) => {
+                    let value_bytes = place.size.saturating_sub(seal_bytes);
+                    body.put_apart(kind, key, place, value_bytes as usize)
+                }
+                (None, Some(value)) => body.put(kind, key, value.len(), |out| value.write_to(out)),
+                (None, None) => body.delete(kind, key),
+            };
+            done.ok_or_else(too_long)?;
+        }
+        let (head, values) = body.finish().ok_or_else(too_long)?;
+        Ok((PyBytes::new(py, &head), PyBytes::new(py, &values)))
+    }
+}
+
+/// What is kept of a record.
+#[derive(Clone)]
+enum Kept {
+    Value(Value),
+    Apart(Place),
+}
+
+/// Records of a channel, by name.
+#[pyclass(frozen, module = "shardwire._native")]
+pub struct RecordTable {
+    table: Mutex<Table<Name, Kept>>,
+}
+
+#[pymethods]
+impl RecordTable {
+    #[new]
+    #[pyo3(signature = (*, keeps_deleted = false))]
+    fn new(keeps_deleted: bool) -> Self {
+        RecordTable {
+            table: Mutex::new(Table::new(keeps_deleted)),
+        }
+    }
+
+    fn __len__(&self) -> usize {
+        self.table().len()
+    }
+
+    #[pyo3(signature = (changes, places = None))]
+    fn apply(
+        &self,
+        py: Python<'_>,
+        changes: &Bound<'_, ChangedRecords>,
+        places: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let mut kept = Vec::new();
+        if places.is_some() {
+            for (name, _) in &changes.get().records {
+                kept.push(place_of(py, places, name)?.map(Kept::Apart));
+            }
+        }
+        let mut table = self.table();
+        let mut kept = kept.into_iter();
+        for (name, value) in &changes.get().records {
+            let placed = kept.next().flatten();
+            let value = placed.or_else(|| value.clone().map(Kept::Value));
+            table.change(name.clone(), value);
+        }
+        Ok(())
+    }
+
+    fn apply_row(&self, head: Buffer<'_>, values: Buffer<'_>) -> bool {
+        let mut left = values.as_bytes();
+        names(head.as_bytes()).is_some_and(|names| {
+            self.table().apply(&names, owned_name, |named| {
+                if let Change::Apart(place) = named.change {
+                    return Some(Kept::Apart(place));
+                }
+                let (value, rest) = left.split_at_checked(named.value_bytes as usize)?;
+                left = rest;
+                Some(Kept::Value(Value::from(value.to_vec())))
+            })
+        })
+    }
+
+    fn delete_prefix(&self, kind: &str, prefix: Buffer<'_>) {
+        let prefix = prefix.as_bytes();
+        self.table()
+            .delete(|(of, key)| of == kind && key.as_bytes().starts_with(prefix));
+    }
+
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (name, kept) in self.listed() {
+            let value = match &kept {
+                Some(Kept::Apart(_)) => continue,
+                Some(Kept::Value(value)) => Some(object(py, value)?),
+                None => None,
+            };
+            dict.set_item(name_object(py, &name), value)?;
+        }
+        Ok(dict)
+    }
+
+    fn places<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (name, kept) in self.listed() {
+            if let Some(Kept::Apart(place)) = kept {
+                let numbers = (place.start, place.size, place.checksum);
+                dict.set_item(name_object(py, &name), numbers)?;
+            }
+        }
+        Ok(dict)
+    }
+}
+
+impl RecordTable {
+    fn table(&self) -> MutexGuard<'_, Table<Name, Kept>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever waits for the table may have the interpreter: no object is made while it is locked.
+    fn listed(&self) -> Vec<(Name, Option<Kept>)> {
+        let table = self.table();
+        let records = table.iter();
+        records
+            .map(|(name, kept)| (name.clone(), kept.cloned()))
+            .collect()
+    }
+}
+
+/// The head of a row of a journal and its values, sealed or not; None for what is no row.
+#[pyfunction]
+pub fn split_row<'py>(
+    py: Python<'py>,
+    row: Buffer<'py>,
+) -> Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let (head, values) = split(row.as_bytes())?;
+    Some((PyBytes::new(py, head), PyBytes::new(py, values)))
+}
+
+/// Sizes of the values that rows put, and None for what they delete.
+#[pyfunction]
+pub fn sizes_in_rows<'py>(py: Python<'py>, rows: Vec<Buffer<'py>>) -> PyResult<Bound<'py, PyDict>> {
+    let mut table = Table::new(true);
+    for row in &rows {
+        if let Some(names) = split(row.as_bytes()).and_then(|(head, _)| names(head)) {
+            let _ = table.apply(&names, owned_name, |named| Some(named.value_bytes));
+        }
+    }
+    let dict = PyDict::new(py);
+    for (name, size) in table.iter() {
+        dict.set_item(name_object(py, name), size.copied())?;
+    }
+    Ok(dict)
+}
+
+fn owned_name(named: &Named<'_>) -> Name {
+    let key = RecordKey::from(named.key.to_vec());
+    (Cow::Owned(named.kind.to_owned()), key)
+}
+
+fn name_object<'py>(py: Python<'py>, (kind, key): &Name) -> NameObject<'py> {
+    (PyString::intern(py, kind), PyBytes::new(py, key.as_bytes()))
+}
+
+fn place_of<'py>(
+    py: Python<'py>,
+    places: Option<&Bound<'py, PyDict>>,
+    name: &Name,
+) -> PyResult<Option<Place>> {
+    let Some(places) = places else {
+        return Ok(None);
+    };
+    let Some(found) = places.get_item(name_object(py, name))? else {
+        return Ok(None);
+    };
+    let (start, size, checksum): PlaceNumbers = found.extract()?;
+    Ok(Some(Place {
+        start,
+        size,
+        checksum,
+    }))
+}
+
+fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyBytes>> {
+    match value {
+        Value::Sds(value) => value_object(py, value),
+        Value::Payload(payload) => payload_object(py, payload),
+    }
+}
