@@ -26,6 +26,7 @@ import pytest
 
 from shardwire._native import BloomFilter, HistoryEntry, SdsMessage
 from shardwire.config import ChannelConfig
+from shardwire.persistence import MemoryPersistence
 from shardwire.sds import ContentReceived, MessageChannel, Now, SendReleased, TransmitKind
 
 ROOT = Path(__file__).parents[1]
@@ -89,24 +90,10 @@ def transmit(machine: MessageChannel, now: Now) -> None:
         machine.handle_transmitted(transmit.transmit_id, None, now)
 
 
-class Store:
-    """A persistence in memory: what was deleted is gone."""
-
-    def __init__(self) -> None:
-        self.records: dict[tuple[str, bytes], bytes | None] = {}
-
-    def commit(self, changes: dict[tuple[str, bytes], bytes | None]) -> None:
-        self.records.update(changes)
-        if None in changes.values():
-            for name, value in changes.items():
-                if value is None:
-                    del self.records[name]
-
-
 def receive(wires: list[bytes]) -> MessageChannel:
     """A participant that hears `wires` at 100 a second and keeps its records in memory."""
     receiver = machine("bobby")
-    store = Store()
+    store = MemoryPersistence()
     released = 0
     for number, wire in enumerate(wires):
         now = at(number * 10)
@@ -114,7 +101,7 @@ def receive(wires: list[bytes]) -> MessageChannel:
         released += drain(receiver, now)
         if number % GROUP == GROUP - 1:
             transmit(receiver, now)
-            store.commit(receiver.poll_persist())
+            store.apply("rooms", receiver.poll_persist())
     assert released == len(wires)
     return receiver
 
@@ -124,7 +111,7 @@ def send(count: int) -> None:
     sender = machine("alice")
     now = at(0)
     content = b"x" * 100
-    store = Store()
+    store = MemoryPersistence()
     sent = 0
     waiting: list[str] = []
     while sent < count:
@@ -135,7 +122,7 @@ def send(count: int) -> None:
             sender.handle_transmitted(transmit.transmit_id, bytes(32), now)
             sent += 1
             if sent % GROUP == 0:
-                store.commit(sender.poll_persist())
+                store.apply("rooms", sender.poll_persist())
         sync = SdsMessage(
             sender_id="bobby",
             message_id=f"sync-{sent}",

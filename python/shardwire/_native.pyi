@@ -5,7 +5,7 @@ in place, everything else is copied first. The GIL is released above 4 KiB.
 """
 
 import random
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Self, final
 
 from typing_extensions import Buffer, disjoint_base
@@ -151,14 +151,18 @@ def crc32(data: Buffer, before: int = 0, /) -> int:
 # --- Stored records -----------------------------------------------------------------------------
 
 @final
-class ChangedRecords:
+class ChangedRecords(Mapping[_RecordName, bytes | None]):
     """What one commit changes of what a channel stores: values by name, and None for what is deleted.
 
-    Values stay where the core has them until they are asked for.
+    Values stay where the core has them until one is asked for.
     """
 
     def __new__(cls, records: dict[_RecordName, bytes | None] | None = None) -> Self: ...
+    def __bool__(self) -> bool: ...
     def __len__(self) -> int: ...
+    def __getitem__(self, key: _RecordName, /) -> bytes | None: ...
+    def __iter__(self) -> Iterator[_RecordName]: ...
+    def get(self, name: _RecordName, default: Any = None, /) -> Any: ...
     @property
     def value_bytes(self) -> int:
         """Of all values together."""
@@ -1149,7 +1153,7 @@ class MessageChannel(Participant):
         """Whether a content that comes first under its id now was a rival of another one that was given up since."""
     def poll_event(self) -> SdsEvent | None:
         """The oldest event that was not polled yet, None where there is none."""
-    def poll_persist(self) -> dict[tuple[str, bytes], bytes | None]:
+    def poll_persist(self) -> ChangedRecords:
         """Records that changed since the last call; None deletes."""
     def poll_reopened(self) -> list[tuple[bytes, bytes | None]]:
         """Messages to be taken in again, with their hints, since the last call: a send goes on that was given up."""

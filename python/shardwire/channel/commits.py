@@ -73,7 +73,7 @@ class Commits:
 
     async def commit(self) -> None:
         """Makes durable what was added, waiting for that where it takes a thread."""
-        if not len(self._uncommitted):
+        if not self._uncommitted:
             return
         since_ms = self._clock.monotonic_ms()
         try:
@@ -85,7 +85,7 @@ class Commits:
 
     def commit_at_once(self) -> None:
         """As `commit`, for a writer that is immediate."""
-        if not len(self._uncommitted):
+        if not self._uncommitted:
             return
         since_ms = self._clock.monotonic_ms()
         try:

@@ -28,7 +28,6 @@ mod python_random;
 mod rate_limit;
 mod reassembler;
 mod record;
-mod records;
 mod sds;
 mod sds_config;
 mod sds_events;
@@ -40,6 +39,7 @@ mod waku;
 mod waku_json;
 
 use pyo3::prelude::*;
+use pyo3::types::PyMapping;
 use shardwire_core::channel::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
 
 #[pymodule]
@@ -120,6 +120,7 @@ mod _native {
         interpreter::require_main(module.py())?;
         module.add("DISPATCHES_MAX", DISPATCHES_MAX)?;
         module.add("PROPAGATION_TIMEOUT_MS", PROPAGATION_TIMEOUT_MS)?;
+        PyMapping::register::<ChangedRecords>(module.py())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -2,18 +2,18 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyBytes;
 use shardwire_core::sds::{Machine, Name, Place};
 
 use crate::buffer::{Buffer, all_of};
 use crate::error::Error;
-use crate::lent_bytes::{IntoBytes, octets, value_object};
+use crate::lent_bytes::{IntoBytes, octets};
 use crate::now::Now;
 use crate::participant::{Held, Participant};
 use crate::python_random::PythonRandom;
-use crate::records::Records;
 use crate::sds_config::config_of;
 use crate::sds_events::{SdsEvent, event_object};
+use crate::stored_records::ChangedRecords;
 
 /// A message to be taken in again, and its hint.
 type Reopened<'py> = (Bound<'py, PyBytes>, Option<Bound<'py, PyBytes>>);
@@ -282,17 +282,8 @@ impl MessageChannel {
     }
 
     /// Records that changed since the last call; None deletes.
-    fn poll_persist<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let participant: &Participant = slf.as_super();
-        let changes = participant.lock(py)?.poll_persist();
-        participant.with_texts(|kinds| {
-            let mut records = Records::new(py, kinds);
-            for record in changes {
-                let value = record.value.as_ref().map(|value| value_object(py, value));
-                records.put(record.kind, record.key.as_bytes(), value.transpose()?)?;
-            }
-            Ok(records.into_dict())
-        })
+    fn poll_persist(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<ChangedRecords> {
+        Ok(slf.as_super().lock(py)?.poll_persist().into())
     }
 
     fn poll_reopened<'py>(slf: PyRef<'_, Self>, py: Python<'py>) -> PyResult<Vec<Reopened<'py>>> {

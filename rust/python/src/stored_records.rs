@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyString};
 use shardwire_core::channel::{Record, RecordKey, Value};
 use shardwire_core::journal::body::{Body, Change, Named, Place, names, split};
 use shardwire_core::journal::table::Table;
@@ -22,12 +24,32 @@ type NameObject<'py> = (Bound<'py, PyString>, Bound<'py, PyBytes>);
 type PlaceNumbers = (u64, u64, u32);
 
 /// What one commit changes, in the form in which the core gives it.
-#[pyclass(frozen, module = "shardwire._native")]
+#[pyclass(frozen, mapping, module = "shardwire._native")]
 pub struct ChangedRecords {
+    /// Of one record the last counts.
     records: Vec<(Name, Option<Value>)>,
+    /// All of them as objects, once somebody asked for one.
+    dict: PyOnceLock<Py<PyDict>>,
+}
+
+impl From<Vec<sds::Record>> for ChangedRecords {
+    fn from(records: Vec<sds::Record>) -> Self {
+        let records = records.into_iter().map(|record| {
+            let name = (Cow::Borrowed(record.kind), RecordKey::Name(record.key));
+            (name, record.value.map(Value::Sds))
+        });
+        ChangedRecords::new(records.collect())
+    }
 }
 
 impl ChangedRecords {
+    fn new(records: Vec<(Name, Option<Value>)>) -> Self {
+        ChangedRecords {
+            records,
+            dict: PyOnceLock::new(),
+        }
+    }
+
     /// Those of the core, and those of its owner.
     pub fn of(records: Vec<Record>, beside: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let mut made = Vec::with_capacity(records.len());
@@ -41,7 +63,19 @@ impl ChangedRecords {
             let value = value.map(|value| Value::Sds(sds::Value::Shared(octets(value))));
             made.push(((Cow::Owned(kind), key), value));
         }
-        Ok(ChangedRecords { records: made })
+        Ok(ChangedRecords::new(made))
+    }
+
+    fn dict<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyDict>> {
+        let dict = self.dict.get_or_try_init(py, || {
+            let dict = PyDict::new(py);
+            for (name, value) in &self.records {
+                let value = value.as_ref().map(|value| object(py, value));
+                dict.set_item(name_object(py, name), value.transpose()?)?;
+            }
+            Ok::<_, PyErr>(dict.unbind())
+        });
+        Ok(dict?.bind(py))
     }
 }
 
@@ -49,12 +83,66 @@ impl ChangedRecords {
 impl ChangedRecords {
     #[new]
     #[pyo3(signature = (records = None))]
-    fn new(records: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    fn from_dict(records: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         ChangedRecords::of(Vec::new(), records)
     }
 
-    fn __len__(&self) -> usize {
-        self.records.len()
+    fn __bool__(&self) -> bool {
+        !self.records.is_empty()
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.dict(py)?.len())
+    }
+
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        name: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.dict(py)?.as_any().get_item(name)
+    }
+
+    fn __contains__(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.dict(py)?.contains(name)
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        self.dict(py)?.try_iter()
+    }
+
+    fn __eq__<'py>(
+        &self,
+        py: Python<'py>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let dict = self.dict(py)?;
+        match other.cast::<ChangedRecords>() {
+            Ok(other) => dict.rich_compare(other.get().dict(py)?, CompareOp::Eq),
+            Err(_) => dict.rich_compare(other, CompareOp::Eq),
+        }
+    }
+
+    #[pyo3(signature = (name, default = None, /))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        name: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.dict(py)?.get_item(name)?.or(default))
+    }
+
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.dict(py)?.call_method0("keys")
+    }
+
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.dict(py)?.call_method0("values")
+    }
+
+    fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.dict(py)?.call_method0("items")
     }
 
     #[getter]
@@ -68,18 +156,11 @@ impl ChangedRecords {
         for (name, value) in self.records.iter().chain(&later.records) {
             table.change(name.clone(), value.clone());
         }
-        ChangedRecords {
-            records: table.into_iter().collect(),
-        }
+        ChangedRecords::new(table.into_iter().collect())
     }
 
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        for (name, value) in &self.records {
-            let value = value.as_ref().map(|value| object(py, value));
-            dict.set_item(name_object(py, name), value.transpose()?)?;
-        }
-        Ok(dict)
+        self.dict(py)?.copy()
     }
 
     #[pyo3(signature = (places = None, seal_bytes = 0))]
