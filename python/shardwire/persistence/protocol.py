@@ -35,10 +35,6 @@ class Changes:
     records: dict[RecordName, bytes | None] = field(default_factory=dict)
     deleted_prefixes: set[RecordName] = field(default_factory=set)
 
-    def merge(self, records: Mapping[RecordName, bytes | None]) -> None:
-        """Adds later changes; for a record named in both, the later one stands."""
-        self.records.update(records)
-
     def __bool__(self) -> bool:
         return bool(self.records or self.deleted_prefixes)
 

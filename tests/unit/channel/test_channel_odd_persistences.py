@@ -120,3 +120,57 @@ def test_a_method_that_is_missing_is_named() -> None:
         SdsConfig(persistence=Unclosed())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"SqlitePersistence\(path\)$"):
         SdsConfig(persistence="state.sqlite")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [MemoryPersistence, Disked])
+def test_a_persistence_may_do_as_it_likes_with_the_changes_it_is_given(kind: type) -> None:
+    """What is tried again after a failure is given anew."""
+
+    class Odd(kind):  # type: ignore[misc]
+        failures = 0
+
+        def commit(self, channel_id: str, changes: Changes) -> None:
+            given = Changes(dict(changes.records))
+            changes.records.clear()
+            if self.failures:
+                self.failures -= 1
+                raise PersistenceError("not yet")
+            super().commit(channel_id, given)
+
+    persistence = Odd()
+
+    async def main() -> None:
+        channel = await create(persistence)
+        await channel.start()
+        await channel.send(b"first")
+        persistence.failures = 2
+        with pytest.raises(PersistenceError, match="not yet"):
+            await channel.send(b"refused")
+        # Tried again by the channel, after 200 and 400 ms.
+        await asyncio.sleep(1)
+        await channel.send(b"last")
+        state = persistence.load(channel.channel_id)
+        assert [value for value in state.records.values() if b"first" in value]
+        assert [value for value in state.records.values() if b"last" in value]
+        await close_channel(channel)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_whoever_puts_a_commit_of_their_own_in_place_sees_all_of_them() -> None:
+    persistence = MemoryPersistence()
+    commit, seen = persistence.commit, []
+
+    def watching(channel_id: str, changes: Changes) -> None:
+        seen.extend(name for name, _ in changes.records)
+        commit(channel_id, changes)
+
+    async def main() -> None:
+        persistence.commit = watching  # type: ignore[method-assign]
+        channel = await create(persistence)
+        await channel.start()
+        await channel.send(b"message")
+        await close_channel(channel)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert {"channel.identity", "channel.send", "sds.log"} <= set(seen)
