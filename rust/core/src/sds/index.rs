@@ -46,6 +46,12 @@ impl<T: Named> Index<T> {
         values.at(*slot).map(|(handle, _)| handle)
     }
 
+    /// Names held.
+    #[cfg(debug_assertions)]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
     /// Holds a value whose name is not held yet.
     pub fn insert(&mut self, handle: Handle<T>, values: &Slab<T>) {
         let tag = self.tag_of(values[handle].name());

@@ -61,6 +61,8 @@ pub use sync::feedback::{feedback_delay_ms, late_share};
 #[cfg(test)]
 mod counting_tests;
 #[cfg(test)]
+mod gaps_tests;
+#[cfg(test)]
 mod incoming_tests;
 #[cfg(test)]
 mod members_tests;
@@ -70,3 +72,5 @@ mod outgoing_tests;
 mod reception_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waiting_tests;

@@ -322,10 +322,10 @@ fn what_is_made_leaves_once_though_its_time_comes_before() {
 
 /// The records of a participant, when every change is applied.
 #[derive(Default)]
-struct Stored(BTreeMap<(&'static str, Name), Octets>);
+pub(super) struct Stored(BTreeMap<(&'static str, Name), Octets>);
 
 impl Stored {
-    fn take(&mut self, bob: &mut Bob) {
+    pub fn take(&mut self, bob: &mut Bob) {
         for Record { kind, key, value } in bob.machine.poll_persist() {
             match value {
                 Some(value) => drop(self.0.insert((kind, key), Octets::from(value.to_vec()))),
@@ -335,9 +335,13 @@ impl Stored {
     }
 
     /// The next life of bob.
-    fn restart(&mut self, mut bob: Bob) -> Bob {
+    fn restart(&mut self, bob: Bob) -> Bob {
+        self.restart_as(self::bob(), bob)
+    }
+
+    /// As [`Stored::restart`], where a new participant is `again`.
+    pub fn restart_as(&mut self, mut again: Bob, mut bob: Bob) -> Bob {
         self.take(&mut bob);
-        let mut again = self::bob();
         let records = self.0.iter();
         let records = records.map(|((kind, key), value)| (*kind, key.clone(), value.clone()));
         let new = std::mem::replace(&mut again.machine, Bob::new().machine);

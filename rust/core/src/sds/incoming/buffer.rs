@@ -501,12 +501,9 @@ impl Incoming {
         }
     }
 
-    /// Forgets a content that was received last, as if it had not come. The log still holds it.
+    /// Forgets a content that was received last, as if it had not come. The log forgets it next.
     pub fn refuse(&mut self, entry: EntryRef, around: &mut Surroundings<'_>) {
-        let Some(held) = around.log.get_mut(entry) else {
-            return;
-        };
-        let Some(handle) = held.send else {
+        let Some(handle) = around.log.get(entry).and_then(|held| held.send) else {
             return;
         };
         let send = &mut self.sends[handle];
@@ -514,7 +511,6 @@ impl Incoming {
             return;
         };
         send.contents.remove(at);
-        held.send = None;
         self.contents_held -= 1;
         self.touch(handle);
         let send = &self.sends[handle];
@@ -1086,6 +1082,7 @@ impl Incoming {
             self.order.iter().filter_map(held)
         };
         assert_eq!(self.sends.len(), sends().count());
+        assert_eq!(self.by_key.len(), self.sends.len());
         for (handle, send) in sends() {
             assert_eq!(self.keyed(send.key.as_bytes()), Some(handle));
         }

@@ -206,6 +206,8 @@ impl Incoming {
         }
         let came = self.came_key(message_id.as_bytes(), sender_id.as_bytes());
         if !self.lost.is_settled(came.as_bytes()) {
+            // Where its id names no send this is its key, and that may have been asked for.
+            self.lost.forget(&came);
             self.lost.remember(came, false);
         }
         let missing = self.missing.get(message_id.as_bytes());
@@ -557,9 +559,9 @@ impl Incoming {
         let mut lacking: Vec<_> = named
             .map(|message| (message.entry.clone(), Arc::clone(&message.named_by)))
             .collect();
+        // What is named already comes first.
         let siblings = self.siblings(handle, 0, log).0.into_iter();
-        let unnamed = siblings.filter(|entry| !send.missing.contains(entry.message_id.as_bytes()));
-        lacking.extend(unnamed.map(|entry| (entry, Arc::clone(&send.sender_id))));
+        lacking.extend(siblings.map(|entry| (entry, Arc::clone(&send.sender_id))));
         lacking
     }
 
@@ -634,16 +636,12 @@ impl Incoming {
         };
         send.missing.remove(message_id);
         if send.missing.is_empty() && send.contents.is_empty() {
-            let key = send.key.clone();
             around
                 .events
                 .push_back(Event::DependencyLost(message.entry));
             // For want of room here, which says nothing of whether others hold it: who names it again
             // is believed.
             self.drop(handle, false, around);
-            if self.lost.contains(key.as_bytes()) {
-                self.lost.remember(key, true);
-            }
         } else if !send.contents.is_empty() && send.siblings_reported {
             // Told again while the rest is waited for: there may be room then.
             send.siblings_reported = false;

@@ -1,0 +1,282 @@
+//! What is asked for and for how long, where others name it again, use its id, or do not have it.
+
+use super::incoming_tests::{
+    LOST_MS, TIMEOUT_MS, abandon, follows, happens_at, hear_named, hear_whole, losing, make_whole,
+    missing, named_of, released, stat,
+};
+use super::outgoing_tests::Stored;
+use super::tests::{Bob, ONE, T_MIN_MS, at, config, id, message, named, names};
+use super::*;
+use crate::wire::sds::Message;
+
+fn is_loss(event: &Event) -> bool {
+    matches!(event, Event::DependencyLost(_))
+}
+
+/// A message in one content of carol, which follows this.
+fn after(message_id: &str, cause: crate::wire::sds::HistoryEntry) -> Message {
+    Message {
+        causal_history: vec![cause],
+        ..message("carol", message_id, b"content")
+    }
+}
+
+// --- gaps of what is partly here ------------------------------------------------------------------
+
+#[test]
+fn gaps_are_told_once_each_though_something_was_named_before_all_of_it() {
+    let mut bob = losing();
+    hear_named(&mut bob, named(&id(ONE, 1)));
+    bob.hear_content(ONE, 0, [3, 1]);
+    assert_eq!(missing(&bob), [id(ONE, 1)]);
+    let told = happens_at(&mut bob, TIMEOUT_MS);
+    assert_eq!(missing(&bob), [id(ONE, 1), id(ONE, 2)]);
+    let [Event::MissingDetected(told)] = &told[..] else {
+        panic!("{told:?}");
+    };
+    let told: Vec<_> = told.iter().map(|entry| entry.message_id.clone()).collect();
+    assert_eq!(told, [id(ONE, 2)]);
+}
+
+#[test]
+fn what_is_named_of_a_message_whose_size_is_known_or_that_is_whole_is_left_to_parity() {
+    for is_whole in [false, true] {
+        let mut bob = Bob::new();
+        if is_whole {
+            bob.hear(follows("alice", &id(ONE, 0), &["cause"]));
+            assert!(make_whole(&mut bob, ONE, 1, &[]).is_empty());
+        } else {
+            bob.hear_content(ONE, 0, [3, 0]);
+        }
+        let before = missing(&bob);
+        hear_named(&mut bob, named(&id(ONE, 1)));
+        assert_eq!(missing(&bob), before, "{is_whole}");
+    }
+}
+
+#[test]
+fn a_sender_who_fills_the_table_has_no_room_for_gaps_of_his_and_what_has_none_is_let_alone() {
+    for (ids_name_sends, looked_at_again) in [(true, true), (false, false)] {
+        let mut bob = Bob::of(Config {
+            missing_messages_max: 1,
+            enable_repair: false,
+            ..config()
+        });
+        hear_whole(&mut bob, follows("alice", "before", &[]));
+        bob.hear(names("alice", &["missing".into()]));
+        let first = if ids_name_sends {
+            id(ONE, 0)
+        } else {
+            "part".into()
+        };
+        bob.hear(message("alice", &first, b"content"));
+        let place = Place {
+            send_id: ONE,
+            ordinal: Some(0),
+            content_count: Some(2),
+            contents_needed: Some(2),
+        };
+        bob.machine.handle_content_placed(&first, place, at(0));
+        happens_at(&mut bob, TIMEOUT_MS);
+        assert_eq!(missing(&bob), ["missing"]);
+        assert_eq!(bob.machine.poll_timeout().is_some(), looked_at_again);
+    }
+}
+
+#[test]
+fn what_comes_of_a_message_that_is_lost_has_all_of_its_gaps_told_in_time() {
+    let mut bob = Bob::of(Config {
+        timeout_for_lost_messages_ms: TIMEOUT_MS,
+        ..config()
+    });
+    bob.hear_content(ONE, 0, [100, 0]);
+    happens_at(&mut bob, TIMEOUT_MS);
+    bob.hear_content(ONE, 1, [100, 0]);
+    // Twice as many as came and eight in each round.
+    for (round, last) in [(2, 13), (3, 25)] {
+        happens_at(&mut bob, round * TIMEOUT_MS);
+        let asked: Vec<_> = (2..=last).map(|ordinal| id(ONE, ordinal)).collect();
+        assert_eq!(missing(&bob), asked);
+    }
+}
+
+#[test]
+fn a_gap_that_gave_way_is_told_again_once_there_is_room() {
+    let mut bob = Bob::of(Config {
+        missing_messages_max: 2,
+        ..config()
+    });
+    bob.hear_content(ONE, 0, [3, 0]);
+    happens_at(&mut bob, TIMEOUT_MS);
+    assert_eq!(missing(&bob), [id(ONE, 1), id(ONE, 2)]);
+    hear_named(&mut bob, named("missing"));
+    assert_eq!(missing(&bob), [id(ONE, 2), "missing".into()]);
+    hear_whole(&mut bob, follows("carol", "missing", &[]));
+    happens_at(&mut bob, 2 * TIMEOUT_MS);
+    assert_eq!(missing(&bob), [id(ONE, 2), id(ONE, 1)]);
+}
+
+#[test]
+fn what_gave_way_is_waited_for_again_when_it_is_named_again() {
+    let mut bob = Bob::of(Config {
+        missing_messages_max: 1,
+        ..config()
+    });
+    for message_id in ["one", "two"] {
+        hear_named(&mut bob, named(message_id));
+    }
+    assert_eq!(missing(&bob), ["two"]);
+    assert!(hear_whole(&mut bob, follows("carol", "after", &["one"])).is_empty());
+}
+
+#[test]
+fn a_message_that_was_lost_and_asked_for_no_more_is_news_when_it_is_given_up() {
+    let mut bob = losing();
+    bob.hear_content(ONE, 0, [3, 0]);
+    for at_ms in [TIMEOUT_MS, LOST_MS] {
+        happens_at(&mut bob, at_ms);
+    }
+    assert!(missing(&bob).is_empty());
+    assert!(abandon(&mut bob, ONE, false));
+}
+
+// --- what is lost ---------------------------------------------------------------------------------
+
+#[test]
+fn what_is_lost_is_told_once_in_all_lives() {
+    let again = || {
+        Bob::of(Config {
+            timeout_for_lost_messages_ms: LOST_MS,
+            ..config()
+        })
+    };
+    let mut stored = Stored::default();
+    let mut bob = again();
+    hear_named(&mut bob, named("missing"));
+    let lost = happens_at(&mut bob, LOST_MS);
+    assert!(lost.iter().any(is_loss));
+    let mut bob = stored.restart_as(again(), bob);
+    let later = happens_at(&mut bob, 3 * LOST_MS);
+    assert!(!later.iter().any(is_loss));
+    assert_eq!(missing(&bob), ["missing"]);
+}
+
+#[test]
+fn what_is_older_and_a_store_does_not_have_is_lost_and_asked_for_still() {
+    let mut bob = Bob::of(Config {
+        timeout_for_lost_messages_ms: LOST_MS,
+        ..config()
+    });
+    hear_named(&mut bob, named("older"));
+    bob.machine.handle_irretrievable(["older"]);
+    assert!(bob.events().iter().any(is_loss));
+    assert_eq!((stat(&bob, "lost"), missing(&bob).len()), (1, 1));
+    // It is looked at no more.
+    bob.wait_until(T_MIN_MS - 1);
+}
+
+/// Where nothing counts as lost but what may be older than bob.
+#[test]
+fn what_somebody_heard_first_speaks_of_is_waited_for_while_a_sender_sends_it_again() {
+    let resending_ms = config().resending_ms();
+    for is_first in [true, false] {
+        let mut bob = Bob::new();
+        if !is_first {
+            hear_whole(&mut bob, follows("carol", "before", &[]));
+        }
+        hear_whole(&mut bob, follows("carol", "after", &["missing"]));
+        assert!(happens_at(&mut bob, resending_ms - 1).is_empty());
+        let events = happens_at(&mut bob, resending_ms);
+        assert_eq!(events.iter().any(is_loss), is_first);
+        assert_eq!(!released(events).is_empty(), is_first);
+    }
+}
+
+#[test]
+fn what_nobody_answered_for_long_is_asked_for_no_more_and_holds_up_nobody() {
+    let mut bob = Bob::new();
+    hear_whole(&mut bob, follows("carol", "before", &[]));
+    hear_named(&mut bob, named("missing"));
+    bob.wait_until(1 << 34);
+    assert!(missing(&bob).is_empty());
+    let after = follows("carol", "after", &["missing"]);
+    assert_eq!(hear_whole(&mut bob, after), ["after"]);
+    assert_eq!(missing(&bob), ["missing"]);
+}
+
+#[test]
+fn what_was_lost_and_is_named_again_is_asked_for_however_long_that_takes() {
+    let mut bob = losing();
+    hear_named(&mut bob, named("missing"));
+    happens_at(&mut bob, LOST_MS);
+    assert!(missing(&bob).is_empty());
+    hear_named(&mut bob, named("missing"));
+    happens_at(&mut bob, 3 * LOST_MS);
+    assert_eq!(missing(&bob), ["missing"]);
+}
+
+#[test]
+fn what_came_and_is_no_such_content_is_asked_for_again_and_holds_up_nobody() {
+    let mut bob = Bob::new();
+    hear_named(&mut bob, named("missing"));
+    let came = Message {
+        lamport_timestamp: Some(at(0).epoch_ms as u64),
+        ..message("alice", "missing", b"content")
+    };
+    let data = Octets::from(came.encode(config().wire_format).unwrap());
+    bob.machine.handle_message(&data, None, false, at(0));
+    bob.machine.handle_content_refused("missing", &data, true);
+    assert_eq!((missing(&bob).len(), stat(&bob, "lost")), (1, 1));
+}
+
+// --- ids that several use -------------------------------------------------------------------------
+
+#[test]
+fn what_another_sent_under_an_id_that_is_here_is_asked_for_until_it_came() {
+    let mut bob = Bob::new();
+    bob.hear(message("alice", "shared", b"of alice"));
+    // What came under the id is enough for what follows it.
+    bob.hear(after("after", named_of("shared", "bert")));
+    assert_eq!(missing(&bob), ["shared"]);
+    let released = released({
+        bob.machine
+            .handle_send_reconstructed(None, "carol", "after", 1, &[], at(0));
+        bob.events()
+    });
+    assert_eq!(released, ["after"]);
+    bob.hear(message("bert", "shared", b"of bert"));
+    assert_eq!((missing(&bob).len(), stat(&bob, "repair_requests")), (0, 0));
+    // Now it is known that it came.
+    hear_named(&mut bob, named_of("shared", "bert"));
+    assert!(missing(&bob).is_empty());
+}
+
+#[test]
+fn what_is_ours_or_said_to_be_is_never_asked_for() {
+    let mut bob = Bob::new();
+    bob.machine
+        .send(ONE, vec![Octets::from(&b"one"[..])], 1)
+        .unwrap();
+    bob.leaving();
+    hear_named(&mut bob, named_of(&id(ONE, 0), "alice"));
+    assert!(missing(&bob).is_empty());
+    // Others wait for what came under an id that is said to be ours.
+    bob.hear(follows("alice", "shared", &["cause"]));
+    assert!(hear_whole(&mut bob, after("after", named_of("shared", "bob"))).is_empty());
+    assert_eq!(missing(&bob), ["cause"]);
+}
+
+#[test]
+fn of_a_message_that_came_whole_under_the_id_of_another_nothing_is_asked_for_again() {
+    let mut bob = Bob::new();
+    hear_named(&mut bob, named_of(&id(ONE, 1), "bert"));
+    assert_eq!(missing(&bob), [id(ONE, 1)]);
+    bob.machine
+        .handle_send_reconstructed(None, "bert", ONE, 2, &[], at(0));
+    assert!(missing(&bob).is_empty());
+    hear_named(&mut bob, named_of(&id(ONE, 1), "bert"));
+    assert!(missing(&bob).is_empty());
+    // Another participant may use the id.
+    hear_named(&mut bob, named_of(&id(ONE, 1), "alice"));
+    assert_eq!(missing(&bob), [id(ONE, 1)]);
+}
