@@ -245,8 +245,10 @@ impl SharedBytes {
         let completed = completed.filter(|_| is_large);
         let parts = completed.and_then(|completed| {
             let parts = self.find_parts(&key, &payload_hash, completed);
+            // The pieces of the payload are its data segments.
+            debug_assert_eq!(payload.pieces().count(), parts.len());
             let is_named = parts.iter().any(Option::is_some);
-            (is_named && payload.pieces().count() == parts.len()).then_some((completed, parts))
+            is_named.then_some((completed, parts))
         });
         match parts {
             None => self.put(PAYLOAD, key.clone(), Some(Value::Payload(payload.clone()))),
@@ -423,7 +425,6 @@ impl SharedBytes {
                 records.delete(CONTENT, message_id.clone());
             }
             if !is_other {
-                self.wires.remove(&message_id);
                 records.put(MESSAGE, message_id.clone(), Some(Value::Sds(wire)));
                 self.stored.insert(message_id);
             }
