@@ -641,8 +641,8 @@ mod tests {
             }
         }
 
-        /// A commit with these changes of SDS, all of [`ID`].
-        fn commit(&mut self, changes: &[(&'static str, Option<&Octets>)]) {
+        /// A commit with these changes of SDS, all of [`ID`]; how many records it changes.
+        fn commit(&mut self, changes: &[(&'static str, Option<&Octets>)]) -> usize {
             let mut records = Records::default();
             for (kind, value) in changes {
                 let record = sds::Record {
@@ -654,7 +654,9 @@ mod tests {
             }
             let is_needed = |message_id: &str| self.kept.contains(&message_id);
             self.shared.apply(is_needed, &mut records);
-            for record in records.into_vec() {
+            let records = records.into_vec();
+            let count = records.len();
+            for record in records {
                 let name = (record.kind, record.key.as_bytes().to_vec());
                 match record.value {
                     None => drop(self.records.remove(&name)),
@@ -662,19 +664,31 @@ mod tests {
                     Some(Value::Payload(value)) => drop(self.records.insert(name, value.to_vec())),
                 }
             }
+            count
         }
 
         /// A segment of a partial message comes under [`ID`].
         fn keep_segment(&mut self, send_id: &str, wire: &Octets, kept_by_sds: Option<&Octets>) {
+            self.keep_segment_of(send_id, wire, kept_by_sds, (ID, [0; HASH_LENGTH]));
+        }
+
+        /// The first segment of a partial message with this hash comes under this id.
+        fn keep_segment_of(
+            &mut self,
+            send_id: &str,
+            wire: &Octets,
+            kept_by_sds: Option<&Octets>,
+            (id, payload_hash): (&str, Hash),
+        ) {
             let content = content_of(wire, SdsWireFormat::Spec).expect("it has a content");
             self.shared.keep_segment(&Kept {
-                message_id: &Name::new(ID),
+                message_id: &Name::new(id),
                 sender_id: "bob",
                 send_id,
                 content: &wire[content],
                 wire,
                 kept_by_sds: kept_by_sds.cloned(),
-                payload_hash: [0; HASH_LENGTH],
+                payload_hash,
                 index: Some(0),
                 authenticated: false,
             });
@@ -685,6 +699,25 @@ mod tests {
             self.shared.drop_segments(&key, &[0; HASH_LENGTH]);
         }
 
+        /// The message of a send is whole, of two segments: the second comes under [`ID`] now.
+        fn keep_payload(&mut self, segments: [u8; 2], wire: &Octets, kept_by_sds: Option<&Octets>) {
+            let payload = Payload::from(segments.map(|seed| content(seed).to_vec()));
+            let completed = Completed {
+                data_count: 2,
+                recovered: &[],
+                message_id: &Name::new(ID),
+                index: Some(1),
+                wire,
+                kept_by_sds: kept_by_sds.cloned(),
+            };
+            self.shared.keep_payload(
+                payload_key("bob", "send"),
+                &payload,
+                [0; HASH_LENGTH],
+                Some(&completed),
+            );
+        }
+
         /// As after a restart.
         fn restart(&mut self) {
             self.shared = SharedBytes::new(SdsWireFormat::Spec, WireFormat::Raw);
@@ -692,6 +725,7 @@ mod tests {
                 match *kind {
                     FRAME => self.shared.restore_frame(&Name::from_wire(key)),
                     MESSAGE => self.shared.restore_message(&Name::from_wire(key)),
+                    PAYLOAD => self.shared.restore_payload(key),
                     CONTENT if !self.records.contains_key(&(FRAME, key.clone())) => {
                         self.shared.restore_content(&Name::from_wire(key), value);
                     }
@@ -872,12 +906,136 @@ mod tests {
 
     #[test]
     fn a_content_that_has_yet_to_leave_takes_the_place_of_a_message_of_its_id() {
+        for is_framed in [false, true] {
+            let mut store = Store::new();
+            store.is_ours = true;
+            if is_framed {
+                store.commit(&[(CONTENT, Some(&content(1)))]);
+            }
+            store.commit(&[(MESSAGE, Some(&message("alice", 1)))]);
+            // Withdrawn, and sent again.
+            store.commit(&[(CONTENT, Some(&content(1)))]);
+            assert_eq!((store.kinds(), store.count(1)), (vec![CONTENT], 1));
+        }
+    }
+
+    #[test]
+    fn a_content_of_ours_stays_whole_beside_others_of_its_id_until_it_leaves() {
+        let (named, other) = (message("bob", 1), message("mallory", 2));
         let mut store = Store::new();
+        store.commit(&[(CONTENT, Some(&content(0)))]);
+        store.keep_segment("send", &named, Some(&named));
+        store.commit(&[(MESSAGE, Some(&named))]);
+        // SDS forgot the one that is named, and holds the other one.
+        store.commit(&[(MESSAGE, Some(&other))]);
+        assert_eq!(store.kinds(), [SEGMENT, CONTENT, MESSAGE]);
+        assert_eq!(store.of(CONTENT), &*content(0));
+        assert_eq!(store.of(MESSAGE), &*named);
+        store.drop_segments("send");
         store.is_ours = true;
-        store.commit(&[(MESSAGE, Some(&message("alice", 1)))]);
-        // Withdrawn, and sent again.
+        store.commit(&[(MESSAGE, Some(&message("alice", 0))), (CONTENT, None)]);
+        assert_eq!((store.kinds(), store.count(0)), (vec![FRAME, CONTENT], 1));
+    }
+
+    #[test]
+    fn a_message_takes_the_place_of_one_that_sds_kept_before_a_content_of_ours_left() {
+        let mut store = Store::new();
         store.commit(&[(CONTENT, Some(&content(1)))]);
-        assert_eq!((store.kinds(), store.count(1)), (vec![CONTENT], 1));
+        store.commit(&[(MESSAGE, Some(&message("bob", 2)))]);
+        assert_eq!(store.kinds(), [CONTENT, MESSAGE]);
+        store.is_ours = true;
+        store.commit(&[(MESSAGE, Some(&message("alice", 1))), (CONTENT, None)]);
+        assert_eq!(store.kinds(), [FRAME, CONTENT]);
+    }
+
+    #[test]
+    fn a_message_of_ours_is_stored_whole_where_no_content_like_its_own_is() {
+        let whole = message("alice", 1);
+        let shorter = message_of("alice", &content(1)[..900]);
+        for (is_cancelled, wire) in [(true, whole), (false, shorter)] {
+            let mut store = Store::new();
+            store.is_ours = true;
+            store.commit(&[(CONTENT, Some(&content(1)))]);
+            if is_cancelled {
+                store.commit(&[(CONTENT, None)]);
+                assert_eq!(store.kinds(), [""; 0]);
+            }
+            store.commit(&[(MESSAGE, Some(&wire))]);
+            assert_eq!((store.kinds(), store.of(MESSAGE)), (vec![MESSAGE], &*wire));
+        }
+    }
+
+    #[test]
+    fn what_comes_and_goes_between_two_commits_changes_nothing() {
+        let wire = message("bob", 1);
+        for is_stored in [false, true] {
+            let mut store = Store::new();
+            if is_stored {
+                store.commit(&[(MESSAGE, Some(&wire))]);
+            }
+            store.keep_segment("send", &wire, Some(&wire));
+            store.drop_segments("send");
+            assert_eq!(store.commit(&[]), 0);
+        }
+    }
+
+    #[test]
+    fn a_refused_segment_lets_go_of_the_message_that_brought_it() {
+        let wire = message("bob", 1);
+        let mut store = Store::new();
+        store.keep_segment("send", &wire, Some(&wire));
+        store.commit(&[(MESSAGE, Some(&wire))]);
+        store.kept.clear();
+        store.commit(&[(MESSAGE, None)]);
+        assert_eq!(store.kinds(), [SEGMENT, MESSAGE]);
+        let mut stored = store.records.keys();
+        let (_, own_key) = stored.next().expect("the segment").clone();
+        let key = payload_key("bob", "send");
+        store.shared.forget_segment(&key, &own_key);
+        store.commit(&[]);
+        assert_eq!(store.kinds(), [""; 0]);
+    }
+
+    #[test]
+    fn a_segment_of_a_rival_of_a_message_takes_no_place_in_it() {
+        let (first, last) = (message("bob", 1), message("bob", 2));
+        let mut store = Store::new();
+        store.kept.push("first");
+        store.keep_segment_of("send", &first, None, ("first", [0; HASH_LENGTH]));
+        let forged = message("mallory", 3);
+        store.keep_segment_of("send", &forged, None, ("forged", [1; HASH_LENGTH]));
+        store.commit(&[]);
+        store.keep_payload([1, 2], &last, None);
+        store.commit(&[]);
+        assert_eq!((store.count(1), store.count(2)), (1, 1));
+    }
+
+    #[test]
+    fn what_is_named_stays_where_a_rival_of_its_id_completes_the_message() {
+        let (first, last) = (message("bob", 1), message("bob", 2));
+        let mut store = Store::new();
+        store.keep_segment("send", &first, Some(&first));
+        store.commit(&[(MESSAGE, Some(&first))]);
+        store.keep_payload([1, 2], &last, Some(&first));
+        store.commit(&[]);
+        assert_eq!(store.kinds(), [PARTS, MESSAGE]);
+        assert_eq!(store.of(MESSAGE), &*first);
+        assert_eq!((store.count(1), store.count(2)), (1, 1));
+    }
+
+    #[test]
+    fn a_restored_message_that_is_delivered_goes() {
+        let mut store = Store::new();
+        let key = payload_key("bob", "send");
+        let payload = Payload::from(b"small".to_vec());
+        let shared = &mut store.shared;
+        shared.keep_payload(key.clone(), &payload, [0; HASH_LENGTH], None);
+        store.commit(&[]);
+        store.restart();
+        assert!(store.shared.keeps_payload(&key));
+        store.shared.on_delivered(&key);
+        store.commit(&[]);
+        assert_eq!(store.kinds(), [""; 0]);
     }
 
     #[test]

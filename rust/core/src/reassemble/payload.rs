@@ -65,6 +65,14 @@ impl From<Vec<u8>> for Payload {
     }
 }
 
+#[cfg(test)]
+impl<const COUNT: usize> From<[Vec<u8>; COUNT]> for Payload {
+    fn from(pieces: [Vec<u8>; COUNT]) -> Self {
+        let length = pieces.iter().map(Vec::len).sum();
+        Payload::new(pieces.map(Bytes::from).into(), length)
+    }
+}
+
 impl PartialEq for Payload {
     fn eq(&self, other: &Self) -> bool {
         self.length == other.length && self.to_vec() == other.to_vec()
