@@ -433,6 +433,29 @@ fn what_is_acknowledged_is_remembered_and_waited_for_no_more_in_the_next_life_ei
     }
 }
 
+#[test]
+fn who_has_a_message_needs_no_more_of_what_is_made_in_the_next_life_either() {
+    let both = || {
+        Bob::of(Config {
+            delivered_when: DeliveredWhen::Named(BTreeSet::from(["carol".into(), "dave".into()])),
+            ..config()
+        })
+    };
+    let mut bob = both();
+    let sent = contents(["one", "two"]);
+    bob.machine.send_on_demand(ONE, sent, 2, 3).unwrap();
+    bob.leaving();
+    bob.hear(lacks("carol", ONE, 0));
+    bob.hear(lacks("dave", ONE, 1));
+    bob.wait_for(|event| matches!(event, Event::ContentsWanted { .. }));
+    make(&mut bob, contents(["three"]));
+    assert_eq!(ordinals(bob.leaving()), [2]);
+    let mut again = Stored::default().restart_as(both(), bob);
+    again.now_ms += 1;
+    again.hear(lacks("dave", ONE, 0));
+    assert_eq!(stat(&again, "outgoing_finished_contents"), 3);
+}
+
 // --- room, and what is left over ------------------------------------------------------------------
 
 #[test]
@@ -490,6 +513,19 @@ fn of_what_a_store_has_no_content_goes_again_while_the_node_has_yet_to_answer_fo
     bob.now_ms *= 2;
     bob.machine.handle_timeout(at(bob.now_ms));
     assert_eq!(bob.machine.waiting(TransmitKind::Retransmission), 0);
+}
+
+#[test]
+fn of_what_has_yet_to_leave_no_store_has_anything() {
+    let mut bob = bob();
+    bob.machine.send(ONE, contents(["one", "two"]), 2).unwrap();
+    for ordinal in 0..2 {
+        bob.machine.handle_stored(ONE, ordinal, at(0));
+    }
+    assert_eq!(ordinals(bob.leaving()), [0, 1]);
+    bob.now_ms = 4 * WINDOW_MS;
+    bob.machine.handle_timeout(at(bob.now_ms));
+    assert_eq!(ordinals(bob.leaving()), [0, 1]);
 }
 
 // --- acknowledged ---------------------------------------------------------------------------------
