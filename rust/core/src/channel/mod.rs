@@ -10,14 +10,13 @@
 //! - `deliveries`: messages that wait for the application, and the one that it has;
 //! - `own`: how far each of our sends has come, and what the application is told of it;
 //! - `dispatch`: what leaves, and what becomes of it;
-//! - `records`, `last`: what changed, of which the last counts;
+//! - `records`: what changed, of which the last counts;
 //! - `restored`: the same read back after a restart;
 //! - `parity`: parity that receivers of a message of ours need.
 
 mod deliveries;
 mod dispatch;
 mod events;
-mod last;
 mod own;
 mod parity;
 mod receiving;
@@ -44,11 +43,12 @@ pub use receiving::{Arrival, Counts};
 pub use records::{Record, RecordKey, Value, payload_key};
 pub use restored::{RestoreError, StoredRecord};
 
+use hashlink::LinkedHashMap;
+
 use crate::reassemble::{self, Limits};
 use crate::sds::{self, Config, Kinds, Machine, Name, Now, Octets, Randomness, Refusal, Transmit};
 use crate::segment::Parameters;
 use dispatch::Dispatch;
-use last::Last;
 use receiving::Receiving;
 use records::{COMPLETED, Records, SEND};
 use restored::Stored;
@@ -449,16 +449,17 @@ impl Channel {
             shared.on_delivered(&key);
         }
         // A record may stand more than once: the last one counts, whatever became of it before.
-        let mut last: Last<(&'static str, Name), Option<sds::Value>> = Last::default();
+        let mut last: LinkedHashMap<(&'static str, Name), Option<sds::Value>> =
+            LinkedHashMap::new();
         for sds::Record { kind, key, value } in self.sds.poll_persist() {
-            last.put((kind, key), value);
+            last.insert((kind, key), value);
         }
         let sds = &self.sds;
         let is_ours = |message_id: &str, message: &[u8]| {
             let own = sds.own_message(message_id);
             own.is_some_and(|own| std::ptr::eq::<[u8]>(&**own, message))
         };
-        for ((kind, key), value) in last.into_values() {
+        for ((kind, key), value) in last {
             shared.take(sds::Record { kind, key, value }, is_ours, &mut records);
         }
         shared.apply(|message_id| sds.needs_message(message_id), &mut records);

@@ -13,7 +13,8 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::last::Last;
+use hashlink::LinkedHashMap;
+
 use crate::reassemble::Payload;
 use crate::sds::{self, Name};
 use crate::sink::Sink;
@@ -132,7 +133,7 @@ impl From<Vec<u8>> for Value {
 
 /// The changes of one transaction; a later one of a record stands over an earlier one.
 #[derive(Debug, Default)]
-pub(super) struct Records(Last<(&'static str, RecordKey), Option<Value>>);
+pub(super) struct Records(LinkedHashMap<(&'static str, RecordKey), Option<Value>>);
 
 impl Records {
     pub fn put(
@@ -141,15 +142,15 @@ impl Records {
         key: impl Into<RecordKey>,
         value: Option<impl Into<Value>>,
     ) {
-        self.0.put((kind, key.into()), value.map(Into::into));
+        self.0.insert((kind, key.into()), value.map(Into::into));
     }
 
     pub fn delete(&mut self, kind: &'static str, key: impl Into<RecordKey>) {
-        self.0.put((kind, key.into()), None);
+        self.0.insert((kind, key.into()), None);
     }
 
     pub fn into_vec(self) -> Vec<Record> {
-        let records = self.0.into_values();
+        let records = self.0.into_iter();
         records
             .map(|((kind, key), value)| Record { kind, key, value })
             .collect()
