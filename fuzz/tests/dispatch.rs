@@ -19,3 +19,12 @@ proptest! {
         sender.end();
     }
 }
+
+#[test]
+fn what_is_late_of_a_message_that_is_given_up_does_not_leave() {
+    let mut sender = Sender::from_seed(5_208_793_832_665_156_768);
+    for _ in 0..44 {
+        sender.step();
+    }
+    sender.end();
+}

@@ -46,9 +46,14 @@ impl Late {
         self.transmits.iter().any(|late| late.kind == kind)
     }
 
-    pub fn has_send(&self, send_id: &str) -> bool {
+    /// Those of a send, which do not leave.
+    pub fn take_send(&mut self, send_id: &str) -> VecDeque<Transmit> {
+        self.firsts.remove(send_id.as_bytes());
         let is_of_send = |late: &Transmit| late.send_id.as_deref() == Some(send_id);
-        self.transmits.iter().any(is_of_send)
+        let late = std::mem::take(&mut self.transmits).into_iter();
+        let (taken, kept) = late.partition(is_of_send);
+        self.transmits = kept;
+        taken
     }
 
     pub fn clear(&mut self) -> VecDeque<Transmit> {

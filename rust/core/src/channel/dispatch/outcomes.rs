@@ -261,9 +261,8 @@ impl Channel {
         self.dispatch.failures_by_send.remove(send_id);
         let in_flight = self.dispatch.flights.of_send(send_id);
         self.take_back(&in_flight, error, now);
-        if self.dispatch.late.has_send(send_id) {
-            // It waits for a place, and leaves all the same.
-            self.own.on_unanswered(send_id);
+        for late in self.dispatch.late.take_send(send_id) {
+            self.take_back_late(&late, now);
         }
         let left = !self.sds.cancel(send_id);
         if left {
@@ -326,8 +325,12 @@ impl Channel {
         self.take_back(&in_flight, error, now);
         self.fail_ephemerals("the channel was stopped");
         for late in self.dispatch.late.clear() {
-            self.on_first_taken_back(&late);
-            self.sds.handle_transmit_failed(late.transmit_id, now);
+            self.take_back_late(&late, now);
         }
+    }
+
+    fn take_back_late(&mut self, late: &Transmit, now: Now) {
+        self.on_first_taken_back(late);
+        self.sds.handle_transmit_failed(late.transmit_id, now);
     }
 }

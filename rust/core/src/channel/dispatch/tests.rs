@@ -1034,7 +1034,7 @@ fn what_was_handed_over_for_another_send_of_the_same_id_counts_for_none() {
 }
 
 #[test]
-fn a_late_message_of_a_send_that_is_given_up_may_have_left() {
+fn a_late_message_of_a_send_that_is_given_up_does_not_leave() {
     let mut alice = Alice::new();
     alice.submit(ONE, 3, 0);
     let left = alice.leave();
@@ -1042,8 +1042,30 @@ fn a_late_message_of_a_send_that_is_given_up_may_have_left() {
     alice.failed(left[0], REFUSED);
     let own = alice.channel.own_mut();
     own.on_announced(ONE, OutcomeKind::Failed, "r1");
-    alice.failed(left[2], REFUSED);
+    assert_eq!(alice.poll(), []);
+    assert_eq!(alice.channel.dispatches_in_flight(), 0);
+    // The node has yet to say that it did not take the third.
     assert!(!alice.channel.own().never_left(ONE));
+    alice.failed(left[2], REFUSED);
+    assert!(alice.channel.own().never_left(ONE));
+}
+
+#[test]
+fn what_is_late_of_one_send_outlives_another() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 2, 0);
+    let left = alice.leave();
+    for &id in &left[1..] {
+        alice.channel.handle_late(id, at(0));
+    }
+    alice.failed(left[0], REFUSED);
+    let kinds: Vec<TransmitKind> = alice
+        .poll()
+        .into_iter()
+        .map(|transmit| transmit.kind)
+        .collect();
+    assert_eq!(kinds, [TransmitKind::First, TransmitKind::Further]);
 }
 
 // --- time ------------------------------------------------------------------------------------------
