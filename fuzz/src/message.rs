@@ -11,6 +11,9 @@ use shardwire_core::wire::segment::{HASH_LENGTH, Header, Slot, WireFormat};
 
 use crate::random::Random;
 
+/// Ends of a payload that every search may test.
+const ENDS_ALWAYS_TESTED: u64 = 16;
+
 /// One payload on its way: what a faithful sender makes of it.
 #[derive(Debug, Clone)]
 pub struct Message {
@@ -155,10 +158,17 @@ impl Message {
     }
 
     /// Whether a budget of so many reconstructions covers, some times over, the search for the end
-    /// of a payload that itself ends in zeros. Shards here are so short that it may not.
+    /// of a payload that itself ends in zeros. Shards here are so short that it may not. Where the counts
+    /// cannot be looked at, whoever poisons a set has all that is kept for searches spent: the ends that are
+    /// always tested are left.
     pub fn affords_its_tail(&self, work_budget: u64) -> bool {
         let last = &self.payload[(self.data_count - 1) * self.shard_len..];
         let zeros = last.iter().rev().take_while(|byte| **byte == 0).count() as u64;
+        if !erasure::supports(self.code, self.data_count, self.parity_count)
+            && zeros >= ENDS_ALWAYS_TESTED
+        {
+            return false;
+        }
         let whole = (self.data_count * self.shard_len) as u64;
         work_budget >= 32 && 16 * 200 * zeros <= work_budget * whole
     }
