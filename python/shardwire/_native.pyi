@@ -1041,6 +1041,26 @@ class Participant:
     def inspect(self) -> SdsInspection:
         """What is held, piece by piece: for tests, and for who looks for the cause of something."""
 
+def divide_message(
+    message_bytes: int,
+    around_bytes: int,
+    channel_id: str,
+    sender_id: str,
+    config: SdsConfig,
+    sync: SyncConfig,
+    *,
+    segment_size_bytes: int,
+    wire_format: _SegmentWireFormat,
+    erasure_code: _ErasureCode,
+    has_parity: bool,
+) -> tuple[int, int]:
+    """How a message of `message_bytes`, of which `around_bytes` go to envelope and cipher, is divided: the segment size
+    that is left, and the largest content that SDS is handed; its header has the rest.
+
+    Raises:
+        ConfigError: It is too small to carry anything: names the least size.
+    """
+
 @final
 class MessageChannel(Participant):
     """The Scalable Data Sync state machine of one channel: inputs and time in, messages and events out.

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use shardwire_core::bloom::BloomError;
-use shardwire_core::channel;
+use shardwire_core::channel::{self, TooSmall};
 use shardwire_core::erasure::ErasureError;
 use shardwire_core::sds::{Refusal, RestoreError};
 use shardwire_core::segment::{ParameterError, SegmentationError};
@@ -34,6 +34,7 @@ pub enum Error {
     Bloom(BloomError),
     SdsEncode(SdsEncodeError),
     Refusal(Refusal),
+    TooSmall(TooSmall),
     Stored(String),
     ContentTopic {
         topic: String,
@@ -60,6 +61,7 @@ from_core!(
     Bloom(BloomError),
     SdsEncode(SdsEncodeError),
     Refusal(Refusal),
+    TooSmall(TooSmall),
 );
 
 impl From<RestoreError> for Error {
@@ -87,6 +89,7 @@ impl From<Error> for PyErr {
             Error::Bloom(error) => config_error(error.to_string()),
             Error::SdsEncode(error) => config_error(error.to_string()),
             Error::Refusal(error) => config_error(error.to_string()),
+            Error::TooSmall(error) => config_error(error.to_string()),
             Error::Stored(message) => raise(&PERSISTENCE, "PersistenceError", message),
             Error::ContentTopic { topic, source } => {
                 config_error(format!("content topic {topic:?} has no shard: {source}"))

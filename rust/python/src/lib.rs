@@ -97,6 +97,8 @@ mod _native {
     #[pymodule_export]
     use sds::{HistoryEntry, SdsMessage};
     #[pymodule_export]
+    use sds_config::divide_message;
+    #[pymodule_export]
     use sds_events::{
         ContentAcknowledged, ContentPossiblyAcknowledged, ContentReceived, ContentsWanted,
         DependencyLost, EphemeralReceived, MessageDropped, MissingDetected, SdsEvent,

@@ -1,14 +1,18 @@
-//! `SdsConfig` and `SyncConfig` as the core has them.
+//! `SdsConfig` and `SyncConfig` as the core has them, and what they leave for a segment.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use shardwire_core::channel::divide;
 use shardwire_core::sds::{Config, DeliveredWhen, MessageIdRule};
+use shardwire_core::segment::Shape;
 
-use crate::error::config_error;
+use crate::erasure::parse_code;
+use crate::error::{Error, config_error};
 use crate::sds::parse_sds_wire_format;
+use crate::segmentation::parse_wire_format;
 
 /// What `SdsConfig`, `SyncConfig` and the arguments of the constructor come to.
 pub fn config_of(
@@ -86,4 +90,44 @@ fn delivered_when_of(value: &Bound<'_, PyAny>) -> PyResult<DeliveredWhen> {
         names.insert(Arc::from(name?.extract::<String>()?));
     }
     Ok(DeliveredWhen::Named(names))
+}
+
+/// How a message of the network is divided: the segment size and the largest content of SDS.
+#[pyfunction]
+#[pyo3(signature = (
+    message_bytes, around_bytes, channel_id, sender_id, config, sync, *, segment_size_bytes, wire_format,
+    erasure_code, has_parity
+))]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one argument a setting, by keyword"
+)]
+pub fn divide_message(
+    message_bytes: usize,
+    around_bytes: usize,
+    channel_id: &str,
+    sender_id: &str,
+    config: &Bound<'_, PyAny>,
+    sync: &Bound<'_, PyAny>,
+    segment_size_bytes: usize,
+    wire_format: &str,
+    erasure_code: &str,
+    has_parity: bool,
+) -> Result<(usize, usize), Error> {
+    let sds = config_of(config, sync, 0, None)?;
+    let shape = Shape {
+        segment_size_bytes,
+        wire_format: parse_wire_format(wire_format)?,
+        erasure_code: parse_code(erasure_code)?,
+        has_parity,
+    };
+    let division = divide(
+        message_bytes,
+        around_bytes,
+        &sds,
+        channel_id,
+        sender_id,
+        &shape,
+    )?;
+    Ok((division.segment_size_bytes, division.content_bytes_max))
 }

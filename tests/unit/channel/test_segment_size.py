@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from shardwire._native import WakuMessage, segment_on_demand
 from shardwire.channel.sending.segment_size import (
     CIPHER_BYTES_ASSUMED,
-    SEGMENT_OVERHEAD_BYTES_MAX,
     cipher_overhead_bytes,
     divide_message,
 )
@@ -201,7 +200,16 @@ def test_whatever_parity_is_announced_a_segment_keeps_to_its_size(wire_format: S
     config = SegmentationConfig(wire_format=wire_format, segment_size_bytes=256)
     parameters = native_parameters(config)
     chunk_bytes = parameters.chunk_size_bytes
-    limit = 256 if wire_format == "lip243" else 256 + SEGMENT_OVERHEAD_BYTES_MAX
+    budget = divide_message(
+        ChannelConfig.logos(segmentation=config),
+        max_message_size_bytes=150_000,
+        content_topic=TOPIC,
+        channel_id="c",
+        sender_id="alice",
+        cipher_bytes=0,
+    )
+    assert budget.segmentation.segment_size_bytes == 256
+    limit = budget.content_bytes_max
     largest: set[int] = set()
     for count in range(1, 256):
         # All parity leaves at first, so that none of it is made later.

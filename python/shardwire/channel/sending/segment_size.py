@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 
 from shardwire._native import WakuMessage
+from shardwire._native import divide_message as native_divide_message
 from shardwire.channel.hooks import is_ours
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
@@ -16,20 +16,9 @@ from shardwire.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-# SegmentMessageProto around a segment's payload: at most 100 bytes on every wire.
-SEGMENT_OVERHEAD_BYTES_MAX = 100
-# Under `lip243` the configured size already is that of the serialized segment, and cannot be smaller than this.
-LIP243_SEGMENT_BYTES_MIN = 192
 # RateLimitProto of 17/WAKU2-RLN-RELAY: a proof of 128 bytes and seven values of 32, with their tags, rounded up.
 # A relay that proves adds it to the message that we measured.
 RATE_LIMIT_PROOF_BYTES = 384
-LEOPARD_ALIGNMENT_BYTES = 64
-# The id (64 characters at most by our rules), the hint and the tags of one history entry, beside the sender it names.
-_HISTORY_ENTRY_BYTES = 64 + 32 + 12
-# The frame of a message with its own id (at most 112 bytes), and an entry that names the longest id a peer may use:
-# 256 characters of up to 4 bytes, and 14 bytes around them.
-_IDS_AND_ONE_ENTRY_BYTES = 112 + 14 + 4 * 256
-_BLOOM_FRAME_BYTES = 64
 _CIPHER_PROBE_BYTES = 1_024
 # Covers the block of every block cipher in use, whose padding depends on the length.
 _CIPHER_PROBES = 65
@@ -157,56 +146,29 @@ def divide_message(
 ) -> MessageBudget:
     """Divides a transport message between envelope, cipher, SDS header and segment.
 
-    The configured segment size is kept where it fits; SDS then gets everything else, since a longer list of what was
-    received saves messages. On a node with small messages the segment shrinks, and the header with it.
-
     Raises:
         ConfigError: The node's messages are too small to carry anything.
     """
-    meta = config.envelope_meta or b""
-    sds_bytes_max = payload_bytes_max(max_message_size_bytes, content_topic, meta) - cipher_bytes
-    least_header = _least_header_bytes(channel_id, sender_id)
-    wanted_header = _wanted_header_bytes(config, channel_id, sender_id)
-    framing = 0 if config.segmentation.wire_format == "lip243" else SEGMENT_OVERHEAD_BYTES_MAX
-    least_segment = LIP243_SEGMENT_BYTES_MIN if config.segmentation.wire_format == "lip243" else LEOPARD_ALIGNMENT_BYTES
-    if sds_bytes_max < least_header + framing + least_segment:
-        needed = max_message_size_bytes - sds_bytes_max + least_header + framing + least_segment
-        raise ConfigError(
-            f"max_message_size_bytes of the node is {max_message_size_bytes}: with this content topic, channel id, "
-            f"sender id and cipher it must be at least {needed}"
-        )
-    header = max(least_header, min(wanted_header, sds_bytes_max // 2))
-    segment = min(config.segmentation.segment_size_bytes, sds_bytes_max - header - framing)
-    codes = config.segmentation.enable_reed_solomon or config.parity_on_demand
-    segment = _aligned(config.segmentation, max(segment, least_segment), codes)
-    content = segment + framing
+    sds_bytes_max = payload_bytes_max(max_message_size_bytes, content_topic, config.envelope_meta or b"") - cipher_bytes
+    segmentation = config.segmentation
+    segment, content = native_divide_message(
+        max_message_size_bytes,
+        max_message_size_bytes - sds_bytes_max,
+        channel_id,
+        sender_id,
+        config.sds,
+        config.sync,
+        segment_size_bytes=segmentation.segment_size_bytes,
+        wire_format=segmentation.wire_format,
+        erasure_code=segmentation.erasure_code,
+        has_parity=segmentation.enable_reed_solomon or config.parity_on_demand,
+    )
     return MessageBudget(
         sds_bytes_max=sds_bytes_max,
         header_bytes_max=sds_bytes_max - content,
-        segmentation=replace(config.segmentation, segment_size_bytes=segment),
+        segmentation=replace(segmentation, segment_size_bytes=segment),
         content_bytes_max=content,
     )
-
-
-def _least_header_bytes(channel_id: str, sender_id: str) -> int:
-    """What SDS needs for ids and one history entry, without which nothing is ever acknowledged."""
-    return len(channel_id.encode()) + len(sender_id.encode()) + _IDS_AND_ONE_ENTRY_BYTES
-
-
-def _wanted_header_bytes(config: ChannelConfig, channel_id: str, sender_id: str) -> int:
-    """The configured causal history and the bloom filter."""
-    history = config.sds.causal_history_size * (_HISTORY_ENTRY_BYTES + len(sender_id.encode()))
-    bits = math.ceil(-math.log(config.sds.bloom_filter_error_rate) / math.log(2) ** 2)
-    bloom = config.sds.bloom_filter_capacity * bits // 8 + _BLOOM_FRAME_BYTES
-    return _least_header_bytes(channel_id, sender_id) + history + bloom
-
-
-def _aligned(segmentation: SegmentationConfig, size: int, codes: bool) -> int:
-    if segmentation.wire_format == "lip243" or segmentation.erasure_code != "leopard":
-        return size
-    if not codes:
-        return size
-    return size - size % LEOPARD_ALIGNMENT_BYTES
 
 
 def _varint_bytes(value: int) -> int:

@@ -10,12 +10,14 @@
 //! - `deliveries`: messages that wait for the application, and the one that it has;
 //! - `own`: how far each of our sends has come, and what the application is told of it;
 //! - `dispatch`: what leaves, and what becomes of it;
+//! - `division`: how a message of the network is divided between SDS and a segment;
 //! - `records`: what changed, of which the last counts;
 //! - `restored`: the same read back after a restart;
 //! - `parity`: parity that receivers of a message of ours need.
 
 mod deliveries;
 mod dispatch;
+mod division;
 mod events;
 mod own;
 mod parity;
@@ -33,6 +35,7 @@ pub use dispatch::{
     Allowance, DISPATCHES_MAX, DispatchCounts, DropReason, Failure, NodeState,
     PROPAGATION_TIMEOUT_MS,
 };
+pub use division::{Division, TooSmall, divide};
 pub use events::{Event, Fault, FaultKind, SegmentSeen, Stage};
 pub use own::{
     Chunks, Kind, Listened, Outcome, OutcomeKind, OwnSend, OwnSends, SETTLED_REMEMBERED_MAX,

@@ -43,8 +43,8 @@ pub use config::{Config, DeliveredWhen, MessageIdRule, Now, Randomness};
 pub use events::{Dropped, Event, Kinds, Transmit, TransmitKind};
 pub use flights::header_bytes_min;
 pub use ids::{
-    CONTENTS_PER_SEND_MAX, SENDER_ID_BYTES_MAX, content_id, is_send_id, rival_name, rival_of,
-    sha256_id, split_content_id,
+    CONTENTS_PER_SEND_MAX, ENTRY_FRAME_BYTES, SENDER_ID_BYTES_MAX, content_id, is_send_id,
+    rival_name, rival_of, sha256_id, split_content_id,
 };
 pub use incoming::{Place, Reopened};
 pub use inspection::{Inspection, Shares, Unacknowledged};

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::SegmentationError;
 use crate::erasure::ErasureCode;
-use crate::wire::segment::{self, WireFormat};
+use crate::wire::segment::{self, OVERHEAD_BYTES_MAX, WireFormat};
 
 /// Parity rates are integers in millionths, so that every peer counts the same.
 pub(super) const RATE_SCALE: u64 = 1_000_000;
@@ -37,6 +37,48 @@ pub struct Settings {
     pub max_total_segments: u32,
     /// Lengths tried for a recovered last segment.
     pub max_tail_candidates: usize,
+}
+
+/// What decides how large a segment may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// As in [`Settings`].
+    pub segment_size_bytes: usize,
+    /// As in [`Settings`].
+    pub wire_format: WireFormat,
+    /// As in [`Settings`].
+    pub erasure_code: ErasureCode,
+    /// Whether parity is made, at once or on demand.
+    pub has_parity: bool,
+}
+
+impl Shape {
+    /// What a segment has beyond its size, at most: lip243's size is that of the serialized segment.
+    pub fn frame_bytes_max(&self) -> usize {
+        match self.wire_format {
+            WireFormat::Lip243 => 0,
+            WireFormat::Raw | WireFormat::Draft => OVERHEAD_BYTES_MAX,
+        }
+    }
+
+    /// The least size at which every code has something to code.
+    pub fn segment_bytes_min(&self) -> usize {
+        match self.wire_format {
+            WireFormat::Lip243 => LIP243_RESERVE + SHARD_ALIGNMENT,
+            WireFormat::Raw | WireFormat::Draft => SHARD_ALIGNMENT,
+        }
+    }
+
+    /// `size`, or the next smaller one that the code takes.
+    pub fn aligned(&self, size: usize) -> usize {
+        let is_leopard = self.has_parity && self.erasure_code == ErasureCode::Leopard;
+        match self.wire_format {
+            // It aligns its chunks itself.
+            WireFormat::Lip243 => size,
+            WireFormat::Raw | WireFormat::Draft if is_leopard => size - size % SHARD_ALIGNMENT,
+            WireFormat::Raw | WireFormat::Draft => size,
+        }
+    }
 }
 
 /// Validated settings and what follows from them.
@@ -84,11 +126,13 @@ impl Parameters {
         };
         let size = settings.segment_size_bytes;
         let lip243 = settings.wire_format == WireFormat::Lip243;
-        let minimum = if lip243 {
-            LIP243_RESERVE + SHARD_ALIGNMENT
-        } else {
-            1
+        let shape = Shape {
+            segment_size_bytes: size,
+            wire_format: settings.wire_format,
+            erasure_code: settings.erasure_code,
+            has_parity: settings.enable_reed_solomon,
         };
+        let minimum = if lip243 { shape.segment_bytes_min() } else { 1 };
         if !(minimum..=1 << 30).contains(&size) {
             let limit = format!(
                 "from {minimum} to {} under {}",
@@ -97,8 +141,7 @@ impl Parameters {
             );
             return refuse("segment_size_bytes", size.to_string(), limit);
         }
-        let leopard = settings.enable_reed_solomon && settings.erasure_code == ErasureCode::Leopard;
-        if leopard && !lip243 && !size.is_multiple_of(SHARD_ALIGNMENT) {
+        if shape.aligned(size) != size {
             let nearest = (size + SHARD_ALIGNMENT / 2) / SHARD_ALIGNMENT * SHARD_ALIGNMENT;
             let nearest = nearest.max(SHARD_ALIGNMENT);
             let limit = format!("a multiple of 64 for leopard: the nearest is {nearest}");
