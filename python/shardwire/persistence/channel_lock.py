@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 
 from shardwire.errors import PersistenceError
 from shardwire.persistence.channel_files import file_of
+
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class ChannelLock:
@@ -26,7 +29,8 @@ class ChannelLock:
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise PersistenceError(f"lock file {str(path)!r} cannot be opened: {error.strerror}") from None
+            remedy = ": make its directory writable, or use another" if error.errno in _FORBIDDEN else ""
+            raise PersistenceError(f"lock file {str(path)!r} cannot be opened: {error.strerror}{remedy}") from None
         try:
             # Whatever the umask takes away, its owner opens it again.
             os.fchmod(self._descriptor, 0o600)

@@ -13,6 +13,7 @@ from shardwire.persistence import schema
 from shardwire.persistence.checksums import is_sound
 from shardwire.persistence.protocol import RecordName
 from shardwire.persistence.record_cipher import SALT_BYTES, RecordCipher
+from shardwire.quoting import one_line
 
 # How long a commit waits for one of another process, whose channels may share the database.
 BUSY_TIMEOUT_MS = 10_000
@@ -168,7 +169,8 @@ def opened(cipher: RecordCipher | None, channel_id: str, row: tuple[Any, ...]) -
 
 def corruption(finding: str) -> sqlite3.DatabaseError:
     """What SQLite raises for a corrupt file."""
-    error = sqlite3.DatabaseError(finding)
+    # What a check finds has a heading in a line of its own.
+    error = sqlite3.DatabaseError(one_line(finding))
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
 

@@ -13,6 +13,7 @@ import pytest
 
 from shardwire.errors import ConfigError, PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, schema
+from shardwire.persistence.database import PAGE_BYTES
 
 SQLITE_HEADER = b"SQLite format 3\0"
 RECORDS = {("kind", bytes([number])): bytes([number]) * (50 * number) for number in range(100)}
@@ -108,6 +109,18 @@ def test_through_a_link_the_database_itself_is_kept_aside_with_all_that_belongs_
     assert not path.exists()
     assert list(path.parent.glob("state.db-*.journal")) == []
     assert link.is_symlink()
+
+
+def test_what_is_said_of_a_corrupt_file_stands_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make_database(path)
+    content = bytearray(path.read_bytes())
+    content[PAGE_BYTES : 2 * PAGE_BYTES] = b"\x55" * PAGE_BYTES
+    path.write_bytes(content)
+    with pytest.raises(PersistenceError) as raised:
+        SqlitePersistence(path).load("a")
+    assert "in database main" in str(raised.value)
+    assert str(raised.value).isprintable()
 
 
 def test_a_sound_copy_in_place_of_a_corrupt_file_is_used(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, read_channels
+from shardwire.persistence.channel_lock import ChannelLock
 
 HOLDER = """
 import sys, time
@@ -155,3 +157,18 @@ def test_a_forked_process_touches_nothing_of_its_parents(tmp_path: Path) -> None
     command = [sys.executable, "-c", FORKING, str(tmp_path / "state.db")]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_directory_that_cannot_be_written_is_named_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(path: Path, *_: int) -> int:
+        raise OSError(code, os.strerror(code), path)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PersistenceError) as raised:
+        ChannelLock(tmp_path / "state.db", "a")
+    told = str(raised.value)
+    assert f"cannot be opened: {os.strerror(code)}: make its directory writable" in told
+    assert str(tmp_path) in told
