@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from scripted_transport import OnTime, ScriptedTransport
 from virtual_nodes import virtual
 
 from shardwire.channel.receiving.node_events import fault_of_page
-from shardwire.errors import ConfigError
-from shardwire.node import ConnectionState, StorePage, UdpNode
+from shardwire.errors import ConfigError, NodeError
+from shardwire.node import ConnectionState, MessageEnvelope, StorePage, StoreQuery, UdpNode, run_virtual
 from shardwire.node.transport import TransportNode
 
 
@@ -32,6 +33,21 @@ async def test_a_connection_has_a_state() -> None:
         transport.link.connection(wrong)
     assert transport.link.state is ConnectionState.CONNECTED
     await node.stop()
+
+
+def test_a_node_is_used_on_the_event_loop_it_was_started_on() -> None:
+    node = TransportNode(ScriptedTransport(), rng=OnTime())
+    asyncio.run(node.start())
+    topic = "/app/1/notes/proto"
+    for call, use in (
+        ("subscribe", lambda: node.subscribe([topic])),
+        ("send", lambda: node.send(MessageEnvelope(topic, b"x"))),
+        ("query_store", lambda: node.query_store(StoreQuery())),
+    ):
+        with pytest.raises(
+            NodeError, match=f"^{call}: scripted was started on another event loop than this one: start it"
+        ):
+            run_virtual(use())
 
 
 @pytest.mark.parametrize("page", [None, [], {}])

@@ -139,7 +139,7 @@ class TransportNode(Lifetime):
 
     async def subscribe(self, content_topics: Sequence[str]) -> None:
         """Raises:
-        NodeError: The node is not started, or can never subscribe to a topic.
+        NodeError: The node is not started, or on another event loop, or can never subscribe to a topic.
         ConfigError: A topic is not /[generation/]application/version/name/encoding.
         """
         check_topics(content_topics)
@@ -255,6 +255,12 @@ class TransportNode(Lifetime):
         if self._running is None or self._stopping is not None:
             state = "is not started: await node.start() first" if self._stopping is None else "was stopped"
             raise NodeError(f"{call}: {self._transport.name} {state}")
+        if asyncio.get_running_loop() is not self._running.loop:
+            # What it runs waits on its own loop, which may have ended.
+            raise NodeError(
+                f"{call}: {self._transport.name} was started on another event loop than this one: start it where its "
+                "channels are made, in one asyncio.run()"
+            )
         return self._running
 
     async def _unsubscribe(self, content_topics: Sequence[str]) -> None:
@@ -295,6 +301,7 @@ class _Running:
 
     def __init__(self, node: TransportNode) -> None:
         transport = node._transport
+        self.loop = asyncio.get_running_loop()
         self.clock = node._clock or running_clock()
         self._streams = node._streams
         self._transport = transport
