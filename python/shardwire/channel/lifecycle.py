@@ -124,6 +124,7 @@ async def _create(
     _check_node(node)
     _check_ids(channel_id, content_topic, sender_id)
     config = without_sender(resolve_config(node.config, config, has_store=node.has_store), sender_id)
+    _warn_of_idle_limits(config, node.config)
     if clock is not None and not isinstance(clock, Clock):
         raise ConfigError(f"clock is a {type(clock).__name__}: it must be a shardwire.node.clock.Clock or None")
     check_kind("rng", rng, random.Random)
@@ -309,6 +310,22 @@ def _persistence_of(config: ChannelConfig) -> Persistence | None:
             "use SqlitePersistence(path) to keep it"
         )
     return None
+
+
+def _warn_of_idle_limits(config: ChannelConfig, node_config: NodeConfig) -> None:
+    """A quota that nobody enforces looks like one until the network refuses what is beyond it."""
+    limits = {
+        "ChannelConfig.rate_limit": config.rate_limit,
+        "NodeConfig.rate_limit_config": node_config.rate_limit_config,
+    }
+    for name, limit in limits.items():
+        if limit is not None and not limit.enabled and limit.messages_per_epoch is not None:
+            logger.warning(
+                "%s.messages_per_epoch is %d and enabled is False: nothing is limited; set enabled=True to have it "
+                "enforced, or messages_per_epoch=None",
+                name,
+                limit.messages_per_epoch,
+            )
 
 
 def _check_node(node: Node) -> None:

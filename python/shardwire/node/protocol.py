@@ -72,7 +72,7 @@ class NodeConfig:
         if limit is None or not limit.enabled:
             return (
                 "NodeConfig.rate_limit_config sets no limit: messages beyond the membership's quota are refused; set "
-                "messages_per_epoch to that quota, and counts='segment'"
+                "enabled=True, messages_per_epoch to that quota, and counts='segment'"
             )
         if limit.counts == "message":
             return "NodeConfig.rate_limit_config counts messages, where RLN counts segments: set counts='segment'"

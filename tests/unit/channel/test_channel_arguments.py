@@ -461,3 +461,22 @@ def test_a_channel_is_not_entered_on_another_loop() -> None:
         await alice.send(b"of use still")
 
     run_world(scenario)
+
+
+@pytest.mark.parametrize("of_node", [False, True])
+@pytest.mark.parametrize(("enabled", "quota"), [(False, 5), (True, 5), (False, None)])
+def test_a_quota_that_is_not_enforced_is_told_of(
+    of_node: bool, enabled: bool, quota: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    limit = RateLimitConfig(enabled=enabled, messages_per_epoch=quota)
+
+    async def scenario(world: World) -> None:
+        await world.node("alice", NodeConfig(rate_limit_config=limit) if of_node else None)
+        await world.join("alice", None if of_node else ChannelConfig.logos(rate_limit=limit))
+
+    run_world(scenario)
+    name = "NodeConfig.rate_limit_config" if of_node else "ChannelConfig.rate_limit"
+    told = [line for line in caplog.messages if "nothing is limited" in line]
+    assert [line.split(" and ")[0] for line in told] == [f"{name}.messages_per_epoch is 5"] * (
+        quota == 5 and not enabled
+    )

@@ -9,7 +9,9 @@ from shardwire.errors import ConfigError
 from shardwire.node import NodeConfig
 
 LIMIT = RateLimitConfig(enabled=True, messages_per_epoch=20, counts="segment")
-NO_LIMIT = "NodeConfig.rate_limit_config sets no limit"
+NO_LIMIT = (
+    "NodeConfig.rate_limit_config sets no limit: messages beyond the membership's quota are refused; set enabled=True, "
+)
 COUNTS_MESSAGES = "NodeConfig.rate_limit_config counts messages, where RLN counts segments"
 
 
