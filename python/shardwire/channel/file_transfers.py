@@ -107,7 +107,10 @@ class FileTransfers:
         Raises:
             ConfigError: `destination` is neither, `file_bytes_max` is no integer of at least 0, or files are being
                 received on this channel already.
+            ChannelClosedError: The channel is closed.
         """
+        if self._session.is_closed:
+            raise self._session.closed_error()
         if file_bytes_max is not None and (
             isinstance(file_bytes_max, bool) or not isinstance(file_bytes_max, int) or file_bytes_max < 0
         ):

@@ -756,6 +756,9 @@ def test_wrong_arguments_are_refused_at_once(source: Path, inbox: Path) -> None:
         end()
         channel.receive_files(inbox)
         end()
+        await channel.close()
+        with pytest.raises(ChannelClosedError, match="is closed: create it again"):
+            channel.receive_files(inbox)
 
     run_world(scenario)
 
