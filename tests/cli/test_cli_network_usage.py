@@ -65,6 +65,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], name: str, arguments: t
         (("send",), "Missing argument"),
         (("send", "-", *NODE, *WHO, "--to", "bob", "--receivers", "2"), "--receivers: --to is given, too"),
         (("send", "-", *NODE, *WHO, "--receivers", "0"), "--receivers"),
+        (("send", "-", *NODE, *WHO, "--to", "alice"), "--to: it is who sends: name another participant"),
         (("send", "-", *NODE, *WHO, "--until", "read"), "read"),
         (("send", "-", *NODE, *WHO, "--as-file"), "--as-file: it offers a file"),
         (("send", "a", *NODE, *WHO, "--as-file", "--until", "sent"), "--as-file: it offers a file"),

@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
+from shardwire.channel.choice_of_config import without_sender
 from shardwire.errors import ConfigError
 from shardwire.events import MessageReceivedEvent
 from shardwire.files import Choice, FileReceiver, FileSender
 from shardwire.files.transport import FileChannel
+from shardwire.quoting import quoted
 from shardwire.segmentation.parameters import native_parameters
 
 if TYPE_CHECKING:
@@ -43,8 +45,9 @@ class FileTransfers:
         Args:
             path: The file; it must not change meanwhile.
             name: What receivers are told it is called; None for its own name.
-            delivered_when: Who must have it: `"any"`, a number of participants, or a set of sender ids; None for
-                `ChannelConfig.delivered_when`. Others that take it are waited for while they keep receiving.
+            delivered_when: Who must have it: `"any"`, a number of participants, or a set of sender ids, among which
+                this one's own does not count; None for `ChannelConfig.delivered_when`. Others that take it are waited
+                for while they keep receiving.
             chunk_size_bytes: Bytes of a chunk, each one message; None for 1 MiB, or what a message holds.
             timeout_ms: How long to try; None for as long as it takes.
 
@@ -70,7 +73,11 @@ class FileTransfers:
             raise ConfigError(f"path is a {type(path).__name__}: it must name a file")
         config = session.config
         if delivered_when is not None:
-            config = replace(config, delivered_when=delivered_when)
+            config = without_sender(replace(config, delivered_when=delivered_when), session.sender_id)
+        if isinstance(config.delivered_when, Set) and config.delivered_when <= {session.sender_id}:
+            raise ConfigError(
+                f"delivered_when names {quoted(session.sender_id)} alone, who sends the file: name who shall have it"
+            )
         sender = FileSender(
             cast(FileChannel, self),
             session.subscriptions.announce,

@@ -739,6 +739,7 @@ def test_wrong_arguments_are_refused_at_once(source: Path, inbox: Path) -> None:
             ({"chunk_size_bytes": (16 << 20) + 1}, "chunk_size_bytes is 16777217"),
             ({"timeout_ms": -1}, "timeout_ms is -1: it must be None or an integer of at least 0"),
             ({"delivered_when": 0}, r"delivered_when is 0: it must be 'any'"),
+            ({"delivered_when": {"alice"}}, "delivered_when names 'alice' alone, who sends the file: name who shall"),
             ({"name": 5}, "name is 5: it must be a text"),
         ):
             with pytest.raises(ConfigError, match=error):
@@ -759,6 +760,15 @@ def test_wrong_arguments_are_refused_at_once(source: Path, inbox: Path) -> None:
         await channel.close()
         with pytest.raises(ChannelClosedError, match="is closed: create it again"):
             channel.receive_files(inbox)
+
+    run_world(scenario)
+
+
+def test_a_group_may_share_who_must_have_a_file(source: Path, inbox: Path) -> None:
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        bob.receive_files(inbox)
+        assert await alice.send_file(source, delivered_when={"alice", "bob"}, timeout_ms=60_000) == {"bob"}
 
     run_world(scenario)
 

@@ -84,6 +84,8 @@ def send(
     """
     if to and receivers is not None:
         raise typer.BadParameter("--to is given, too: keep one of them", param_hint="--receivers")
+    if to and set(to) == {participation.sender}:
+        raise typer.BadParameter("it is who sends: name another participant", param_hint="--to")
     delivered_when: Any = frozenset(to) if to else receivers or "any"
     config = replace(participation.config, delivered_when=delivered_when)
     participation = replace(participation, config=config)
