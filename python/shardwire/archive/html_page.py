@@ -50,7 +50,7 @@ def report_page(summary: ArchiveSummary, title: str) -> str:
     figures = [(f"{messages:,}", "messages")]
     figures += [(f"{total.statuses[status]:,}", status) for status in STATUSES]
     lost = f"{total.loss:.2%}" if total.segments else "?"
-    figures += [(lost, "of the segments did not come"), (f"{total.duplicates:,}", "came again")]
+    figures += [(lost, "of the data segments did not come"), (f"{total.duplicates:,}", "came again")]
     figures += [(f"{total.recovered:,}", "brought back by parity")]
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -101,7 +101,7 @@ def report_page(summary: ArchiveSummary, title: str) -> str:
     )
 
 
-_TALLY = [*STATUSES, "segments", "missing", "loss", "again", "recovered"]
+_TALLY = [*STATUSES, "data segments", "missing", "loss", "again", "recovered"]
 _Cell = str | int | float | tuple[str, float]
 
 

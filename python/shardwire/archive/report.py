@@ -32,7 +32,9 @@ INTERVALS_MAX = 60
 # Shares of the latencies that are told, in percent.
 PERCENTILES = (50, 90, 99)
 SEVERAL = "(several)"
-_ROWS = ("status", "segments_received", "duplicates", "data_segment_count", "parity_segment_count", "senders")
+# Statuses of messages that have every byte.
+WHOLE = ("complete", "recovered")
+_ROWS = ("status", "segments_received", "duplicates", "data_segment_count", "senders")
 _COLUMNS = [
     *_ROWS,
     "first_timestamp",
@@ -52,8 +54,9 @@ class Tally:
 
     Attributes:
         statuses: Messages by status.
-        segments: Segments that were to come: data and parity.
-        missing: Those of them that did not.
+        segments: Data segments. Parity is not among them: what is announced of it leaves only where somebody asks for
+            it, so nothing tells what did not come of it from what was never sent.
+        missing: Data segments that did not come; of a message that is not whole at least so many.
         duplicates: Segments that came again.
         recovered: Data segments that parity brought back.
     """
@@ -66,17 +69,18 @@ class Tally:
 
     @property
     def loss(self) -> float:
-        """Share of the segments that did not come."""
+        """Share of the data segments that did not come."""
         return self.missing / self.segments if self.segments else 0.0
 
     def add(self, row: dict[str, Any]) -> None:
         """Counts one message, a row as `reconstruct` gives it."""
         self.statuses[row["status"]] += 1
         self.duplicates += row["duplicates"] or 0
-        self.recovered += row["data_segments_recovered"] or 0
-        expected = (row["data_segment_count"] or 0) + (row["parity_segment_count"] or 0)
+        recovered, expected = row["data_segments_recovered"] or 0, row["data_segment_count"] or 0
+        self.recovered += recovered
         self.segments += expected
-        self.missing += max(0, expected - (row["segments_received"] or 0))
+        # Segments of either kind came, and any k of them are enough.
+        self.missing += recovered if row["status"] in WHOLE else max(0, expected - (row["segments_received"] or 0))
 
 
 @dataclass(slots=True)

@@ -201,7 +201,7 @@ def write_report(sources: Sequence[str], output: Path, asked: Question) -> Outco
             f"none of {rows:,} rows is a segment, which is all that {str(output)!r} says; {count:,} of them: {reason}; "
             "--wire-format names the wire, --unwrap what lies around it, --channel-id the channel of a key"
         )
-    lost = f"; {summary.total.loss:.2%} of the segments did not come" if summary.total.segments else ""
+    lost = f"; {summary.total.loss:.2%} of the data segments did not come" if summary.total.segments else ""
     no_segments = f"; {rows:,} rows are no segments" if rows else ""
     return Outcome(f"{output}: {told}{lost}{no_segments}", fields)
 

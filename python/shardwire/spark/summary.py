@@ -17,6 +17,7 @@ from shardwire.archive.report import (
     MESSAGES_LISTED_MAX,
     PERCENTILES,
     SEVERAL,
+    WHOLE,
     ArchiveSummary,
     KindTally,
     Latencies,
@@ -130,13 +131,15 @@ def _sums(messages: DataFrame, *place: Column) -> Any:
     def of(name: str) -> Column:
         return F.coalesce(F.col(name), F.lit(0))
 
-    expected = of("data_segment_count") + of("parity_segment_count")
+    expected = of("data_segment_count")
+    lacking = F.greatest(F.lit(0), expected - of("segments_received"))
+    missing = F.when(F.col("status").isin(*WHOLE), of("data_segments_recovered")).otherwise(lacking)
     return (
         messages.groupBy(*place, "status")
         .agg(
             F.count("*").alias("messages"),
             F.sum(expected).alias("segments"),
-            F.sum(F.greatest(F.lit(0), expected - of("segments_received"))).alias("missing"),
+            F.sum(missing).alias("missing"),
             F.sum(of("duplicates")).alias("duplicates"),
             F.sum(of("data_segments_recovered")).alias("recovered"),
         )
