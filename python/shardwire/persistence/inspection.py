@@ -91,7 +91,10 @@ def read_channels(
         try:
             found = _read_at_once(place, kinds, key, missed)
         except sqlite3.Error as error:
-            raise PersistenceError(f"database {str(place)!r} cannot be read: {error}") from None
+            is_refused = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN
+            is_why = is_refused and not _can_write_beside(place)
+            remedy = ": its directory cannot be written, look at a copy elsewhere" if is_why else ""
+            raise PersistenceError(f"database {str(place)!r} cannot be read: {error}{remedy}") from None
         except OSError as error:
             raise PersistenceError(f"a file of the state in {str(place)!r} cannot be read: {error}") from None
         # What is missed twice is damaged: the process that uses the database says so.
@@ -103,7 +106,7 @@ def read_channels(
 def _read_at_once(
     place: Path, kinds: Collection[str], key: bytes | None, missed: set[_Missed]
 ) -> tuple[StoredChannel, ...]:
-    connection = sqlite3.connect(f"file:{quote(os.fspath(place))}?mode=ro", uri=True, isolation_level=None)
+    connection = sqlite3.connect(f"file:{quote(os.fspath(place))}?{_mode(place)}", uri=True, isolation_level=None)
     try:
         schema.require_readable(connection, str(place))
         # Before the snapshot: who uses it may commit meanwhile.
@@ -133,6 +136,19 @@ def _read_at_once(
         return tuple(channels)
     finally:
         connection.close()
+
+
+def _mode(place: Path) -> str:
+    """SQLite makes files beside a database with a log to read it, which a backup or another's directory may not take.
+
+    One at rest has no log, and nobody who is using it.
+    """
+    is_at_rest = not place.with_name(f"{place.name}-wal").is_file()
+    return "mode=ro&immutable=1" if is_at_rest and not _can_write_beside(place) else "mode=ro"
+
+
+def _can_write_beside(place: Path) -> bool:
+    return os.access(place.absolute().parent, os.W_OK)
 
 
 def _sizes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from state_files import journal_files
 
+from shardwire.errors import PersistenceError
 from shardwire.persistence import Changes, SqlitePersistence, apart, journal, read_channels
 from shardwire.persistence.database import LOG_BYTES_MIN, PAGE_BYTES
 
@@ -132,3 +134,38 @@ def test_opening_empties_the_log_that_a_killed_process_left(tmp_path: Path) -> N
     assert len(state.records["k", b"1"]) == 500_000
     assert sizes(path)[1] == 0
     persistence.close()
+
+
+def test_a_state_at_rest_is_read_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.db"
+    persistence = SqlitePersistence(path)
+    persistence.commit("a", Changes({("kind", b"1"): b"one"}))
+    persistence.close()
+    # Whoever runs the tests may write everywhere: the log's place is taken, so SQLite cannot make it either.
+    path.with_name("state.db-wal").mkdir()
+    with pytest.raises(PersistenceError, match=r"cannot be read: unable to open database file$"):
+        read_channels(path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    [stored] = read_channels(path, ("kind",))
+    assert stored.state.records == {("kind", b"1"): b"one"}
+
+
+def test_a_state_that_was_left_in_use_where_nothing_can_be_written_is_to_be_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.db"
+    path.touch()
+    path.with_name("state.db-wal").touch()
+    modes: list[str] = []
+
+    def refuse(address: str, **_: object) -> None:
+        modes.append(address.partition("?")[2])
+        error = sqlite3.OperationalError("unable to open database file")
+        error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+        raise error
+
+    monkeypatch.setattr(sqlite3, "connect", refuse)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PersistenceError, match=r"unable to open database file: its directory cannot be written, look"):
+        read_channels(path)
+    assert modes == ["mode=ro"]  # its log counts
