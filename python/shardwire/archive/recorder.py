@@ -74,6 +74,8 @@ class Recorder:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} is {value!r}: it must be an integer of at least 1")
         check_topics(content_topics)
+        if not content_topics:
+            raise ConfigError("content_topics is empty: name the topics that are recorded")
         if not isinstance(node, Node):
             raise ConfigError(f"node is a {type(node).__name__}: it must be a shardwire.node.Node, started")
         check_path("directory", directory, "a directory")
@@ -99,10 +101,12 @@ class Recorder:
         return self._hearing is not None and not self._hearing.done()
 
     async def __aenter__(self) -> Self:
+        if self._hearing is not None and not self._ended:
+            raise ConfigError("the recorder is entered already: make another one, or leave it first")
         self._directory.mkdir(parents=True, exist_ok=True)
-        self._ended = False
         events = self._node.events()
         await self._node.subscribe(self._topics)
+        self._ended = False
         self._hearing = asyncio.create_task(self._hear(events), name="recorder: hear")
         self._writing = asyncio.create_task(self._write_files(), name="recorder: write")
         return self

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from virtual_nodes import OTHER_TOPIC, TOPIC, start, virtual
 
-from shardwire import ChannelConfig, ConfigError, create_reliable_channel
+from shardwire import ChannelConfig, ConfigError, NodeError, create_reliable_channel
 from shardwire.archive import Recorder, reconstruct, summarize
 from shardwire.node import MemoryNetwork, MemoryNode, MessageEnvelope, NetworkConditions, run_virtual
 from shardwire.node.event_stream import EventStream
@@ -182,9 +182,28 @@ async def test_wrong_arguments_are_refused_at_once() -> None:
         r"rows_per_file is 0: it must be an integer of at least 1": {"rows_per_file": 0},
         r"interval_ms is 1\.5: it must be an integer of at least 1": {"interval_ms": 1.5},
         r"content_topics is the text '/a/1/b/proto': give a list": {"content_topics": "/a/1/b/proto"},
+        r"content_topics is empty: name the topics": {"content_topics": []},
         r"node is a str: it must be a shardwire\.node\.Node": {"node": "nats://localhost"},
         r"directory is '/dev/null', a file: give a directory": {"directory": "/dev/null"},
     }.items():
         given: dict[str, Any] = {"node": node, "content_topics": [TOPIC], "directory": "archive", **arguments}
         with pytest.raises(ConfigError, match=match):
             Recorder(**given)
+
+
+def test_it_is_entered_once_at_a_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = MemoryNetwork(seed=7).create_node("listener")
+        recorder = Recorder(node, [TOPIC], tmp_path)
+        # One that failed to enter was not entered.
+        with pytest.raises(NodeError, match="is not started"):
+            await recorder.__aenter__()
+        await node.start()
+        for _ in range(2):
+            async with recorder:
+                with pytest.raises(ConfigError, match="the recorder is entered already: make another one, or leave it"):
+                    await recorder.__aenter__()
+                assert recorder.is_hearing
+        await node.stop()
+
+    run_virtual(scenario())
