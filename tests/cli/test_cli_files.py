@@ -72,3 +72,17 @@ def test_a_file_that_nobody_takes(tmp_path: Path) -> None:
     answer = command(tmp_path, "send", "film", *member(url, "alice"), "--as-file", "--timeout", "1")
     assert (answer.returncode, answer.stdout) == (1, b"")
     assert b"film was not received within 1 s; the same command goes on where it stopped" in answer.stderr
+
+
+def test_who_sent_a_file_stays_until_its_receiver_has_nothing_left_to_say(tmp_path: Path) -> None:
+    (tmp_path / "film").write_bytes(bytes(3_000_000))
+    url = f"udp://127.0.0.1:{free_port()}"
+    peer = f"udp://127.0.0.1:0?peers={url.removeprefix('udp://')}"
+    with Terminal(tmp_path, "listen", *member(url, "bob"), "--files", "got", "--count", "1", "--json") as bob:
+        bob.until_event("joined")
+        sent = command(tmp_path, "send", "film", *member(peer, "alice"), "--as-file", "--json")
+        assert sent.returncode == 0, sent.stderr
+        assert bob.wait() == 0, str(bob)
+        assert [event["pending"] for event in bob.events("closed")] == [0]
+    [closed] = [event for line in sent.stdout.splitlines() if (event := json.loads(line))["event"] == "closed"]
+    assert closed["pending"] == 0

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from shardwire.cli.network.interruption import InterruptedByUserError, Interruption
 from shardwire.cli.network.output import Output, printable, tell_received, time_of_day
-from shardwire.cli.network.participation import Member, Participation, taking_part
+from shardwire.cli.network.participation import CLOSING_MS, Member, Participation, taking_part
 from shardwire.cli.network.send import NotDeliveredError, names_of
 from shardwire.events import FileFailedEvent, FileProgressEvent, FileReceivedEvent, MessageReceivedEvent
 from shardwire.files import is_file_message
@@ -60,6 +60,8 @@ async def send_file(
         output.event("file-delivered", file=str(file), size_bytes=size_bytes, delivered_to=sorted(receivers))
         took_s = time.monotonic() - begun_s
         output.result(f"{size_bytes:,} bytes delivered to {names_of(receivers)} in {took_s:.1f} s")
+        # Receivers said it in a message, and wait for its acknowledgement.
+        member.drain_ms = CLOSING_MS
     return 0
 
 
