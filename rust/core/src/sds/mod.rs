@@ -67,9 +67,13 @@ mod incoming_tests;
 #[cfg(test)]
 mod members_tests;
 #[cfg(test)]
+mod on_demand_tests;
+#[cfg(test)]
 mod outgoing_tests;
 #[cfg(test)]
 mod reception_tests;
+#[cfg(test)]
+mod repetition_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -1,0 +1,476 @@
+//! When a send of which more can be made asks, wants more, goes again and is given up.
+
+use std::collections::BTreeSet;
+
+use super::outgoing_tests::Stored;
+use super::tests::{Bob, ONE, OTHER, WINDOW_MS, at, config, id, lacks, names, sync};
+use super::*;
+
+const TIMEOUT_MS: i64 = 4 * WINDOW_MS;
+
+/// What is seen of a send of bob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    /// A content leaves.
+    Leaves(u32),
+    /// A sync does.
+    Asks,
+    /// So many further contents are to be made.
+    Wants(u32),
+    /// Nobody answers; these were acknowledged by nobody.
+    GivesUp(Vec<u32>),
+}
+use What::{Asks, GivesUp, Leaves, Wants};
+
+/// These are to have all that bob sends.
+fn bob_for(names: &[&str]) -> Bob {
+    bob_of(names, config())
+}
+
+fn bob_of(names: &[&str], config: Config) -> Bob {
+    let names = names.iter().map(|name| (*name).into());
+    Bob::of(Config {
+        delivered_when: DeliveredWhen::Named(names.collect()),
+        ..config
+    })
+}
+
+fn contents(count: u32, of: &str) -> Vec<Octets> {
+    let contents = (0..count).map(|number| format!("{number} of {of}"));
+    contents
+        .map(|content| Octets::from(content.as_bytes()))
+        .collect()
+}
+
+fn send(bob: &mut Bob, count: u32, needed: u32, reserve: u32) {
+    let sent = contents(count, ONE);
+    let machine = &mut bob.machine;
+    machine
+        .send_on_demand(ONE, sent, needed, reserve)
+        .expect("it is sent");
+}
+
+/// All of a send of so many contents, `needed` of which make it whole, has left at 0.
+fn sent(names: &[&str], count: u32, needed: u32, reserve: u32) -> Bob {
+    let mut bob = bob_for(names);
+    send(&mut bob, count, needed, reserve);
+    assert_eq!(bob.leaving().len(), count as usize);
+    bob
+}
+
+fn make(bob: &mut Bob, count: u32) {
+    let (made, now) = (contents(count, "parity"), at(bob.now_ms));
+    bob.machine.handle_contents_made(ONE, made, now);
+}
+
+fn store(bob: &mut Bob, ordinals: impl IntoIterator<Item = u32>) {
+    let now = at(bob.now_ms);
+    for ordinal in ordinals {
+        bob.machine.handle_stored(ONE, ordinal, now);
+    }
+}
+
+fn hear_at(bob: &mut Bob, at_ms: i64, message: crate::wire::sds::Message) {
+    bob.now_ms = at_ms;
+    bob.hear(message);
+}
+
+fn first(ordinals: impl IntoIterator<Item = u32>) -> Vec<String> {
+    let ordinals = ordinals.into_iter();
+    ordinals.map(|ordinal| id(ONE, ordinal)).collect()
+}
+
+fn all_at(at_ms: i64, ordinals: impl IntoIterator<Item = u32>) -> Vec<(i64, What)> {
+    let ordinals = ordinals.into_iter();
+    ordinals.map(|ordinal| (at_ms, Leaves(ordinal))).collect()
+}
+
+/// What is seen up to then, and when. What is wanted is made, or nothing is said of it.
+fn seen_until(bob: &mut Bob, until_ms: i64, is_made: bool) -> Vec<(i64, What)> {
+    let mut seen = Vec::new();
+    loop {
+        let now_ms = bob.now_ms;
+        bob.machine.handle_timeout(at(now_ms));
+        let events = bob.events().into_iter().filter_map(|event| match event {
+            Event::ContentsWanted { count, .. } => Some(Wants(count)),
+            Event::SendGivenUp { unacknowledged, .. } => Some(GivesUp(unacknowledged)),
+            _ => None,
+        });
+        let events: Vec<What> = events.collect();
+        for what in events {
+            if let Wants(count) = what
+                && is_made
+            {
+                make(bob, count);
+            }
+            seen.push((now_ms, what));
+        }
+        let left = bob.leaving().into_iter().map(|left| match left.ordinal {
+            Some(ordinal) => Leaves(ordinal),
+            None => Asks,
+        });
+        seen.extend(left.map(|what| (now_ms, what)));
+        let next_ms = bob.machine.poll_timeout().unwrap_or(i64::MAX);
+        assert!(next_ms > now_ms, "nothing is done at {now_ms}");
+        if next_ms > until_ms {
+            bob.now_ms = until_ms;
+            return seen;
+        }
+        bob.now_ms = next_ms;
+    }
+}
+
+fn stat(bob: &Bob, name: &str) -> usize {
+    let stats = bob.machine.stats();
+    let mut stats = stats.into_iter();
+    stats.find(|(known, _)| *known == name).unwrap().1
+}
+
+// --- silence --------------------------------------------------------------------------------------
+
+#[test]
+fn who_is_silent_is_asked_twice_a_round_and_then_sent_more_each_time_until_it_is_given_up() {
+    let mut bob = sent(&["carol"], 4, 4, 3);
+    // Who need not have it says nothing of who is silent.
+    hear_at(&mut bob, 10, names("mallory", &first([1])));
+    let expected = [
+        vec![(400, Asks), (600, Asks), (800, Wants(1)), (800, Leaves(4))],
+        vec![(1_200, Asks), (1_400, Asks), (1_600, Wants(2))],
+        all_at(1_600, [5, 6]),
+        // No more can be made: what left longest ago goes again.
+        vec![(2_000, Asks), (2_200, Asks)],
+        all_at(2_400, [0, 1, 2, 3]),
+        vec![(2_800, Asks), (3_000, Asks)],
+        all_at(3_200, [4, 5, 6, 0, 1, 2, 3]),
+        vec![(3_600, Asks), (3_800, Asks)],
+        all_at(4_000, [0, 1, 2, 3, 4, 5, 6]),
+        vec![(4_400, GivesUp(vec![0, 2, 3, 4, 5, 6]))],
+    ];
+    assert_eq!(seen_until(&mut bob, 60_000, true), expected.concat());
+    assert_eq!(stat(&bob, "outgoing_unacknowledged"), 0);
+}
+
+#[test]
+fn a_round_takes_longer_each_time_that_nobody_says_anything_new() {
+    let mut bob = bob_of(
+        &["carol"],
+        Config {
+            back_off_percent: 50,
+            ..config()
+        },
+    );
+    send(&mut bob, 4, 4, 9);
+    let expected = [
+        all_at(0, [0, 1, 2, 3]),
+        vec![(400, Asks), (600, Asks), (800, Wants(1)), (800, Leaves(4))],
+        // One half longer, and half of that to the next time.
+        vec![(1_400, Asks), (1_700, Asks), (2_000, Wants(2))],
+        all_at(2_000, [5, 6]),
+    ];
+    assert_eq!(seen_until(&mut bob, 2_010, true), expected.concat());
+    hear_at(&mut bob, 2_020, names("carol", &first([0])));
+    let next = seen_until(&mut bob, 4_000, true);
+    assert_eq!(next.first(), Some(&(2_900, Asks)));
+    assert_eq!(next.get(1), Some(&(3_100, Asks)));
+}
+
+// --- when what is lacking goes --------------------------------------------------------------------
+
+#[test]
+fn what_is_lacking_goes_as_soon_as_all_who_answer_had_time_to() {
+    let half = || names("carol", &first([0, 1]));
+    let number = |lacking| lacks("carol", ONE, lacking);
+    let of_dave = |lacking| lacks("dave", ONE, lacking);
+    let to_both = &["carol", "dave"][..];
+    let cases = [
+        // Who names half of it names all that came: within a window it had time to name it all.
+        (&["carol"][..], vec![(10, half())], (110, Wants(2))),
+        (&["carol"], vec![(290, half())], (390, Wants(2))),
+        // Its time comes before that.
+        (&["carol"], vec![(310, half())], (400, Wants(2))),
+        // Less is a mention.
+        (
+            &["carol"],
+            vec![(10, names("carol", &first([0])))],
+            (400, Asks),
+        ),
+        (
+            &["carol"],
+            vec![
+                (10, names("carol", &first([0]))),
+                (50, names("carol", &first([1]))),
+            ],
+            (150, Wants(2)),
+        ),
+        // Dave is waited for.
+        (to_both, vec![(10, half())], (400, Wants(2))),
+        (
+            to_both,
+            vec![(10, half()), (60, names("dave", &first([0, 1, 2])))],
+            (160, Wants(2)),
+        ),
+        // Who lacks no more than another one said may be silent.
+        (&["carol"], vec![(10, number(3))], (200, Wants(3))),
+        (&["carol"], vec![(250, number(3))], (250, Wants(3))),
+        (&["carol"], vec![(399, number(3))], (399, Wants(3))),
+        (to_both, vec![(10, number(3))], (200, Wants(3))),
+        (
+            to_both,
+            vec![(10, number(1)), (20, of_dave(3))],
+            (200, Wants(3)),
+        ),
+        // After an inquiry as long as after a content.
+        (&["carol"], vec![(410, number(3))], (600, Wants(3))),
+        (&["carol"], vec![(650, number(3))], (800, Wants(3))),
+        (&["carol"], vec![(510, half())], (600, Wants(2))),
+    ];
+    for (to, heard, expected) in cases {
+        let mut bob = sent(to, 4, 4, 3);
+        let mut seen = Vec::new();
+        let told = format!("{to:?} {heard:?}");
+        let last_ms = heard.last().map_or(0, |(at_ms, _)| *at_ms);
+        for (at_ms, message) in heard {
+            seen.extend(seen_until(&mut bob, at_ms, false));
+            bob.hear(message);
+        }
+        seen.extend(seen_until(&mut bob, 1_000, false));
+        let next = seen
+            .into_iter()
+            .find(|(at_ms, what)| *at_ms >= last_ms && (last_ms < TIMEOUT_MS || *what != Asks));
+        assert_eq!(next, Some(expected), "{told}");
+    }
+}
+
+#[test]
+fn what_is_wanted_of_an_owner_that_does_not_answer_goes_again_from_the_next_round_on() {
+    let mut bob = sent(&["carol"], 4, 4, 3);
+    hear_at(&mut bob, 10, lacks("carol", ONE, 1));
+    hear_at(&mut bob, 20, names("carol", &first([0, 2])));
+    let mut expected = vec![(120, Wants(1))];
+    expected.extend(all_at(520, [1, 3]));
+    assert_eq!(seen_until(&mut bob, 919, false), expected);
+}
+
+// --- what is made ---------------------------------------------------------------------------------
+
+#[test]
+fn so_many_as_were_announced_are_made_and_no_more() {
+    for (made, size, left) in [(3, 7, vec![4, 5, 6]), (4, 4, vec![0, 1, 2, 3])] {
+        let mut bob = sent(&["carol"], 4, 4, 3);
+        hear_at(&mut bob, 10, lacks("carol", ONE, 4));
+        assert_eq!(seen_until(&mut bob, 200, false), [(200, Wants(3))]);
+        make(&mut bob, made);
+        assert_eq!(bob.machine.size_of(ONE), Some((4, size)));
+        assert_eq!(seen_until(&mut bob, 200, false), all_at(200, left));
+    }
+}
+
+#[test]
+fn of_what_is_made_no_bytes_are_stored_once_it_left_and_before_that_it_is_made_again() {
+    for has_left in [false, true] {
+        let mut bob = sent(&["carol"], 2, 2, 3);
+        hear_at(&mut bob, 10, lacks("carol", ONE, 1));
+        assert_eq!(seen_until(&mut bob, 200, false), [(200, Wants(1))]);
+        let mut stored = Stored::default();
+        stored.take(&mut bob);
+        make(&mut bob, 1);
+        if has_left {
+            assert_eq!(seen_until(&mut bob, 200, false), [(200, Leaves(2))]);
+        }
+        assert_eq!(bob.machine.own_message(&id(ONE, 2)), None);
+        let mut again = stored.restart_as(bob_for(&["carol"]), bob);
+        let next = if has_left { 3 } else { 2 };
+        assert_eq!(again.machine.size_of(ONE), Some((2, next as usize)));
+        hear_at(&mut again, 210, lacks("carol", ONE, 3));
+        let expected = [
+            (400, Wants(2)),
+            (400, Leaves(next)),
+            (400, Leaves(next + 1)),
+        ];
+        assert_eq!(seen_until(&mut again, 400, true), expected);
+    }
+}
+
+#[test]
+fn a_send_of_which_no_more_is_made_is_sent_again_by_content_in_the_next_life_too() {
+    let mut bob = sent(&["carol"], 2, 2, 3);
+    hear_at(&mut bob, 10, lacks("carol", ONE, 1));
+    assert_eq!(seen_until(&mut bob, 200, false), [(200, Wants(1))]);
+    let mut stored = Stored::default();
+    stored.take(&mut bob);
+    make(&mut bob, 0);
+    let mut again = stored.restart_as(bob_for(&["carol"]), bob);
+    hear_at(&mut again, 210, lacks("carol", ONE, 1));
+    assert_eq!(seen_until(&mut again, 600, true), all_at(600, [0, 1]));
+}
+
+// --- where no more can be made --------------------------------------------------------------------
+
+/// Three contents and the only parity left, that one at 200.
+fn used_up(to: &[&str]) -> Bob {
+    let mut bob = sent(to, 3, 3, 1);
+    hear_at(&mut bob, 10, lacks("carol", ONE, 2));
+    let expected = [(200, Wants(1)), (200, Leaves(3))];
+    assert_eq!(seen_until(&mut bob, 200, true), expected);
+    bob
+}
+
+#[test]
+fn what_most_lack_goes_again_first_and_then_what_left_longest_ago() {
+    let mut bob = used_up(&["carol", "dave", "erin"]);
+    hear_at(&mut bob, 210, names("carol", &first([0, 3])));
+    hear_at(&mut bob, 210, names("dave", &first([0, 1])));
+    // Of these nothing is learnt: one need not have it, the other lacks nothing.
+    hear_at(&mut bob, 210, names("mallory", &first([2])));
+    hear_at(&mut bob, 210, lacks("erin", ONE, 0));
+    hear_at(&mut bob, 220, lacks("carol", ONE, 2));
+    // Carol lacks 1 and 2, dave 2 and 3.
+    assert_eq!(seen_until(&mut bob, 400, true), all_at(400, [2, 1]));
+    hear_at(&mut bob, 410, lacks("carol", ONE, 2));
+    assert_eq!(seen_until(&mut bob, 600, true), all_at(600, [2, 3]));
+    hear_at(&mut bob, 610, lacks("carol", ONE, 2));
+    assert_eq!(seen_until(&mut bob, 800, true), all_at(800, [2, 1]));
+}
+
+#[test]
+fn parity_of_an_earlier_life_has_no_bytes_to_go_again() {
+    let mut bob = used_up(&["carol"]);
+    bob.now_ms = 300;
+    let mut again = Stored::default().restart_as(bob_for(&["carol"]), bob);
+    hear_at(&mut again, 310, lacks("carol", ONE, 3));
+    assert_eq!(seen_until(&mut again, 500, true), all_at(500, [0, 1, 2]));
+}
+
+// --- a store --------------------------------------------------------------------------------------
+
+#[test]
+fn what_a_store_has_all_of_waits_there_and_one_content_probes_whether_anybody_is_there() {
+    let mut bob = sent(&["carol", "dave"], 2, 2, 3);
+    store(&mut bob, [0, 1]);
+    // Dave has it, and carol was heard before it was stored.
+    hear_at(&mut bob, 10, lacks("dave", ONE, 0));
+    let probes = (1..=5).map(|round| round * TIMEOUT_MS);
+    let expected: Vec<_> = probes
+        .flat_map(|at_ms| [(at_ms, Asks), (at_ms, Leaves(0))])
+        .collect();
+    assert_eq!(seen_until(&mut bob, 2_500, true), expected);
+    assert_eq!(stat(&bob, "outgoing_in_store"), 2);
+    assert_eq!(stat(&bob, "outgoing_unacknowledged"), 0);
+    assert_eq!(bob.machine.sends_in_store(), 1);
+    // Carol is there: the store has two timeouts to help her.
+    hear_at(&mut bob, 2_510, sync("carol"));
+    assert_eq!(seen_until(&mut bob, 3_599, true), []);
+    assert_eq!(stat(&bob, "outgoing_in_store"), 2);
+    // One that says numbers is asked more often.
+    let asks = (0..5).map(|number| (3_600 + number * TIMEOUT_MS / 2, Asks));
+    let expected: Vec<_> = asks.chain([(4_600, Wants(1))]).collect();
+    assert_eq!(seen_until(&mut bob, 4_600, false), expected);
+    assert_eq!(stat(&bob, "outgoing_in_store"), 0);
+    assert_eq!(stat(&bob, "outgoing_unacknowledged"), 2);
+}
+
+#[test]
+fn a_store_helps_nobody_who_was_heard_since_nor_with_what_it_lacks() {
+    // When each content was stored, when carol is heard, and whether it waits.
+    for (stored, heard_ms, waits) in [
+        (vec![(0, 0), (0, 1)], 10, false),
+        (vec![(0, 0), (10, 1)], 10, true),
+        (vec![(20, 0), (0, 1)], 10, true),
+        (vec![(20, 0)], 10, false),
+        (vec![(20, 1)], 10, false),
+        (vec![], 10, false),
+    ] {
+        let mut bob = sent(&["carol"], 2, 2, 3);
+        let told = format!("{stored:?}");
+        for (at_ms, ordinal) in stored {
+            bob.now_ms = at_ms;
+            store(&mut bob, [ordinal]);
+        }
+        hear_at(&mut bob, heard_ms, sync("carol"));
+        seen_until(&mut bob, TIMEOUT_MS, true);
+        let in_store = if waits { 2 } else { 0 };
+        assert_eq!(stat(&bob, "outgoing_in_store"), in_store, "{told}");
+    }
+}
+
+// --- what one message teaches the next ------------------------------------------------------------
+
+#[test]
+fn what_is_lacking_at_first_is_what_later_messages_leave_with() {
+    // Of four data contents, and parity that leaves with them.
+    for (count, lacking, millionths) in [(4, 1, 15_625), (4, 2, 31_250), (5, 1, 31_250)] {
+        let mut bob = sent(&["carol"], count, 4, 9);
+        assert_eq!(bob.machine.first_parity_millionths(), 0);
+        hear_at(&mut bob, 10, lacks("carol", ONE, lacking));
+        seen_until(&mut bob, 250, true);
+        assert_eq!(bob.machine.first_parity_millionths(), millionths);
+        // It counts once.
+        hear_at(&mut bob, 260, lacks("carol", ONE, 1));
+        seen_until(&mut bob, 500, true);
+        hear_at(&mut bob, 510, lacks("carol", ONE, 0));
+        assert_eq!(bob.machine.first_parity_millionths(), millionths);
+        let mut again = Stored::default().restart_as(bob_for(&["carol"]), bob);
+        assert_eq!(again.machine.first_parity_millionths(), millionths);
+        // One that lacks nothing lowers it, if all of it had left.
+        for (leaves, send_id) in [(false, OTHER), (true, "33333333333333333333333333333333")] {
+            let sent = contents(4, send_id);
+            let machine = &mut again.machine;
+            machine.send_on_demand(send_id, sent, 4, 9).unwrap();
+            if leaves {
+                again.leaving();
+            } else {
+                let now = at(again.now_ms);
+                let left = again.machine.poll_transmit(now, Kinds::ALL).unwrap();
+                again
+                    .machine
+                    .handle_transmitted(left.transmit_id, None, now);
+            }
+            hear_at(&mut again, 600, lacks("carol", send_id, 0));
+            again.leaving();
+            let is_lower = again.machine.first_parity_millionths() < millionths;
+            assert_eq!(is_lower, leaves);
+        }
+    }
+}
+
+#[test]
+fn of_a_send_that_is_given_up_nobody_knows_what_was_lacking() {
+    let mut bob = sent(&["carol"], 4, 4, 9);
+    hear_at(&mut bob, 10, lacks("carol", ONE, 2));
+    seen_until(&mut bob, 250, true);
+    let millionths = bob.machine.first_parity_millionths();
+    bob.machine
+        .send_on_demand(OTHER, contents(4, OTHER), 4, 9)
+        .unwrap();
+    bob.leaving();
+    bob.machine.stop(OTHER);
+    assert_eq!(bob.machine.first_parity_millionths(), millionths);
+    let given_up: BTreeSet<_> = bob
+        .events()
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::SendGivenUp { send_id, .. } => Some(send_id.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(given_up, BTreeSet::from([OTHER.to_owned()]));
+    bob.machine.stop(OTHER);
+    assert_eq!(bob.events(), []);
+}
+
+// --- after a restart ------------------------------------------------------------------------------
+
+#[test]
+fn what_is_not_known_to_have_left_goes_once_more_after_two_periods() {
+    let mut bob = sent(&["carol"], 3, 2, 3);
+    bob.now_ms = 100;
+    let mut again = Stored::default().restart_as(bob_for(&["carol"]), bob);
+    // Parity that left has no bytes.
+    let now = at(again.now_ms);
+    assert_eq!(again.machine.resume(ONE, &[0, 1, 2, 3], now), [2, 3]);
+    assert!(again.machine.resume(OTHER, &[0], now).is_empty());
+    let expected = [all_at(900, [0, 1]), vec![(1_300, Asks)]].concat();
+    assert_eq!(seen_until(&mut again, 1_300, true), expected);
+    hear_at(&mut again, 1_310, lacks("carol", ONE, 0));
+    assert!(again.machine.resume(ONE, &[2], at(1_310)).is_empty());
+}
