@@ -333,6 +333,17 @@ fn what_most_lack_goes_again_first_and_then_what_left_longest_ago() {
 }
 
 #[test]
+fn parity_that_the_node_refuses_for_good_does_not_go_in_place_of_what_is_lacking() {
+    let mut bob = used_up(&["carol"]);
+    bob.machine.leave_out(&id(ONE, 3));
+    for heard_ms in [210, 320] {
+        hear_at(&mut bob, heard_ms, names("carol", &first([0, 2])));
+        let (goes_ms, seen) = (heard_ms + WINDOW_MS, all_at(heard_ms + WINDOW_MS, [1]));
+        assert_eq!(seen_until(&mut bob, goes_ms, true), seen);
+    }
+}
+
+#[test]
 fn parity_of_an_earlier_life_has_no_bytes_to_go_again() {
     let mut bob = used_up(&["carol"]);
     bob.now_ms = 300;

@@ -221,7 +221,7 @@ impl Around<'_> {
         let named = self.quorum.partly_held(&send.acknowledged);
         let lacked_by = |ordinal: u32| named.iter().filter(|held| !held.contains(ordinal)).count();
         let mut order: Vec<u32> = (0..send.contents.len() as u32)
-            .filter(|ordinal| send.contents[*ordinal as usize].has_bytes())
+            .filter(|ordinal| self.unacknowledged.awaits((handle, *ordinal)))
             .collect();
         order.sort_by_cached_key(|ordinal| {
             let left_ms = send.contents[*ordinal as usize].left_ms;
