@@ -251,6 +251,27 @@ fn what_is_wanted_of_an_owner_that_does_not_answer_goes_again_from_the_next_roun
     assert_eq!(seen_until(&mut bob, 919, false), expected);
 }
 
+/// So many as one send keeps the acknowledgements of, and one more, which says that it lacks nothing.
+#[test]
+fn a_send_ends_though_who_has_it_finds_no_room_to_be_told_of() {
+    let mut bob = Bob::of(Config {
+        delivered_when: DeliveredWhen::Any,
+        ..config()
+    });
+    send(&mut bob, 4, 4, 3);
+    bob.leaving();
+    bob.now_ms = 1;
+    let is_told = |event: &Event| matches!(event, Event::ContentAcknowledged { .. });
+    for number in 0..=super::outgoing::PARTICIPANTS_PER_SEND_MAX {
+        let events = bob.hear(names(&format!("peer {number}"), &first([0])));
+        let has_room = number < super::outgoing::PARTICIPANTS_PER_SEND_MAX;
+        assert_eq!(events.iter().any(is_told), has_room);
+    }
+    assert_eq!(bob.hear(lacks("dave", ONE, 0)).len(), 1);
+    let seen = seen_until(&mut bob, 60_000, true);
+    assert!(matches!(seen.last(), Some((_, GivesUp(_)))), "{seen:?}");
+}
+
 // --- what is made ---------------------------------------------------------------------------------
 
 #[test]

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::changes::Changes;
-use super::demand::{Answer, Need};
+use super::demand::Answer;
 use super::first_parity::FirstParity;
 use super::inquiries::Inquiries;
 use super::quorum::Quorum;
@@ -70,12 +70,11 @@ impl OnDemand {
             let has_not_left = content.lamport == 0 && content.has_bytes();
             content.in_flight != 0 || has_not_left || content.is_due || content.unconfirmed
         };
-        let leaves = send.waits() || send.contents.iter().any(is_under_way);
-        let need = around.quorum.need(send);
-        if leaves || need == Need::default() {
+        if send.waits() || send.contents.iter().any(is_under_way) {
             around.look_again(handle, monotonic_ms + period_ms);
             return Review::Nothing;
         }
+        let need = around.quorum.need(send);
         if around.waits_in_store(handle, monotonic_ms, participants) {
             return Review::Nothing;
         }
