@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::outgoing_tests::Stored;
-use super::tests::{Bob, ONE, OTHER, WINDOW_MS, at, config, id, lacks, names, sync};
+use super::tests::{Bob, ONE, OTHER, WINDOW_MS, at, config, id, lacks, message, names, sync};
 use super::*;
 
 const TIMEOUT_MS: i64 = 4 * WINDOW_MS;
@@ -58,6 +58,13 @@ fn sent(names: &[&str], count: u32, needed: u32, reserve: u32) -> Bob {
     bob
 }
 
+/// Takes one message that leaves, and leaves open what becomes of it.
+fn leave(bob: &mut Bob) -> Transmit {
+    let now = at(bob.now_ms);
+    let left = bob.machine.poll_transmit(now, Kinds::ALL);
+    left.expect("it leaves")
+}
+
 fn make(bob: &mut Bob, count: u32) {
     let (made, now) = (contents(count, "parity"), at(bob.now_ms));
     bob.machine.handle_contents_made(ONE, made, now);
@@ -102,6 +109,7 @@ fn seen_until(bob: &mut Bob, until_ms: i64, is_made: bool) -> Vec<(i64, What)> {
                 && is_made
             {
                 make(bob, count);
+                bob.machine.handle_timeout(at(now_ms));
             }
             seen.push((now_ms, what));
         }
@@ -178,54 +186,50 @@ fn a_round_takes_longer_each_time_that_nobody_says_anything_new() {
 
 #[test]
 fn what_is_lacking_goes_as_soon_as_all_who_answer_had_time_to() {
-    let half = || names("carol", &first([0, 1]));
+    let half = || names("carol", &first([0, 1, 2]));
+    let part = |ordinal| names("carol", &first([ordinal]));
     let number = |lacking| lacks("carol", ONE, lacking);
     let of_dave = |lacking| lacks("dave", ONE, lacking);
-    let to_both = &["carol", "dave"][..];
+    let (to_one, to_both) = (&["carol"][..], &["carol", "dave"][..]);
     let cases = [
         // Who names half of it names all that came: within a window it had time to name it all.
-        (&["carol"][..], vec![(10, half())], (110, Wants(2))),
-        (&["carol"], vec![(290, half())], (390, Wants(2))),
+        (to_one, vec![(10, half())], (110, Wants(3))),
+        (to_one, vec![(290, half())], (390, Wants(3))),
         // Its time comes before that.
-        (&["carol"], vec![(310, half())], (400, Wants(2))),
+        (to_one, vec![(310, half())], (400, Wants(3))),
         // Less is a mention.
+        (to_one, vec![(10, part(0)), (30, part(1))], (400, Asks)),
         (
-            &["carol"],
-            vec![(10, names("carol", &first([0])))],
-            (400, Asks),
-        ),
-        (
-            &["carol"],
-            vec![
-                (10, names("carol", &first([0]))),
-                (50, names("carol", &first([1]))),
-            ],
-            (150, Wants(2)),
+            to_one,
+            vec![(10, part(0)), (30, part(1)), (50, part(2))],
+            (150, Wants(3)),
         ),
         // Dave is waited for.
-        (to_both, vec![(10, half())], (400, Wants(2))),
+        (to_both, vec![(10, half())], (400, Wants(3))),
         (
             to_both,
-            vec![(10, half()), (60, names("dave", &first([0, 1, 2])))],
-            (160, Wants(2)),
+            vec![(10, half()), (60, names("dave", &first(0..4)))],
+            (160, Wants(3)),
         ),
         // Who lacks no more than another one said may be silent.
-        (&["carol"], vec![(10, number(3))], (200, Wants(3))),
-        (&["carol"], vec![(250, number(3))], (250, Wants(3))),
-        (&["carol"], vec![(399, number(3))], (399, Wants(3))),
-        (to_both, vec![(10, number(3))], (200, Wants(3))),
+        (to_one, vec![(10, number(2))], (200, Wants(2))),
+        (to_one, vec![(250, number(2))], (250, Wants(2))),
+        (to_one, vec![(399, number(2))], (399, Wants(2))),
+        (to_both, vec![(10, number(2))], (200, Wants(2))),
         (
             to_both,
-            vec![(10, number(1)), (20, of_dave(3))],
-            (200, Wants(3)),
+            vec![(10, number(1)), (20, of_dave(2))],
+            (200, Wants(2)),
         ),
+        // What goes sooner is not put off.
+        (to_one, vec![(10, half()), (20, number(2))], (110, Wants(2))),
         // After an inquiry as long as after a content.
-        (&["carol"], vec![(410, number(3))], (600, Wants(3))),
-        (&["carol"], vec![(650, number(3))], (800, Wants(3))),
-        (&["carol"], vec![(510, half())], (600, Wants(2))),
+        (to_one, vec![(410, number(2))], (600, Wants(2))),
+        (to_one, vec![(650, number(2))], (800, Wants(2))),
+        (to_one, vec![(510, half())], (600, Wants(3))),
     ];
     for (to, heard, expected) in cases {
-        let mut bob = sent(to, 4, 4, 3);
+        let mut bob = sent(to, 6, 6, 3);
         let mut seen = Vec::new();
         let told = format!("{to:?} {heard:?}");
         let last_ms = heard.last().map_or(0, |(at_ms, _)| *at_ms);
@@ -242,13 +246,88 @@ fn what_is_lacking_goes_as_soon_as_all_who_answer_had_time_to() {
 }
 
 #[test]
-fn what_is_wanted_of_an_owner_that_does_not_answer_goes_again_from_the_next_round_on() {
-    let mut bob = sent(&["carol"], 4, 4, 3);
+fn what_is_lacking_after_a_content_of_those_who_named_more_before_goes_as_soon() {
+    let mut bob = sent(&["carol"], 6, 6, 3);
+    hear_at(&mut bob, 10, names("carol", &first([0, 1, 2])));
+    let expected = [
+        (110, Wants(3)),
+        (110, Leaves(6)),
+        (110, Leaves(7)),
+        (110, Leaves(8)),
+    ];
+    assert_eq!(seen_until(&mut bob, 110, true), expected);
+    hear_at(&mut bob, 130, names("carol", &first([6])));
+    assert_eq!(seen_until(&mut bob, 299, true), all_at(230, [3, 4]));
+}
+
+#[test]
+fn nobody_is_asked_and_nothing_is_wanted_before_all_of_it_has_left() {
+    let mut bob = bob_for(&["carol"]);
+    send(&mut bob, 2, 2, 3);
+    let left = leave(&mut bob);
+    bob.machine
+        .handle_transmitted(left.transmit_id, None, at(0));
     hear_at(&mut bob, 10, lacks("carol", ONE, 1));
-    hear_at(&mut bob, 20, names("carol", &first([0, 2])));
-    let mut expected = vec![(120, Wants(1))];
-    expected.extend(all_at(520, [1, 3]));
-    assert_eq!(seen_until(&mut bob, 919, false), expected);
+    for round in 1..=3 {
+        bob.now_ms = round * TIMEOUT_MS;
+        bob.machine.handle_timeout(at(bob.now_ms));
+        assert!(bob.machine.poll_timeout() > Some(bob.now_ms));
+    }
+    assert_eq!(bob.events(), []);
+}
+
+#[test]
+fn nobody_is_asked_about_what_the_node_has_yet_to_answer_for() {
+    let mut bob = bob_for(&["carol"]);
+    send(&mut bob, 2, 2, 3);
+    assert_eq!(leave(&mut bob).ordinal, Some(0));
+    let last = leave(&mut bob);
+    for round in 1..=3 {
+        bob.now_ms = round * TIMEOUT_MS;
+        bob.machine.handle_timeout(at(bob.now_ms));
+        assert!(bob.machine.poll_timeout() > Some(bob.now_ms));
+    }
+    for transmit_id in [last.transmit_id - 1, last.transmit_id] {
+        let now = at(bob.now_ms + 50);
+        bob.machine.handle_transmitted(transmit_id, None, now);
+    }
+    // It is in the network since now.
+    bob.now_ms += 50;
+    let asked_ms = bob.now_ms + TIMEOUT_MS;
+    assert_eq!(seen_until(&mut bob, asked_ms, true), [(asked_ms, Asks)]);
+}
+
+#[test]
+fn what_is_wanted_or_given_up_is_told_in_the_order_of_the_sends() {
+    let mut bob = bob_for(&["carol"]);
+    let both = [ONE, OTHER];
+    for send_id in both {
+        let sent = contents(2, send_id);
+        bob.machine.send_on_demand(send_id, sent, 2, 9).unwrap();
+    }
+    bob.leaving();
+    bob.now_ms = 10;
+    for send_id in both {
+        bob.hear(lacks("carol", send_id, 1));
+    }
+    let (mut wanted, mut given_up) = (Vec::new(), Vec::new());
+    while given_up.len() < 2 {
+        let next_ms = bob.machine.poll_timeout().expect("it ends");
+        bob.now_ms = next_ms;
+        bob.machine.handle_timeout(at(next_ms));
+        bob.leaving();
+        for event in bob.events() {
+            match event {
+                Event::ContentsWanted { send_id, .. } => wanted.push(send_id.to_string()),
+                Event::SendGivenUp { send_id, .. } => given_up.push(send_id.to_string()),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(
+        (&wanted[..], &given_up[..]),
+        (&both.map(String::from)[..], &both.map(String::from)[..])
+    );
 }
 
 /// So many as one send keeps the acknowledgements of, and one more, which says that it lacks nothing.
@@ -270,6 +349,16 @@ fn a_send_ends_though_who_has_it_finds_no_room_to_be_told_of() {
     assert_eq!(bob.hear(lacks("dave", ONE, 0)).len(), 1);
     let seen = seen_until(&mut bob, 60_000, true);
     assert!(matches!(seen.last(), Some((_, GivesUp(_)))), "{seen:?}");
+}
+
+#[test]
+fn what_is_wanted_of_an_owner_that_does_not_answer_goes_again_from_the_next_round_on() {
+    let mut bob = sent(&["carol"], 4, 4, 3);
+    hear_at(&mut bob, 10, lacks("carol", ONE, 1));
+    hear_at(&mut bob, 20, names("carol", &first([0, 2])));
+    let mut expected = vec![(120, Wants(1))];
+    expected.extend(all_at(520, [1, 3]));
+    assert_eq!(seen_until(&mut bob, 919, false), expected);
 }
 
 // --- what is made ---------------------------------------------------------------------------------
@@ -323,6 +412,66 @@ fn a_send_of_which_no_more_is_made_is_sent_again_by_content_in_the_next_life_too
     let mut again = stored.restart_as(bob_for(&["carol"]), bob);
     hear_at(&mut again, 210, lacks("carol", ONE, 1));
     assert_eq!(seen_until(&mut again, 600, true), all_at(600, [0, 1]));
+}
+
+#[test]
+fn where_one_of_what_is_made_has_the_id_of_another_content_none_is() {
+    let mut bob = bob_for(&["carol"]);
+    bob.hear(message("mallory", &id(ONE, 3), b"forged"));
+    send(&mut bob, 2, 2, 3);
+    bob.leaving();
+    hear_at(&mut bob, 10, lacks("carol", ONE, 2));
+    assert_eq!(seen_until(&mut bob, 200, true)[0], (200, Wants(2)));
+    assert_eq!(bob.machine.size_of(ONE), Some((2, 2)));
+}
+
+#[test]
+fn what_is_left_out_does_not_go_by_content_either() {
+    let mut bob = sent(&["carol"], 3, 2, 3);
+    bob.machine.leave_out(&id(ONE, 2));
+    hear_at(&mut bob, 10, lacks("carol", ONE, 1));
+    assert_eq!(seen_until(&mut bob, 200, false), [(200, Wants(1))]);
+    make(&mut bob, 0);
+    assert_eq!(seen_until(&mut bob, 200, false), all_at(200, [0, 1]));
+}
+
+#[test]
+fn parity_keeps_its_bytes_where_no_more_can_be_made() {
+    for (reserve, is_kept) in [(0, true), (1, false)] {
+        let bob = sent(&["carol"], 3, 2, reserve);
+        assert_eq!(bob.machine.own_message(&id(ONE, 2)).is_some(), is_kept);
+    }
+}
+
+/// What is stored when it leaves, of [`ONE`]: kinds, ordinals and whether a record is deleted.
+#[test]
+fn of_what_is_made_nothing_is_stored_that_has_to_be_deleted() {
+    let mut bob = bob_for(&["carol"]);
+    send(&mut bob, 3, 2, 3);
+    let written = |bob: &mut Bob| -> Vec<(&'static str, String, bool)> {
+        let records = bob.machine.poll_persist().into_iter();
+        let of_bytes = records.filter(|record| [CONTENT, MESSAGE].contains(&record.kind));
+        let of_bytes =
+            of_bytes.map(|record| (record.kind, record.key.to_string(), record.value.is_some()));
+        of_bytes.collect()
+    };
+    let all_of = |kind, is_kept, ordinals: std::ops::Range<u32>| -> Vec<_> {
+        ordinals
+            .map(|ordinal| (kind, id(ONE, ordinal), is_kept))
+            .collect()
+    };
+    assert_eq!(written(&mut bob), all_of(CONTENT, true, 0..3));
+    bob.leaving();
+    let mut left = written(&mut bob);
+    left.sort();
+    let mut expected = all_of(CONTENT, false, 0..3);
+    expected.extend(all_of(MESSAGE, true, 0..2));
+    expected.sort();
+    assert_eq!(left, expected);
+    hear_at(&mut bob, 10, lacks("carol", ONE, 1));
+    let seen = [(200, Wants(1)), (200, Leaves(3))];
+    assert_eq!(seen_until(&mut bob, 200, true), seen);
+    assert_eq!(written(&mut bob), []);
 }
 
 // --- where no more can be made --------------------------------------------------------------------
@@ -410,6 +559,7 @@ fn a_store_helps_nobody_who_was_heard_since_nor_with_what_it_lacks() {
         (vec![(20, 0), (0, 1)], 10, true),
         (vec![(20, 0)], 10, false),
         (vec![(20, 1)], 10, false),
+        (vec![(20, 0), (30, 1)], 20, true),
         (vec![], 10, false),
     ] {
         let mut bob = sent(&["carol"], 2, 2, 3);
@@ -423,6 +573,15 @@ fn a_store_helps_nobody_who_was_heard_since_nor_with_what_it_lacks() {
         let in_store = if waits { 2 } else { 0 };
         assert_eq!(stat(&bob, "outgoing_in_store"), in_store, "{told}");
     }
+}
+
+#[test]
+fn a_store_need_not_have_what_is_left_out() {
+    let mut bob = sent(&["carol"], 3, 2, 3);
+    bob.machine.leave_out(&id(ONE, 2));
+    store(&mut bob, [0, 1]);
+    seen_until(&mut bob, TIMEOUT_MS, true);
+    assert_eq!(stat(&bob, "outgoing_in_store"), 2);
 }
 
 // --- what one message teaches the next ------------------------------------------------------------
@@ -466,6 +625,15 @@ fn what_is_lacking_at_first_is_what_later_messages_leave_with() {
 }
 
 #[test]
+fn silence_says_nothing_of_what_is_lacking_at_first() {
+    let mut bob = sent(&["carol"], 4, 4, 9);
+    seen_until(&mut bob, 450, true);
+    hear_at(&mut bob, 460, lacks("carol", ONE, 2));
+    seen_until(&mut bob, 700, true);
+    assert_eq!(bob.machine.first_parity_millionths(), 31_250);
+}
+
+#[test]
 fn of_a_send_that_is_given_up_nobody_knows_what_was_lacking() {
     let mut bob = sent(&["carol"], 4, 4, 9);
     hear_at(&mut bob, 10, lacks("carol", ONE, 2));
@@ -494,15 +662,78 @@ fn of_a_send_that_is_given_up_nobody_knows_what_was_lacking() {
 
 #[test]
 fn what_is_not_known_to_have_left_goes_once_more_after_two_periods() {
-    let mut bob = sent(&["carol"], 3, 2, 3);
+    let mut bob = sent(&["carol"], 4, 3, 3);
     bob.now_ms = 100;
     let mut again = Stored::default().restart_as(bob_for(&["carol"]), bob);
     // Parity that left has no bytes.
     let now = at(again.now_ms);
-    assert_eq!(again.machine.resume(ONE, &[0, 1, 2, 3], now), [2, 3]);
+    assert_eq!(again.machine.resume(ONE, &[0, 1, 2, 3, 4], now), [3, 4]);
     assert!(again.machine.resume(OTHER, &[0], now).is_empty());
-    let expected = [all_at(900, [0, 1]), vec![(1_300, Asks)]].concat();
-    assert_eq!(seen_until(&mut again, 1_300, true), expected);
+    again.machine.leave_out(&id(ONE, 2));
+    assert_eq!(seen_until(&mut again, 899, true), []);
+    again.now_ms = 900;
+    again.machine.handle_timeout(at(900));
+    assert_eq!(again.machine.waiting(TransmitKind::Retransmission), 2);
+    let left = again.leaving().into_iter();
+    let left: Vec<_> = left.map(|left| (left.ordinal, left.attempt)).collect();
+    assert_eq!(left, [(Some(0), 0), (Some(1), 0)], "it is no attempt");
+    assert_eq!(seen_until(&mut again, 1_300, true), [(1_300, Asks)]);
     hear_at(&mut again, 1_310, lacks("carol", ONE, 0));
     assert!(again.machine.resume(ONE, &[2], at(1_310)).is_empty());
+}
+
+#[test]
+fn what_waited_before_a_restart_leaves_after_it_and_once() {
+    let mut bob = bob_for(&["carol"]);
+    send(&mut bob, 3, 3, 3);
+    leave(&mut bob);
+    let mut again = Stored::default().restart_as(bob_for(&["carol"]), bob);
+    assert!(again.machine.resume(ONE, &[0, 1, 2], at(0)).is_empty());
+    assert_eq!(seen_until(&mut again, 0, true), all_at(0, [1, 2]));
+    hear_at(&mut again, 10, lacks("carol", ONE, 1));
+    // What may not have left goes before more is made.
+    let seen = seen_until(&mut again, 700, true);
+    assert_eq!(seen.first(), Some(&(200, Leaves(0))));
+    assert!(
+        !seen[1..]
+            .iter()
+            .any(|(_, what)| matches!(what, Leaves(0..3))),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn what_a_damaged_store_lost_of_parity_holds_up_nothing() {
+    let mut bob = bob_for(&["carol"]);
+    send(&mut bob, 4, 2, 3);
+    let mut stored = Stored::default();
+    stored.take(&mut bob);
+    stored.lose(CONTENT, &id(ONE, 2));
+    let mut again = stored.restart_as(bob_for(&["carol"]), bob);
+    let expected = [all_at(0, [0, 1, 3]), vec![(400, Asks)]].concat();
+    assert_eq!(seen_until(&mut again, 400, true), expected);
+}
+
+#[test]
+fn a_send_that_is_restored_is_stored_as_it_is_but_for_what_is_made_again() {
+    for is_made in [false, true] {
+        let mut bob = sent(&["carol"], 2, 2, 3);
+        hear_at(&mut bob, 10, lacks("carol", ONE, 1));
+        assert_eq!(seen_until(&mut bob, 200, false), [(200, Wants(1))]);
+        if is_made {
+            make(&mut bob, 1);
+        }
+        let mut again = Stored::default().restart_as(bob_for(&["carol"]), bob);
+        let records = again.machine.poll_persist().into_iter();
+        let own = records.filter(|record| record.key.starts_with(ONE));
+        let own: Vec<_> = own
+            .map(|record| (record.key.to_string(), record.value.is_some()))
+            .collect();
+        let mut expected = Vec::new();
+        if is_made {
+            expected.extend([(id(ONE, 2), false), (ONE.to_owned(), true)]);
+        }
+        let own: BTreeSet<_> = own.into_iter().collect();
+        assert_eq!(own, expected.into_iter().collect());
+    }
 }

@@ -350,6 +350,12 @@ impl Stored {
         again
     }
 
+    /// A store that damaged what it had.
+    pub fn lose(&mut self, kind: &'static str, key: &str) {
+        let lost = self.0.remove(&(kind, Name::new(key)));
+        assert!(lost.is_some());
+    }
+
     /// Records of our sends and of their contents.
     fn own(&self) -> usize {
         let kinds = ["sds.send", "sds.content", "sds.outgoing", "sds.message"];

@@ -1,28 +1,52 @@
 //! When contents that cannot be replaced by others go again, and who is asked before.
 
-use std::collections::BTreeSet;
-
 use super::outgoing_tests::Stored;
 use super::tests::{Bob, ONE, OTHER, WINDOW_MS, at, config, id, lacks, names, sync};
 use super::*;
+use crate::wire::sds::Message;
 
 const TIMEOUT_MS: i64 = 4 * WINDOW_MS;
 /// So many contents of one send and one more: it is asked what is missing before all of it goes again.
 const LARGE: u32 = 9;
 
 fn bob_of(config: Config) -> Bob {
+    bob_for(&["carol"], config)
+}
+
+fn bob_for(names: &[&str], config: Config) -> Bob {
+    let names = names.iter().map(|name| (*name).into());
     Bob::of(Config {
-        delivered_when: DeliveredWhen::Named(BTreeSet::from(["carol".into()])),
+        delivered_when: DeliveredWhen::Named(names.collect()),
         ..config
     })
 }
 
-fn send(bob: &mut Bob, send_id: &str, count: u32) {
+fn to_both() -> Bob {
+    bob_for(&["carol", "dave"], config())
+}
+
+/// Takes one message that leaves, and leaves open what becomes of it.
+fn leave(bob: &mut Bob) -> Transmit {
+    let now = at(bob.now_ms);
+    let left = bob.machine.poll_transmit(now, Kinds::ALL);
+    left.expect("it leaves")
+}
+
+fn queue(bob: &mut Bob, send_id: &str, count: u32) {
     let contents = (0..count).map(|number| format!("{number} of {send_id}"));
     let contents = contents.map(|content| Octets::from(content.as_bytes()));
     let machine = &mut bob.machine;
     machine.send(send_id, contents.collect(), count).unwrap();
+}
+
+fn send(bob: &mut Bob, send_id: &str, count: u32) {
+    queue(bob, send_id, count);
     assert_eq!(bob.leaving().len(), count as usize);
+}
+
+fn first(ordinals: impl IntoIterator<Item = u32>) -> Vec<String> {
+    let ordinals = ordinals.into_iter();
+    ordinals.map(|ordinal| id(ONE, ordinal)).collect()
 }
 
 /// What leaves up to then, and when: the ordinal of a content, or `None` for a sync.
@@ -105,15 +129,20 @@ fn a_send_is_stopped_once() {
     let mut bob = bob_of(config());
     send(&mut bob, ONE, 2);
     bob.hear(names("carol", &[id(ONE, 1)]));
-    bob.events();
+    let mut stored = Stored::default();
+    stored.take(&mut bob);
     bob.machine.stop(ONE);
     bob.machine.stop(ONE);
     bob.machine.stop(OTHER);
     assert_eq!(given_up(&mut bob), [(ONE.to_owned(), vec![0])]);
+    bob = stored.restart_as(bob_of(config()), bob);
+    assert_eq!(bob.machine.pending_sends().count(), 0);
     assert_eq!(leaves_until(&mut bob, 60_000), []);
-    // Who has it is told all the same.
+    // Who has it is told all the same, and then nobody lacks it.
     let is_told = |event: &Event| matches!(event, Event::SendAcknowledged { .. });
     assert!(bob.hear(lacks("carol", ONE, 0)).iter().any(is_told));
+    bob.machine.stop(ONE);
+    assert_eq!(bob.events(), []);
 }
 
 #[test]
@@ -200,4 +229,345 @@ fn a_content_that_is_acknowledged_while_the_node_has_it_leaves_once_more_where_t
     bob.hear(names("carol", &[id(ONE, 0)]));
     bob.machine.handle_transmit_failed(again.transmit_id, now);
     assert_eq!(leaves_until(&mut bob, 60_000), []);
+}
+
+// --- when it goes ---------------------------------------------------------------------------------
+
+#[test]
+fn a_content_is_waited_for_since_the_network_took_it() {
+    for is_left_out in [false, true] {
+        let mut bob = bob_of(config());
+        queue(&mut bob, ONE, 1);
+        let left = leave(&mut bob);
+        bob.now_ms = 100;
+        if is_left_out {
+            bob.machine.leave_out(&id(ONE, 0));
+        }
+        bob.machine
+            .handle_transmitted(left.transmit_id, None, at(100));
+        let expected = if is_left_out {
+            vec![]
+        } else {
+            all_at(500, [0])
+        };
+        assert_eq!(leaves_until(&mut bob, 500), expected);
+    }
+}
+
+#[test]
+fn what_may_not_have_left_goes_in_its_time_where_each_content_has_its_own() {
+    let mut bob = bob_of(config());
+    send(&mut bob, ONE, 2);
+    let mut again = Stored::default().restart_as(bob_of(config()), bob);
+    assert!(again.machine.resume(ONE, &[0, 1], at(0)).is_empty());
+    assert_eq!(leaves_until(&mut again, 400), all_at(400, [0, 1]));
+}
+
+#[test]
+fn a_send_begins_where_there_is_room_for_it_beside_what_has_yet_to_leave_of_others() {
+    for (count, begun) in [(1, 2), (2, 1)] {
+        let mut bob = bob_of(Config {
+            outgoing_buffer_messages_max: 4,
+            ..config()
+        });
+        queue(&mut bob, ONE, 3);
+        queue(&mut bob, OTHER, count);
+        let left = bob.leaving_of(Kinds::NONE.with(TransmitKind::First));
+        assert_eq!(left.len(), begun);
+    }
+}
+
+// --- who answers ----------------------------------------------------------------------------------
+
+#[test]
+fn who_has_a_large_send_says_nothing_of_one_who_is_silent_unless_it_answers() {
+    let waiting = || all_at(1_200, [6, 7, 8]);
+    let all = || all_at(1_200, [6, 7, 8, 0, 1, 2, 3, 4, 5]);
+    for (before, after, expected) in [
+        (
+            Some(lacks("carol", ONE, 0)),
+            names("carol", &first([0])),
+            all(),
+        ),
+        (None, lacks("carol", ONE, 0), waiting()),
+        (None, lacks("carol", ONE, 5), all()),
+    ] {
+        let mut bob = to_both();
+        send(&mut bob, ONE, LARGE);
+        bob.now_ms = 10;
+        if let Some(before) = before {
+            bob.hear(before);
+        }
+        leaves_until(&mut bob, 700);
+        let told = format!("{after:?}");
+        bob.hear(after);
+        leaves_until(&mut bob, 1_199);
+        assert_eq!(leaves_until(&mut bob, 1_200), expected, "{told}");
+    }
+}
+
+#[test]
+fn who_acknowledged_what_is_told_in_that_order() {
+    let mut bob = bob_of(config());
+    send(&mut bob, ONE, 4);
+    let told = |events: Vec<Event>| -> Vec<Option<u32>> {
+        let told = events.into_iter().filter_map(|event| match event {
+            Event::ContentAcknowledged { ordinal, .. } => Some(Some(ordinal)),
+            Event::SendAcknowledged { .. } => Some(None),
+            _ => None,
+        });
+        told.collect()
+    };
+    assert_eq!(
+        told(bob.hear(names("carol", &first([3, 1])))),
+        [Some(3), Some(1)]
+    );
+    assert_eq!(
+        told(bob.hear(lacks("carol", ONE, 0))),
+        [Some(0), Some(2), None]
+    );
+}
+
+#[test]
+fn a_send_is_finished_once_however_many_have_it() {
+    let mut bob = Bob::new();
+    send(&mut bob, ONE, 2);
+    for sender_id in ["carol", "dave"] {
+        bob.hear(lacks(sender_id, ONE, 0));
+        assert_eq!(stat(&bob, "outgoing_finished_contents"), 2);
+    }
+}
+
+#[test]
+fn of_sends_that_are_finished_the_oldest_are_forgotten() {
+    let (count, limit) = (1_024, super::outgoing::FINISHED_CONTENTS_MAX);
+    let mut bob = bob_of(config());
+    for number in 0..=limit as u32 / count {
+        let send_id = format!("{number:032x}");
+        send(&mut bob, &send_id, count);
+        bob.hear(lacks("carol", &send_id, 0));
+    }
+    assert_eq!(stat(&bob, "outgoing_finished_contents"), limit);
+    let sends: Vec<_> = bob.machine.sends().map(|name| name.to_string()).collect();
+    assert_eq!((sends.len(), &*sends[0]), (4, &*format!("{:032x}", 1)));
+}
+
+// --- filters --------------------------------------------------------------------------------------
+
+/// A sync with a filter that holds all that bob has sent.
+fn filter(bob: &mut Bob, sender_id: &str) -> Message {
+    bob.machine.settle_filter();
+    Message {
+        bloom_filter: Some(bob.machine.filter.filter().to_bytes()),
+        ..sync(sender_id)
+    }
+}
+
+/// How many filters hold which content, and who acknowledged it, as it is told.
+fn told_of_filters(events: Vec<Event>) -> Vec<(u32, Result<usize, String>)> {
+    let told = events.into_iter().filter_map(|event| match event {
+        Event::ContentPossiblyAcknowledged { ordinal, count, .. } => Some((ordinal, Ok(count))),
+        Event::ContentAcknowledged { ordinal, by, .. } => Some((ordinal, Err(by.to_string()))),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn so_many_filters_of_those_that_have_not_acknowledged_a_content_do() {
+    let mut bob = to_both();
+    send(&mut bob, ONE, 2);
+    let carol = || Err("carol".to_owned());
+    for expected in [
+        vec![(0, Ok(1)), (1, Ok(1))],
+        vec![(0, Ok(2)), (1, Ok(2)), (0, carol()), (1, carol())],
+        vec![],
+    ] {
+        let message = filter(&mut bob, "carol");
+        assert_eq!(told_of_filters(bob.hear(message)), expected);
+    }
+}
+
+#[test]
+fn the_filter_of_one_that_acknowledged_a_content_says_nothing_for_another_one() {
+    let mut bob = to_both();
+    send(&mut bob, ONE, 1);
+    let message = filter(&mut bob, "dave");
+    assert_eq!(told_of_filters(bob.hear(message)), [(0, Ok(1))]);
+    let message = names("carol", &first([0]));
+    assert_eq!(
+        told_of_filters(bob.hear(message)),
+        [(0, Err("carol".to_owned()))]
+    );
+    let message = filter(&mut bob, "carol");
+    assert_eq!(told_of_filters(bob.hear(message)), []);
+}
+
+// --- what is stored -------------------------------------------------------------------------------
+
+#[test]
+fn sends_keep_their_order_over_several_lives() {
+    let mut bob = bob_of(config());
+    let mut stored = Stored::default();
+    let ids: Vec<String> = (0..6)
+        .map(|number| format!("{:032x}", 9 - number))
+        .collect();
+    for of_one_life in ids.chunks(2) {
+        for send_id in of_one_life {
+            send(&mut bob, send_id, 2);
+        }
+        bob = stored.restart_as(bob_of(config()), bob);
+    }
+    let sends: Vec<_> = bob.machine.sends().map(|name| name.to_string()).collect();
+    assert_eq!(sends, ids);
+}
+
+#[test]
+fn what_has_not_begun_leaves_in_the_next_life_and_what_has_does_not() {
+    for begins in [false, true] {
+        let mut bob = bob_of(config());
+        let mut stored = Stored::default();
+        queue(&mut bob, ONE, 2);
+        stored.take(&mut bob);
+        if begins {
+            bob.leaving();
+        }
+        let mut bob = stored.restart_as(bob_of(config()), bob);
+        let left = if begins { vec![] } else { all_at(0, [0, 1]) };
+        assert_eq!(leaves_until(&mut bob, 0), left);
+        assert_eq!(stat(&bob, "outgoing_unacknowledged"), 2);
+    }
+}
+
+#[test]
+fn what_one_acknowledged_is_known_in_the_next_life() {
+    let mut bob = to_both();
+    let mut stored = Stored::default();
+    send(&mut bob, ONE, 3);
+    stored.take(&mut bob);
+    bob.hear(names("carol", &first([1])));
+    bob.hear(names("dave", &first([1])));
+    bob = stored.restart_as(to_both(), bob);
+    assert_eq!(leaves_until(&mut bob, 400), all_at(400, [0, 2]));
+    bob.hear(lacks("carol", ONE, 0));
+    bob = stored.restart_as(to_both(), bob);
+    bob.hear(lacks("dave", ONE, 0));
+    assert_eq!(bob.machine.pending_sends().count(), 0);
+}
+
+#[test]
+fn filters_count_over_several_lives() {
+    let mut bob = bob_of(config());
+    let mut stored = Stored::default();
+    send(&mut bob, ONE, 1);
+    stored.take(&mut bob);
+    for expected in [1, 2] {
+        let message = filter(&mut bob, "carol");
+        let told = told_of_filters(bob.hear(message));
+        assert_eq!(told.first(), Some(&(0, Ok(expected))));
+        bob = stored.restart_as(bob_of(config()), bob);
+    }
+    assert_eq!(bob.machine.pending_sends().count(), 0);
+}
+
+#[test]
+fn how_often_a_content_was_sent_again_or_waited_in_vain_is_known_in_the_next_life() {
+    // A retransmission that the node did not take is none.
+    let mut bob = bob_of(config());
+    let mut stored = Stored::default();
+    send(&mut bob, ONE, 1);
+    bob.now_ms = TIMEOUT_MS;
+    bob.machine.handle_timeout(at(TIMEOUT_MS));
+    let left = leave(&mut bob);
+    stored.take(&mut bob);
+    let now = at(TIMEOUT_MS);
+    bob.machine.handle_transmit_failed(left.transmit_id, now);
+    bob = stored.restart_as(bob_of(config()), bob);
+    let attempts = |left: Vec<(i64, Transmit)>| -> Vec<(Option<u32>, u32)> {
+        let left = left.into_iter();
+        left.map(|(_, left)| (left.ordinal, left.attempt)).collect()
+    };
+    let left = bob.wait_until(2 * TIMEOUT_MS);
+    assert_eq!(attempts(left), [(Some(0), 1)]);
+    // Waiting for an answer in vain is as good as one.
+    let mut bob = bob_of(config());
+    let mut stored = Stored::default();
+    send(&mut bob, ONE, LARGE);
+    leaves_until(&mut bob, 700);
+    stored.take(&mut bob);
+    leaves_until(&mut bob, 850);
+    bob = stored.restart_as(bob_of(config()), bob);
+    bob.now_ms = 900;
+    bob.hear(names("carol", &first(0..8)));
+    let left = bob.wait_until(1_300);
+    assert_eq!(attempts(left), [(Some(8), 2)]);
+}
+
+#[test]
+fn the_message_of_what_is_acknowledged_is_kept_for_repair_as_it_is_stored_or_not_at_all() {
+    for enable_repair in [true, false] {
+        let config = || Config {
+            enable_repair,
+            ..config()
+        };
+        let mut bob = bob_of(config());
+        let mut stored = Stored::default();
+        send(&mut bob, ONE, 2);
+        assert_eq!(bob.machine.contents_of(ONE).flatten().count(), 2);
+        stored.take(&mut bob);
+        bob.hear(lacks("carol", ONE, 0));
+        assert_eq!(bob.machine.contents_of(ONE).flatten().count(), 0);
+        let records = bob.machine.poll_persist().into_iter();
+        let messages = records.filter(|record| record.kind == MESSAGE);
+        let mut written: Vec<_> = messages.map(|record| record.value.is_some()).collect();
+        written.sort_unstable();
+        // Stored already, or deleted now.
+        assert_eq!(
+            written,
+            if enable_repair {
+                vec![]
+            } else {
+                vec![false; 2]
+            }
+        );
+        assert_eq!(bob.machine.message(&id(ONE, 0)).is_some(), enable_repair);
+    }
+}
+
+#[test]
+fn what_the_node_does_not_take_of_a_send_that_is_delivered_meanwhile_leaves_once_more() {
+    let mut bob = bob_of(config());
+    let content = |content: &str| Octets::from(content.as_bytes());
+    let sent = vec![content("one"), content("two")];
+    bob.machine.send(ONE, sent, 1).unwrap();
+    let left = [leave(&mut bob), leave(&mut bob)];
+    bob.machine
+        .handle_transmitted(left[0].transmit_id, None, at(0));
+    bob.hear(names("carol", &first([0])));
+    bob.machine
+        .handle_transmit_failed(left[1].transmit_id, at(0));
+    let again = leave(&mut bob);
+    assert_eq!(again.payload, left[1].payload);
+}
+
+#[test]
+fn what_is_left_of_a_send_that_is_delivered_names_what_the_rest_did() {
+    let mut bob = bob_of(config());
+    bob.hear(super::tests::message("alice", "held", b"content"));
+    bob.machine
+        .handle_send_reconstructed(None, "alice", "held", 1, &[], at(0));
+    bob.events();
+    let sent = ["one", "two", "three"].map(|content| Octets::from(content.as_bytes()));
+    bob.machine.send_on_demand(ONE, sent.into(), 1, 3).unwrap();
+    let left = leave(&mut bob);
+    bob.machine
+        .handle_transmitted(left.transmit_id, None, at(0));
+    bob.hear(names("carol", &first([0])));
+    let named = |left: &Transmit| {
+        let message = Message::decode(&left.payload, config().wire_format).unwrap();
+        message.causal_history
+    };
+    let rest = bob.leaving();
+    assert_eq!((rest.len(), named(&left).len()), (2, 1));
+    assert!(rest.iter().all(|rest| named(rest) == named(&left)));
 }
