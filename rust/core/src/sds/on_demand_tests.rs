@@ -330,6 +330,55 @@ fn what_is_wanted_or_given_up_is_told_in_the_order_of_the_sends() {
     );
 }
 
+#[test]
+fn where_so_many_are_to_have_it_those_that_lack_least_count() {
+    let number = |name, lacking| lacks(name, ONE, lacking);
+    let half = |name| names(name, &first([0, 1, 2]));
+    for (count, heard, expected) in [
+        (
+            1,
+            vec![number("carol", 3), number("dave", 1)],
+            (200, Wants(1)),
+        ),
+        (
+            2,
+            vec![number("carol", 3), number("dave", 1)],
+            (200, Wants(3)),
+        ),
+        (1, vec![half("carol")], (110, Wants(3))),
+        // Of another one nothing is known.
+        (2, vec![half("carol")], (400, Wants(3))),
+        (2, vec![half("carol"), half("dave")], (110, Wants(3))),
+    ] {
+        let mut bob = Bob::of(Config {
+            delivered_when: DeliveredWhen::Count(count),
+            ..config()
+        });
+        send(&mut bob, 6, 6, 3);
+        bob.leaving();
+        bob.now_ms = 10;
+        for message in heard {
+            bob.hear(message);
+        }
+        let seen = seen_until(&mut bob, 500, false);
+        assert_eq!(seen.first(), Some(&expected), "{count}");
+    }
+}
+
+/// Those who must have it are few, and have their place in any case.
+#[test]
+fn so_many_are_told_of_and_those_who_are_to_have_it() {
+    let mut bob = sent(&["carol"], 4, 4, 3);
+    bob.now_ms = 1;
+    let is_told = |event: &Event| matches!(event, Event::ContentAcknowledged { .. });
+    let strangers = super::outgoing::PARTICIPANTS_PER_SEND_MAX;
+    for number in 0..strangers + 2 {
+        let events = bob.hear(names(&format!("peer {number}"), &first([0])));
+        assert_eq!(events.iter().any(is_told), number < strangers);
+    }
+    assert!(bob.hear(names("carol", &first([0]))).iter().any(is_told));
+}
+
 /// So many as one send keeps the acknowledgements of, and one more, which says that it lacks nothing.
 #[test]
 fn a_send_ends_though_who_has_it_finds_no_room_to_be_told_of() {

@@ -180,7 +180,16 @@ fn what_a_store_has_is_sent_to_whoever_is_there_once_the_store_did_not_help() {
     (0..2).for_each(|ordinal| bob.machine.handle_stored(ONE, ordinal, now));
     // One content probes, as often as one would go again.
     let probes: Vec<_> = (1..=5).map(|round| (round * TIMEOUT_MS, Some(0))).collect();
-    assert_eq!(leaves_until(&mut bob, 2_100), probes);
+    let left = bob.wait_until(2_100);
+    assert!(
+        left.iter().all(|(_, left)| left.attempt == 0),
+        "it is no attempt"
+    );
+    let left: Vec<_> = left
+        .iter()
+        .map(|(at_ms, left)| (*at_ms, left.ordinal))
+        .collect();
+    assert_eq!(left, probes);
     assert_eq!(stat(&bob, "outgoing_in_store"), 2);
     assert_eq!(bob.machine.sends_in_store(), 1);
     bob.hear(sync("carol"));
@@ -277,6 +286,50 @@ fn a_send_begins_where_there_is_room_for_it_beside_what_has_yet_to_leave_of_othe
     }
 }
 
+#[test]
+fn a_send_is_not_given_up_before_all_of_it_has_left() {
+    let mut bob = bob_of(config());
+    queue(&mut bob, ONE, 2);
+    let rest = Kinds::NONE.with(TransmitKind::First);
+    let rest = rest.with(TransmitKind::Retransmission);
+    let mut again = Vec::new();
+    for round in 0..20 {
+        bob.now_ms = round * TIMEOUT_MS;
+        bob.machine.handle_timeout(at(bob.now_ms));
+        again.extend(bob.leaving_of(rest).into_iter().map(|left| left.ordinal));
+    }
+    assert_eq!(again, [Some(0); 6]);
+    assert_eq!(given_up(&mut bob), []);
+    // It was waited for long enough once the rest has left.
+    let now_ms = bob.now_ms;
+    assert_eq!(leaves_until(&mut bob, 60_000), all_at(now_ms, [1]));
+    assert_eq!(given_up(&mut bob), [(ONE.to_owned(), vec![0, 1])]);
+}
+
+#[test]
+fn what_is_due_and_is_left_out_before_it_leaves_stays() {
+    let mut bob = bob_of(config());
+    send(&mut bob, ONE, 2);
+    bob.now_ms = TIMEOUT_MS;
+    bob.machine.handle_timeout(at(TIMEOUT_MS));
+    bob.machine.leave_out(&id(ONE, 0));
+    assert_eq!(leaves_until(&mut bob, 700), all_at(TIMEOUT_MS, [1]));
+}
+
+#[test]
+fn what_a_filter_holds_goes_again_half_as_often() {
+    let mut bob = bob_of(Config {
+        possible_acks_threshold: 9,
+        ..config()
+    });
+    send(&mut bob, ONE, 1);
+    bob.now_ms = 10;
+    let message = filter(&mut bob, "carol");
+    bob.hear(message);
+    let expected: Vec<_> = [800, 1_600, 2_400].map(|at_ms| (at_ms, Some(0))).into();
+    assert_eq!(leaves_until(&mut bob, 2_800), expected);
+}
+
 // --- who answers ----------------------------------------------------------------------------------
 
 #[test]
@@ -303,6 +356,83 @@ fn who_has_a_large_send_says_nothing_of_one_who_is_silent_unless_it_answers() {
         bob.hear(after);
         leaves_until(&mut bob, 1_199);
         assert_eq!(leaves_until(&mut bob, 1_200), expected, "{told}");
+    }
+}
+
+/// Named in the middle of a burst is what came until then.
+#[test]
+fn what_is_known_to_be_missing_goes_at_once_and_the_rest_waits_for_an_answer() {
+    for (named_ms, expected) in [(5, vec![1, 2, 3]), (20, (1..LARGE).collect())] {
+        let mut bob = to_both();
+        send(&mut bob, ONE, LARGE);
+        bob.now_ms = named_ms;
+        bob.hear(names("carol", &first([0])));
+        let mut left = leaves_until(&mut bob, TIMEOUT_MS);
+        left.retain(|(_, ordinal)| *ordinal != Some(0));
+        let mut expected = all_at(TIMEOUT_MS, expected);
+        expected.truncate(left.len().max(2));
+        assert_eq!(left, expected, "{named_ms}");
+    }
+}
+
+#[test]
+fn one_that_answers_gets_what_it_lacks_though_another_one_is_silent() {
+    let mut bob = to_both();
+    send(&mut bob, ONE, LARGE);
+    assert_eq!(leaves_until(&mut bob, 500), all_at(400, [0, 1, 2]));
+    bob.hear(names("carol", &first(0..8)));
+    assert_eq!(leaves_until(&mut bob, 799), all_at(600, [8]));
+}
+
+/// Which of them the sync that leaves now asks, and how it is to be answered.
+fn asked(bob: &mut Bob) -> Option<(Vec<&'static str>, u32)> {
+    let sync = bob
+        .leaving()
+        .into_iter()
+        .find(|left| left.kind == TransmitKind::Sync)?;
+    let sync = Message::decode(&sync.payload, config().wire_format).unwrap();
+    let request = sync.repair_request.first()?;
+    let is_asked =
+        |name: &&str| super::sync::lacking::asks(request.retrieval_hint.as_deref(), name);
+    let asked = ["carol", "dave", "erin"]
+        .into_iter()
+        .filter(is_asked)
+        .collect();
+    let number = (0..2).find(|number| request.message_id == *super::ids::lacking_id(ONE, *number));
+    Some((asked, number.expect("a number")))
+}
+
+#[test]
+fn those_are_asked_that_are_to_have_it_and_say_nothing_of_what_they_lack() {
+    let asking = || Config {
+        acknowledgement_sync: true,
+        ..config()
+    };
+    let heard = [
+        None,
+        Some(names("dave", &first([0]))),
+        Some(lacks("dave", ONE, 0)),
+    ];
+    // A number is enough where more can be made.
+    for (reserve, expected) in [
+        (0, [Some((vec!["dave"], 1)), None, None]),
+        (9, [Some((vec!["dave"], 0)), Some((vec!["dave"], 0)), None]),
+    ] {
+        for (heard, expected) in heard.iter().zip(expected) {
+            let mut bob = bob_for(&["carol", "dave"], asking());
+            let sent = (0..LARGE).map(|number| Octets::from(number.to_string().as_bytes()));
+            bob.machine
+                .send_on_demand(ONE, sent.collect(), LARGE, reserve)
+                .unwrap();
+            bob.leaving();
+            bob.hear(lacks("carol", ONE, 0));
+            bob.now_ms = TIMEOUT_MS;
+            bob.machine.handle_timeout(at(TIMEOUT_MS));
+            if let Some(heard) = heard {
+                bob.hear(heard.clone());
+            }
+            assert_eq!(asked(&mut bob), expected, "{reserve} {heard:?}");
+        }
     }
 }
 
