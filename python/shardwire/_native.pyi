@@ -85,6 +85,7 @@ __all__ = [
     "crc32",
     "decode_file_message",
     "decode_store_json",
+    "divide_message",
     "encode_file_chunk",
     "encode_file_manifest",
     "encode_file_status",
