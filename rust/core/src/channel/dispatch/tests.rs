@@ -1051,6 +1051,21 @@ fn a_late_message_of_a_send_that_is_given_up_does_not_leave() {
 }
 
 #[test]
+fn a_send_whose_late_first_was_taken_back_begins_anew() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 2, 0);
+    let left = alice.leave();
+    alice.channel.handle_late(left[0], at(0));
+    alice.failed(left[1], REFUSED);
+    let own = alice.channel.own_mut();
+    own.on_announced(ONE, OutcomeKind::Failed, "r1");
+    alice.submit(ONE, 2, 0);
+    // The second waits behind no first of the send before, and takes no place in its stead.
+    let kinds: Vec<_> = alice.poll().iter().map(|transmit| transmit.kind).collect();
+    assert_eq!(kinds, [TransmitKind::First, TransmitKind::Further]);
+}
+
+#[test]
 fn what_is_late_of_one_send_outlives_another() {
     let mut alice = Alice::new();
     alice.submit(ONE, 1, 0);
