@@ -1049,14 +1049,13 @@ def divide_message(
     sender_id: str,
     config: SdsConfig,
     sync: SyncConfig,
+    segmentation: SegmentationParameters,
     *,
-    segment_size_bytes: int,
-    wire_format: _SegmentWireFormat,
-    erasure_code: _ErasureCode,
     has_parity: bool,
 ) -> tuple[int, int]:
     """How a message of `message_bytes`, of which `around_bytes` go to envelope and cipher, is divided: the segment size
-    that is left, and the largest content that SDS is handed; its header has the rest.
+    that is left, and the largest content that SDS is handed; its header has the rest. `has_parity` tells whether
+    parity is made, at once or on demand.
 
     Raises:
         ConfigError: It is too small to carry anything: names the least size.

@@ -7,12 +7,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use shardwire_core::channel::divide;
 use shardwire_core::sds::{Config, DeliveredWhen, MessageIdRule};
-use shardwire_core::segment::Shape;
+use shardwire_core::segment::Settings;
 
-use crate::erasure::parse_code;
 use crate::error::{Error, config_error};
 use crate::sds::parse_sds_wire_format;
-use crate::segmentation::parse_wire_format;
+use crate::segmentation::SegmentationParameters;
 
 /// What `SdsConfig`, `SyncConfig` and the arguments of the constructor come to.
 pub fn config_of(
@@ -95,13 +94,9 @@ fn delivered_when_of(value: &Bound<'_, PyAny>) -> PyResult<DeliveredWhen> {
 /// How a message of the network is divided: the segment size and the largest content of SDS.
 #[pyfunction]
 #[pyo3(signature = (
-    message_bytes, around_bytes, channel_id, sender_id, config, sync, *, segment_size_bytes, wire_format,
-    erasure_code, has_parity
+    message_bytes, around_bytes, channel_id, sender_id, config, sync, segmentation, *, has_parity
 ))]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one argument a setting, by keyword"
-)]
+#[expect(clippy::too_many_arguments, reason = "a channel's configuration")]
 pub fn divide_message(
     message_bytes: usize,
     around_bytes: usize,
@@ -109,17 +104,13 @@ pub fn divide_message(
     sender_id: &str,
     config: &Bound<'_, PyAny>,
     sync: &Bound<'_, PyAny>,
-    segment_size_bytes: usize,
-    wire_format: &str,
-    erasure_code: &str,
+    segmentation: &SegmentationParameters,
     has_parity: bool,
 ) -> Result<(usize, usize), Error> {
     let sds = config_of(config, sync, 0, None)?;
-    let shape = Shape {
-        segment_size_bytes,
-        wire_format: parse_wire_format(wire_format)?,
-        erasure_code: parse_code(erasure_code)?,
-        has_parity,
+    let segmentation = Settings {
+        enable_reed_solomon: has_parity,
+        ..*segmentation.inner.settings()
     };
     let division = divide(
         message_bytes,
@@ -127,7 +118,7 @@ pub fn divide_message(
         &sds,
         channel_id,
         sender_id,
-        &shape,
+        &segmentation,
     )?;
     Ok((division.segment_size_bytes, division.content_bytes_max))
 }

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from shardwire._native import WakuMessage, segment_on_demand
 from shardwire.channel.sending.segment_size import (
     CIPHER_BYTES_ASSUMED,
+    MessageBudget,
     cipher_overhead_bytes,
     divide_message,
 )
@@ -49,6 +50,19 @@ class StatingCipher:
 
 def overhead(encryption: Any, ciphertext_bytes_max: int = 149_000) -> int:
     return asyncio.run(cipher_overhead_bytes(encryption, ciphertext_bytes_max))
+
+
+def budget_of(
+    config: ChannelConfig, *, max_message_size_bytes: int = 150_000, sender_id: str = "alice", cipher_bytes: int = 0
+) -> MessageBudget:
+    return divide_message(
+        config,
+        max_message_size_bytes=max_message_size_bytes,
+        content_topic=TOPIC,
+        channel_id="channel",
+        sender_id=sender_id,
+        cipher_bytes=cipher_bytes,
+    )
 
 
 def test_overhead_is_stated_or_measured() -> None:
@@ -102,7 +116,7 @@ def test_a_cipher_without_its_keys_yet_is_given_room() -> None:
     assert overhead(KeylessCipher()) == CIPHER_BYTES_ASSUMED
 
 
-@pytest.mark.parametrize("stated", [-1, 1.5, "33", True])
+@pytest.mark.parametrize("stated", [-1, 1.5, "33", True, (1 << 30) + 1, 10**30])
 def test_a_stated_overhead_must_be_a_count(stated: object) -> None:
     cipher = StatingCipher()
     cipher.overhead_bytes = stated
@@ -111,35 +125,25 @@ def test_a_stated_overhead_must_be_a_count(stated: object) -> None:
 
 
 def test_the_configured_size_is_kept_on_a_waku_node() -> None:
-    budget = divide_message(
-        ChannelConfig.logos(),
-        max_message_size_bytes=150_000,
-        content_topic=TOPIC,
-        channel_id="c",
-        sender_id="alice",
-        cipher_bytes=33,
-    )
+    budget = budget_of(ChannelConfig.logos(), cipher_bytes=33)
     assert budget.segmentation.segment_size_bytes == 102_400
     assert budget.header_bytes_max > 40_000
 
 
 def test_a_small_node_shrinks_segment_and_header() -> None:
     config = ChannelConfig.logos(segmentation=SegmentationConfig(enable_reed_solomon=True))
-    budget = divide_message(
-        config, max_message_size_bytes=4_096, content_topic=TOPIC, channel_id="c", sender_id="alice", cipher_bytes=33
-    )
+    budget = budget_of(config, max_message_size_bytes=4_096, cipher_bytes=33)
     assert 1_000 < budget.segmentation.segment_size_bytes < 4_000
     assert budget.segmentation.segment_size_bytes % 64 == 0
 
 
 def test_a_node_that_is_too_small_is_refused_with_the_size_it_needs() -> None:
-    arguments = {"content_topic": TOPIC, "channel_id": "c", "sender_id": "alice", "cipher_bytes": 0}
     with pytest.raises(ConfigError, match="must be at least") as refused:
-        divide_message(ChannelConfig.logos(), max_message_size_bytes=600, **arguments)  # type: ignore[arg-type]
+        budget_of(ChannelConfig.logos(), max_message_size_bytes=600)
     least = int(str(refused.value).rsplit(" ", 1)[1])
-    divide_message(ChannelConfig.logos(), max_message_size_bytes=least, **arguments)  # type: ignore[arg-type]
+    budget_of(ChannelConfig.logos(), max_message_size_bytes=least)
     with pytest.raises(ConfigError):
-        divide_message(ChannelConfig.logos(), max_message_size_bytes=least - 1, **arguments)  # type: ignore[arg-type]
+        budget_of(ChannelConfig.logos(), max_message_size_bytes=least - 1)
 
 
 @given(
@@ -169,13 +173,8 @@ def test_the_largest_sds_message_fits_the_node(
         ),
         envelope_meta=bytes(meta_bytes) or None,
     )
-    budget = divide_message(
-        config,
-        max_message_size_bytes=max_message_size_bytes,
-        content_topic=TOPIC,
-        channel_id="channel",
-        sender_id=sender_id,
-        cipher_bytes=cipher_bytes,
+    budget = budget_of(
+        config, max_message_size_bytes=max_message_size_bytes, sender_id=sender_id, cipher_bytes=cipher_bytes
     )
     size = budget.segmentation.segment_size_bytes
     assert size <= segment_size_bytes
@@ -200,14 +199,7 @@ def test_whatever_parity_is_announced_a_segment_keeps_to_its_size(wire_format: S
     config = SegmentationConfig(wire_format=wire_format, segment_size_bytes=256)
     parameters = native_parameters(config)
     chunk_bytes = parameters.chunk_size_bytes
-    budget = divide_message(
-        ChannelConfig.logos(segmentation=config),
-        max_message_size_bytes=150_000,
-        content_topic=TOPIC,
-        channel_id="c",
-        sender_id="alice",
-        cipher_bytes=0,
-    )
+    budget = budget_of(ChannelConfig.logos(segmentation=config))
     assert budget.segmentation.segment_size_bytes == 256
     limit = budget.content_bytes_max
     largest: set[int] = set()

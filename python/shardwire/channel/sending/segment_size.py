@@ -13,6 +13,7 @@ from shardwire.channel.hooks import is_ours
 from shardwire.config import ChannelConfig, SegmentationConfig
 from shardwire.encryption.protocol import Encryption
 from shardwire.errors import ConfigError
+from shardwire.segmentation.parameters import native_parameters
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +26,8 @@ _CIPHER_PROBES = 65
 # Ciphertexts of the longest contents, which must fit.
 _CIPHER_EDGE_PROBES = 4
 CIPHER_BYTES_ASSUMED = 1_024
+# No cipher adds so much, and every message of a node is smaller.
+_CIPHER_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,10 @@ async def cipher_overhead_bytes(encryption: Encryption | None, ciphertext_bytes_
         return 0
     stated = getattr(encryption, "overhead_bytes", None)
     if stated is not None:
-        if isinstance(stated, bool) or not isinstance(stated, int) or stated < 0:
-            raise ConfigError(f"overhead_bytes of the encryption is {stated!r}: it must be an integer of at least 0")
+        if isinstance(stated, bool) or not isinstance(stated, int) or not 0 <= stated <= _CIPHER_BYTES_MAX:
+            raise ConfigError(
+                f"overhead_bytes of the encryption is {stated!r}: it must be an integer from 0 to {_CIPHER_BYTES_MAX}"
+            )
         return stated
     overhead = 0
     try:
@@ -158,9 +163,7 @@ def divide_message(
         sender_id,
         config.sds,
         config.sync,
-        segment_size_bytes=segmentation.segment_size_bytes,
-        wire_format=segmentation.wire_format,
-        erasure_code=segmentation.erasure_code,
+        native_parameters(segmentation),
         has_parity=segmentation.enable_reed_solomon or config.parity_on_demand,
     )
     return MessageBudget(

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::bloom::BloomFilter;
 use crate::sds::{Config, ENTRY_FRAME_BYTES, header_bytes_min};
-use crate::segment::Shape;
+use crate::segment::Settings;
 
 /// Tag and length of the filter, at most.
 const FILTER_FRAME_BYTES: usize = 10;
@@ -38,7 +38,7 @@ pub struct TooSmall {
 
 /// Divides a message of `message_bytes` of which `around_bytes` go to envelope and cipher.
 ///
-/// The segment size that is wished for is kept where it fits; the header then has everything else, since a
+/// The segment size of `segmentation` is kept where it fits; the header then has everything else, since a
 /// longer list of what was received saves messages. Where messages are small the segment shrinks, and the
 /// header with it.
 ///
@@ -50,12 +50,12 @@ pub fn divide(
     sds: &Config,
     channel_id: &str,
     sender_id: &str,
-    shape: &Shape,
+    segmentation: &Settings,
 ) -> Result<Division, TooSmall> {
-    let framing = shape.frame_bytes_max();
-    let least_segment = shape.segment_bytes_min();
+    let framing = segmentation.frame_bytes_max();
+    let least_segment = segmentation.segment_bytes_min();
     let least_header = header_bytes_min(sds.message_id, channel_id, sender_id);
-    let needed = around_bytes + least_header + framing + least_segment;
+    let needed = around_bytes.saturating_add(least_header + framing + least_segment);
     if message_bytes < needed {
         return Err(TooSmall {
             given: message_bytes,
@@ -66,8 +66,10 @@ pub fn divide(
     let wished_header = least_header.saturating_add(history_and_filter_bytes(sds, sender_id));
     // On a node with small messages the header has half, or the least that it can do with.
     let header = wished_header.min(sds_bytes / 2).max(least_header);
-    let segment = shape.segment_size_bytes.min(sds_bytes - header - framing);
-    let segment_size_bytes = shape.aligned(segment.max(least_segment));
+    let segment = segmentation
+        .segment_size_bytes
+        .min(sds_bytes - header - framing);
+    let segment_size_bytes = segmentation.aligned(segment.max(least_segment));
     Ok(Division {
         segment_size_bytes,
         content_bytes_max: segment_size_bytes + framing,
@@ -94,23 +96,27 @@ mod tests {
     use super::*;
     use crate::erasure::ErasureCode;
     use crate::sds::MessageIdRule;
-    use crate::segment::{Parameters, Settings, segment};
+    use crate::segment::{Parameters, segment};
     use crate::wire::sds::{HistoryEntry, Message, WireFormat as SdsWireFormat};
     use crate::wire::segment::WireFormat;
 
-    fn shape(wire_format: WireFormat, segment_size_bytes: usize) -> Shape {
-        Shape {
+    fn segments_of(segment_size_bytes: usize, wire_format: WireFormat) -> Settings {
+        Settings {
             segment_size_bytes,
-            wire_format,
+            enable_reed_solomon: true,
+            parity_rate: 0.5,
+            parity_for_single_segment: false,
             erasure_code: ErasureCode::Leopard,
-            has_parity: true,
+            wire_format,
+            max_total_segments: 256,
+            max_tail_candidates: 1,
         }
     }
 
     #[test]
     fn the_size_that_is_wished_for_is_kept_where_it_fits() {
         let config = Config::example();
-        let wished = shape(WireFormat::Raw, 102_400);
+        let wished = segments_of(102_400, WireFormat::Raw);
         let division = divide(150_000, 300, &config, "c", "alice", &wished);
         let expected = Division {
             segment_size_bytes: 102_400,
@@ -127,7 +133,7 @@ mod tests {
             (WireFormat::Draft, 65, 1_920),
             (WireFormat::Lip243, 0, 2_000),
         ] {
-            let wished = shape(wire_format, 102_400);
+            let wished = segments_of(102_400, wire_format);
             let division = divide(4_010, 10, &config, "c", "alice", &wished).unwrap();
             let content_bytes_max = segment_size_bytes + framing;
             let expected = Division {
@@ -136,9 +142,9 @@ mod tests {
             };
             assert_eq!(division, expected, "{wire_format:?}");
         }
-        let without_parity = Shape {
-            has_parity: false,
-            ..shape(WireFormat::Raw, 102_400)
+        let without_parity = Settings {
+            enable_reed_solomon: false,
+            ..segments_of(102_400, WireFormat::Raw)
         };
         let division = divide(4_010, 10, &config, "c", "alice", &without_parity).unwrap();
         assert_eq!(division.segment_size_bytes, 1_935);
@@ -156,7 +162,7 @@ mod tests {
             let rule = if by_send { MessageIdRule::Send } else { MessageIdRule::ContentSha256 };
             let config = Config { message_id: rule, ..Config::example() };
             let wire_format = if lip243 { WireFormat::Lip243 } else { WireFormat::Raw };
-            let wished = shape(wire_format, segment_size_bytes.max(if lip243 { 192 } else { 64 }));
+            let wished = segments_of(segment_size_bytes.max(if lip243 { 192 } else { 64 }), wire_format);
             let of = |bytes| divide(bytes, around_bytes, &config, "channel", &sender_id, &wished);
             let TooSmall { given, needed } = of(0).unwrap_err();
             prop_assert_eq!(given, 0);
@@ -172,27 +178,18 @@ mod tests {
             sds_bytes in 1_500_usize..300_000,
             blocks in 3_usize..2_000,
             wire_format in prop::sample::select(vec![WireFormat::Raw, WireFormat::Draft, WireFormat::Lip243]),
-            has_parity in any::<bool>(),
+            enable_reed_solomon in any::<bool>(),
             causal_history_size in 0_usize..400,
         ) {
             let config = Config { causal_history_size, ..Config::example() };
-            let wished = Shape { has_parity, ..shape(wire_format, 64 * blocks) };
+            let wished = Settings { enable_reed_solomon, ..segments_of(64 * blocks, wire_format) };
             let division = divide(sds_bytes, 0, &config, "channel", "alice", &wished).unwrap();
             let size = division.segment_size_bytes;
             prop_assert!(size <= wished.segment_size_bytes);
             let least = header_bytes_min(config.message_id, "channel", "alice");
             prop_assert!(division.content_bytes_max + least <= sds_bytes);
 
-            let settings = Settings {
-                segment_size_bytes: size,
-                enable_reed_solomon: has_parity,
-                parity_rate: 0.5,
-                parity_for_single_segment: false,
-                erasure_code: ErasureCode::Leopard,
-                wire_format,
-                max_total_segments: 256,
-                max_tail_candidates: 1,
-            };
+            let settings = Settings { segment_size_bytes: size, ..wished };
             let parameters = Parameters::new(settings).unwrap();
             let payload = vec![1; 2 * size + 1];
             let segments = segment(&payload, &parameters).unwrap();

@@ -16,7 +16,7 @@ use crate::wire::segment::{self, HASH_LENGTH, Header, Received, Slot, WireFormat
 
 pub use crate::wire::segment::OVERHEAD_BYTES_MAX;
 use parameters::RATE_SCALE;
-pub use parameters::{Counts, ParameterError, Parameters, Settings, Shape};
+pub use parameters::{Counts, ParameterError, Parameters, Settings};
 
 /// A payload cannot be sent as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

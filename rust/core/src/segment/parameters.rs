@@ -39,20 +39,7 @@ pub struct Settings {
     pub max_tail_candidates: usize,
 }
 
-/// What decides how large a segment may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    /// As in [`Settings`].
-    pub segment_size_bytes: usize,
-    /// As in [`Settings`].
-    pub wire_format: WireFormat,
-    /// As in [`Settings`].
-    pub erasure_code: ErasureCode,
-    /// Whether parity is made, at once or on demand.
-    pub has_parity: bool,
-}
-
-impl Shape {
+impl Settings {
     /// What a segment has beyond its size, at most: lip243's size is that of the serialized segment.
     pub fn frame_bytes_max(&self) -> usize {
         match self.wire_format {
@@ -69,14 +56,13 @@ impl Shape {
         }
     }
 
-    /// `size`, or the next smaller one that the code takes.
+    /// `size`, or the next smaller one that the code takes where parity is made. lip243 aligns its chunks itself.
     pub fn aligned(&self, size: usize) -> usize {
-        let is_leopard = self.has_parity && self.erasure_code == ErasureCode::Leopard;
-        match self.wire_format {
-            // It aligns its chunks itself.
-            WireFormat::Lip243 => size,
-            WireFormat::Raw | WireFormat::Draft if is_leopard => size - size % SHARD_ALIGNMENT,
-            WireFormat::Raw | WireFormat::Draft => size,
+        let is_leopard = self.enable_reed_solomon && self.erasure_code == ErasureCode::Leopard;
+        if is_leopard && self.wire_format != WireFormat::Lip243 {
+            size - size % SHARD_ALIGNMENT
+        } else {
+            size
         }
     }
 }
@@ -126,13 +112,11 @@ impl Parameters {
         };
         let size = settings.segment_size_bytes;
         let lip243 = settings.wire_format == WireFormat::Lip243;
-        let shape = Shape {
-            segment_size_bytes: size,
-            wire_format: settings.wire_format,
-            erasure_code: settings.erasure_code,
-            has_parity: settings.enable_reed_solomon,
+        let minimum = if lip243 {
+            settings.segment_bytes_min()
+        } else {
+            1
         };
-        let minimum = if lip243 { shape.segment_bytes_min() } else { 1 };
         if !(minimum..=1 << 30).contains(&size) {
             let limit = format!(
                 "from {minimum} to {} under {}",
@@ -141,7 +125,7 @@ impl Parameters {
             );
             return refuse("segment_size_bytes", size.to_string(), limit);
         }
-        if shape.aligned(size) != size {
+        if settings.aligned(size) != size {
             let nearest = (size + SHARD_ALIGNMENT / 2) / SHARD_ALIGNMENT * SHARD_ALIGNMENT;
             let nearest = nearest.max(SHARD_ALIGNMENT);
             let limit = format!("a multiple of 64 for leopard: the nearest is {nearest}");
