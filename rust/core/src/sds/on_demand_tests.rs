@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::outgoing_tests::Stored;
+use super::incoming_tests::stat;
+use super::outgoing_tests::{Stored, leave};
 use super::tests::{Bob, ONE, OTHER, WINDOW_MS, at, config, id, lacks, message, names, sync};
 use super::*;
 
@@ -24,15 +25,7 @@ use What::{Asks, GivesUp, Leaves, Wants};
 
 /// These are to have all that bob sends.
 fn bob_for(names: &[&str]) -> Bob {
-    bob_of(names, config())
-}
-
-fn bob_of(names: &[&str], config: Config) -> Bob {
-    let names = names.iter().map(|name| (*name).into());
-    Bob::of(Config {
-        delivered_when: DeliveredWhen::Named(names.collect()),
-        ..config
-    })
+    Bob::to(names, config())
 }
 
 fn contents(count: u32, of: &str) -> Vec<Octets> {
@@ -56,13 +49,6 @@ fn sent(names: &[&str], count: u32, needed: u32, reserve: u32) -> Bob {
     send(&mut bob, count, needed, reserve);
     assert_eq!(bob.leaving().len(), count as usize);
     bob
-}
-
-/// Takes one message that leaves, and leaves open what becomes of it.
-fn leave(bob: &mut Bob) -> Transmit {
-    let now = at(bob.now_ms);
-    let left = bob.machine.poll_transmit(now, Kinds::ALL);
-    left.expect("it leaves")
 }
 
 fn make(bob: &mut Bob, count: u32) {
@@ -128,12 +114,6 @@ fn seen_until(bob: &mut Bob, until_ms: i64, is_made: bool) -> Vec<(i64, What)> {
     }
 }
 
-fn stat(bob: &Bob, name: &str) -> usize {
-    let stats = bob.machine.stats();
-    let mut stats = stats.into_iter();
-    stats.find(|(known, _)| *known == name).unwrap().1
-}
-
 // --- silence --------------------------------------------------------------------------------------
 
 #[test]
@@ -160,7 +140,7 @@ fn who_is_silent_is_asked_twice_a_round_and_then_sent_more_each_time_until_it_is
 
 #[test]
 fn a_round_takes_longer_each_time_that_nobody_says_anything_new() {
-    let mut bob = bob_of(
+    let mut bob = Bob::to(
         &["carol"],
         Config {
             back_off_percent: 50,

@@ -1,19 +1,15 @@
 //! What leaves of sends of ours, and when it goes again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
+use super::incoming_tests::stat;
 use super::tests::{Bob, ONE, OTHER, WINDOW_MS, at, config, id, lacks, message, names};
 use super::*;
 use crate::wire::sds::Message;
 
 /// Carol is to have all that bob sends.
 fn bob() -> Bob {
-    let carol: Arc<str> = "carol".into();
-    Bob::of(Config {
-        delivered_when: DeliveredWhen::Named(BTreeSet::from([carol])),
-        ..config()
-    })
+    Bob::to(&["carol"], config())
 }
 
 fn contents<const COUNT: usize>(contents: [&str; COUNT]) -> Vec<Octets> {
@@ -146,7 +142,7 @@ fn a_content_that_the_network_did_not_take_leaves_again() {
 }
 
 /// Takes one message that leaves, and leaves open what becomes of it.
-fn leave(bob: &mut Bob) -> Transmit {
+pub(super) fn leave(bob: &mut Bob) -> Transmit {
     let now = at(bob.now_ms);
     let left = bob.machine.poll_transmit(now, Kinds::ALL);
     left.expect("it leaves")
@@ -362,12 +358,6 @@ impl Stored {
         let names = self.0.keys();
         names.filter(|(kind, _)| kinds.contains(kind)).count()
     }
-}
-
-fn stat(bob: &Bob, name: &str) -> usize {
-    let stats = bob.machine.stats();
-    let mut stats = stats.into_iter();
-    stats.find(|(known, _)| *known == name).unwrap().1
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! When contents that cannot be replaced by others go again, and who is asked before.
 
-use super::outgoing_tests::Stored;
+use super::incoming_tests::stat;
+use super::outgoing_tests::{Stored, leave};
 use super::tests::{Bob, ONE, OTHER, WINDOW_MS, at, config, id, lacks, names, sync};
 use super::*;
 use crate::wire::sds::Message;
@@ -10,26 +11,11 @@ const TIMEOUT_MS: i64 = 4 * WINDOW_MS;
 const LARGE: u32 = 9;
 
 fn bob_of(config: Config) -> Bob {
-    bob_for(&["carol"], config)
-}
-
-fn bob_for(names: &[&str], config: Config) -> Bob {
-    let names = names.iter().map(|name| (*name).into());
-    Bob::of(Config {
-        delivered_when: DeliveredWhen::Named(names.collect()),
-        ..config
-    })
+    Bob::to(&["carol"], config)
 }
 
 fn to_both() -> Bob {
-    bob_for(&["carol", "dave"], config())
-}
-
-/// Takes one message that leaves, and leaves open what becomes of it.
-fn leave(bob: &mut Bob) -> Transmit {
-    let now = at(bob.now_ms);
-    let left = bob.machine.poll_transmit(now, Kinds::ALL);
-    left.expect("it leaves")
+    Bob::to(&["carol", "dave"], config())
 }
 
 fn queue(bob: &mut Bob, send_id: &str, count: u32) {
@@ -69,12 +55,6 @@ fn given_up(bob: &mut Bob) -> Vec<(String, Vec<u32>)> {
         _ => None,
     });
     events.collect()
-}
-
-fn stat(bob: &Bob, name: &str) -> usize {
-    let stats = bob.machine.stats();
-    let mut stats = stats.into_iter();
-    stats.find(|(known, _)| *known == name).unwrap().1
 }
 
 #[test]
@@ -419,7 +399,7 @@ fn those_are_asked_that_are_to_have_it_and_say_nothing_of_what_they_lack() {
         (9, [Some((vec!["dave"], 0)), Some((vec!["dave"], 0)), None]),
     ] {
         for (heard, expected) in heard.iter().zip(expected) {
-            let mut bob = bob_for(&["carol", "dave"], asking());
+            let mut bob = Bob::to(&["carol", "dave"], asking());
             let sent = (0..LARGE).map(|number| Octets::from(number.to_string().as_bytes()));
             bob.machine
                 .send_on_demand(ONE, sent.collect(), LARGE, reserve)

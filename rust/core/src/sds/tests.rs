@@ -135,6 +135,15 @@ impl Bob {
         }
     }
 
+    /// One whose sends these are to have.
+    pub fn to(names: &[&str], config: Config) -> Self {
+        let names = names.iter().map(|name| (*name).into());
+        Bob::of(Config {
+            delivered_when: DeliveredWhen::Named(names.collect()),
+            ..config
+        })
+    }
+
     /// What comes of hearing it.
     pub fn hear(&mut self, message: Message) -> Vec<Event> {
         let lamport_timestamp = Some(at(self.now_ms).epoch_ms as u64);
