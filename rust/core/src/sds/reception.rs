@@ -140,7 +140,7 @@ impl Machine {
             }
             if self.incoming.is_full() {
                 let (incoming, mut around) = self.around();
-                if !incoming.make_room(&message_id, &mut around) {
+                if !incoming.make_room(&message_id, &sender_id, &mut around) {
                     return Err(Dropped::OverLimit);
                 }
             }

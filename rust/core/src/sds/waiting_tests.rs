@@ -7,7 +7,7 @@ use super::incoming_tests::{
     named_of, released, stat,
 };
 use super::outgoing_tests::Stored;
-use super::tests::{Bob, ONE, at, config, id, message, named};
+use super::tests::{Bob, ONE, OTHER, at, config, id, message, named};
 use super::*;
 
 /// A send that the ids of its contents do not name.
@@ -193,6 +193,32 @@ fn what_was_recovered_takes_room_too() {
     let events = bob.hear(message("alice", "two", b"content"));
     assert!(events.contains(&Event::MessageDropped(Dropped::OverLimit)));
     assert_eq!(released(events), ["one"]);
+}
+
+#[test]
+fn where_there_is_no_room_the_eldest_send_has_more_and_others_under_its_id_have_not() {
+    let narrow = || {
+        Bob::of(Config {
+            incoming_buffer_messages_max: 2,
+            ..config()
+        })
+    };
+    let mut bob = narrow();
+    let of_bert = |ordinal| message("bert", &id(ONE, ordinal), b"content");
+    let is_full = [Event::MessageDropped(Dropped::OverLimit)];
+    for ordinal in 0..3 {
+        bob.hear_content(ONE, ordinal, [4, 0]);
+    }
+    assert_eq!(stat(&bob, "incoming_contents"), 3);
+    assert_eq!(bob.hear(of_bert(3)), is_full);
+    // That of bert is the eldest once that of alice is whole.
+    let mut bob = narrow();
+    bob.hear_content(ONE, 0, [4, 0]);
+    bob.hear(of_bert(1));
+    assert_eq!(make_whole(&mut bob, ONE, 1, &[]), [ONE]);
+    bob.hear_content(OTHER, 0, [4, 0]);
+    assert_ne!(bob.hear(of_bert(2)), is_full);
+    assert_eq!(stat(&bob, "incoming_contents"), 3);
 }
 
 /// More than one step releases.

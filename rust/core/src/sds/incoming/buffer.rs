@@ -310,12 +310,19 @@ impl Incoming {
     /// Makes room for one more content; false when all that is held is partial.
     ///
     /// The send that is partial for longest may have more: refused, it would never give its room to
-    /// others.
-    pub fn make_room(&mut self, message_id: &str, around: &mut Surroundings<'_>) -> bool {
+    /// others. Another participant's content under its id is not of it.
+    pub fn make_room(
+        &mut self,
+        message_id: &str,
+        sender_id: &str,
+        around: &mut Surroundings<'_>,
+    ) -> bool {
         let Some(oldest) = self.blocked.front().copied() else {
-            let eldest = self.eldest_partial().map(|eldest| &self.sends[eldest].key);
-            let place = self.place_of(message_id);
-            return place.is_some_and(|(key, _)| eldest.is_some_and(|eldest| **eldest == *key));
+            let eldest = self.eldest_partial().map(|eldest| &self.sends[eldest]);
+            let place = self.place_of(message_id).zip(eldest);
+            return place.is_some_and(|((send_id, _), eldest)| {
+                *eldest.send_id == *send_id && *eldest.sender_id == *sender_id
+            });
         };
         // Acknowledged contents are never dropped: the send that waits longest goes without its
         // causes.
