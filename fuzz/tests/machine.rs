@@ -45,3 +45,12 @@ fn what_is_asked_for_of_a_send_that_goes_is_asked_for_no_more() {
     }
     world.restart_all();
 }
+
+#[test]
+fn what_there_was_no_room_for_is_held_for_something() {
+    let mut world = World::spelled(4_044_516_487_757_866_839);
+    for _ in 0..265 {
+        world.step();
+    }
+    world.restart_all();
+}

@@ -21,6 +21,36 @@ fn after(message_id: &str, cause: crate::wire::sds::HistoryEntry) -> Message {
     }
 }
 
+/// `message` as it comes now.
+fn data_of(bob: &Bob, message: Message) -> Octets {
+    let came = Message {
+        lamport_timestamp: Some(at(bob.now_ms).epoch_ms as u64),
+        ..message
+    };
+    Octets::from(came.encode(config().wire_format).unwrap())
+}
+
+/// The content of this came, and is refused. Gives what is told of it.
+fn refuse(bob: &mut Bob, message: Message, invalid: bool) -> Vec<Event> {
+    let message_id = message.message_id.clone();
+    let data = data_of(bob, message.clone());
+    bob.hear(message);
+    bob.machine
+        .handle_content_refused(&message_id, &data, invalid);
+    bob.events()
+}
+
+/// Ids of what is said to be missing.
+fn told(events: &[Event]) -> Vec<&str> {
+    let told = events.iter().filter_map(|event| match event {
+        Event::MissingDetected(told) => Some(told),
+        _ => None,
+    });
+    told.flatten()
+        .map(|entry| entry.message_id.as_str())
+        .collect()
+}
+
 // --- gaps of what is partly here ------------------------------------------------------------------
 
 #[test]
@@ -31,11 +61,7 @@ fn gaps_are_told_once_each_though_something_was_named_before_all_of_it() {
     assert_eq!(missing(&bob), [id(ONE, 1)]);
     let told = happens_at(&mut bob, TIMEOUT_MS);
     assert_eq!(missing(&bob), [id(ONE, 1), id(ONE, 2)]);
-    let [Event::MissingDetected(told)] = &told[..] else {
-        panic!("{told:?}");
-    };
-    let told: Vec<_> = told.iter().map(|entry| entry.message_id.clone()).collect();
-    assert_eq!(told, [id(ONE, 2)]);
+    assert_eq!(self::told(&told), [id(ONE, 2)]);
 }
 
 #[test]
@@ -219,14 +245,69 @@ fn what_was_lost_and_is_named_again_is_asked_for_however_long_that_takes() {
 fn what_came_and_is_no_such_content_is_asked_for_again_and_holds_up_nobody() {
     let mut bob = Bob::new();
     hear_named(&mut bob, named("missing"));
-    let came = Message {
-        lamport_timestamp: Some(at(0).epoch_ms as u64),
-        ..message("alice", "missing", b"content")
-    };
-    let data = Octets::from(came.encode(config().wire_format).unwrap());
-    bob.machine.handle_message(&data, None, false, at(0));
-    bob.machine.handle_content_refused("missing", &data, true);
+    refuse(&mut bob, follows("alice", "missing", &[]), true);
     assert_eq!((missing(&bob).len(), stat(&bob, "lost")), (1, 1));
+}
+
+#[test]
+fn what_came_and_found_no_room_is_missing_as_before_and_is_no_news() {
+    let mut bob = Bob::new();
+    hear_whole(&mut bob, follows("carol", "after", &["missing"]));
+    for _ in 0..2 {
+        let events = refuse(&mut bob, follows("alice", "missing", &["cause"]), false);
+        assert_eq!(events, []);
+        assert_eq!(missing(&bob), ["cause", "missing"]);
+        // It waits for nothing while it is not here.
+        assert_eq!(stat(&bob, "incoming_pairs"), 1);
+    }
+    hear_whole(&mut bob, follows("bert", "cause", &[]));
+    let released = hear_whole(&mut bob, follows("alice", "missing", &["cause"]));
+    assert_eq!(released, ["missing", "after"]);
+}
+
+#[test]
+fn what_found_no_room_is_asked_for_though_nothing_waits_for_it() {
+    for [named_first, is_lost] in [[true, false], [true, true], [false, false]] {
+        let mut bob = Bob::of(Config {
+            timeout_for_lost_messages_ms: LOST_MS,
+            ..config()
+        });
+        hear_whole(&mut bob, follows("carol", "before", &[]));
+        if named_first {
+            hear_named(&mut bob, named("missing"));
+        }
+        if is_lost {
+            happens_at(&mut bob, LOST_MS);
+        }
+        refuse(&mut bob, follows("alice", "missing", &[]), false);
+        let is_missing: &[&str] = if named_first { &["missing"] } else { &[] };
+        assert_eq!(missing(&bob), is_missing);
+        assert_eq!(stat(&bob, "incoming_sends"), is_missing.len());
+        let asked = bob.requests_until(1 << 24);
+        assert_eq!(!asked.is_empty(), named_first, "{is_lost}");
+    }
+}
+
+#[test]
+fn what_found_no_room_after_others_named_it_is_missing() {
+    let mut bob = Bob::new();
+    let cause = follows("alice", "cause", &[]);
+    bob.hear(cause.clone());
+    hear_whole(&mut bob, follows("carol", "after", &["cause"]));
+    let data = data_of(&bob, cause.clone());
+    bob.machine.handle_content_refused("cause", &data, false);
+    assert_eq!(missing(&bob), ["cause"]);
+    assert_eq!(hear_whole(&mut bob, cause), ["cause", "after"]);
+}
+
+#[test]
+fn a_part_that_found_no_room_is_asked_for_as_its_siblings_are() {
+    let mut bob = Bob::new();
+    bob.hear_content(ONE, 0, [3, 0]);
+    happens_at(&mut bob, TIMEOUT_MS);
+    assert_eq!(missing(&bob), [id(ONE, 1), id(ONE, 2)]);
+    refuse(&mut bob, message("alice", &id(ONE, 1), b"content"), false);
+    assert_eq!(missing(&bob), [id(ONE, 2), id(ONE, 1)]);
 }
 
 // --- ids that several use -------------------------------------------------------------------------
@@ -279,4 +360,34 @@ fn of_a_message_that_came_whole_under_the_id_of_another_nothing_is_asked_for_aga
     // Another participant may use the id.
     hear_named(&mut bob, named_of(&id(ONE, 1), "alice"));
     assert_eq!(missing(&bob), [id(ONE, 1)]);
+}
+
+#[test]
+fn of_what_is_refused_under_an_id_of_others_theirs_is_asked_for_and_nothing_else_is_held() {
+    for invalid in [true, false] {
+        let mut bob = Bob::new();
+        hear_named(&mut bob, named("shared"));
+        refuse(
+            &mut bob,
+            Message {
+                causal_history: vec![named_of("shared", "bert")],
+                ..message("alice", "shared", b"content")
+            },
+            invalid,
+        );
+        assert_eq!(missing(&bob), ["shared"]);
+        assert_eq!(stat(&bob, "incoming_sends"), 1, "{invalid}");
+    }
+}
+
+#[test]
+fn what_is_lacking_of_a_send_that_is_given_up_is_not_asked_for_twice() {
+    let mut bob = Bob::new();
+    for ordinal in 0..2 {
+        bob.hear_content(ONE, ordinal, [3, 0]);
+    }
+    hear_named(&mut bob, named_of(&id(ONE, 2), "bert"));
+    abandon(&mut bob, ONE, true);
+    assert_eq!(missing(&bob), [id(ONE, 2)]);
+    assert_eq!(stat(&bob, "incoming_sends"), 1);
 }

@@ -513,8 +513,8 @@ impl Machine {
         (*send.send_id == *send_id && *send.sender_id == *sender_id).then_some(held.send?)
     }
 
-    /// No room for what `message` brought just now, or no use: it was never received. Nothing waits
-    /// for what is `invalid`.
+    /// No room for what `message` brought just now, or no use: it was never received, and is missing as
+    /// before where anybody named it. Nothing waits for what is `invalid`.
     pub fn handle_content_refused(&mut self, message_id: &str, message: &[u8], invalid: bool) {
         if rival_of(message_id).is_some()
             && let Ok(message) = MessageView::decode(message, self.config.wire_format)
@@ -529,8 +529,16 @@ impl Machine {
             // A rival of a content that is held is not that content.
             return;
         }
-        let Some(handle) = self.log.get(entry).and_then(|held| held.send) else {
+        let Some(held) = self.log.get(entry) else {
             return;
+        };
+        let Some(handle) = held.send else {
+            return;
+        };
+        let refused = HistoryEntry {
+            message_id: message_id.to_owned(),
+            retrieval_hint: None,
+            sender_id: Some(held.sender_id.to_string()),
         };
         let key = self.incoming.get(handle).map(|send| send.key.clone());
         let (_, incoming, mut voice, mut around) = self.around_given_up();
@@ -539,10 +547,11 @@ impl Machine {
         let message_id = Name::new(message_id);
         self.log.forget_original(&message_id);
         self.log.refuse(entry);
+        let (incoming, mut around) = self.around();
         if !invalid {
+            incoming.miss_again(handle, refused, &mut around);
             return;
         }
-        let (incoming, mut around) = self.around();
         let key = key.unwrap_or_else(|| message_id.clone());
         if incoming.ask_again(&message_id, key.clone(), &mut around) {
             return;

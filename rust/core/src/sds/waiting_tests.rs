@@ -284,6 +284,18 @@ fn what_is_part_of_a_message_that_is_here_waits_in_no_life() {
 }
 
 #[test]
+fn what_is_held_for_nothing_holds_up_nobody_in_the_next_life() {
+    let mut stored = Stored::default();
+    let mut bob = Bob::new();
+    hear_whole(&mut bob, follows("alice", "after", &["cause"]));
+    stored.take(&mut bob);
+    stored.lose("sds.missing", "cause");
+    let mut bob = stored.restart_as(Bob::new(), bob);
+    assert_eq!(released(bob.events()), ["after"]);
+    assert_eq!(stat(&bob, "incoming_sends"), 0);
+}
+
+#[test]
 fn a_message_is_stored_with_what_it_waits_for_still() {
     let mut bob = Bob::new();
     hear_whole(&mut bob, follows("alice", "after", &["one", "two"]));

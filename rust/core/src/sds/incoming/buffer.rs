@@ -11,7 +11,7 @@ use std::sync::Arc;
 use hashlink::LinkedHashSet;
 
 use super::lost::LostKeys;
-use super::missing::MissingMessages;
+use super::missing::{MissingMessage, MissingMessages};
 use super::named::NamedSends;
 use super::rare::RareSet;
 use super::send::{IncomingSend, Place, SendRef};
@@ -29,7 +29,6 @@ use crate::sds::repair::Asking;
 use crate::sds::slab::Slab;
 use crate::sds::sync::acknowledgements::Acknowledgements;
 use crate::sds::sync::filter_request::FilterRequest;
-use crate::wire::sds::HistoryEntry;
 
 /// What is gone from the order may take this much room beyond twice what is held.
 const STALE_ORDER_MIN: usize = 64;
@@ -131,7 +130,7 @@ pub struct Incoming {
     /// Ids of contents that came under our own name. Not kept over a restart.
     pub(super) own_names: LinkedHashSet<Name>,
     /// Of the content that came last, what was missing, and when it came: until the owner has read it.
-    pub(super) found: Option<(HistoryEntry, i64)>,
+    pub(super) found: Option<(MissingMessage, i64)>,
     pub(super) named: NamedSends,
     /// When partial sends are looked at again; what is out of date is passed over.
     pub(super) deadlines: BinaryHeap<Reverse<(i64, u64, SendRef)>>,
@@ -423,9 +422,7 @@ impl Incoming {
         self.touch(handle);
         if let Some(named) = named.or(stray) {
             self.stand_in(handle, named, around);
-            if self.sends.get(named).is_some_and(IncomingSend::is_idle) {
-                self.drop(named, false, around);
-            }
+            self.drop_idle(named, around);
         }
         handle
     }
@@ -508,7 +505,8 @@ impl Incoming {
         }
     }
 
-    /// Forgets a content that was received last, as if it had not come. The log forgets it next.
+    /// Forgets a content that was received last, as if it had not come. The log forgets it next, and what
+    /// was asked for is missing again ([`Incoming::miss_again`], [`Incoming::ask_again`]).
     pub fn refuse(&mut self, entry: EntryRef, around: &mut Surroundings<'_>) {
         let Some(handle) = around.log.get(entry).and_then(|held| held.send) else {
             return;
@@ -520,11 +518,16 @@ impl Incoming {
         send.contents.remove(at);
         self.contents_held -= 1;
         self.touch(handle);
-        let send = &self.sends[handle];
-        if !send.contents.is_empty() {
+        if !self.sends[handle].contents.is_empty() {
             return;
         }
-        if send.dependents.is_empty() && send.missing.is_empty() {
+        self.stop_waiting(handle);
+        let was_missing = self.found.as_ref().is_some_and(|(found, _)| {
+            let held = around.log.get(entry);
+            held.is_some_and(|held| *held.message_id == *found.entry.message_id)
+        });
+        let send = &self.sends[handle];
+        if send.dependents.is_empty() && send.missing.is_empty() && !was_missing {
             if let Some(send) = self.remove(handle) {
                 self.forget(handle, &send);
             }
@@ -853,6 +856,13 @@ impl Incoming {
         self.go(free, around);
     }
 
+    /// A send goes of which nothing is here and nothing is asked for.
+    pub(super) fn drop_idle(&mut self, handle: SendRef, around: &mut Surroundings<'_>) {
+        if self.sends.get(handle).is_some_and(IncomingSend::is_idle) {
+            self.drop(handle, false, around);
+        }
+    }
+
     /// Nothing waits for a send any longer.
     pub fn go_on_without(&mut self, handle: SendRef, around: &mut Surroundings<'_>) {
         self.touch(handle);
@@ -1042,7 +1052,10 @@ impl Incoming {
             let Some(send) = self.sends.get(handle) else {
                 continue;
             };
-            if !send.reconstructed {
+            if send.is_idle() {
+                // Earlier releases kept such.
+                self.drop(handle, false, around);
+            } else if !send.reconstructed {
                 self.resume_gaps(handle, monotonic_ms);
             } else if !send.waits_for.is_empty() {
                 self.block(handle, monotonic_ms);
@@ -1092,6 +1105,7 @@ impl Incoming {
         assert_eq!(self.by_key.len(), self.sends.len());
         for (handle, send) in sends() {
             assert_eq!(self.keyed(send.key.as_bytes()), Some(handle));
+            assert!(!send.is_idle(), "{:?} is held for nothing", send.key);
         }
         let claims = sends().filter(|(_, send)| is_claimed(&send.key));
         assert_eq!(self.claims, claims.count());

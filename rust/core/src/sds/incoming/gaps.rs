@@ -218,9 +218,7 @@ impl Incoming {
             return;
         };
         self.untrack(message_id.as_bytes(), around);
-        if self.sends.get(send).is_some_and(IncomingSend::is_idle) {
-            self.drop(send, false, around);
-        }
+        self.drop_idle(send, around);
     }
 
     /// There was no room for a rival, or it was of no use: its sender's content is asked for when it is
@@ -264,7 +262,7 @@ impl Incoming {
     ) {
         around.asking.on_came(message_id);
         let found = self.untrack(message_id.as_bytes(), around);
-        self.found = found.map(|entry| (entry, monotonic_ms));
+        self.found = found.map(|missing| (missing, monotonic_ms));
         if self.sends[send].contents.is_empty() {
             // The send speaks for itself now: what nobody named of it waits for the quiet rule. What
             // somebody did is asked for when its time comes, if it has not come by then.
@@ -510,10 +508,7 @@ impl Incoming {
         key: Name,
         around: &mut Surroundings<'_>,
     ) -> bool {
-        let Some((entry, monotonic_ms)) = self
-            .found
-            .take_if(|(entry, _)| entry.message_id == message_id)
-        else {
+        let Some((missing, monotonic_ms)) = self.take_found(message_id) else {
             return false;
         };
         let handle = match self.keyed(key.as_bytes()) {
@@ -525,9 +520,47 @@ impl Incoming {
             self.go_on_without(handle, around);
         }
         if self.sends.get(handle).is_some() {
-            self.ask_for(handle, vec![entry], monotonic_ms, around);
+            let MissingMessage {
+                entry, named_by, ..
+            } = missing;
+            self.ask_in_share_of(&named_by, handle, vec![entry], monotonic_ms, around);
+            // Under its id another participant's may be asked for.
+            self.drop_idle(handle, around);
         }
         true
+    }
+
+    /// There was no room for what `refused` names and what came last: it is missing as before, and what
+    /// follows it waits. It is no news, since there may be no room for the next one either.
+    pub fn miss_again(
+        &mut self,
+        handle: SendRef,
+        refused: HistoryEntry,
+        around: &mut Surroundings<'_>,
+    ) {
+        let found = self.take_found(&refused.message_id);
+        let Some(send) = self.sends.get(handle) else {
+            return;
+        };
+        let (entry, named_by, monotonic_ms) = match found {
+            Some((missing, came_ms)) => (missing.entry, missing.named_by, came_ms),
+            // It was named after it came.
+            None if send.is_idle() => (refused, Arc::clone(&send.sender_id), send.last_progress_ms),
+            None => return,
+        };
+        if !self.missing.contains(entry.message_id.as_bytes()) {
+            let message_id = Name::new(&entry.message_id);
+            self.track(handle, entry, &named_by, monotonic_ms, around);
+            around.asking.without_haste(&message_id);
+        }
+        // Under its id another participant's may be asked for.
+        self.drop_idle(handle, around);
+    }
+
+    /// What was missing until this content came, which came last; and when it came.
+    fn take_found(&mut self, message_id: &str) -> Option<(MissingMessage, i64)> {
+        self.found
+            .take_if(|(found, _)| found.entry.message_id == message_id)
     }
 
     /// These contents of a send are announced, or were here once, and are missing now.
@@ -539,10 +572,21 @@ impl Incoming {
         around: &mut Surroundings<'_>,
     ) {
         let named_by = Arc::clone(&self.sends[handle].sender_id);
+        self.ask_in_share_of(&named_by, handle, entries, monotonic_ms, around);
+    }
+
+    fn ask_in_share_of(
+        &mut self,
+        named_by: &Arc<str>,
+        handle: SendRef,
+        entries: Vec<HistoryEntry>,
+        monotonic_ms: i64,
+        around: &mut Surroundings<'_>,
+    ) {
         let untracked = |entry: &HistoryEntry| !self.missing.contains(entry.message_id.as_bytes());
         let detected: Vec<_> = entries.into_iter().filter(untracked).collect();
         for entry in &detected {
-            self.track(handle, entry.clone(), &named_by, monotonic_ms, around);
+            self.track(handle, entry.clone(), named_by, monotonic_ms, around);
         }
         if !detected.is_empty() {
             around.events.push_back(Event::MissingDetected(detected));
@@ -573,6 +617,9 @@ impl Incoming {
         around: &mut Surroundings<'_>,
     ) {
         for (entry, named_by) in lacking {
+            if self.missing.contains(entry.message_id.as_bytes()) {
+                continue;
+            }
             let key = self.key_of_id(&entry.message_id);
             let send = match self.keyed(key.as_bytes()) {
                 Some(send) => send,
@@ -582,12 +629,10 @@ impl Incoming {
                     send
                 }
             };
-            if !self.missing.contains(entry.message_id.as_bytes()) {
-                let message_id = Name::new(&entry.message_id);
-                self.track(send, entry, &named_by, monotonic_ms, around);
-                // It was asked for while the send was waited for.
-                around.asking.without_haste(&message_id);
-            }
+            let message_id = Name::new(&entry.message_id);
+            self.track(send, entry, &named_by, monotonic_ms, around);
+            // It was asked for while the send was waited for.
+            around.asking.without_haste(&message_id);
         }
     }
 
@@ -654,13 +699,13 @@ impl Incoming {
         &mut self,
         message_id: &[u8],
         around: &mut Surroundings<'_>,
-    ) -> Option<HistoryEntry> {
+    ) -> Option<MissingMessage> {
         let (message_id, message) = self.missing.remove(message_id)?;
         around.asking.on_done(&message_id);
         if let Some(send) = self.sends.get_mut(message.send) {
             send.missing.remove(&message_id);
         }
-        Some(message.entry)
+        Some(message)
     }
 
     /// Nothing of a send is asked for any more.
