@@ -526,7 +526,9 @@ impl Incoming {
             let held = around.log.get(entry);
             held.is_some_and(|held| *held.message_id == *found.entry.message_id)
         });
-        let send = &self.sends[handle];
+        let send = &mut self.sends[handle];
+        (send.content_count, send.contents_needed) = (None, None);
+        (send.deadline_ms, send.siblings_reported) = (None, false);
         if send.dependents.is_empty() && send.missing.is_empty() && !was_missing {
             if let Some(send) = self.remove(handle) {
                 self.forget(handle, &send);
@@ -1106,6 +1108,32 @@ impl Incoming {
         for (handle, send) in sends() {
             assert_eq!(self.keyed(send.key.as_bytes()), Some(handle));
             assert!(!send.is_idle(), "{:?} is held for nothing", send.key);
+            if send.reconstructed {
+                let waits = match send.waits_for.is_empty() {
+                    true => self.ready.contains(&handle),
+                    false => self.blocked.contains(&handle) && send.deadline_ms.is_some(),
+                };
+                assert!(waits, "{:?} never goes", send.key);
+            } else if !send.lost && self.lost_ms != 0 {
+                let is_sized = send.content_count.is_some_and(|count| count > 1);
+                assert!(
+                    send.deadline_ms.is_some() || !(is_sized || send.contents.is_empty()),
+                    "{:?} is never lost",
+                    send.key
+                );
+            }
+            if send.contents.is_empty() && send.deadline_ms.is_some() {
+                assert!(self.named.holds(handle), "{:?} is never lost", send.key);
+            }
+            if let Some(at_ms) = send.deadline_ms.filter(|_| send.is_partial()) {
+                let is_it =
+                    |due: &Reverse<(i64, u64, SendRef)>| (due.0.0, due.0.2) == (at_ms, handle);
+                assert!(
+                    self.deadlines.iter().any(is_it),
+                    "{:?} is never looked at",
+                    send.key
+                );
+            }
         }
         let claims = sends().filter(|(_, send)| is_claimed(&send.key));
         assert_eq!(self.claims, claims.count());

@@ -81,6 +81,14 @@ impl NamedSends {
         self.add(send, sends, monotonic_ms, FOR_EVER_MS);
     }
 
+    /// Whether it counts as lost in time.
+    #[cfg(debug_assertions)]
+    pub fn holds(&self, send: SendRef) -> bool {
+        [&self.always, &self.before, &self.at_first]
+            .iter()
+            .any(|queue| queue.contains(&send))
+    }
+
     /// Something of it came, or nothing waits for it.
     pub fn discard(&mut self, send: SendRef) {
         let _ =

@@ -10,7 +10,7 @@ use super::in_store::InStore;
 use super::inquiry::Due;
 use super::quorum::Quorum;
 use super::resend::ResendTimers;
-use super::send::{ContentRef, OutgoingRef, OutgoingSend};
+use super::send::{ContentRef, OutgoingContent, OutgoingRef, OutgoingSend};
 use super::sends::Sends;
 use crate::sds::config::Config;
 use crate::sds::participants::Participants;
@@ -378,6 +378,34 @@ impl Unacknowledged {
         let marked = contents.filter(|content| content.is_due).count();
         let held = |place: &&ContentRef| sends.content(**place).is_some();
         assert_eq!(marked, self.due.iter().filter(held).count());
+        let goes_on = |content: &OutgoingContent| {
+            content.is_due
+                || content.queued
+                || content.in_flight != 0
+                || content.resend_ms.is_some()
+        };
+        for send in sends.iter().filter(|send| !send.finished) {
+            let has_left = send.contents.iter().any(|content| content.left_ms > 0);
+            if send.demand.is_some() && has_left {
+                assert!(
+                    send.contents.iter().any(goes_on),
+                    "{:?} is waited for in vain",
+                    send.send_id
+                );
+            }
+        }
+        for place in self.unacknowledged.iter() {
+            let Some(send) = sends.get(place.0) else {
+                continue;
+            };
+            if send.demand.is_none() && !send.finished {
+                assert!(
+                    goes_on(&send.contents[place.1 as usize]),
+                    "{place:?} of {:?} never goes again",
+                    send.send_id
+                );
+            }
+        }
     }
 
     /// Whether a content that is due counts as one that goes again: no probe, nor one that may not have left.
