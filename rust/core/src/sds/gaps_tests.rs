@@ -257,8 +257,9 @@ fn what_came_and_found_no_room_is_missing_as_before_and_is_no_news() {
         let events = refuse(&mut bob, follows("alice", "missing", &["cause"]), false);
         assert_eq!(events, []);
         assert_eq!(missing(&bob), ["cause", "missing"]);
-        // It waits for nothing while it is not here.
+        // It waits for nothing while it is not here, and no sync leaves to ask for it alone.
         assert_eq!(stat(&bob, "incoming_pairs"), 1);
+        assert_eq!(bob.machine.asking.asked_for("missing"), (0, 2));
     }
     hear_whole(&mut bob, follows("bert", "cause", &[]));
     let released = hear_whole(&mut bob, follows("alice", "missing", &["cause"]));
