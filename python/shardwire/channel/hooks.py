@@ -173,6 +173,24 @@ async def _await_call(call: Callable[[], Awaitable[object]]) -> None:
     await call()
 
 
+def callable_name(value: object) -> str:
+    """What a callback or an observer is called in the log and in errors."""
+    name: object = getattr(value, "__qualname__", None)
+    return name if isinstance(name, str) else type(value).__name__
+
+
+def tell(observers: Iterable[Callable[[T], None]], observation: T, kind: str, log: logging.Logger) -> None:
+    """Tells every observer; what one raises is logged, with where it was and without its text, and stops nothing."""
+    for observer in list(observers):
+        try:
+            observer(observation)
+        except BaseException as error:
+            if ends_process(error):
+                raise
+            where = frames(error, but=__file__)
+            log.error("%s observer %s raised %s%s", kind, callable_name(observer), type(error).__name__, where)
+
+
 def frames(error: BaseException, but: str) -> str:
     """Where an error was raised, innermost frame first and without a value of any variable; none of the file `but`."""
     found = traceback.extract_tb(error.__traceback__, limit=-FRAMES_MAX)

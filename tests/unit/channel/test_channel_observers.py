@@ -80,7 +80,10 @@ def test_an_observer_that_raises_ends_nothing_and_one_that_left_hears_nothing(ca
 
     world = run_world(scenario)
     assert world.messages("bob") == [b"one", b"two"]
-    assert "an observer of SDS messages raised ValueError" in caplog.text
+    # By its name and with where it was, without its text, which may quote what was observed.
+    name = f"{test_an_observer_that_raises_ends_nothing_and_one_that_left_hears_nothing.__name__}.<locals>.scenario"
+    assert f"SDS message observer {name}.<locals>.fail raised ValueError at {__file__}:" in caplog.text
+    assert "SdsObservation" not in caplog.text
 
 
 def test_messages_of_other_channels_and_what_is_none_are_not_told() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shardwire.channel.hooks import ends_process
+from shardwire.channel.hooks import tell
 from shardwire.channel.observing.metric_names import MetricName
 from shardwire.sds import Now
 from shardwire.sds.outputs import Transmit, TransmitKind
@@ -65,13 +65,7 @@ class Meter:
 
     def record(self, name: MetricName, value: int) -> None:
         measurement = Measurement(name, value)
-        for observer in list(self._observers):
-            try:
-                observer(measurement)
-            except BaseException as error:
-                if ends_process(error):
-                    raise
-                logger.error("a metrics observer raised %s", type(error).__name__)
+        tell(self._observers, measurement, "metrics", logger)
 
     def on_commit(self, changes: ChangedRecords, elapsed_ms: int) -> None:
         self.record("commit_ms", elapsed_ms)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Self, TypeVar
 
 from shardwire._native import SdsMessage, SegmentSeen, SendProgress
-from shardwire.channel.hooks import ends_process
+from shardwire.channel.hooks import tell
 from shardwire.config import SdsWireFormat
 from shardwire.sds.outputs import ContentAcknowledged, Transmit
 
@@ -159,7 +159,7 @@ class Timeline:
             )
 
     def note(self, observation: SegmentObservation) -> None:
-        _tell(self._observers, observation, "a segment observer raised %s")
+        tell(self._observers, observation, "segment", logger)
 
     def note_arrival(self, data: bytes, at_ms: int) -> None:
         """A message arrives; told before any segment that it brings."""
@@ -183,7 +183,7 @@ class Timeline:
             len(data),
             at_ms,
         )
-        _tell(self._sds_observers, observation, "an observer of SDS messages raised %s")
+        tell(self._sds_observers, observation, "SDS message", logger)
 
 
 def _add(observer: T, observers: list[T]) -> Callable[[], None]:
@@ -194,13 +194,3 @@ def _add(observer: T, observers: list[T]) -> Callable[[], None]:
             observers.remove(observer)
 
     return remove
-
-
-def _tell(observers: Sequence[Callable[[T], None]], observation: T, raised: str) -> None:
-    for observer in list(observers):
-        try:
-            observer(observation)
-        except BaseException as error:
-            if ends_process(error):
-                raise
-            logger.error(raised, type(error).__name__)
