@@ -140,7 +140,8 @@ class Listening:
             A function that unsubscribes.
 
         Raises:
-            ConfigError: There is no such event, the callback cannot be called, or the caller runs in another thread.
+            ConfigError: There is no such event, the callback cannot be called with one argument, or the
+                caller runs in another thread.
         """
         unsubscribe = self._session.subscriptions.on(event, callback)
         self._session.on_listeners_changed()

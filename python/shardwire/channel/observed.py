@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardwire.channel.observing.metrics import MeasurementObserver
-from shardwire.channel.observing.subscriptions import Unsubscribe, check_callable
+from shardwire.channel.observing.subscriptions import Unsubscribe, check_observer
 from shardwire.channel.observing.timeline import Observer, SdsObserver
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class Observed:
 
     def _check(self, observer: object) -> None:
         self._session.subscriptions.require_thread()
-        check_callable("observer", observer)
+        check_observer(observer)
 
     def observe(self, observer: Observer) -> Unsubscribe:
         """Tells `observer` what happens to single segments, at once and in the channel's own task: it must be quick.
@@ -28,7 +28,8 @@ class Observed:
             A function that ends it.
 
         Raises:
-            ConfigError: `observer` cannot be called, or the caller runs in another thread.
+            ConfigError: `observer` cannot be called with one argument or is `async`, or the caller runs in another
+                thread.
         """
         self._check(observer)
         return self._session.timeline.observe(observer)
@@ -42,7 +43,8 @@ class Observed:
             A function that ends it.
 
         Raises:
-            ConfigError: `observer` cannot be called, or the caller runs in another thread.
+            ConfigError: `observer` cannot be called with one argument or is `async`, or the caller runs in another
+                thread.
         """
         self._check(observer)
         return self._session.timeline.observe_sds(observer)
@@ -57,7 +59,8 @@ class Observed:
             A function that ends it.
 
         Raises:
-            ConfigError: `observer` cannot be called, or the caller runs in another thread.
+            ConfigError: `observer` cannot be called with one argument or is `async`, or the caller runs in another
+                thread.
         """
         self._check(observer)
         return self._session.engine.meter.observe(observer)

@@ -137,6 +137,20 @@ def test_an_observer_must_be_callable(observer: Any) -> None:
     run_world(scenario)
 
 
+def test_an_observer_takes_what_it_is_told_and_is_plain() -> None:
+    async def waits(observation: object) -> None: ...
+
+    async def scenario(world: World) -> None:
+        alice = await world.join("alice")
+        for observe in (alice.observe, alice.observe_sds, alice.measure):
+            with pytest.raises(ConfigError, match=r"observer .*lambda> cannot be called with one argument"):
+                observe(lambda: None)  # type: ignore[arg-type, misc]
+            with pytest.raises(ConfigError, match=r"observer .*waits is async: it must be plain"):
+                observe(waits)
+
+    run_world(scenario)
+
+
 def test_a_cancelled_or_refused_send_can_never_be_delivered() -> None:
     async def scenario(world: World) -> None:
         limit = RateLimitConfig(enabled=True, messages_per_epoch=1, epoch_size_ms=3_600_000)

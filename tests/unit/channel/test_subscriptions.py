@@ -80,6 +80,26 @@ def test_a_callback_must_be_callable() -> None:
     run(scenario)
 
 
+def test_a_callback_that_cannot_take_the_event_is_refused_at_once() -> None:
+    """Else it raises at each event, and only the log tells."""
+    key = b"a key"
+
+    def two(event: ChannelEvent, other: int) -> None: ...
+
+    def none(*, key: bytes = key) -> None: ...
+
+    async def scenario(subscriptions: Subscriptions) -> None:
+        for callback in (none, two, asyncio.Event().set):
+            with pytest.raises(ConfigError, match=f"{callback.__name__} cannot be called with one argument") as refused:
+                subscriptions.on(MessageSentEvent, callback)  # type: ignore[arg-type]
+            assert "a key" not in str(refused.value)
+        # What takes one, or tells nothing of what it takes.
+        for callback in (print, [].append, dict, partial(two, other=1), lambda event, other=2: None, type):
+            subscriptions.on(MessageSentEvent, callback)
+
+    run(scenario)
+
+
 def test_delivery_error_name_hears_only_that_stage() -> None:
     heard: list[str] = []
     every: list[str] = []

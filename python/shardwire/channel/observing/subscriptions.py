@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from shardwire.channel.hooks import frames, heed_cancellation, is_ours, outlive_cancellation
+from shardwire.channel.hooks import callable_name, frames, heed_cancellation, is_ours, outlive_cancellation
 from shardwire.channel.observing.event_iterator import (
     Announcements,
     E,
@@ -63,10 +63,28 @@ SLOW_CALLBACK = (
 
 def check_callable(name: str, value: object) -> None:
     """Raises:
-    ConfigError: `value` cannot be called.
+    ConfigError: `value` cannot be called with one argument, as far as its signature tells.
     """
     if not callable(value):
         raise ConfigError(f"{name} is a {type(value).__name__}: it must be callable")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # of some functions of C there is none
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        said = f"{name} {callable_name(value)} cannot be called with one argument: {error}"
+        raise ConfigError(f"{said}; it is given one, what it is told") from None
+
+
+def check_observer(observer: object) -> None:
+    """Raises:
+    ConfigError: `observer` cannot be called with one argument, or gives what would have to be awaited.
+    """
+    check_callable("observer", observer)
+    if inspect.iscoroutinefunction(observer):
+        raise ConfigError(f"observer {callable_name(observer)} is async: it must be plain; what waits goes into a task")
 
 
 class _Subscription:
@@ -80,8 +98,7 @@ class _Subscription:
 
     @property
     def name(self) -> str:
-        name: str = getattr(self.callback, "__qualname__", type(self.callback).__name__)
-        return name
+        return callable_name(self.callback)
 
     def concerns(self, event: ChannelEvent) -> bool:
         if not isinstance(event, self.kind):
@@ -130,7 +147,8 @@ class Subscriptions:
             A function that unsubscribes; calling it again does nothing.
 
         Raises:
-            ConfigError: There is no such event, the callback cannot be called, or the caller runs in another thread.
+            ConfigError: There is no such event, the callback cannot be called with one argument, or the
+                caller runs in another thread.
         """
         self.require_thread()
         check_callable("callback", callback)
