@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from shardwire.channel.choice_of_config import without_sender
+from shardwire.config.checks import check_timeout_ms
 from shardwire.errors import ConfigError
 from shardwire.events import MessageReceivedEvent
 from shardwire.files import Choice, FileReceiver, FileSender
@@ -65,15 +66,16 @@ class FileTransfers:
         """
         session = self._session
         session.require_started()
-        if timeout_ms is not None and (
-            isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0
-        ):
-            raise ConfigError(f"timeout_ms is {timeout_ms!r}: it must be None or an integer of at least 0")
+        if timeout_ms is not None:
+            check_timeout_ms("timeout_ms", timeout_ms, or_none="None or ")
         if not isinstance(path, str | os.PathLike):
             raise ConfigError(f"path is a {type(path).__name__}: it must name a file")
         config = session.config
         if delivered_when is not None:
-            config = without_sender(replace(config, delivered_when=delivered_when), session.sender_id)
+            try:
+                config = without_sender(replace(config, delivered_when=delivered_when), session.sender_id)
+            except ConfigError as error:  # of the argument, not of the channel's configuration
+                raise ConfigError(str(error).removeprefix("ChannelConfig.")) from None
         if isinstance(config.delivered_when, Set) and config.delivered_when <= {session.sender_id}:
             raise ConfigError(
                 f"delivered_when names {quoted(session.sender_id)} alone, who sends the file: name who shall have it"

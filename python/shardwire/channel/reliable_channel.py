@@ -18,6 +18,7 @@ from shardwire.channel.sending.segmenter import EMPTY_REFUSED
 from shardwire.channel.sending.submissions import Submission
 from shardwire.channel.undelivered import why_undelivered
 from shardwire.config import ChannelConfig
+from shardwire.config.checks import check_timeout_ms
 from shardwire.errors import ConfigError, NodeError, PayloadTooLargeError
 from shardwire.names import ChannelId, ReliableSendId, SenderId
 from shardwire.quoting import quoted
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 # What `async with` allows on leaving.
 LEAVING_DRAIN_TIMEOUT_MS = 30_000
 DELIVERED_TIMEOUT_MS = 30_000
-TIMEOUT_MS_MAX = 10**12
 
 
 class ReliableChannel(Listening, FileTransfers, Observed):
@@ -181,7 +181,7 @@ class ReliableChannel(Listening, FileTransfers, Observed):
                 integer of at least 0.
             ChannelClosedError: The channel closed meanwhile.
         """
-        _check_timeout("timeout_ms", timeout_ms)
+        check_timeout_ms("timeout_ms", timeout_ms)
         session = self._session
         self._require_loop()
         if not _may_be_ours(request_id):
@@ -292,7 +292,7 @@ class ReliableChannel(Listening, FileTransfers, Observed):
         Raises:
             ConfigError: `drain_timeout_ms` is no integer of at least 0.
         """
-        _check_timeout("drain_timeout_ms", drain_timeout_ms)
+        check_timeout_ms("drain_timeout_ms", drain_timeout_ms)
         self._require_loop()
         await self._session.close(drain_timeout_ms)
 
@@ -305,13 +305,6 @@ class ReliableChannel(Listening, FileTransfers, Observed):
     ) -> None:
         # After an error nobody waits for messages to arrive.
         await self._session.close(LEAVING_DRAIN_TIMEOUT_MS if kind is None else 0)
-
-
-def _check_timeout(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ConfigError(f"{name} is {value!r}: it must be an integer of at least 0")
-    if value > TIMEOUT_MS_MAX:
-        raise ConfigError(f"{name} is too large: it must be at most {TIMEOUT_MS_MAX}, which is 31 years")
 
 
 def _may_be_ours(request_id: object) -> bool:

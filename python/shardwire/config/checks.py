@@ -10,6 +10,7 @@ from shardwire.errors import ConfigError
 
 # Integers cross into SQLite and Arrow as signed 64-bit values.
 INTEGER_MIN, INTEGER_MAX = -1 << 63, (1 << 63) - 1
+TIMEOUT_MS_MAX = 10**12
 
 
 def refuse(owner: object, name: str, value: object, limit: str) -> ConfigError:
@@ -75,6 +76,14 @@ def check_path(name: str, value: object, what: str = "a file") -> None:
     """An argument that names a file or a directory."""
     if not isinstance(value, str | os.PathLike):
         raise ConfigError(f"{name} is a {type(value).__name__}: it must name {what}")
+
+
+def check_timeout_ms(name: str, value: object, or_none: str = "") -> None:
+    """An argument that says how long to wait, in ms."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"{name} is {value!r}: it must be {or_none}an integer of at least 0")
+    if value > TIMEOUT_MS_MAX:
+        raise ConfigError(f"{name} is too large: it must be at most {TIMEOUT_MS_MAX}, which is 31 years")
 
 
 def check_list(name: str, value: object, what: str) -> None:

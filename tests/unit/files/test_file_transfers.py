@@ -738,7 +738,13 @@ def test_wrong_arguments_are_refused_at_once(source: Path, inbox: Path) -> None:
             ),
             ({"chunk_size_bytes": (16 << 20) + 1}, "chunk_size_bytes is 16777217"),
             ({"timeout_ms": -1}, "timeout_ms is -1: it must be None or an integer of at least 0"),
-            ({"delivered_when": 0}, r"delivered_when is 0: it must be 'any'"),
+            (
+                {"timeout_ms": 10**12 + 1},
+                "timeout_ms is too large: it must be at most 1000000000000",
+            ),
+            # By the name of the argument, not as a fault of the channel's configuration.
+            ({"delivered_when": 0}, r"^delivered_when is 0: it must be 'any'"),
+            ({"delivered_when": ["bob"]}, r"^delivered_when is \['bob'\]: it must be 'any', .* or a non-empty set"),
             ({"delivered_when": {"alice"}}, "delivered_when names 'alice' alone, who sends the file: name who shall"),
             ({"name": 5}, "name is 5: it must be a text"),
         ):
