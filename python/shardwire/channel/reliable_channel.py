@@ -303,6 +303,7 @@ class ReliableChannel(Listening, FileTransfers, Observed):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._require_loop()
         # After an error nobody waits for messages to arrive.
         await self._session.close(LEAVING_DRAIN_TIMEOUT_MS if kind is None else 0)
 
