@@ -11,6 +11,8 @@ from shardwire.errors import ConfigError
 
 _NOT_YET = "the channel is not there yet: write `channel = await create_reliable_channel(...)`"
 
+_ALREADY = "it was awaited or entered already: keep the channel that it gave, or call create_reliable_channel() again"
+
 
 class ChannelCreation(Coroutine[Any, Any, ReliableChannel]):
     """What `create_reliable_channel` returns: `await` it, or enter it with `async with`, which closes on leaving."""
@@ -18,11 +20,14 @@ class ChannelCreation(Coroutine[Any, Any, ReliableChannel]):
     def __init__(self, creating: Coroutine[Any, Any, ReliableChannel]) -> None:
         self._creating = creating
         self._channel: ReliableChannel | None = None
+        self._begun = False
 
     def __await__(self) -> Generator[Any, Any, ReliableChannel]:
+        self._begin()
         return self._creating.__await__()
 
     async def __aenter__(self) -> ReliableChannel:
+        self._begin()
         self._channel = await self._creating
         return self._channel
 
@@ -31,6 +36,11 @@ class ChannelCreation(Coroutine[Any, Any, ReliableChannel]):
     ) -> None:
         if self._channel is not None:
             await self._channel.__aexit__(kind, error, traceback)
+
+    def _begin(self) -> None:
+        if self._begun:
+            raise ConfigError(_ALREADY)
+        self._begun = True
 
     # --- a coroutine for `asyncio.create_task` and whatever else asks for one ---
 

@@ -381,6 +381,25 @@ def test_what_was_not_awaited_says_so() -> None:
     run_world(scenario)
 
 
+def test_a_creation_is_awaited_or_entered_once() -> None:
+    async def scenario(world: World) -> None:
+        for number, first_awaited in enumerate((True, False)):
+            name = f"alice {number}"
+            creation = create_reliable_channel(await world.node(name), CHANNEL, TOPIC, name)
+            if first_awaited:
+                await (await creation).close()
+            else:
+                async with creation:
+                    pass
+            with pytest.raises(ConfigError, match="was awaited or entered already: keep the channel that it gave"):
+                await creation
+            with pytest.raises(ConfigError, match="was awaited or entered already"):
+                async with creation:
+                    pass
+
+    run_world(scenario)
+
+
 def test_none_in_the_place_of_a_path_or_of_keys_is_refused() -> None:
     with pytest.raises(ConfigError, match="path is a NoneType"):
         SqlitePersistence(None)  # type: ignore[arg-type]
