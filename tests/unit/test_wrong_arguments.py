@@ -74,6 +74,7 @@ PATHS: dict[str, Call] = {
 }
 LISTS: dict[str, Call] = {
     "unwrap": lambda value: reconstruct(TABLE, unwrap=value),
+    "peers": lambda value: UdpNode("udp://localhost", peers=value),
     "by": lambda value: reconstruct(TABLE, by=value),
     "subscribe": awaited(lambda given: given[0].subscribe(given[1])),
     "unsubscribe": awaited(lambda given: given[0].unsubscribe(given[1])),
@@ -103,6 +104,13 @@ def test_what_is_no_path(name: str, value: object, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     pq.write_table(TABLE, "archive.parquet")
     with pytest.raises(ConfigError, match=type(value).__name__):
+        PATHS[name](value)
+
+
+@pytest.mark.parametrize("value", [b"archive.parquet", TABLE.to_pandas()], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("name", ["reconstruct", "the archive of reconstruct_files", "summarize"])
+def test_what_would_be_taken_apart_for_paths(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"the archive is a {type(value).__name__}: give paths or an Arrow table"):
         PATHS[name](value)
 
 

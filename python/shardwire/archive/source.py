@@ -108,7 +108,8 @@ def paths_of(source: Paths) -> list[str]:
     Raises:
         ConfigError: Something else is.
     """
-    if not isinstance(source, Iterable | os.PathLike):
+    # Bytes would be taken one by one, and a DataFrame of pandas by the names of its columns.
+    if not isinstance(source, Iterable | os.PathLike) or isinstance(source, bytes) or hasattr(source, "columns"):
         raise ConfigError(f"the archive is a {type(source).__name__}: give paths or an Arrow table")
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     for one in given:

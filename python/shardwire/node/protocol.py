@@ -9,12 +9,15 @@ from enum import Enum
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from shardwire.config import RateLimitConfig, SdsConfig, SegmentationConfig
+from shardwire.config.checks import check_integers
 from shardwire.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
 # The largest encoded message that every Waku node carries: nwaku takes 150 KiB, go-waku 150 KB.
 MAX_MESSAGE_SIZE_BYTES = 150_000
+# What autosharding counts with.
+SHARDS_MAX = (1 << 32) - 1
 
 RequestId: TypeAlias = str
 
@@ -51,10 +54,9 @@ class NodeConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.rln, bool):
             raise ConfigError(f"NodeConfig.rln is {self.rln!r}: it must be True or False")
-        for name, minimum in (("cluster_id", 0), ("num_shards_in_cluster", 1), ("max_message_size_bytes", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-                raise ConfigError(f"NodeConfig.{name} is {value!r}: it must be an integer of at least {minimum}")
+        check_integers(self, 0, ("cluster_id",))
+        check_integers(self, 1, ("max_message_size_bytes",))
+        check_integers(self, 1, ("num_shards_in_cluster",), SHARDS_MAX)
         for part, kind in (
             ("segmentation_config", SegmentationConfig),
             ("sds_config", SdsConfig),

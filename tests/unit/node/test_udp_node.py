@@ -330,7 +330,7 @@ async def test_what_cannot_be_used_is_said(caplog: pytest.LogCaptureFixture) -> 
     [
         ("nats://localhost", {}, "begin with udp://"),
         ("udp://a:open-sesame@h", {}, "use an Encryption"),
-        ("udp://h", {"peers": "a:1"}, "sequence of texts"),
+        ("udp://h", {"peers": "a:1"}, "must be a list of texts host:port"),
         ("udp://h", {"peers": ["a:0"]}, "must have a port"),
         ("udp://h", {"peers": ["a:99999"]}, "its port is none"),
         ("udp://h?peer=a:1", {}, "only peers"),

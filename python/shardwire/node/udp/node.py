@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardwire.config.checks import check_kind
+from shardwire.config.checks import check_kind, check_list
 from shardwire.errors import ConfigError
 from shardwire.node.clock import Clock
 from shardwire.node.protocol import NodeConfig
@@ -62,8 +62,9 @@ class UdpNode(TransportNode):
         address = parse_server_url("UdpNode: url", url, {"udp": DEFAULT_PORT}, queries=("peers",))
         if address.user is not None:
             raise ConfigError("UdpNode: url holds credentials: there is nobody to show them to, use an Encryption")
-        given = () if isinstance(peers, str) else tuple(peers)
-        if isinstance(peers, str) or not all(isinstance(peer, str) for peer in given):
+        check_list("UdpNode: peers", peers, "texts host:port")
+        given = tuple(peers)
+        if not all(isinstance(peer, str) for peer in given):
             raise ConfigError(f"UdpNode: peers is {peers!r}: it must be a sequence of texts host:port")
         named = [*given, *(peer for _, value in address.query for peer in value.split(",") if peer)]
         places = tuple(_parse_peer(peer) for peer in named)
