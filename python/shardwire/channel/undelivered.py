@@ -20,7 +20,9 @@ _UNREAD = ("dropped_undecryptable", "dropped_undecodable", "dropped_without_mark
 def why_undelivered(send: SendProgress, engine: Engine, config: ChannelConfig, is_started: bool, now: Now) -> str:
     """What stands in the way of a message, by the first that holds of: its error, us, the node, the others."""
     if send.error:
-        return send.error
+        # Segments count as acknowledged by anybody: it says nothing of those who must have them.
+        is_about_others = send.error_stage == "delivery" and config.delivered_when != "any"
+        return f"{send.error}; {_of_others(send, engine, config, now)}" if is_about_others else send.error
     if send.is_stored:
         return f"a store has it, for whoever is away; {_of_others(send, engine, config, now)}"
     if not is_started:

@@ -217,6 +217,22 @@ def test_delivered_says_that_attempts_ended() -> None:
     run_world(scenario)
 
 
+def test_delivered_names_those_who_did_not_acknowledge_it_when_attempts_have_ended_too() -> None:
+    """Somebody may have all of it, so that no segment counts as not acknowledged."""
+
+    async def scenario(world: World) -> None:
+        world.network.store_online = False
+        await world.join("bob")
+        config = ChannelConfig.logos(delivered_when={"bob", "carol"}, sds=SdsConfig(max_retransmissions=1))
+        alice = await world.join("alice", config)
+        request_id = await alice.send(b"x")
+        await asyncio.sleep(300)
+        text = await why_not(alice, request_id)
+        assert "after the last retransmission; 'carol' did not acknowledge it (delivered_when)" in text
+
+    run_world(scenario)
+
+
 # --- told in the log -----------------------------------------------------------------------------
 
 
