@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 import os
 from collections.abc import Callable, Set
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from shardwire.channel.choice_of_config import without_sender
+from shardwire.channel.hooks import callable_name, frames
+from shardwire.channel.observing.subscriptions import check_callable
 from shardwire.config.checks import check_timeout_ms
 from shardwire.errors import ConfigError
 from shardwire.events import MessageReceivedEvent
-from shardwire.files import Choice, FileReceiver, FileSender
+from shardwire.files import Choice, FileOffer, FileReceiver, FileSender
 from shardwire.files.transport import FileChannel
 from shardwire.quoting import quoted
 from shardwire.segmentation.parameters import native_parameters
 
 if TYPE_CHECKING:
     from shardwire.channel.session import Session
+
+logger = logging.getLogger(__name__)
 
 
 class FileTransfers:
@@ -159,9 +166,21 @@ def _choice_of(destination: object) -> Choice:
         ConfigError: It is neither.
     """
     if callable(destination):
-        return destination
+        check_callable("destination", destination)
+        return partial(_chosen, destination)
     given = destination if isinstance(destination, str | os.PathLike) else ""
     # An empty text, of a variable that is not set say, would be the working directory.
     if not given or not (directory := Path(given)).is_dir():
         raise ConfigError(f"destination is {destination!r}: it must be a directory that exists or a function")
     return lambda offer: directory / offer.name
+
+
+async def _chosen(choose: Choice, offer: FileOffer) -> str | os.PathLike[str] | None:
+    """What the application's function says; the file is refused where it raises, and the log shows where it did."""
+    try:
+        chosen = choose(offer)
+        return await chosen if inspect.isawaitable(chosen) else chosen
+    except Exception as error:
+        where = frames(error, but=__file__)
+        logger.error("receive_files: %s raised %s%s", callable_name(choose), type(error).__name__, where)
+        raise

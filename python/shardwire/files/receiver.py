@@ -189,14 +189,17 @@ class FileReceiver:
             raise _Refused("busy", f"{TRANSFERS_MAX} files are being received: offer it later")
         offer = FileOffer(manifest.transfer_id.hex(), manifest.name, manifest.size_bytes, sender_id)
         try:
-            chosen = self._choose(offer)
+            chosen: object = self._choose(offer)
             if inspect.isawaitable(chosen):
                 chosen = await chosen
-            destination = None if chosen is None else Path(chosen)
         except Exception as error:
             raise _Refused("failed", f"choosing a place raised {type(error).__name__}") from error
-        if destination is None:
+        if chosen is None:
             raise _Refused("declined", "it was declined")
+        if not isinstance(chosen, str | os.PathLike):
+            said = f"the place chosen is a {type(chosen).__name__}"
+            raise _Refused("failed", f"{said}: it must be the path of a file, or None")
+        destination = Path(chosen)
         if not destination.name:
             raise _Refused("failed", f"the place chosen is {str(destination)!r}: it must be the path of a file")
         return destination
@@ -364,6 +367,9 @@ def _is_there(partial: PartialFile) -> bool:
     manifest, path = partial.manifest, partial.destination
     if not os.path.lexists(path):
         return False
+    if path.is_dir():
+        text = "the place chosen is a directory: choose the path of a file in it"
+        raise FileExistsError(errno.EEXIST, text, str(path))
     if not file_has_chain(path, manifest.size_bytes, manifest.chunk_size_bytes, manifest.chain_hash):
         raise FileExistsError(errno.EEXIST, "there is another file of that name", str(path))
     # A crash between the two names of a finished file leaves both.

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -726,6 +727,54 @@ def test_a_channel_that_closes_ends_the_sending(source: Path) -> None:
             await alice.send_file(source)
 
     run_world(scenario)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reason", "error"),
+    [
+        (True, "failed", "the place chosen is a bool: it must be the path of a file, or None"),
+        (b"place", "failed", "the place chosen is a bytes: it must be the path of a file, or None"),
+        (".", "failed", "the place chosen is '.': it must be the path of a file"),
+        ("inbox", "exists", "[Errno 17] the place chosen is a directory: choose the path of a file in it: 'inbox'"),
+    ],
+)
+def test_what_is_no_place_for_a_file_says_so(
+    source: Path, inbox: Path, chosen: Any, reason: str, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(inbox.parent)
+    failed: list[FileFailedEvent] = []
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        bob.on(FileFailedEvent, failed.append)
+        bob.receive_files(lambda offer: chosen)
+        with pytest.raises(FileRefusedError, match=rf"refused by 'bob' \({reason}\)"):
+            await alice.send_file(source, delivered_when={"bob"}, timeout_ms=60_000)
+        await asyncio.sleep(1)
+
+    assert inbox.name == "inbox"
+    run_world(scenario)
+    assert [(event.reason, event.error) for event in failed] == [(reason, error)]
+
+
+def test_a_function_that_chooses_and_raises_is_told_of_in_the_log(
+    source: Path, inbox: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def choose(offer: FileOffer) -> Path:
+        raise ValueError(offer.name)
+
+    async def scenario(world: World) -> None:
+        alice, bob = await world.join("alice"), await world.join("bob")
+        bob.receive_files(choose)
+        with pytest.raises(FileRefusedError, match=r"refused by 'bob' \(failed\)"):
+            await alice.send_file(source, delivered_when={"bob"}, timeout_ms=60_000)
+        with pytest.raises(ConfigError, match=r"destination .*<lambda> cannot be called with one argument"):
+            alice.receive_files(lambda: inbox)  # type: ignore[arg-type, misc]
+
+    run_world(scenario)
+    [line] = [record.getMessage() for record in caplog.records if "receive_files" in record.getMessage()]
+    assert re.search(rf"receive_files.*choose raised ValueError at {re.escape(__file__)}:\d+ in choose", line)
+    assert source.name not in line
 
 
 def test_wrong_arguments_are_refused_at_once(source: Path, inbox: Path) -> None:
