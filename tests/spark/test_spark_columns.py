@@ -8,12 +8,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas
 import pytest
 from spark.rows import CONFIG, payload_of
 
 from shardwire import ConfigError, _native
 from shardwire.segmentation import segment
-from shardwire.spark import reconstruct, reconstruct_archive, register, segment_messages, with_keccak256
+from shardwire.spark import (
+    channel_report,
+    dead_letters,
+    reconstruct,
+    reconstruct_archive,
+    register,
+    segment_messages,
+    summarize_archive,
+    with_keccak256,
+)
 from shardwire.spark.schema import MESSAGE_FIELDS
 from shardwire.spark.store_options import StoreOptions
 
@@ -35,6 +45,23 @@ def test_names_with_dots_and_backticks(spark: SparkSession) -> None:
     whole = spark.createDataFrame([("t", PAYLOAD)], "topic string, payload binary").toDF("a.b", "w.p")
     made = segment_messages(whole, CONFIG, payload="w.p").collect()
     assert {(row["a.b"], row["segment"]) for row in made} == {("t", row[2]) for row in rows}
+
+
+@pytest.mark.parametrize("given", [pandas.DataFrame({"payload": [PAYLOAD]}), "archive.parquet", None])
+def test_what_is_no_dataframe_of_spark_is_refused(given: Any) -> None:
+    for call in (
+        lambda: reconstruct(given),
+        lambda: reconstruct(given, by=["payload"]),
+        lambda: segment_messages(given),
+        lambda: with_keccak256(given),
+        lambda: channel_report(given),
+        lambda: dead_letters(given),
+        lambda: summarize_archive(given),
+    ):
+        with pytest.raises(
+            ConfigError, match=f"df is a {type(given).__name__}( of pandas)?: it must be a DataFrame of Spark"
+        ):
+            call()
 
 
 def test_names_that_differ_in_case_alone_clash(spark: SparkSession, tmp_path: Path) -> None:

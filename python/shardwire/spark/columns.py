@@ -14,6 +14,19 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+def check_data_frame(df: object) -> None:
+    """Raises:
+    ConfigError: It is none of Spark, whose members alone tell: under Spark Connect it has another class.
+    """
+    if not hasattr(df, "sparkSession") or not hasattr(df, "schema"):
+        library = type(df).__module__.partition(".")[0]
+        whose = "" if library == "builtins" else f" of {library}"
+        raise ConfigError(
+            f"df is a {type(df).__name__}{whose}: it must be a DataFrame of Spark; spark.read gives one, and "
+            "spark.createDataFrame makes one of pandas'"
+        )
+
+
 def column_of(name: str) -> Column:
     """The column with this very name: Spark reads a dot as the way into a struct."""
     quoted = name.replace("`", "``")
@@ -38,6 +51,7 @@ def typed_column(df: DataFrame, name: str, role: str, wanted: str) -> Column:
     Raises:
         ConfigError: The DataFrame has no such column, or it has another type.
     """
+    check_data_frame(df)
     if name not in df.columns:
         raise ConfigError(f"{role} names the column {name!r}: the DataFrame has {', '.join(df.columns)}")
     found = df.schema[name].dataType.simpleString()

@@ -33,7 +33,7 @@ from shardwire.archive.unwrap import TOPIC, UnwrapSegments, UnwrapStep, check_st
 from shardwire.config import SegmentationConfig
 from shardwire.config.checks import check_kind, check_list
 from shardwire.errors import ConfigError
-from shardwire.spark.columns import clashing, columns_of_names, nanoseconds_column, typed_column
+from shardwire.spark.columns import check_data_frame, clashing, columns_of_names, nanoseconds_column, typed_column
 from shardwire.spark.native import finished, flat, map_in_arrow
 from shardwire.spark.schema import MESSAGE_FIELDS
 
@@ -116,6 +116,7 @@ def check_columns(
     Raises:
         ConfigError: A column is missing or has a name that the result needs.
     """
+    check_data_frame(df)
     check_list("by", by, "columns")
     taken = {*MESSAGE_FIELDS.names, *SEGMENT_COLUMNS, *also_taken}
     for name in by:

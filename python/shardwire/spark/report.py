@@ -15,7 +15,7 @@ from shardwire.archive.arrow import batch_of
 from shardwire.archive.unwrap import UnwrapStep, around_sds, check_steps, state_of, unwrap_batch
 from shardwire.config import SdsWireFormat
 from shardwire.errors import ConfigError
-from shardwire.spark.columns import nanoseconds_column, typed_column
+from shardwire.spark.columns import check_data_frame, nanoseconds_column, typed_column
 from shardwire.spark.functions import decode_sds
 from shardwire.spark.native import map_in_arrow
 from shardwire.spark.report_plot import SENDERS_COLOURED_MAX, SENDERS_LISTED_MAX, draw_report
@@ -95,6 +95,7 @@ def channel_report(
         ConfigError: A column is missing or has another type; an unknown step; `sds` and `unwrap` name different wires;
             an interval below 1 ms.
     """
+    check_data_frame(df)
     if interval_ms < 1:
         raise ConfigError(f"interval_ms is {interval_ms}: it must be at least 1")
     given = check_steps(unwrap)
