@@ -559,7 +559,7 @@ impl Outgoing {
         }
     }
 
-    /// `by`'s filter, which came with `message_id`, holds the content; whether enough filters do to
+    /// `by`'s filter, which came with `message_id`, holds a content that waits; whether enough filters do to
     /// count it as acknowledged.
     pub fn possibly_acknowledge(
         &mut self,
@@ -568,9 +568,6 @@ impl Outgoing {
         message_id: &Name,
         events: &mut VecDeque<Event>,
     ) -> bool {
-        if !self.unacknowledged.awaits(place) {
-            return false;
-        }
         let (handle, ordinal) = place;
         let send = &mut self.sends[handle];
         let named = send.acknowledged.holds(by, ordinal);
