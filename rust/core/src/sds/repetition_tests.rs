@@ -46,6 +46,12 @@ fn all_at(at_ms: i64, ordinals: impl IntoIterator<Item = u32>) -> Vec<(i64, Opti
     ordinals.map(|ordinal| (at_ms, Some(ordinal))).collect()
 }
 
+/// Which contents left, and how often each was sent again.
+fn attempts(left: Vec<(i64, Transmit)>) -> Vec<(Option<u32>, u32)> {
+    let left = left.into_iter();
+    left.map(|(_, left)| (left.ordinal, left.attempt)).collect()
+}
+
 fn given_up(bob: &mut Bob) -> Vec<(String, Vec<u32>)> {
     let events = bob.events().into_iter().filter_map(|event| match event {
         Event::SendGivenUp {
@@ -90,6 +96,23 @@ fn who_is_silent_about_a_large_send_is_asked_by_syncs_and_then_by_a_few_contents
         leaves_until(&mut bob, 1_199),
         all_at(1_000 + WINDOW_MS, [0, 4, 5, 6, 7])
     );
+}
+
+/// What went again is looked at later, and all else as ever.
+#[test]
+fn an_answer_is_waited_for_as_long_however_often_a_content_went_again() {
+    let mut bob = bob_of(Config {
+        back_off_percent: 50,
+        ..config()
+    });
+    send(&mut bob, ONE, LARGE);
+    let expected = [
+        all_at(400, [0, 1, 2]),
+        all_at(800, [3, 4, 5]),
+        all_at(1_200, [6, 7, 8, 0, 1, 2]),
+        all_at(1_700, [3, 4, 5]),
+    ];
+    assert_eq!(leaves_until(&mut bob, 1_700), expected.concat());
 }
 
 #[test]
@@ -154,29 +177,47 @@ fn a_send_that_is_withdrawn_is_gone_unless_it_is_finished() {
 
 #[test]
 fn what_a_store_has_is_sent_to_whoever_is_there_once_the_store_did_not_help() {
+    for back_off_percent in [0, 50] {
+        let mut bob = bob_of(Config {
+            back_off_percent,
+            ..config()
+        });
+        send(&mut bob, ONE, 2);
+        let now = at(0);
+        (0..2).for_each(|ordinal| bob.machine.handle_stored(ONE, ordinal, now));
+        // One content probes, as often as one would go again.
+        let probes: Vec<_> = (1..=5).map(|round| (round * TIMEOUT_MS, Some(0))).collect();
+        let left = bob.wait_until(2_100);
+        assert!(
+            left.iter().all(|(_, left)| left.attempt == 0),
+            "it is no attempt"
+        );
+        let left: Vec<_> = left
+            .iter()
+            .map(|(at_ms, left)| (*at_ms, left.ordinal))
+            .collect();
+        assert_eq!(left, probes);
+        assert_eq!(stat(&bob, "outgoing_in_store"), 2);
+        assert_eq!(bob.machine.sends_in_store(), 1);
+        bob.hear(sync("carol"));
+        let expected = all_at(3_200, [0, 1]);
+        assert_eq!(leaves_until(&mut bob, 3_300), expected);
+        assert_eq!(stat(&bob, "outgoing_in_store"), 0);
+        assert_eq!(given_up(&mut bob), []);
+    }
+}
+
+#[test]
+fn of_a_large_send_that_a_store_did_not_help_with_a_few_contents_ask_and_the_rest_is_waited_for() {
     let mut bob = bob_of(config());
-    send(&mut bob, ONE, 2);
-    let now = at(0);
-    (0..2).for_each(|ordinal| bob.machine.handle_stored(ONE, ordinal, now));
-    // One content probes, as often as one would go again.
-    let probes: Vec<_> = (1..=5).map(|round| (round * TIMEOUT_MS, Some(0))).collect();
-    let left = bob.wait_until(2_100);
-    assert!(
-        left.iter().all(|(_, left)| left.attempt == 0),
-        "it is no attempt"
-    );
-    let left: Vec<_> = left
-        .iter()
-        .map(|(at_ms, left)| (*at_ms, left.ordinal))
-        .collect();
-    assert_eq!(left, probes);
-    assert_eq!(stat(&bob, "outgoing_in_store"), 2);
-    assert_eq!(bob.machine.sends_in_store(), 1);
+    send(&mut bob, ONE, LARGE);
+    (0..LARGE).for_each(|ordinal| bob.machine.handle_stored(ONE, ordinal, at(0)));
+    bob.wait_until(410);
     bob.hear(sync("carol"));
-    let expected = all_at(3_200, [0, 1]);
-    assert_eq!(leaves_until(&mut bob, 3_300), expected);
-    assert_eq!(stat(&bob, "outgoing_in_store"), 0);
-    assert_eq!(given_up(&mut bob), []);
+    assert_eq!(leaves_until(&mut bob, 1_700), all_at(1_600, [0, 1, 2]));
+    assert_eq!(stat(&bob, "outgoing_unacknowledged"), LARGE as usize);
+    bob.hear(names("carol", &first([0, 1, 2])));
+    assert_eq!(leaves_until(&mut bob, 1_800), all_at(1_800, 3..LARGE));
 }
 
 #[test]
@@ -218,6 +259,28 @@ fn a_content_that_is_acknowledged_while_the_node_has_it_leaves_once_more_where_t
     bob.hear(names("carol", &[id(ONE, 0)]));
     bob.machine.handle_transmit_failed(again.transmit_id, now);
     assert_eq!(leaves_until(&mut bob, 60_000), []);
+}
+
+#[test]
+fn what_the_node_did_not_take_again_is_no_attempt_however_often_it_went() {
+    let mut bob = bob_of(config());
+    send(&mut bob, ONE, 1);
+    bob.wait_until(TIMEOUT_MS);
+    let fails_at = |bob: &mut Bob, at_ms: i64| {
+        bob.wait_until(at_ms - 1);
+        bob.now_ms = at_ms;
+        bob.machine.handle_timeout(at(at_ms));
+        let again = leave(bob);
+        bob.machine
+            .handle_transmit_failed(again.transmit_id, at(at_ms));
+        again.attempt
+    };
+    assert_eq!(fails_at(&mut bob, 2 * TIMEOUT_MS), 2);
+    assert_eq!(attempts(bob.wait_until(2 * TIMEOUT_MS)), [(Some(0), 2)]);
+    // As a probe whether anybody is there it counts neither way.
+    bob.machine.handle_stored(ONE, 0, at(bob.now_ms));
+    assert_eq!(fails_at(&mut bob, 3 * TIMEOUT_MS), 2);
+    assert_eq!(attempts(bob.wait_until(3 * TIMEOUT_MS)), [(Some(0), 2)]);
 }
 
 // --- when it goes ---------------------------------------------------------------------------------
@@ -284,6 +347,63 @@ fn a_send_is_not_given_up_before_all_of_it_has_left() {
     let now_ms = bob.now_ms;
     assert_eq!(leaves_until(&mut bob, 60_000), all_at(now_ms, [1]));
     assert_eq!(given_up(&mut bob), [(ONE.to_owned(), vec![0, 1])]);
+}
+
+#[test]
+fn what_the_node_has_yet_to_answer_for_does_not_go_again() {
+    let mut bob = bob_of(config());
+    queue(&mut bob, ONE, 1);
+    let left = leave(&mut bob);
+    for round in 1..=8 {
+        bob.now_ms = round * TIMEOUT_MS;
+        bob.machine.handle_timeout(at(bob.now_ms));
+        assert_eq!(bob.leaving(), []);
+    }
+    assert_eq!(given_up(&mut bob), []);
+    let now_ms = bob.now_ms + 50;
+    bob.now_ms = now_ms;
+    bob.machine
+        .handle_transmitted(left.transmit_id, None, at(now_ms));
+    assert_eq!(
+        leaves_until(&mut bob, now_ms + TIMEOUT_MS),
+        all_at(now_ms + TIMEOUT_MS, [0])
+    );
+}
+
+#[test]
+fn what_those_have_that_are_nearest_goes_once_others_are_nearer_that_lack_it() {
+    // Named before its time, or when that has come and nothing could leave.
+    for named_ms in [10, 400] {
+        let mut bob = Bob::new();
+        send(&mut bob, ONE, 3);
+        bob.now_ms = named_ms;
+        bob.machine.handle_timeout(at(named_ms));
+        bob.hear(names("carol", &first([0])));
+        assert_eq!(leaves_until(&mut bob, 410), all_at(400, [1, 2]));
+        bob.hear(names("dave", &first([1, 2])));
+        assert_eq!(leaves_until(&mut bob, 810), all_at(800, [0]));
+    }
+}
+
+#[test]
+fn a_send_does_not_end_for_a_content_that_was_acknowledged_at_last() {
+    let mut bob = bob_of(config());
+    queue(&mut bob, ONE, 2);
+    let rest = Kinds::NONE.with(TransmitKind::First);
+    let rest = rest.with(TransmitKind::Retransmission);
+    let retransmissions = i64::from(config().max_retransmissions);
+    for round in 0..=retransmissions {
+        bob.now_ms = round * TIMEOUT_MS;
+        bob.machine.handle_timeout(at(bob.now_ms));
+        assert_eq!(bob.leaving_of(rest).len(), 1);
+    }
+    assert_eq!(bob.leaving().len(), 1);
+    bob.now_ms += 10;
+    bob.hear(names("carol", &first([0])));
+    let rounds = (1..=retransmissions).map(|round| (retransmissions + round) * TIMEOUT_MS);
+    let expected: Vec<_> = rounds.map(|at_ms| (at_ms, Some(1))).collect();
+    assert_eq!(leaves_until(&mut bob, 60_000), expected);
+    assert_eq!(given_up(&mut bob), [(ONE.to_owned(), vec![1])]);
 }
 
 #[test]
@@ -364,6 +484,32 @@ fn one_that_answers_gets_what_it_lacks_though_another_one_is_silent() {
     assert_eq!(leaves_until(&mut bob, 799), all_at(600, [8]));
 }
 
+#[test]
+fn what_waited_for_an_answer_in_vain_counts_as_sent_and_not_what_got_one_or_is_looked_at_before() {
+    for (acknowledgement_sync, heard_ms, expected) in [
+        // Answered before its time, and in time.
+        (false, 500, (600, 1)),
+        (false, 790, (800, 1)),
+        // As from syncs, which ask three times until then.
+        (true, 500, (600, 1)),
+        (true, 790, (800, 1)),
+        (true, 900, (1_000, 2)),
+    ] {
+        let mut bob = bob_of(Config {
+            acknowledgement_sync,
+            ..config()
+        });
+        send(&mut bob, ONE, LARGE);
+        bob.wait_until(heard_ms);
+        bob.hear(names("carol", &first(0..8)));
+        let mut left = bob.wait_until(expected.0);
+        left.retain(|(at_ms, left)| *at_ms >= heard_ms && left.ordinal.is_some());
+        let last_ms = left.last().map(|(at_ms, _)| *at_ms);
+        assert_eq!(last_ms, Some(expected.0), "{heard_ms}");
+        assert_eq!(attempts(left), [(Some(8), expected.1)], "{heard_ms}");
+    }
+}
+
 /// Which of them the sync that leaves now asks, and how it is to be answered.
 fn asked(bob: &mut Bob) -> Option<(Vec<&'static str>, u32)> {
     let sync = bob
@@ -413,6 +559,30 @@ fn those_are_asked_that_are_to_have_it_and_say_nothing_of_what_they_lack() {
             }
             assert_eq!(asked(&mut bob), expected, "{reserve} {heard:?}");
         }
+    }
+}
+
+/// Dave names all but the last one.
+#[test]
+fn who_names_what_came_until_the_last_content_just_left_is_asked_all_the_same() {
+    for (last_ms, expected) in [(388, Some((vec!["dave"], 1))), (387, None)] {
+        let mut bob = Bob::to(
+            &["dave"],
+            Config {
+                acknowledgement_sync: true,
+                ..config()
+            },
+        );
+        queue(&mut bob, ONE, LARGE);
+        for ordinal in 0..LARGE {
+            bob.now_ms = if ordinal + 1 < LARGE { 0 } else { last_ms };
+            let (left, now) = (leave(&mut bob), at(bob.now_ms));
+            bob.machine.handle_transmitted(left.transmit_id, None, now);
+        }
+        bob.now_ms = TIMEOUT_MS;
+        bob.machine.handle_timeout(at(TIMEOUT_MS));
+        bob.hear(names("dave", &first(0..LARGE - 1)));
+        assert_eq!(asked(&mut bob), expected, "{last_ms}");
     }
 }
 
@@ -513,6 +683,57 @@ fn the_filter_of_one_that_acknowledged_a_content_says_nothing_for_another_one() 
     assert_eq!(told_of_filters(bob.hear(message)), []);
 }
 
+/// Of so many messages a small filter holds whatever is asked.
+#[test]
+fn filters_that_prove_nothing_are_told_until_they_are_enough_and_count_once_they_prove_it() {
+    const OTHERS: u32 = 200;
+    let mut bob = Bob::to(
+        &["carol", "dave"],
+        Config {
+            bloom_filter_capacity: 10,
+            ..config()
+        },
+    );
+    send(&mut bob, ONE, 1);
+    let (of_carol, of_dave) = (filter(&mut bob, "carol"), filter(&mut bob, "dave"));
+    let others: Vec<String> = (1..=OTHERS).map(|ordinal| id(OTHER, ordinal)).collect();
+    for message_id in &others {
+        bob.hear(super::tests::message("alice", message_id, b"content"));
+    }
+    for (message, expected) in [
+        (&of_carol, &[(0, Ok(1))][..]),
+        (&of_carol, &[(0, Ok(2))]),
+        (&of_carol, &[]),
+        (&of_dave, &[(0, Ok(4))]),
+        (&of_dave, &[]),
+    ] {
+        assert_eq!(told_of_filters(bob.hear(message.clone())), expected);
+    }
+    // Of parity that is of no use no filter tells.
+    for message_id in &others {
+        bob.machine.handle_content_surplus(message_id);
+    }
+    let acknowledged = ["carol", "dave"].map(|name| (0, Err(name.to_owned())));
+    assert_eq!(told_of_filters(bob.hear(of_carol)), acknowledged);
+}
+
+/// It has more contents than are remembered of all that are finished.
+#[test]
+fn filters_of_two_acknowledge_a_send_that_is_forgotten_with_the_first() {
+    let count = super::outgoing::FINISHED_CONTENTS_MAX as u32 + 1;
+    let mut bob = Bob::new();
+    let content = |number: u32| Octets::from(number.to_string().as_bytes());
+    let sent = (0..count).map(content).collect();
+    bob.machine.send(ONE, sent, 1).unwrap();
+    bob.leaving();
+    for sender_id in ["carol", "dave"] {
+        assert!(bob.machine.knows_send(ONE));
+        let message = filter(&mut bob, sender_id);
+        bob.hear(message);
+    }
+    assert!(!bob.machine.knows_send(ONE));
+}
+
 // --- what is stored -------------------------------------------------------------------------------
 
 #[test]
@@ -593,10 +814,6 @@ fn how_often_a_content_was_sent_again_or_waited_in_vain_is_known_in_the_next_lif
     let now = at(TIMEOUT_MS);
     bob.machine.handle_transmit_failed(left.transmit_id, now);
     bob = stored.restart_as(bob_of(config()), bob);
-    let attempts = |left: Vec<(i64, Transmit)>| -> Vec<(Option<u32>, u32)> {
-        let left = left.into_iter();
-        left.map(|(_, left)| (left.ordinal, left.attempt)).collect()
-    };
     let left = bob.wait_until(2 * TIMEOUT_MS);
     assert_eq!(attempts(left), [(Some(0), 1)]);
     // Waiting for an answer in vain is as good as one.
