@@ -257,6 +257,38 @@ fn nobody_is_asked_and_nothing_is_wanted_before_all_of_it_has_left() {
 }
 
 #[test]
+fn nobody_is_asked_and_nothing_is_wanted_before_what_the_node_did_not_take_has_left() {
+    let mut bob = bob_for(&["carol"]);
+    send(&mut bob, 2, 2, 3);
+    let left = [leave(&mut bob), leave(&mut bob)];
+    bob.machine
+        .handle_transmitted(left[0].transmit_id, None, at(0));
+    bob.machine
+        .handle_transmit_failed(left[1].transmit_id, at(0));
+    hear_at(&mut bob, 10, lacks("carol", ONE, 1));
+    for round in 1..=3 {
+        bob.now_ms = round * TIMEOUT_MS;
+        bob.machine.handle_timeout(at(bob.now_ms));
+        assert!(bob.machine.poll_timeout() > Some(bob.now_ms));
+    }
+    assert_eq!(bob.events(), []);
+}
+
+#[test]
+fn what_was_said_before_the_network_took_a_content_is_no_longer_known() {
+    let mut bob = bob_for(&["carol"]);
+    send(&mut bob, 2, 2, 3);
+    let left = [leave(&mut bob), leave(&mut bob)];
+    hear_at(&mut bob, 50, lacks("carol", ONE, 1));
+    bob.now_ms = 100;
+    for left in left {
+        let now = at(bob.now_ms);
+        bob.machine.handle_transmitted(left.transmit_id, None, now);
+    }
+    assert_eq!(seen_until(&mut bob, 500, true), [(500, Asks)]);
+}
+
+#[test]
 fn nobody_is_asked_about_what_the_node_has_yet_to_answer_for() {
     let mut bob = bob_for(&["carol"]);
     send(&mut bob, 2, 2, 3);
@@ -444,6 +476,17 @@ fn a_send_of_which_no_more_is_made_is_sent_again_by_content_in_the_next_life_too
 }
 
 #[test]
+fn what_was_wanted_of_a_send_that_is_delivered_meanwhile_is_of_no_use() {
+    let mut bob = sent(&["carol"], 2, 2, 3);
+    hear_at(&mut bob, 10, lacks("carol", ONE, 1));
+    assert_eq!(seen_until(&mut bob, 200, false), [(200, Wants(1))]);
+    bob.hear(lacks("carol", ONE, 0));
+    make(&mut bob, 1);
+    assert_eq!(bob.machine.size_of(ONE), Some((2, 2)));
+    assert_eq!(seen_until(&mut bob, 60_000, true), []);
+}
+
+#[test]
 fn where_one_of_what_is_made_has_the_id_of_another_content_none_is() {
     let mut bob = bob_for(&["carol"]);
     bob.hear(message("mallory", &id(ONE, 3), b"forged"));
@@ -503,6 +546,27 @@ fn of_what_is_made_nothing_is_stored_that_has_to_be_deleted() {
     assert_eq!(written(&mut bob), []);
 }
 
+#[test]
+fn a_send_is_stored_with_what_it_follows_while_more_of_it_may_leave() {
+    let follows = |bob: &mut Bob| -> bool {
+        let records = bob.machine.poll_persist();
+        let of_it = |record: &&Record| record.kind == records::SEND && *record.key == *ONE;
+        let record = records.iter().rfind(of_it).expect("it changed");
+        let value = record.value.as_ref().expect("it is there").to_vec();
+        value.windows(4).any(|window| window == b"held")
+    };
+    let mut bob = bob_for(&["carol"]);
+    bob.hear(message("alice", "held", b"content"));
+    bob.machine
+        .handle_send_reconstructed(None, "alice", "held", 1, &[], at(0));
+    send(&mut bob, 2, 2, 3);
+    bob.leaving();
+    assert!(follows(&mut bob));
+    bob.now_ms = 10;
+    bob.hear(lacks("carol", ONE, 0));
+    assert!(!follows(&mut bob));
+}
+
 // --- where no more can be made --------------------------------------------------------------------
 
 /// Three contents and the only parity left, that one at 200.
@@ -548,6 +612,7 @@ fn parity_of_an_earlier_life_has_no_bytes_to_go_again() {
     bob.now_ms = 300;
     let mut again = Stored::default().restart_as(bob_for(&["carol"]), bob);
     hear_at(&mut again, 310, lacks("carol", ONE, 3));
+    assert_eq!(stat(&again, "outgoing_unacknowledged"), 3);
     assert_eq!(seen_until(&mut again, 500, true), all_at(500, [0, 1, 2]));
 }
 
@@ -611,6 +676,36 @@ fn a_store_need_not_have_what_is_left_out() {
     store(&mut bob, [0, 1]);
     seen_until(&mut bob, TIMEOUT_MS, true);
     assert_eq!(stat(&bob, "outgoing_in_store"), 2);
+}
+
+/// More than may wait there by two.
+#[test]
+fn as_many_sends_are_given_up_as_make_room_in_a_store() {
+    const WAITING_CONTENTS_MAX: u32 = 2_048;
+    let mut bob = Bob::to(
+        &["carol"],
+        Config {
+            outgoing_buffer_messages_max: 4_096,
+            ..config()
+        },
+    );
+    let ids: Vec<String> = (0..2).map(|number| format!("{number:032x}")).collect();
+    for send_id in &ids {
+        let sent = contents(1, send_id);
+        bob.machine.send(send_id, sent, 1).unwrap();
+        bob.leaving();
+        bob.machine.handle_stored(send_id, 0, at(0));
+    }
+    send(&mut bob, WAITING_CONTENTS_MAX, WAITING_CONTENTS_MAX, 3);
+    bob.leaving();
+    store(&mut bob, 0..WAITING_CONTENTS_MAX);
+    bob.now_ms = TIMEOUT_MS;
+    bob.machine.handle_timeout(at(TIMEOUT_MS));
+    let given_up = bob.events().into_iter().filter_map(|event| match event {
+        Event::SendGivenUp { send_id, .. } => Some(send_id.to_string()),
+        _ => None,
+    });
+    assert_eq!(given_up.collect::<Vec<_>>(), ids);
 }
 
 // --- what one message teaches the next ------------------------------------------------------------
@@ -729,6 +824,38 @@ fn what_waited_before_a_restart_leaves_after_it_and_once() {
             .any(|(_, what)| matches!(what, Leaves(0..3))),
         "{seen:?}"
     );
+}
+
+#[test]
+fn what_the_node_did_not_take_before_a_restart_leaves_once_after_it() {
+    let mut bob = bob_for(&["carol"]);
+    send(&mut bob, 2, 2, 3);
+    let left = leave(&mut bob);
+    bob.machine.handle_transmit_failed(left.transmit_id, at(0));
+    let mut again = Stored::default().restart_as(bob_for(&["carol"]), bob);
+    assert!(again.machine.resume(ONE, &[0, 1], at(0)).is_empty());
+    let expected = [all_at(0, [0, 1]), vec![(400, Asks)]].concat();
+    assert_eq!(seen_until(&mut again, 400, true), expected);
+}
+
+#[test]
+fn what_may_not_have_left_and_need_not_any_more_holds_up_nothing() {
+    for is_left_out in [false, true] {
+        let bob = sent(&["carol"], 2, 2, 3);
+        let mut again = Stored::default().restart_as(bob_for(&["carol"]), bob);
+        assert!(again.machine.resume(ONE, &[1], at(0)).is_empty());
+        again.now_ms = 800;
+        again.machine.handle_timeout(at(800));
+        if is_left_out {
+            again.machine.leave_out(&id(ONE, 1));
+        } else {
+            again.hear(names("carol", &first([1])));
+        }
+        let seen = seen_until(&mut again, 1_300, false);
+        let (_, what) = seen.first().expect("it is looked at");
+        let expected = if is_left_out { Asks } else { Wants(1) };
+        assert_eq!(*what, expected);
+    }
 }
 
 #[test]
