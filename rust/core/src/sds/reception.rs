@@ -555,6 +555,7 @@ impl Machine {
                 );
             }
         }
+        self.outgoing.on_heard(monotonic_ms);
         let Some((filter, message_id)) = filter else {
             return;
         };

@@ -510,6 +510,22 @@ fn what_waited_for_an_answer_in_vain_counts_as_sent_and_not_what_got_one_or_is_l
     }
 }
 
+#[test]
+fn one_that_is_silent_is_asked_as_often_though_another_one_answers() {
+    let mut bob = Bob::to(
+        &["carol", "dave"],
+        Config {
+            acknowledgement_sync: true,
+            ..config()
+        },
+    );
+    send(&mut bob, ONE, LARGE);
+    bob.wait_until(540);
+    bob.hear(names("carol", &first(0..8)));
+    let expected = [(640, Some(8)), (666, None)];
+    assert_eq!(leaves_until(&mut bob, 799), expected);
+}
+
 /// Which of them the sync that leaves now asks, and how it is to be answered.
 fn asked(bob: &mut Bob) -> Option<(Vec<&'static str>, u32)> {
     let sync = bob

@@ -37,6 +37,8 @@ pub struct Outgoing {
     inquiries: Inquiries,
     on_demand: OnDemand,
     finished: Finished,
+    /// Sends of which what is heard just now tells what is lacking.
+    answered: Vec<OutgoingRef>,
     sends_so_far: u64,
     changes: Changes,
 }
@@ -55,6 +57,7 @@ impl Outgoing {
             inquiries: Inquiries::default(),
             on_demand: OnDemand::default(),
             finished: Finished::default(),
+            answered: Vec::new(),
             sends_so_far: 0,
             changes: Changes::default(),
         }
@@ -461,12 +464,7 @@ impl Outgoing {
             if let Some(demand) = &mut send.demand {
                 speaks = demand.on_named(by, monotonic_ms);
             } else if send.inquiry.on_named(by, count, monotonic_ms) {
-                self.unacknowledged.on_answered(
-                    handle,
-                    monotonic_ms,
-                    &self.quorum,
-                    &mut self.sends,
-                );
+                self.answered.push(handle);
             }
         }
         let send = &mut self.sends[handle];
@@ -494,6 +492,20 @@ impl Outgoing {
         }
         if is_complete {
             self.complete(handle, by, log, events);
+        }
+    }
+
+    /// All that a message names is acknowledged: what waited for that goes once all who answer had time to.
+    pub fn on_heard(&mut self, monotonic_ms: i64) {
+        for handle in std::mem::take(&mut self.answered) {
+            if self.sends.get(handle).is_some_and(|send| !send.finished) {
+                self.unacknowledged.on_answered(
+                    handle,
+                    monotonic_ms,
+                    &self.quorum,
+                    &mut self.sends,
+                );
+            }
         }
     }
 
@@ -612,6 +624,7 @@ impl Outgoing {
                 self.acknowledge(place, &name, monotonic_ms, log, events);
             }
         }
+        self.on_heard(monotonic_ms);
     }
 
     // --- ended ----------------------------------------------------------------------------------
