@@ -508,6 +508,13 @@ fn what_is_left_out_does_not_go_by_content_either() {
 }
 
 #[test]
+fn a_send_whose_first_content_is_left_out_is_asked_about_in_time() {
+    let mut bob = sent(&["carol"], 3, 2, 3);
+    bob.machine.leave_out(&id(ONE, 0));
+    assert_eq!(seen_until(&mut bob, 400, true), [(400, Asks)]);
+}
+
+#[test]
 fn parity_keeps_its_bytes_where_no_more_can_be_made() {
     for (reserve, is_kept) in [(0, true), (1, false)] {
         let bob = sent(&["carol"], 3, 2, reserve);

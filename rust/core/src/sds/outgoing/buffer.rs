@@ -705,9 +705,13 @@ impl Outgoing {
 
     fn untrack(&mut self, place: ContentRef) {
         self.unacknowledged.discard(place);
+        // On demand the timer of its first content is that of the send.
+        let has_own_timer = self.get(place.0).is_some_and(|send| send.demand.is_none());
         if let Some(content) = self.sends.content_mut(place) {
-            content.resend_ms = None;
             content.unconfirmed = false;
+            if has_own_timer {
+                content.resend_ms = None;
+            }
         }
     }
 
