@@ -183,6 +183,40 @@ mod tests {
     }
 
     #[test]
+    fn the_store_is_given_two_timeouts_anew_by_each_acknowledgement_and_for_what_comes_later() {
+        let mut store = InStore::new(5);
+        let places = places(3);
+        let wait = |store: &mut InStore, places: &[ContentRef], monotonic_ms| {
+            for place in places {
+                store.holds_back(*place, false, monotonic_ms, PERIOD_MS);
+            }
+        };
+        let waits = |store: &mut InStore, place, monotonic_ms| {
+            store.holds_back(place, true, monotonic_ms, PERIOD_MS)
+        };
+        wait(&mut store, &places, 0);
+        assert!(waits(&mut store, places[0], 10));
+        store.discard(places[2]);
+        assert!(waits(&mut store, places[0], 1_500));
+        assert!(waits(&mut store, places[0], 3_499));
+        assert!(!waits(&mut store, places[0], 3_500));
+        // What goes for want of help was not acknowledged.
+        assert!(!waits(&mut store, places[1], 3_500));
+        wait(&mut store, &places[..1], 5_000);
+        assert!(waits(&mut store, places[0], 5_010));
+        // More that waits meanwhile is no help either.
+        wait(&mut store, &places[1..], 5_020);
+        assert!(waits(&mut store, places[0], 7_009));
+        assert!(!waits(&mut store, places[0], 7_010));
+        let mut store = InStore::new(5);
+        wait(&mut store, &places, 0);
+        assert!(waits(&mut store, places[0], 10));
+        assert!(!waits(&mut store, places[0], 2_010));
+        store.discard(places[2]);
+        assert!(waits(&mut store, places[1], 2_010));
+    }
+
+    #[test]
     fn while_nobody_is_heard_so_many_probes_go_and_then_nobody_is_there() {
         let mut store = InStore::new(3);
         let places = places(3);
@@ -209,6 +243,14 @@ mod tests {
         }
         store.holds_back(places[1], true, 4 * PERIOD_MS, PERIOD_MS);
         assert_eq!(store.silent_sends(), 0);
+        // As many go when nobody is heard again.
+        for (round, goes, silent) in [(5, true, 0), (6, true, 0), (7, true, 1), (8, false, 1)] {
+            let monotonic_ms = round * PERIOD_MS;
+            store.holds_back(places[2], false, monotonic_ms, PERIOD_MS);
+            let probe = goes.then_some(places[1]);
+            assert_eq!(store.take_probe(monotonic_ms, PERIOD_MS), probe);
+            assert_eq!(store.silent_sends(), silent);
+        }
     }
 
     #[test]
