@@ -233,6 +233,21 @@ mod tests {
     }
 
     #[test]
+    fn who_speaks_first_or_lacks_less_is_news_though_that_is_repeated() {
+        let mut demand = Demand::new(64, 64);
+        let by: Arc<str> = "bob".into();
+        for lacking in [3, 2] {
+            for _ in 0..2 {
+                assert_eq!(demand.answer(&needs(3), 2), Answer::Contents(3));
+            }
+            for at_ms in [10, 20] {
+                demand.on_stated(&by, lacking, at_ms);
+            }
+        }
+        assert_eq!(demand.answer(&needs(2), 2), Answer::Contents(2));
+    }
+
+    #[test]
     fn what_was_said_before_the_last_content_left_is_no_longer_known() {
         let mut demand = Demand::new(64, 64);
         let by: Arc<str> = "bob".into();

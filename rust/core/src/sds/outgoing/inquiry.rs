@@ -191,11 +191,54 @@ mod tests {
         for _ in 0..72 {
             assert_eq!(due(&mut inquiry, 10, 3_000), Due::Unanswered);
         }
-        // What went again is asked for anew.
-        for _ in 0..ASKING_CONTENTS {
-            due(&mut inquiry, 3_000, 4_000);
+        // What went again is asked for anew, and goes as before.
+        for now_ms in [4_000, 5_000] {
+            for _ in 0..ASKING_CONTENTS {
+                due(&mut inquiry, 3_000, now_ms);
+            }
+            let waits = Due::Waits(now_ms + PERIOD_MS);
+            assert_eq!(due(&mut inquiry, 3_000, now_ms), waits);
         }
-        assert_eq!(due(&mut inquiry, 3_000, 4_000), Due::Waits(5_000));
+        for _ in 0..72 {
+            assert_eq!(due(&mut inquiry, 3_000, 6_000), Due::Unanswered);
+        }
+    }
+
+    #[test]
+    fn what_is_named_as_an_inquiry_begins_is_no_answer() {
+        let mut inquiry = Inquiry::default();
+        assert_eq!(due(&mut inquiry, 10, 1_000), Due::Unanswered);
+        assert!(!inquiry.on_named(&bob(), 72, 1_000));
+        due(&mut inquiry, 10, 2_000);
+        for _ in 0..72 {
+            assert_eq!(due(&mut inquiry, 10, 3_000), Due::Unanswered);
+        }
+    }
+
+    #[test]
+    fn who_named_something_before_it_is_asked_answers_with_the_next() {
+        for before_ms in [500, 1_000] {
+            let mut inquiry = Inquiry::default();
+            inquiry.on_named(&bob(), 72, before_ms);
+            due(&mut inquiry, 600, 1_000);
+            inquiry.on_named(&bob(), 72, before_ms);
+            assert!(inquiry.on_named(&bob(), 72, 1_001));
+        }
+    }
+
+    #[test]
+    fn so_many_who_answer_are_told_apart_and_no_more() {
+        let mut inquiry = Inquiry::default();
+        due(&mut inquiry, 10, 1_000);
+        for number in 0..=PARTICIPANTS_PER_SEND_MAX {
+            let name: Arc<str> = number.to_string().into();
+            let has_room = number < PARTICIPANTS_PER_SEND_MAX;
+            assert_eq!(inquiry.on_named(&name, 72, 1_001), has_room);
+            assert_eq!(inquiry.is_heard_since(&name, 1_000), has_room);
+        }
+        // It is known, however full the table is.
+        inquiry.on_named(&"0".into(), 72, 1_002);
+        assert!(inquiry.is_heard_since(&"0".into(), 1_001));
     }
 
     #[test]
@@ -232,6 +275,22 @@ mod tests {
         // What left since is asked for anew.
         let asks = Due::Asks(5_000, 4_333);
         assert_eq!(due_with_syncs(&mut inquiry, 3_000, 4_000), asks);
+    }
+
+    #[test]
+    fn syncs_ask_again_for_what_left_since_they_asked_and_after_contents_that_were_answered() {
+        for left_ms in [1_000, 1_001] {
+            let mut inquiry = Inquiry::default();
+            due_with_syncs(&mut inquiry, 10, 1_000);
+            let asks = Due::Asks(3_000, 2_333);
+            assert_eq!(due_with_syncs(&mut inquiry, left_ms, 2_000), asks);
+        }
+        let mut inquiry = Inquiry::default();
+        due_with_syncs(&mut inquiry, 10, 1_000);
+        assert_eq!(due_with_syncs(&mut inquiry, 10, 2_000), Due::Unanswered);
+        assert!(inquiry.on_named(&bob(), 72, 2_001));
+        let asks = Due::Asks(4_000, 3_333);
+        assert_eq!(due_with_syncs(&mut inquiry, 10, 3_000), asks);
     }
 
     #[test]
