@@ -652,6 +652,16 @@ fn what_a_store_has_all_of_waits_there_and_one_content_probes_whether_anybody_is
 }
 
 #[test]
+fn who_said_what_it_lacks_before_a_store_had_it_is_asked_with_a_probe_too() {
+    let mut bob = sent(&["carol"], 2, 2, 3);
+    hear_at(&mut bob, 10, lacks("carol", ONE, 1));
+    bob.now_ms = 20;
+    store(&mut bob, [0, 1]);
+    let expected = [(200, Asks), (200, Leaves(0))];
+    assert_eq!(seen_until(&mut bob, 399, true), expected);
+}
+
+#[test]
 fn a_store_helps_nobody_who_was_heard_since_nor_with_what_it_lacks() {
     // When each content was stored, when carol is heard, and whether it waits.
     for (stored, heard_ms, waits) in [

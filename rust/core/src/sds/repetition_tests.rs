@@ -578,6 +578,24 @@ fn those_are_asked_that_are_to_have_it_and_say_nothing_of_what_they_lack() {
     }
 }
 
+#[test]
+fn everybody_is_asked_where_any_is_to_have_it_and_nobody_once_one_has() {
+    let all = vec!["carol", "dave", "erin"];
+    for (heard, expected) in [(None, Some((all, 1))), (Some(lacks("carol", ONE, 0)), None)] {
+        let mut bob = Bob::of(Config {
+            acknowledgement_sync: true,
+            ..config()
+        });
+        send(&mut bob, ONE, LARGE);
+        bob.now_ms = TIMEOUT_MS;
+        bob.machine.handle_timeout(at(TIMEOUT_MS));
+        if let Some(heard) = heard {
+            bob.hear(heard);
+        }
+        assert_eq!(asked(&mut bob), expected);
+    }
+}
+
 /// Dave names all but the last one.
 #[test]
 fn who_names_what_came_until_the_last_content_just_left_is_asked_all_the_same() {
