@@ -555,10 +555,19 @@ impl Machine {
                 );
             }
         }
+        if let Some((filter, message_id)) = filter {
+            self.review_filter(filter, message_id, sender_id, monotonic_ms);
+        }
         self.outgoing.on_heard(monotonic_ms);
-        let Some((filter, message_id)) = filter else {
-            return;
-        };
+    }
+
+    fn review_filter(
+        &mut self,
+        filter: &[u8],
+        message_id: &Name,
+        sender_id: &Arc<str>,
+        monotonic_ms: i64,
+    ) {
         let own: Vec<_> = self.outgoing.awaiting().collect();
         if own.is_empty() {
             return;

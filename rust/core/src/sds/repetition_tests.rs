@@ -751,20 +751,50 @@ fn filters_that_prove_nothing_are_told_until_they_are_enough_and_count_once_they
     assert_eq!(told_of_filters(bob.hear(of_carol)), acknowledged);
 }
 
-/// It has more contents than are remembered of all that are finished.
 #[test]
-fn filters_of_two_acknowledge_a_send_that_is_forgotten_with_the_first() {
+fn what_filters_show_to_be_missing_goes_once_all_who_answer_had_time_to() {
+    let mut bob = to_both();
+    queue(&mut bob, ONE, LARGE);
+    (1..LARGE).for_each(|_| {
+        let left = leave(&mut bob);
+        bob.machine
+            .handle_transmitted(left.transmit_id, None, at(0));
+    });
+    let message = filter(&mut bob, "carol");
+    assert_eq!(leaves_until(&mut bob, 0), all_at(0, [8]));
+    bob.wait_until(500);
+    (0..2).for_each(|_| drop(bob.hear(message.clone())));
+    assert_eq!(leaves_until(&mut bob, 799), all_at(600, [8]));
+}
+
+/// It has more contents than are remembered of all that are finished.
+fn forgotten_once_it_is_delivered() -> Bob {
     let count = super::outgoing::FINISHED_CONTENTS_MAX as u32 + 1;
     let mut bob = Bob::new();
     let content = |number: u32| Octets::from(number.to_string().as_bytes());
     let sent = (0..count).map(content).collect();
     bob.machine.send(ONE, sent, 1).unwrap();
     bob.leaving();
+    bob
+}
+
+#[test]
+fn filters_of_two_acknowledge_a_send_that_is_forgotten_with_the_first() {
+    let mut bob = forgotten_once_it_is_delivered();
     for sender_id in ["carol", "dave"] {
         assert!(bob.machine.knows_send(ONE));
         let message = filter(&mut bob, sender_id);
         bob.hear(message);
     }
+    assert!(!bob.machine.knows_send(ONE));
+}
+
+#[test]
+fn who_answers_may_be_the_one_with_whom_a_send_is_forgotten() {
+    let mut bob = forgotten_once_it_is_delivered();
+    bob.wait_until(TIMEOUT_MS);
+    assert!(bob.machine.knows_send(ONE));
+    bob.hear(names("carol", &first([0])));
     assert!(!bob.machine.knows_send(ONE));
 }
 

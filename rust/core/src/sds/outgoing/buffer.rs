@@ -495,10 +495,11 @@ impl Outgoing {
         }
     }
 
-    /// All that a message names is acknowledged: what waited for that goes once all who answer had time to.
+    /// All that a message names, or its filter holds, is acknowledged: what waited for that goes once all who
+    /// answer had time to.
     pub fn on_heard(&mut self, monotonic_ms: i64) {
         for handle in std::mem::take(&mut self.answered) {
-            if self.sends.get(handle).is_some_and(|send| !send.finished) {
+            if self.sends.get(handle).is_some() {
                 self.unacknowledged.on_answered(
                     handle,
                     monotonic_ms,
@@ -624,7 +625,6 @@ impl Outgoing {
                 self.acknowledge(place, &name, monotonic_ms, log, events);
             }
         }
-        self.on_heard(monotonic_ms);
     }
 
     // --- ended ----------------------------------------------------------------------------------
