@@ -160,10 +160,8 @@ impl Sender {
             return;
         }
         let allowances = self.allowances.clone();
-        let begun = self
-            .channel
+        self.channel
             .submit_ephemeral(&send_id, (&send_id, "m"), content, &allowances);
-        begun.expect("it is new");
     }
 
     fn cancel(&mut self) {

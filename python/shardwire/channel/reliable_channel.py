@@ -138,7 +138,8 @@ class ReliableChannel(Listening, FileTransfers, Observed):
     async def send_ephemeral(self, message: Buffer) -> ReliableSendId:
         """Sends a message once: no segments, no acknowledgement, nothing stored (Waku 004, Ephemeral messages).
 
-        Ends with one event: `ChunkSentEvent`, `ChunkErrorEvent`, or `EphemeralDroppedEvent` under the rate limit.
+        Ends with one event: `ChunkSentEvent`, `ChunkErrorEvent`, or `EphemeralDroppedEvent` under the rate limit. On
+        the wire "nim", which has no such messages, it is always a `ChunkErrorEvent`.
 
         Raises:
             ChannelClosedError: The channel is closed or not started.

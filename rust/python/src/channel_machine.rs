@@ -331,10 +331,10 @@ impl ChannelMachine {
     ) -> PyResult<()> {
         let (ids, content) = ((request_id, message_id), octets(content));
         let allowances = allowances_of(&allowances);
-        let begun = with(slf.as_super().lock_held(py)?, |channel| {
-            channel.submit_ephemeral(send_id, ids, content, &allowances)
+        with(slf.as_super().lock_held(py)?, |channel| {
+            channel.submit_ephemeral(send_id, ids, content, &allowances);
         });
-        Ok(begun.map_err(Error::from)?)
+        Ok(())
     }
 
     fn refuse_ephemeral(

@@ -4,7 +4,7 @@ use super::allowance::{self, Allowance};
 use super::ephemerals::failed;
 use super::{DISPATCHES_MAX, DropReason, NodeState};
 use crate::channel::Channel;
-use crate::sds::{Kinds, Now, Octets, Refusal, Transmit, TransmitKind};
+use crate::sds::{Kinds, Now, Octets, Transmit, TransmitKind};
 
 /// How soon to look again at what is overdue but held back by something that sends no signal.
 const OVERDUE_RECHECK_MS: i64 = 1_000;
@@ -13,16 +13,13 @@ impl Channel {
     // --- ephemeral messages ----------------------------------------------------------------------
 
     /// Lets an ephemeral message leave now, or says by an event why it never will.
-    ///
-    /// # Errors
-    /// As [`Machine::send_ephemeral`](crate::sds::Machine::send_ephemeral).
     pub fn submit_ephemeral(
         &mut self,
         send_id: &str,
         (request_id, message_id): (&str, &str),
         content: Octets,
         allowances: &[Allowance],
-    ) -> Result<(), Refusal> {
+    ) {
         let (ephemerals, own) = (&mut self.dispatch.ephemerals, &mut self.own);
         ephemerals.register(send_id.into(), request_id.into(), message_id.into());
         let unplaced = self.dispatch.flights.unplaced();
@@ -32,10 +29,10 @@ impl Channel {
             let most = self.dispatch.ephemerals_max;
             let error = format!("{most} ephemeral messages wait for the node already");
             ephemerals.on_failed(send_id, &error, own);
-        } else {
-            self.sds.send_ephemeral(send_id, content)?;
+        } else if let Err(refusal) = self.sds.send_ephemeral(send_id, content) {
+            // The wire "nim" has no such messages.
+            ephemerals.on_failed(send_id, &refusal.to_string(), own);
         }
-        Ok(())
     }
 
     /// An ephemeral message can never be sent: it ends before it was submitted.

@@ -10,7 +10,7 @@ use crate::channel::{
 };
 use crate::sds::{Config, Kinds, Octets, Transmit, TransmitKind};
 use crate::segment::Parameters;
-use crate::wire::sds::Message;
+use crate::wire::sds::{Message, WireFormat};
 
 const MESSAGE: &str = "message";
 const THIRD: &str = "33333333333333333333333333333333";
@@ -107,8 +107,7 @@ impl Alice {
         let ids = ("re", MESSAGE);
         let content = Octets::from(vec![1; 100]);
         let channel = &mut self.channel;
-        let begun = channel.submit_ephemeral(EPHEMERAL, ids, content, &self.allowances);
-        begun.unwrap();
+        channel.submit_ephemeral(EPHEMERAL, ids, content, &self.allowances);
     }
 
     /// What is handed out now.
@@ -553,14 +552,28 @@ fn so_many_ephemeral_messages_wait_for_the_node_and_no_more() {
         let request_id = format!("r{number}");
         let ids = (&*request_id, MESSAGE);
         let content = Octets::from(vec![1; 100]);
-        let begun = alice.channel.submit_ephemeral(&send_id, ids, content, &[]);
-        begun.unwrap();
+        alice.channel.submit_ephemeral(&send_id, ids, content, &[]);
     }
     let error = "2 ephemeral messages wait for the node already";
     assert_eq!(alice.told(), [format!("r2 failed [0] {error}")]);
     assert_eq!(alice.leave().len(), 2);
     alice.channel.refuse_ephemeral("rx", MESSAGE, "too large");
     assert_eq!(alice.told(), ["rx failed [0] too large"]);
+}
+
+#[test]
+fn an_ephemeral_message_fails_on_a_wire_that_has_none() {
+    let mut alice = Alice::of(Config {
+        outgoing_buffer_messages_max: 1,
+        wire_format: WireFormat::Nim,
+        ..config()
+    });
+    let error = "the nim wire has no ephemeral messages: lamport_timestamp must be set";
+    for _ in 0..3 {
+        alice.submit_ephemeral();
+        assert_eq!(alice.told(), [format!("re failed [0] {error}")]);
+    }
+    assert_eq!(alice.poll(), []);
 }
 
 // --- failures --------------------------------------------------------------------------------------
