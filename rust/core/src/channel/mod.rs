@@ -273,7 +273,7 @@ impl Channel {
         // What may still be queued of one that has ended is parity that nobody needs.
         let has_ended = send.delivered || send.failure.is_some();
         // Where the send is another request's too, it goes on for that one.
-        if has_ended || !(self.own.is_shared(request_id) || self.sds.withdraw(&send_id)) {
+        if has_ended || !(self.own.is_shared(request_id) || self.withdraw_send(&send_id)) {
             return Some((false, send));
         }
         self.own.withdraw(request_id);

@@ -174,6 +174,11 @@ impl Machine {
         }
     }
 
+    /// A transmission of a send that was taken back does not leave.
+    pub fn handle_transmit_withdrawn(&mut self, transmit_id: u64) {
+        self.transmission.in_flight.remove(&transmit_id);
+    }
+
     /// The node could not send: a first transmission goes back to the queue, a later one is due; none
     /// counts.
     pub fn handle_transmit_failed(&mut self, transmit_id: u64, now: Now) {

@@ -112,6 +112,14 @@ impl Flights {
         Some(flight)
     }
 
+    /// Those of a send that were not handed to the node.
+    pub fn take_prepared(&mut self, send_id: &str) -> Vec<Transmit> {
+        let mut ids = self.of_send(send_id);
+        ids.retain(|id| self.by_id[id].left_ms.is_none());
+        let taken = ids.into_iter().filter_map(|id| self.take(id));
+        taken.map(|flight| flight.transmit).collect()
+    }
+
     /// The node brought a message to the network that left then.
     pub fn on_answered(&mut self, left_ms: Option<i64>, monotonic_ms: i64) {
         self.answered_ms = monotonic_ms;

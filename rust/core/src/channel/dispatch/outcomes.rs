@@ -312,6 +312,21 @@ impl Channel {
         }
     }
 
+    /// Takes a send back from SDS, with what was handed out of it and not to the node yet; false where SDS is done
+    /// with it.
+    pub(in crate::channel) fn withdraw_send(&mut self, send_id: &str) -> bool {
+        if !self.sds.withdraw(send_id) {
+            return false;
+        }
+        self.dispatch.failures_by_send.remove(send_id.as_bytes());
+        let prepared = self.dispatch.flights.take_prepared(send_id).into_iter();
+        let late = self.dispatch.late.take_send(send_id);
+        for transmit in prepared.chain(late) {
+            self.sds.handle_transmit_withdrawn(transmit.transmit_id);
+        }
+        true
+    }
+
     /// What these speak of is not stored: they leave after a commit that succeeds, and nothing ephemeral does.
     pub fn handle_commit_failed(&mut self, transmit_ids: &[u64], error: &str, now: Now) {
         self.take_back(transmit_ids, error, now);

@@ -1079,6 +1079,45 @@ fn a_send_whose_late_first_was_taken_back_begins_anew() {
 }
 
 #[test]
+fn nothing_of_a_cancelled_send_leaves_that_the_node_does_not_have() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 3, 0);
+    alice.submit(OTHER, 1, 0);
+    alice.allowances = vec![places(4, 0, Kinds::NONE)];
+    let prepared: Vec<u64> = alice.poll().iter().map(|it| it.transmit_id).collect();
+    assert!(alice.channel.leave(prepared[0], 0));
+    alice.channel.handle_late(prepared[1], at(0));
+    assert!(alice.channel.cancel("r1").unwrap().0);
+    // One is with the node, and one is another's.
+    assert_eq!(alice.channel.dispatches_in_flight(), 2);
+    assert_eq!(alice.channel.unplaced(), 1);
+    assert!(!alice.channel.leave(prepared[2], 0));
+    // Its owner says that it is late.
+    alice.channel.handle_late(prepared[2], at(0));
+    assert_eq!(alice.poll(), []);
+    assert!(alice.channel.leave(prepared[3], 0));
+    assert!(alice.propagated(prepared[0]));
+    assert_eq!(alice.outcomes(), [""; 0]);
+}
+
+#[test]
+fn a_send_begun_anew_after_it_was_cancelled_has_failed_no_node() {
+    let mut alice = Alice::of(Config {
+        max_retransmissions: 1,
+        acknowledgement_timeout_ms: 5_000,
+        ..config()
+    });
+    for _ in 0..2 {
+        alice.submit(ONE, 1, 0);
+        let left = alice.leave();
+        alice.failed(left[0], FAILED);
+        alice.wait(5_000);
+        assert!(alice.channel.cancel("r1").unwrap().0);
+    }
+    assert_eq!(alice.outcomes(), [""; 0]);
+}
+
+#[test]
 fn what_is_late_of_one_send_outlives_another() {
     let mut alice = Alice::new();
     alice.submit(ONE, 1, 0);
