@@ -2,8 +2,8 @@
 
 use super::{Allowance, DISPATCHES_MAX, DropReason, Failure, NodeState, PROPAGATION_TIMEOUT_MS};
 use crate::channel::tests::{
-    ONE, OTHER, SEGMENT_BYTES, at, channel, config, id, limits, message, payload, segments,
-    settings,
+    ONE, OTHER, SEGMENT_BYTES, TIMEOUT_MS, at, channel, config, id, limits, message, named,
+    payload, segments, settings,
 };
 use crate::channel::{
     Arrival, Channel, Chunks, Event, Outcome, OutcomeKind, OwnSend, Segmentation, Submission, Told,
@@ -161,6 +161,44 @@ impl Alice {
         Some(wake_ms - self.now_ms)
     }
 
+    /// Carol says something, now.
+    fn hear(&mut self, said: Message) {
+        let said = Message {
+            lamport_timestamp: Some(at(self.now_ms).epoch_ms as u64),
+            ..said
+        };
+        let data = Octets::from(said.encode(config().wire_format).unwrap());
+        let arrival = Arrival {
+            data: &data,
+            retrieval_hint: None,
+            authenticated_sender: None,
+            from_store: false,
+            observed: false,
+        };
+        assert!(self.channel.handle_message(&arrival, at(self.now_ms)));
+    }
+
+    /// The next message of a kind that is handed to the node, which takes all before it.
+    fn leave_next(&mut self, kind: TransmitKind) -> u64 {
+        for _ in 0..1_000 {
+            self.wait(1_000);
+            for transmit in self.poll() {
+                let id = transmit.transmit_id;
+                assert!(self.channel.leave(id, self.now_ms));
+                if transmit.kind == kind {
+                    return id;
+                }
+                assert!(self.propagated(id));
+            }
+        }
+        panic!("it leaves")
+    }
+
+    fn announced(&mut self) {
+        let own = self.channel.own_mut();
+        own.on_announced(ONE, OutcomeKind::Failed, "r1");
+    }
+
     /// What the application is told of requests.
     fn told(&mut self) -> Vec<String> {
         let told = self.channel.own_mut().poll_told().into_iter();
@@ -245,6 +283,7 @@ fn what_the_network_took_is_sent() {
     assert_eq!(alice.outcomes(), [""; 0]);
     assert!(alice.propagated(left[1]));
     assert_eq!(alice.outcomes(), ["r1 sent"]);
+    assert_eq!(alice.events(), [""; 0]);
     assert_eq!(alice.channel.dispatches_in_flight(), 0);
     assert!(!alice.channel.leave(left[1], 0));
     let counts = alice.channel.dispatch_counts();
@@ -260,6 +299,7 @@ fn the_node_has_so_many_to_answer_for_and_no_more() {
     let left = alice.leave();
     assert_eq!(left.len(), DISPATCHES_MAX);
     assert_eq!(alice.poll().len(), 0);
+    assert!(!alice.is_limited);
     alice.propagated(left[5]);
     alice.propagated(left[7]);
     assert_eq!(alice.poll().len(), 2);
@@ -328,6 +368,7 @@ fn no_more_is_prepared_than_there_are_places() {
     // More waits for the next epoch, and is looked for then.
     assert_eq!(alice.wake_in_ms(), Some(777));
     assert!(alice.channel.leave(first[0].transmit_id, 0));
+    assert_eq!(alice.channel.unplaced(), 0);
     assert!(alice.channel.leave(first[1].transmit_id, 0));
     // To leave twice takes no second place.
     assert!(alice.channel.leave(first[0].transmit_id, 0));
@@ -367,6 +408,47 @@ fn nothing_is_held_that_waits_for_room_or_for_its_time() {
     assert_ne!(alice.wake_in_ms(), Some(777));
     alice.propagated(left);
     assert_eq!(alice.poll(), []);
+}
+
+#[test]
+fn a_send_that_waits_for_room_for_all_of_it_is_held_by_no_limit() {
+    let mut alice = Alice::of(Config {
+        outgoing_buffer_messages_max: 3,
+        ..config()
+    });
+    alice.submit(ONE, 2, 0);
+    alice.submit(OTHER, 2, 0);
+    assert_eq!(alice.leave().len(), 2);
+    alice.allowances = vec![messages(5)];
+    assert_eq!(alice.poll(), []);
+    assert!(!alice.is_limited);
+    assert_ne!(alice.wake_in_ms(), Some(777));
+}
+
+#[test]
+fn what_is_late_leaves_in_the_order_in_which_it_came_back() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 1, 0);
+    let prepared = alice.poll();
+    for place in [1, 0] {
+        alice
+            .channel
+            .handle_late(prepared[place].transmit_id, at(0));
+    }
+    alice.allowances = vec![messages(1)];
+    assert_eq!(alice.poll(), prepared[1..]);
+}
+
+#[test]
+fn what_is_late_of_a_send_whose_first_has_left_leaves_when_there_is_a_place() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 2, 0);
+    alice.allowances = vec![places(2, 0, Kinds::NONE)];
+    let prepared = alice.poll();
+    assert!(alice.channel.leave(prepared[0].transmit_id, 0));
+    alice.channel.handle_late(prepared[1].transmit_id, at(0));
+    assert_eq!(alice.poll(), prepared[1..]);
 }
 
 #[test]
@@ -469,13 +551,17 @@ fn each_way_in_which_an_ephemeral_message_ends_is_one_event() {
         alice.submit_ephemeral();
         assert_eq!(alice.poll(), []);
     };
+    let unsent: Act = |alice| {
+        alice.submit_ephemeral();
+        alice.channel.handle_stopped(at(0));
+    };
     let unstored: Act = |alice| {
         alice.submit_ephemeral();
         let channel = &mut alice.channel;
         channel.handle_commit_failed(&[], "disk full", at(0));
     };
     type Case = (&'static str, Box<dyn Fn(&mut Alice)>);
-    let cases: [Case; 11] = [
+    let cases: [Case; 12] = [
         ("re took [0]", Box::new(propagated)),
         ("re failed [0] down", Box::new(failed)),
         ("re failed [0] no proof", Box::new(refused)),
@@ -495,6 +581,7 @@ fn each_way_in_which_an_ephemeral_message_ends_is_one_event() {
             "re failed [0] the node is offline, and an ephemeral message does not wait",
             Box::new(offline),
         ),
+        ("re failed [0] the channel was stopped", Box::new(unsent)),
         ("re failed [0] disk full", Box::new(unstored)),
     ];
     for (expected, act) in cases {
@@ -508,6 +595,47 @@ fn each_way_in_which_an_ephemeral_message_ends_is_one_event() {
         assert_eq!(alice.poll().len(), 0, "{expected}");
         assert_eq!(alice.told(), [""; 0], "{expected}");
     }
+}
+
+#[test]
+fn an_ephemeral_message_is_told_as_one_chunk_of_one() {
+    let mut alice = Alice::new();
+    alice.submit_ephemeral();
+    let left = alice.leave()[0];
+    alice.propagated(left);
+    let told = Told::Chunks {
+        what: Chunks::Sent,
+        message_id: MESSAGE.into(),
+        request_id: "re".into(),
+        chunks: vec![0],
+        total: 1,
+    };
+    assert_eq!(alice.channel.own_mut().poll_told(), [told]);
+}
+
+#[test]
+fn an_ephemeral_message_that_the_node_has_ends_with_what_that_says() {
+    let mut alice = Alice::of(Config {
+        max_retransmissions: 0,
+        ..config()
+    });
+    alice.submit_ephemeral();
+    let left = alice.leave()[0];
+    // A limit drops only what waits, and a send that is given up ends alone.
+    let content = Octets::from(vec![2; 100]);
+    let channel = &mut alice.channel;
+    channel.submit_ephemeral(THIRD, ("r3", MESSAGE), content, &[]);
+    alice.allowances = vec![messages(0)];
+    assert_eq!(alice.poll(), []);
+    assert_eq!(alice.told(), ["r3 dropped rate_limit_reached"]);
+    alice.allowances.clear();
+    alice.submit(ONE, 1, 0);
+    let other = alice.leave()[0];
+    alice.failed(other, FAILED);
+    let error = ["r1 failed [0] down", "r1 error dispatch down"];
+    assert_eq!(alice.outcomes(), error);
+    assert!(alice.propagated(left));
+    assert_eq!(alice.told(), ["re took [0]"]);
 }
 
 #[test]
@@ -593,6 +721,7 @@ fn a_node_that_failed_is_left_alone_the_longer_the_more_often() {
         assert_eq!(alice.state().failures, number);
         assert!(!alice.may_try());
         assert_eq!(alice.poll(), []);
+        assert!(!alice.is_limited);
         alice.wait(pause_ms - 1);
         assert!(!alice.may_try(), "after {number}");
         assert_eq!(alice.wake_in_ms(), Some(1));
@@ -648,6 +777,93 @@ fn that_the_node_fails_is_told_once_and_that_it_does_no_longer() {
 }
 
 #[test]
+fn that_the_node_recovered_is_told_as_news_where_its_failing_was() {
+    for (failures, is_news) in [(2, false), (3, true)] {
+        let mut alice = Alice::new();
+        alice.submit(ONE, 1, 0);
+        for _ in 0..failures {
+            let left = alice.leave();
+            alice.failed(left[0], FAILED);
+            alice.wait(2_000);
+        }
+        alice.events();
+        let left = alice.leave();
+        alice.propagated(left[0]);
+        let expected = format!("recovered {failures}, told {is_news}");
+        assert_eq!(alice.events(), [expected]);
+    }
+}
+
+#[test]
+fn each_failure_is_told_in_its_turn_and_whether_it_is_one_of_the_node() {
+    let mut alice = Alice::new();
+    for number in 1..=6 {
+        alice.submit(&number.to_string().repeat(32), 1, 0);
+    }
+    let left = alice.leave();
+    alice.failed(left[0], FAILED);
+    alice.failed(left[1], FAILED);
+    alice.propagated(left[2]);
+    // It left before the node failed.
+    alice.failed(left[3], FAILED);
+    alice.failed(left[4], REFUSED);
+    let held = Failure {
+        retry_after_ms: Some(20_000),
+        ..FAILED
+    };
+    alice.failed(left[5], held);
+    let expected = [
+        "first failed, known false",
+        "first failed, known true",
+        "recovered 1, told false",
+        "first failed, known true",
+        "first failed, known false",
+        "holds 20000",
+    ];
+    assert_eq!(alice.events(), expected);
+    let counts = alice.channel.dispatch_counts();
+    assert_eq!((counts.failures, counts.held), (4, 1));
+    assert_eq!(alice.state().failures, 0);
+}
+
+#[test]
+fn a_node_that_takes_what_left_after_its_failure_is_tried_at_once() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 1, 0);
+    let prepared = alice.poll();
+    let [first, second] = [0, 1].map(|place: usize| prepared[place].transmit_id);
+    alice.channel.leave(first, 0);
+    alice.failed(first, FAILED);
+    alice.now_ms = 10;
+    // It was on its way.
+    alice.channel.leave(second, 10);
+    alice.propagated(second);
+    assert!(alice.may_try());
+}
+
+#[test]
+fn a_refusal_says_nothing_of_the_node_where_others_asked_for_the_message() {
+    for (kind, failure, failures) in [
+        (TransmitKind::Repair, REFUSED, 0),
+        (TransmitKind::Repair, FAILED, 1),
+        (TransmitKind::Sync, REFUSED, 1),
+    ] {
+        let mut alice = Alice::new();
+        let content = &segments(&payload(1, 100))[0];
+        alice.hear(message("carol", &id(OTHER, 0), content));
+        alice.hear(Message {
+            content: None,
+            repair_request: vec![named(&id(OTHER, 0), Some("carol"))],
+            ..message("dave", "asks", b"")
+        });
+        let left = alice.leave_next(kind);
+        alice.failed(left, failure);
+        assert_eq!(alice.state().failures, failures, "{kind:?} {failure:?}");
+    }
+}
+
+#[test]
 fn what_left_before_a_failure_says_nothing_new_of_the_node() {
     let mut alice = Alice::new();
     for send_id in [ONE, OTHER, THIRD] {
@@ -681,21 +897,21 @@ fn a_hold_is_no_failure_and_told_once() {
     let left = alice.leave();
     alice.failed(left[0], held(20_000));
     assert_eq!(alice.events(), ["holds 20000"]);
-    alice.failed(left[1], held(25_000));
+    alice.failed(left[1], held(30_000));
     assert_eq!(alice.events(), [""; 0]);
     assert_eq!(
         alice.state(),
         NodeState {
-            held_ms: 25_000,
+            held_ms: 30_000,
             ..READY
         }
     );
     // A shorter one changes nothing.
     alice.failed(left[2], held(0));
-    assert_eq!(alice.state().held_ms, 25_000);
+    assert_eq!(alice.state().held_ms, 30_000);
     let counts = alice.channel.dispatch_counts();
     assert_eq!((counts.held, counts.failures), (3, 0));
-    alice.wait(24_999);
+    alice.wait(29_999);
     assert_eq!(alice.poll(), []);
     assert_eq!(alice.wake_in_ms(), Some(1));
     alice.wait(1);
@@ -715,16 +931,43 @@ fn a_hold_is_no_failure_and_told_once() {
 }
 
 #[test]
+fn a_hold_is_news_again_once_something_was_taken_after_the_last() {
+    let held = Failure {
+        retry_after_ms: Some(5_000),
+        ..FAILED
+    };
+    let mut alice = Alice::new();
+    for send_id in [ONE, OTHER, THIRD] {
+        alice.submit(send_id, 1, 0);
+    }
+    let left = alice.leave();
+    alice.failed(left[0], held);
+    assert_eq!(alice.events(), ["holds 5000"]);
+    // What it took before the hold says nothing of the hold.
+    alice.propagated(left[1]);
+    alice.failed(left[2], held);
+    assert_eq!(alice.events(), [""; 0]);
+    alice.wait(5_000);
+    let left = alice.leave();
+    alice.propagated(left[0]);
+    alice.failed(left[1], held);
+    assert_eq!(alice.events(), ["holds 5000"]);
+}
+
+#[test]
 fn a_node_that_promises_a_short_time_again_and_again_is_asked_less_and_less_often() {
     let mut alice = Alice::new();
     alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 1, 0);
     for hold_ms in [500, 1_000, 2_000, 4_000] {
-        let left = alice.leave();
         let failure = Failure {
             retry_after_ms: Some(0),
             ..FAILED
         };
-        alice.failed(left[0], failure);
+        // However many it refuses at a time.
+        for left in alice.leave() {
+            alice.failed(left, failure);
+        }
         assert_eq!(alice.state().held_ms, hold_ms);
         alice.wait(hold_ms);
     }
@@ -780,6 +1023,133 @@ fn a_send_that_waits_for_a_failing_node_too_long_is_given_up_with_what_waits_bes
 }
 
 #[test]
+fn failures_of_the_node_count_for_a_send_once_in_an_acknowledgement_timeout() {
+    for (wait_ms, is_given_up) in [(4_999, false), (5_000, true)] {
+        let mut alice = Alice::of(Config {
+            max_retransmissions: 1,
+            acknowledgement_timeout_ms: 5_000,
+            ..config()
+        });
+        alice.now_ms = 100_000;
+        alice.submit(ONE, 1, 0);
+        let left = alice.leave();
+        alice.failed(left[0], FAILED);
+        assert_eq!(alice.outcomes(), [""; 0]);
+        alice.wait(wait_ms);
+        let left = alice.leave();
+        alice.failed(left[0], FAILED);
+        assert_eq!(!alice.outcomes().is_empty(), is_given_up, "{wait_ms}");
+    }
+}
+
+#[test]
+fn failures_of_the_node_count_anew_for_a_send_that_propagated_or_begins_anew() {
+    let mut alice = Alice::of(Config {
+        max_retransmissions: 1,
+        acknowledgement_timeout_ms: 5_000,
+        ..config()
+    });
+    alice.submit(OTHER, 2, 0);
+    let left = alice.leave();
+    alice.failed(left[0], FAILED);
+    alice.propagated(left[1]);
+    alice.wait(5_000);
+    for id in alice.leave() {
+        alice.failed(id, FAILED);
+    }
+    assert_eq!(alice.outcomes(), [""; 0]);
+
+    let mut alice = Alice::of(Config {
+        max_retransmissions: 1,
+        acknowledgement_timeout_ms: 5_000,
+        ..config()
+    });
+    alice.submit(ONE, 1, 0);
+    for outcomes in [0, 2] {
+        let left = alice.leave();
+        alice.failed(left[0], FAILED);
+        assert_eq!(alice.outcomes().len(), outcomes);
+        alice.wait(5_000);
+    }
+    alice.announced();
+    alice.submit(ONE, 1, 0);
+    let left = alice.leave();
+    alice.failed(left[0], FAILED);
+    assert_eq!(alice.outcomes(), [""; 0]);
+}
+
+#[test]
+fn a_failure_of_the_node_counts_for_no_send_that_a_store_has() {
+    for is_stored in [false, true] {
+        let mut alice = Alice::of(Config {
+            max_retransmissions: 0,
+            ..config()
+        });
+        alice.submit(ONE, 1, 0);
+        let left = alice.leave();
+        if is_stored {
+            alice.channel.handle_stored(ONE, 0, at(0));
+        }
+        alice.failed(left[0], FAILED);
+        assert_eq!(alice.outcomes().is_empty(), is_stored);
+    }
+}
+
+#[test]
+fn what_goes_again_to_a_failing_node_in_vain_ends_as_what_nobody_acknowledged() {
+    let mut alice = Alice::of(Config {
+        max_retransmissions: 1,
+        acknowledgement_timeout_ms: 5_000,
+        ..config()
+    });
+    alice.submit(ONE, 1, 0);
+    let left = alice.leave();
+    alice.propagated(left[0]);
+    assert_eq!(alice.outcomes(), ["r1 sent"]);
+    for _ in 0..2 {
+        alice.wait(5_000);
+        assert_eq!(alice.outcomes(), [""; 0]);
+        let left = alice.leave();
+        alice.failed(left[0], FAILED);
+    }
+    alice.events();
+    let error = "1 of 1 segments were not acknowledged after the last retransmission";
+    assert_eq!(alice.outcomes(), [format!("r1 error delivery {error}")]);
+}
+
+#[test]
+fn what_can_never_be_sent_again_ends_its_message() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    let left = alice.leave();
+    alice.propagated(left[0]);
+    let left = alice.leave_next(TransmitKind::Retransmission);
+    alice.failed(left, REFUSED);
+    let told = [
+        "r1 sent",
+        "r1 failed [0] no proof",
+        "r1 error delivery no proof",
+    ];
+    assert_eq!(alice.outcomes(), told);
+    for _ in 0..60 {
+        alice.wait(1_000);
+        assert_eq!(alice.poll(), []);
+    }
+    assert_eq!(alice.outcomes(), [""; 0]);
+}
+
+#[test]
+fn what_can_never_be_sent_takes_no_other_send_with_it() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 1, 0);
+    let left = alice.leave();
+    alice.failed(left[0], REFUSED);
+    assert!(alice.propagated(left[1]));
+    assert!(alice.outcomes().contains(&"r2 sent".to_owned()));
+}
+
+#[test]
 fn what_can_never_be_sent_ends_its_message_and_nothing_more_of_it_leaves() {
     let mut alice = Alice::new();
     alice.submit(ONE, 3, 0);
@@ -817,6 +1187,53 @@ fn parity_that_can_never_be_sent_is_done_without() {
 }
 
 #[test]
+fn parity_that_a_failing_node_did_not_take_leaves_again() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 2, 1);
+    let left = alice.leave();
+    alice.propagated(left[0]);
+    alice.propagated(left[1]);
+    alice.failed(left[2], FAILED);
+    assert_eq!(alice.channel.dispatch_counts().parity_left_out, 0);
+    alice.wait(500);
+    let again: Vec<_> = alice.poll().iter().map(|again| again.ordinal).collect();
+    assert_eq!(again, [Some(2)]);
+}
+
+#[test]
+fn a_send_of_which_more_parity_can_be_made_ends_without_parity_that_can_never_be_sent() {
+    let mut alice = Alice::new();
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES)).into_iter().take(3);
+    let submission = Submission {
+        send_id: ONE,
+        request_id: "r1",
+        message_id: MESSAGE,
+        contents: contents.map(Octets::from).collect(),
+        data_count: 2,
+        reserve: 4,
+        form: "raw leopard",
+    };
+    alice.channel.submit(submission).unwrap();
+    let left = alice.leave();
+    alice.propagated(left[0]);
+    alice.propagated(left[1]);
+    alice.failed(left[2], REFUSED);
+    assert_eq!(alice.outcomes(), ["r1 sent"]);
+    let mut told = Vec::new();
+    for _ in 0..300 {
+        alice.wait(1_000);
+        for id in alice.leave() {
+            alice.propagated(id);
+        }
+        told.extend(alice.outcomes());
+    }
+    let [error] = &told[..] else {
+        panic!("it ends once, not {told:?}")
+    };
+    assert!(error.starts_with("r1 error delivery"), "{error}");
+}
+
+#[test]
 fn a_segment_that_fits_no_longer_ends_its_message_unless_it_is_parity_or_has_left() {
     let mut alice = Alice::new();
     alice.submit(ONE, 2, 1);
@@ -845,6 +1262,28 @@ fn a_node_that_says_nothing_is_waited_for_so_long() {
     assert_eq!(alice.state().failures, 1);
     // What it says afterwards comes too late.
     assert!(!alice.propagated(left[0]));
+}
+
+#[test]
+fn each_message_that_the_node_says_nothing_of_is_given_up_in_its_time() {
+    let mut alice = Alice::new();
+    for send_id in [ONE, OTHER, THIRD] {
+        alice.submit(send_id, 1, 0);
+        assert_eq!(alice.leave().len(), 1);
+        alice.wait(20_000);
+    }
+    assert_eq!(alice.now_ms, PROPAGATION_TIMEOUT_MS);
+    assert_eq!(alice.channel.dispatches_in_flight(), 2);
+    // The node is tried again before it is looked at once more.
+    assert_eq!(alice.wake_in_ms(), Some(500));
+    alice.wait(19_999);
+    assert_eq!(alice.channel.dispatches_in_flight(), 2);
+    assert_eq!(alice.wake_in_ms(), Some(1));
+    alice.wait(1);
+    assert_eq!(alice.channel.dispatches_in_flight(), 1);
+    // However late it is looked at.
+    alice.wait(25_000);
+    assert_eq!(alice.channel.dispatches_in_flight(), 0);
 }
 
 #[test]
@@ -957,15 +1396,18 @@ fn what_was_taken_back_before_it_left_takes_a_place_when_it_leaves() {
         }
         alice.channel.handle_stopped(at(0));
     };
-    for act in [unstored, stopped, late] {
+    let acts = [unstored, stopped, late].into_iter();
+    for (act, waits) in acts.flat_map(|act| [(act, false), (act, true)]) {
         let mut alice = Alice::new();
         alice.submit(ONE, 2, 0);
         alice.allowances = vec![messages(1)];
         let prepared = alice.poll();
         act(&mut alice, &prepared);
-        alice.allowances = vec![messages(0)];
-        assert_eq!(alice.poll(), []);
-        assert!(alice.is_limited);
+        if waits {
+            alice.allowances = vec![messages(0)];
+            assert_eq!(alice.poll(), []);
+            assert!(alice.is_limited);
+        }
         alice.allowances = vec![messages(1)];
         let kinds = alice.poll().into_iter().map(|transmit| transmit.kind);
         let kinds: Vec<TransmitKind> = kinds.collect();
@@ -979,6 +1421,86 @@ fn what_was_taken_back_before_it_left_takes_a_place_when_it_leaves() {
     alice.channel.handle_stopped(at(0));
     alice.allowances = vec![messages(0)];
     assert_eq!(alice.poll().len(), 1);
+}
+
+#[test]
+fn each_send_that_was_taken_back_before_it_left_takes_a_place() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 1, 0);
+    let ids: Vec<u64> = alice.poll().iter().map(|it| it.transmit_id).collect();
+    alice.channel.handle_commit_failed(&ids, "disk full", at(0));
+    for (left, count) in [(0, 0), (1, 1), (0, 0), (1, 1)] {
+        alice.allowances = vec![messages(left)];
+        let prepared = alice.poll();
+        assert_eq!(prepared.len(), count);
+        for transmit in prepared {
+            assert_eq!(transmit.kind, TransmitKind::First);
+            assert!(alice.channel.leave(transmit.transmit_id, 0));
+        }
+    }
+}
+
+#[test]
+fn the_rest_of_a_send_that_was_taken_back_takes_no_second_place() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 2, 0);
+    alice.allowances = vec![messages(1)];
+    let prepared = alice.poll();
+    assert!(alice.channel.leave(prepared[0].transmit_id, 0));
+    let rest = [prepared[1].transmit_id];
+    alice
+        .channel
+        .handle_commit_failed(&rest, "disk full", at(0));
+    alice.allowances = vec![messages(0)];
+    let kinds: Vec<_> = alice.poll().iter().map(|again| again.kind).collect();
+    assert_eq!(kinds, [TransmitKind::Further]);
+}
+
+#[test]
+fn a_node_that_was_silent_may_have_sent_it_until_it_says_otherwise() {
+    let says: [fn(&mut Alice, u64); 2] = [
+        |alice, _| alice.wait(PROPAGATION_TIMEOUT_MS),
+        |alice, id| alice.failed(id, SILENT),
+    ];
+    for say in says {
+        let mut alice = Alice::of(Config {
+            max_retransmissions: 0,
+            ..config()
+        });
+        alice.submit(ONE, 2, 0);
+        let left = alice.leave();
+        say(&mut alice, left[0]);
+        alice.announced();
+        for id in left {
+            assert!(!alice.channel.own().never_left(ONE));
+            alice.failed(id, REFUSED);
+        }
+        assert!(alice.begins_anew());
+    }
+}
+
+#[test]
+fn of_more_than_the_node_may_have_to_answer_for_the_oldest_counts_as_sent() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 1, 0);
+    let prepared = alice.poll();
+    let (dispatch, own) = (&mut alice.channel.dispatch, &mut alice.channel.own);
+    dispatch.unanswered.add(&prepared[0], own);
+    for transmit_id in 1_000..1_000 + DISPATCHES_MAX as u64 {
+        let transmit = Transmit {
+            transmit_id,
+            ..prepared[1].clone()
+        };
+        dispatch.unanswered.add(&transmit, own);
+    }
+    for transmit_id in [prepared[0].transmit_id, 1_000] {
+        dispatch.unanswered.on_answer(transmit_id, true, own);
+    }
+    let unanswered = |send_id| own.get(send_id).unwrap().unanswered;
+    let expected = (1, DISPATCHES_MAX as u32 - 1);
+    assert_eq!((unanswered(ONE), unanswered(OTHER)), expected);
 }
 
 #[test]
@@ -1153,21 +1675,48 @@ fn a_channel_that_is_stopped_does_nothing_by_itself() {
 }
 
 #[test]
+fn what_becomes_of_a_send_by_time_alone_is_told() {
+    let mut alice = Alice::of(Config {
+        max_retransmissions: 0,
+        acknowledgement_timeout_ms: 5_000,
+        ..config()
+    });
+    alice.submit(ONE, 1, 0);
+    let left = alice.leave();
+    alice.propagated(left[0]);
+    assert_eq!(alice.outcomes(), ["r1 sent"]);
+    alice.wait(5_000);
+    assert_eq!(alice.outcomes().len(), 1);
+}
+
+#[test]
+fn a_partial_message_that_nothing_new_came_for_is_dropped_in_its_time() {
+    let mut alice = Alice::new();
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+    alice.hear(message("carol", &id(OTHER, 0), &contents[0]));
+    alice.wait(TIMEOUT_MS - 1);
+    assert!(alice.channel.has_partial());
+    assert_eq!(alice.channel.next_expiry_ms(), Some(TIMEOUT_MS));
+    alice.wait(1);
+    assert!(!alice.channel.has_partial());
+}
+
+#[test]
+fn a_limit_that_should_have_reopened_is_looked_at_once_more() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.allowances = vec![messages(0)];
+    assert_eq!(alice.poll(), []);
+    let allowances = alice.allowances.clone();
+    let wake_ms = alice.channel.next_wake_ms(&allowances, 0, at(0));
+    assert_eq!(wake_ms, Some(1));
+}
+
+#[test]
 fn what_is_overdue_and_held_back_is_looked_at_again_soon() {
     let mut alice = Alice::new();
-    let said = Message {
-        lamport_timestamp: Some(at(0).epoch_ms as u64),
-        ..message("carol", &id(OTHER, 0), &segments(&payload(1, 100))[0])
-    };
-    let data = Octets::from(said.encode(config().wire_format).unwrap());
-    let arrival = Arrival {
-        data: &data,
-        retrieval_hint: None,
-        authenticated_sender: None,
-        from_store: false,
-        observed: false,
-    };
-    assert!(alice.channel.handle_message(&arrival, at(0)));
+    let content = &segments(&payload(1, 100))[0];
+    alice.hear(message("carol", &id(OTHER, 0), content));
     let due_in_ms = alice.wake_in_ms().expect("it is acknowledged");
     alice.wait(due_in_ms);
     // Commits fail, say.
