@@ -375,12 +375,17 @@ fn what_the_network_did_not_take_is_named_when_a_message_is_given_up() {
         "r: failed at dispatch (busy)",
     ];
     assert_eq!(told(&mut sends), expected);
+    let mut sends = usual();
+    sends.on_undispatched("s", "busy");
+    let all = ["r: chunks failed (busy) [0, 1, 2] of 3"];
+    assert_eq!(of(&mut sends, "r: chunks"), all);
 }
 
 #[test]
 fn a_message_is_sent_without_the_parity_that_can_never_be_and_a_restart_knows_it() {
     let mut sends = began(DeliveredWhen::Any, 3, 5);
     sends.on_left_out("s", 3);
+    assert_eq!(sends.unsent(), [("s".into(), vec![0, 1, 2, 4])]);
     propagate(&mut sends, 3);
     assert_eq!(of(&mut sends, "r: sent"), [""; 0]);
     assert_eq!(sends.unsent(), [("s".into(), vec![4])]);
