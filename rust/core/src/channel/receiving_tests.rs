@@ -28,6 +28,11 @@ fn parts(settings: Settings, payload: &[u8]) -> Vec<Vec<u8>> {
 
 /// As it is, without a time of its own.
 fn hear_as_it_is(bob: &mut Bob, message: &Message) {
+    observe(bob, message);
+    bob.take_events();
+}
+
+fn observe(bob: &mut Bob, message: &Message) {
     let data = Octets::from(message.encode(bob.config.wire_format).unwrap());
     let arrival = Arrival {
         data: &data,
@@ -37,7 +42,20 @@ fn hear_as_it_is(bob: &mut Bob, message: &Message) {
         observed: true,
     };
     bob.channel.handle_message(&arrival, at(bob.now_ms));
-    bob.take_events();
+}
+
+/// The segments that were told, each by how it came, its place and the counts of its message.
+fn seen(bob: &Bob) -> Vec<(Stage, u32, Option<u32>, Option<u32>)> {
+    let seen = bob.events.iter().filter_map(|event| match event {
+        Event::Segment(seen) => Some((
+            seen.stage,
+            seen.ordinal,
+            seen.data_count,
+            seen.content_count,
+        )),
+        _ => None,
+    });
+    seen.collect()
 }
 
 fn hear_data(bob: &mut Bob, contents: &[Vec<u8>], ordinals: &[u32]) {
@@ -267,11 +285,129 @@ fn the_place_of_draft_parity_is_that_which_its_id_names() {
     let draft = *bob.segmentation.parameters.settings();
     let contents = parts(draft, &payload(1, 2 * SEGMENT_BYTES));
     hear_as_it_is(&mut bob, &message("alice", &id(ONE, 3), &contents[3]));
-    let seen = bob.events.iter().find_map(|event| match event {
-        Event::Segment(seen) => Some((seen.ordinal, seen.content_count)),
-        _ => None,
-    });
-    assert_eq!(seen, Some((3, None)));
+    assert_eq!(seen(&bob), [(Stage::Received, 3, None, None)]);
+}
+
+#[test]
+fn each_segment_is_told_in_its_turn_to_who_observes() {
+    let contents = segments(&payload(1, 3 * SEGMENT_BYTES));
+    let mut bob = Bob::new();
+    hear_data(&mut bob, &contents, &[0, 5, 3]);
+    assert_eq!(seen(&bob), []);
+    let mut bob = Bob::new();
+    for ordinal in [0, 5, 3] {
+        let came = message("alice", &id(ONE, ordinal), &contents[ordinal as usize]);
+        observe(&mut bob, &came);
+    }
+    bob.take_events();
+    let (data, all) = (Some(3), Some(6));
+    let expected = [
+        (Stage::Received, 0, data, all),
+        (Stage::Received, 5, data, all),
+        (Stage::Received, 3, data, all),
+        (Stage::Recovered, 1, data, all),
+        (Stage::Recovered, 2, data, all),
+    ];
+    assert_eq!(seen(&bob), expected);
+    let (counts, _) = bob.channel.counts();
+    let expected = Counts {
+        segments_received: 3,
+        segments_recovered: 2,
+        segments_discarded: 0,
+        messages: 1,
+    };
+    assert_eq!(counts, expected);
+}
+
+#[test]
+fn a_payload_that_draft_sends_as_it_is_is_a_message_of_one_content() {
+    let real = payload(1, SEGMENT_BYTES - 40);
+    let mut bob = with_wire(WireFormat::Draft);
+    hear_as_it_is(&mut bob, &message("alice", &id(ONE, 0), &real));
+    assert_eq!(seen(&bob), [(Stage::Received, 0, Some(1), Some(1))]);
+    assert!(bob.holds(&id(ONE, 0)));
+    assert_eq!(bob.released, [&*real]);
+    assert_eq!(bob.channel.counts().0.messages, 1);
+    // Its bytes are those of the message that brought it.
+    bob.commit();
+    assert_eq!(
+        (bob.stored("channel.parts"), bob.stored("channel.payload")),
+        (1, 0)
+    );
+    assert_eq!(bob.restart().unwrap(), [&*real]);
+    assert!(bob.hear(message("alice", &id(OTHER, 0), b"another")));
+    assert_eq!(bob.released.last().unwrap(), b"another");
+}
+
+#[test]
+fn a_payload_of_draft_under_the_id_of_a_content_of_a_larger_one_is_called_by_its_content() {
+    let mut bob = with_wire(WireFormat::Draft);
+    let draft = *bob.segmentation.parameters.settings();
+    let real = payload(1, 2 * SEGMENT_BYTES);
+    let contents = parts(draft, &real);
+    hear_data(&mut bob, &contents, &[0]);
+    for _ in 0..2 {
+        assert!(bob.hear(message("alice", &id(ONE, 0), b"apart")));
+    }
+    hear_data(&mut bob, &contents, &[1]);
+    assert_eq!(bob.released, [b"apart", &*real]);
+    let delivery = bob.channel.begin_delivery().unwrap();
+    let name = rival_name(&id(ONE, 0), "alice", b"apart");
+    assert_eq!(delivery.send_id, Some(name));
+}
+
+#[test]
+fn a_content_of_no_use_is_told_each_time_and_not_held() {
+    let contents = segments(&payload(1, 3 * SEGMENT_BYTES));
+    let few = Settings {
+        max_total_segments: 5,
+        ..settings()
+    };
+    let small = Limits {
+        buffered_bytes_per_sender_max: SEGMENT_BYTES as u64 / 2,
+        ..limits()
+    };
+    for (settings, limits, content, kind) in [
+        (
+            settings(),
+            limits(),
+            &b"junk"[..],
+            FaultKind::SegmentDiscarded,
+        ),
+        (few, limits(), &contents[0], FaultKind::SegmentInvalid),
+        (settings(), small, &contents[0], FaultKind::SegmentDiscarded),
+    ] {
+        let mut bob = Bob::of(config(), settings, limits);
+        for times in 1..=2 {
+            assert!(bob.hear(message("alice", &id(ONE, 0), content)));
+            assert_eq!(bob.faults(kind), times);
+            let (counts, _) = bob.channel.counts();
+            assert_eq!(counts.segments_discarded, times as u64);
+            assert!(!bob.holds(&id(ONE, 0)), "{kind:?}");
+        }
+        assert_eq!(bob.events.len(), 2, "{:?}", bob.events);
+    }
+}
+
+#[test]
+fn a_segment_for_which_there_was_no_room_comes_again() {
+    let limits = Limits {
+        unauthenticated_share: 0.0,
+        ..limits()
+    };
+    let mut bob = Bob::of(config(), settings(), limits);
+    let contents = segments(&payload(1, 2 * SEGMENT_BYTES));
+    let came = message("alice", &id(ONE, 0), &contents[0]);
+    for times in 1..=2 {
+        assert!(!bob.hear(came.clone()));
+        let (counts, _) = bob.channel.counts();
+        assert_eq!(counts.segments_discarded, times);
+        assert!(!bob.holds(&id(ONE, 0)));
+        assert_eq!(bob.stat("given_up_sends"), 0);
+    }
+    // Of a sender who is proven there is more.
+    assert!(bob.hear_of(came, true));
+    assert!(bob.holds(&id(ONE, 0)));
 }
 
 #[test]

@@ -526,6 +526,9 @@ fn a_rival_is_released_once_while_it_is_remembered_or_its_message_is() {
             "{rivals} {completed}"
         );
     }
+    // Where messages of one content do not go to reassembly.
+    let bob = forgetful(WireFormat::Draft, 100, 1);
+    assert_eq!(released_of_alice(bob, true, true), 1);
 }
 
 #[test]
