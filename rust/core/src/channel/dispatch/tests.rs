@@ -1463,12 +1463,12 @@ fn a_node_that_was_silent_may_have_sent_it_until_it_says_otherwise() {
         |alice, _| alice.wait(PROPAGATION_TIMEOUT_MS),
         |alice, id| alice.failed(id, SILENT),
     ];
-    for say in says {
+    for (say, count) in says.into_iter().flat_map(|say| [(say, 1), (say, 2)]) {
         let mut alice = Alice::of(Config {
             max_retransmissions: 0,
             ..config()
         });
-        alice.submit(ONE, 2, 0);
+        alice.submit(ONE, count, 0);
         let left = alice.leave();
         say(&mut alice, left[0]);
         alice.announced();
