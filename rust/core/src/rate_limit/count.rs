@@ -242,10 +242,11 @@ impl Count {
         }
     }
 
-    /// These were counted in `epoch` and never left.
-    pub fn give_back(&mut self, places: i64, epoch: i64) {
+    /// These were counted in `epoch` and never left; so many of them are what others asked for.
+    pub fn give_back(&mut self, places: i64, repairs: i64, epoch: i64) {
         if epoch == self.epoch {
             self.used = self.used.saturating_sub(places).max(0);
+            self.repairs = self.repairs.saturating_sub(repairs).max(0);
             self.is_changed = true;
         }
     }

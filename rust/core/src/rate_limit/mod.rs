@@ -52,6 +52,8 @@ struct Served {
     /// Places that the member had got in this epoch before.
     granted_before: i64,
     counted: i64,
+    /// How many of those are what others asked for.
+    repairs: i64,
     epoch: i64,
 }
 
@@ -171,7 +173,8 @@ impl SharedQuota {
 
     /// Places whose messages never left; what is stored stays until the next count.
     pub fn give_back(&mut self, places: i64, epoch: i64) {
-        self.count.give_back(places, epoch);
+        // What they were for nobody knows here.
+        self.count.give_back(places, 0, epoch);
     }
 
     // --- counting --------------------------------------------------------------------------------
@@ -203,6 +206,7 @@ impl SharedQuota {
             granted: Vec::new(),
             granted_before: self.members.granted(member),
             counted: 0,
+            repairs: 0,
             epoch,
         };
         let mut round: Vec<_> = taken.into_iter().map(serve).collect();
@@ -218,6 +222,7 @@ impl SharedQuota {
                 self.count.take(kind, now);
                 self.members.grant(served.member);
                 served.counted += 1;
+                served.repairs += i64::from(kind == TransmitKind::Repair);
             }
         }
         let must_be_stored = round.iter().any(|served| served.counted > 0);
@@ -277,7 +282,8 @@ impl SharedQuota {
     }
 
     fn take_back(&mut self, served: Served) {
-        self.count.give_back(served.counted, served.epoch);
+        self.count
+            .give_back(served.counted, served.repairs, served.epoch);
         self.refuse(served.request);
     }
 

@@ -426,6 +426,35 @@ fn who_was_idle_for_an_epoch_is_left_nothing() {
 }
 
 #[test]
+fn who_joins_counts_as_active_in_the_epoch_of_that_time() {
+    let mut shared = Shared::new(TERMS, 2, 1_000 * EPOCH_MS);
+    assert_eq!(shared.quota.member_count(), 2);
+    assert_eq!(shared.spend(TransmitKind::First, 1_000 * EPOCH_MS), 5);
+}
+
+#[test]
+fn what_may_be_prepared_when_an_epoch_begins_leaves_the_others_their_shares() {
+    let mut shared = Shared::new(TERMS, 2, 0);
+    let member = shared.members[0];
+    let allowance = shared.quota.allowance(member, at(EPOCH_MS));
+    assert_eq!((allowance.open_left, allowance.left), (5, 10));
+}
+
+#[test]
+fn the_last_place_of_another_one_is_looked_for_before_the_epoch_ends() {
+    for (epoch_size_ms, looks_at_ms) in [(EPOCH_MS, EPOCH_MS / 64), (10, 1)] {
+        let terms = Terms {
+            quota: 2,
+            epoch_size_ms,
+            ..TERMS
+        };
+        let shared = Shared::new(terms, 2, 0);
+        let reopens_at_ms = shared.quota.reopens_at_ms(shared.members[0], 0);
+        assert_eq!(reopens_at_ms, looks_at_ms);
+    }
+}
+
+#[test]
 fn shares_are_those_of_the_epoch() {
     let mut shared = Shared::new(TERMS, 2, 0);
     for epoch_ms in [0, EPOCH_MS, 2 * EPOCH_MS] {
@@ -501,6 +530,27 @@ fn places_that_could_not_be_stored_are_nobodys_and_none_is_given_for_a_while() {
     assert!(shared.quota.count_round(at(now_ms)));
     assert!(shared.quota.handle_store_failed(now_ms));
     assert_eq!(shared.kinds(at(now_ms + PAUSE_MS_MIN)), Kinds::ALL);
+}
+
+#[test]
+fn answers_to_repair_requests_that_could_not_be_stored_take_nothing_of_their_part() {
+    let long = Terms {
+        epoch_size_ms: 1_000_000,
+        ..TERMS
+    };
+    let mut alone = Shared::alone(long);
+    let mut now_ms = 0;
+    for _ in 0..3 {
+        let member = alone.members[0];
+        let kinds = [TransmitKind::First, TransmitKind::Repair];
+        alone.quota.request(member, kinds.repeat(3));
+        assert!(alone.quota.count_round(at(now_ms)));
+        alone.quota.handle_store_failed(now_ms);
+        alone.quota.poll_answers();
+        now_ms += PAUSE_MS_MAX;
+    }
+    assert_eq!(alone.spend(TransmitKind::Repair, now_ms), 5);
+    assert_eq!(alone.spend(TransmitKind::First, now_ms), 5);
 }
 
 #[test]
