@@ -10,7 +10,7 @@ use super::in_store::InStore;
 use super::inquiry::Due;
 use super::quorum::Quorum;
 use super::resend::ResendTimers;
-use super::send::{ContentRef, OutgoingContent, OutgoingRef, OutgoingSend};
+use super::send::{ContentRef, OutgoingRef, OutgoingSend};
 use super::sends::Sends;
 use crate::sds::config::Config;
 use crate::sds::participants::Participants;
@@ -378,7 +378,7 @@ impl Unacknowledged {
         let marked = contents.filter(|content| content.is_due).count();
         let held = |place: &&ContentRef| sends.content(**place).is_some();
         assert_eq!(marked, self.due.iter().filter(held).count());
-        let goes_on = |content: &OutgoingContent| {
+        let goes_on = |content: &super::send::OutgoingContent| {
             content.is_due
                 || content.queued
                 || content.in_flight != 0
