@@ -351,9 +351,11 @@ impl OwnSends {
             } else {
                 ""
             };
-            let error = format!(
-                "{count} of {total} segments were not acknowledged after the last retransmission{store}"
-            );
+            let what = match count {
+                0 => "not all who are to have the message acknowledged it",
+                _ => &format!("{count} of {total} segments were not acknowledged"),
+            };
+            let error = format!("{what} after the last retransmission{store}");
             (Stage::Delivery, error)
         } else {
             let missing = total - send.propagated.count();

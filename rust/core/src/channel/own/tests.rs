@@ -267,6 +267,19 @@ fn giving_up_names_the_stage_and_a_late_acknowledgement_still_delivers() {
 }
 
 #[test]
+fn giving_up_what_somebody_has_and_others_lack_counts_no_segments() {
+    let mut sends = usual();
+    propagate(&mut sends, 4);
+    told(&mut sends);
+    sends.on_given_up("s", &[4]);
+    let error = "not all who are to have the message acknowledged it after the last retransmission";
+    assert_eq!(
+        told(&mut sends),
+        [format!("r: failed at delivery ({error})")]
+    );
+}
+
+#[test]
 fn giving_up_says_that_a_store_has_the_message() {
     let mut sends = usual();
     propagate(&mut sends, 4);
