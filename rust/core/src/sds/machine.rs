@@ -529,16 +529,8 @@ impl Machine {
             // A rival of a content that is held is not that content.
             return;
         }
-        let Some(held) = self.log.get(entry) else {
+        let Some(handle) = self.log.get(entry).and_then(|held| held.send) else {
             return;
-        };
-        let Some(handle) = held.send else {
-            return;
-        };
-        let refused = HistoryEntry {
-            message_id: message_id.to_owned(),
-            retrieval_hint: None,
-            sender_id: Some(held.sender_id.to_string()),
         };
         let key = self.incoming.get(handle).map(|send| send.key.clone());
         let (_, incoming, mut voice, mut around) = self.around_given_up();
@@ -546,10 +538,11 @@ impl Machine {
         super::incoming::unsay(entry, &mut voice, &mut around);
         let message_id = Name::new(message_id);
         self.log.forget_original(&message_id);
-        self.log.refuse(entry);
+        let refused = self.log.refuse(entry);
         let (incoming, mut around) = self.around();
         if !invalid {
-            incoming.miss_again(handle, refused, &mut around);
+            let sender_id = refused.map(|refused| refused.sender_id.to_string());
+            incoming.miss_again(handle, &message_id, sender_id, &mut around);
             return;
         }
         let key = key.unwrap_or_else(|| message_id.clone());

@@ -508,9 +508,15 @@ impl Incoming {
     /// Forgets a content that was received last, as if it had not come. The log forgets it next, and what
     /// was asked for is missing again ([`Incoming::miss_again`], [`Incoming::ask_again`]).
     pub fn refuse(&mut self, entry: EntryRef, around: &mut Surroundings<'_>) {
-        let Some(handle) = around.log.get(entry).and_then(|held| held.send) else {
+        let Some(held) = around.log.get(entry) else {
             return;
         };
+        let Some(handle) = held.send else {
+            return;
+        };
+        let found = self.found.as_ref();
+        let was_missing =
+            found.is_some_and(|(found, _)| *found.entry.message_id == *held.message_id);
         let send = &mut self.sends[handle];
         let Some(at) = send.contents.iter().position(|content| *content == entry) else {
             return;
@@ -522,10 +528,6 @@ impl Incoming {
             return;
         }
         self.stop_waiting(handle);
-        let was_missing = self.found.as_ref().is_some_and(|(found, _)| {
-            let held = around.log.get(entry);
-            held.is_some_and(|held| *held.message_id == *found.entry.message_id)
-        });
         let send = &mut self.sends[handle];
         (send.content_count, send.contents_needed) = (None, None);
         (send.deadline_ms, send.siblings_reported) = (None, false);

@@ -530,22 +530,30 @@ impl Incoming {
         true
     }
 
-    /// There was no room for what `refused` names and what came last: it is missing as before, and what
+    /// There was no room for the content of `sender_id` that came last: it is missing as before, and what
     /// follows it waits. It is no news, since there may be no room for the next one either.
     pub fn miss_again(
         &mut self,
         handle: SendRef,
-        refused: HistoryEntry,
+        message_id: &str,
+        sender_id: Option<String>,
         around: &mut Surroundings<'_>,
     ) {
-        let found = self.take_found(&refused.message_id);
+        let found = self.take_found(message_id);
         let Some(send) = self.sends.get(handle) else {
             return;
         };
         let (entry, named_by, monotonic_ms) = match found {
             Some((missing, came_ms)) => (missing.entry, missing.named_by, came_ms),
             // It was named after it came.
-            None if send.is_idle() => (refused, Arc::clone(&send.sender_id), send.last_progress_ms),
+            None if send.is_idle() => {
+                let entry = HistoryEntry {
+                    message_id: message_id.to_owned(),
+                    retrieval_hint: None,
+                    sender_id,
+                };
+                (entry, Arc::clone(&send.sender_id), send.last_progress_ms)
+            }
             None => return,
         };
         if !self.missing.contains(entry.message_id.as_bytes()) {
