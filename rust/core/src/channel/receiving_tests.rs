@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::tests::{
-    Bob, ONE, OTHER, SEGMENT_BYTES, at, config, data_segments, follows, id, limits, message, named,
-    payload, segments, settings,
+    Bob, ONE, OTHER, SEGMENT_BYTES, at, config, data_segments, follows, heard, id, limits, message,
+    named, payload, segments, settings,
 };
 use super::*;
 use crate::reassemble::Lent;
@@ -35,11 +35,8 @@ fn hear_as_it_is(bob: &mut Bob, message: &Message) {
 fn observe(bob: &mut Bob, message: &Message) {
     let data = Octets::from(message.encode(bob.config.wire_format).unwrap());
     let arrival = Arrival {
-        data: &data,
-        retrieval_hint: None,
-        authenticated_sender: None,
-        from_store: false,
         observed: true,
+        ..heard(&data)
     };
     bob.channel.handle_message(&arrival, at(bob.now_ms));
 }
@@ -426,11 +423,8 @@ fn an_identity_is_proven_where_it_is_that_of_the_sender() {
         let came = message("alice", &id(ONE, 0), &contents[0]);
         let data = Octets::from(came.encode(bob.config.wire_format).unwrap());
         let arrival = Arrival {
-            data: &data,
-            retrieval_hint: None,
             authenticated_sender: proven,
-            from_store: false,
-            observed: false,
+            ..heard(&data)
         };
         assert_eq!(
             bob.channel.handle_message(&arrival, at(0)),
@@ -526,13 +520,7 @@ fn a_message_is_kept_for_a_content_that_fills_most_of_it() {
         };
         let lent: Lent = Arc::new(came.encode(bob.config.wire_format).unwrap());
         let data = Octets::Lent(Arc::clone(&lent));
-        let arrival = Arrival {
-            data: &data,
-            retrieval_hint: None,
-            authenticated_sender: None,
-            from_store: false,
-            observed: false,
-        };
+        let arrival = heard(&data);
         assert!(bob.channel.handle_message(&arrival, at(0)));
         bob.take_events();
         bob.commit();

@@ -1,8 +1,8 @@
 //! What becomes of sends of ours by what others say of them, and in the next life.
 
 use super::tests::{
-    Bob, ONE, OTHER, SEGMENT_BYTES, at, config, id, limits, message, named, payload, segments,
-    settings,
+    Bob, ONE, OTHER, SEGMENT_BYTES, at, config, heard, id, limits, message, named, payload,
+    segments, settings,
 };
 use super::*;
 use crate::bloom::BloomFilter;
@@ -107,11 +107,8 @@ fn an_acknowledgement_is_told_apart_where_somebody_watches() {
         };
         let data = Octets::from(said.encode(bob.config.wire_format).unwrap());
         let arrival = Arrival {
-            data: &data,
-            retrieval_hint: None,
-            authenticated_sender: None,
-            from_store: false,
             observed,
+            ..heard(&data)
         };
         bob.channel.handle_message(&arrival, at(0));
         bob.take_events();

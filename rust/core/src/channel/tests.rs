@@ -137,6 +137,17 @@ pub(super) fn follows(message: Message, message_id: &str) -> Message {
 }
 
 /// The id of a content under the rule "send".
+/// What the network brings; nothing of it is proven.
+pub(super) fn heard(data: &Octets) -> Arrival<'_> {
+    Arrival {
+        data,
+        retrieval_hint: None,
+        authenticated_sender: None,
+        from_store: false,
+        observed: false,
+    }
+}
+
 pub(super) fn id(send_id: &str, ordinal: u32) -> String {
     content_id(send_id, ordinal).to_string()
 }
@@ -191,11 +202,9 @@ impl Bob {
         message.lamport_timestamp = Some(at(self.now_ms).epoch_ms as u64 + self.heard);
         let data = Octets::from(message.encode(self.config.wire_format).unwrap());
         let arrival = Arrival {
-            data: &data,
-            retrieval_hint: None,
             authenticated_sender: is_proven.then_some(&message.sender_id),
             from_store: self.from_store,
-            observed: false,
+            ..heard(&data)
         };
         let kept = self.channel.handle_message(&arrival, at(self.now_ms));
         self.take_events();

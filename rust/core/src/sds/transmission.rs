@@ -179,6 +179,12 @@ impl Machine {
         self.transmission.in_flight.remove(&transmit_id);
     }
 
+    /// Transmissions that have no answer yet.
+    #[cfg(test)]
+    pub fn transmissions_in_flight(&self) -> usize {
+        self.transmission.in_flight.len()
+    }
+
     /// The node could not send: a first transmission goes back to the queue, a later one is due; none
     /// counts.
     pub fn handle_transmit_failed(&mut self, transmit_id: u64, now: Now) {

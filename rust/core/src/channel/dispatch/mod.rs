@@ -18,6 +18,8 @@
 
 mod allowance;
 mod ephemerals;
+#[cfg(test)]
+mod failure_tests;
 mod flights;
 mod late;
 mod leaving;
@@ -26,6 +28,8 @@ mod readiness;
 #[cfg(test)]
 mod tests;
 mod unanswered;
+#[cfg(test)]
+mod withdrawal_tests;
 
 use std::collections::{HashMap, HashSet};
 

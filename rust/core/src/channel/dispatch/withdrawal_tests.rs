@@ -1,0 +1,309 @@
+//! What is taken back before the node has it: by a failed commit, a stop, the limit or the application.
+
+use super::tests::{Alice, FAILED, MESSAGE, REFUSED, SILENT, messages, places};
+use super::{DISPATCHES_MAX, PROPAGATION_TIMEOUT_MS};
+use crate::channel::tests::{ONE, OTHER, at};
+use crate::channel::{OutcomeKind, OwnSend};
+use crate::sds::{Kinds, Transmit, TransmitKind};
+
+#[test]
+fn what_was_not_stored_or_not_answered_leaves_again() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 2, 0);
+    let ids = |transmits: Vec<Transmit>| -> Vec<u64> {
+        transmits
+            .iter()
+            .map(|transmit| transmit.transmit_id)
+            .collect()
+    };
+    let unstored = ids(alice.poll());
+    alice
+        .channel
+        .handle_commit_failed(&unstored, "disk full", at(0));
+    assert!(!alice.channel.leave(unstored[0], 0));
+    let stopped = alice.leave();
+    assert_eq!(stopped.len(), 2);
+    alice.allowances = vec![messages(1)];
+    alice.channel.handle_stopped(at(0));
+    let late = ids(alice.poll());
+    alice.channel.handle_late(late[0], at(0));
+    alice.channel.handle_stopped(at(0));
+    assert_eq!(alice.channel.dispatches_in_flight(), 0);
+    assert_eq!(alice.outcomes(), [""; 0]);
+    for id in alice.leave() {
+        assert!(alice.propagated(id));
+    }
+    assert_eq!(alice.outcomes(), ["r1 sent"]);
+}
+
+#[test]
+fn what_was_taken_back_before_it_left_takes_a_place_when_it_leaves() {
+    type Act = fn(&mut Alice, &[Transmit]);
+    let unstored: Act = |alice, prepared| {
+        let ids: Vec<u64> = prepared
+            .iter()
+            .map(|transmit| transmit.transmit_id)
+            .collect();
+        alice.channel.handle_commit_failed(&ids, "disk full", at(0));
+    };
+    let stopped: Act = |alice, _| alice.channel.handle_stopped(at(0));
+    let late: Act = |alice, prepared| {
+        for transmit in prepared {
+            alice.channel.handle_late(transmit.transmit_id, at(0));
+        }
+        alice.channel.handle_stopped(at(0));
+    };
+    let acts = [unstored, stopped, late].into_iter();
+    for (act, waits) in acts.flat_map(|act| [(act, false), (act, true)]) {
+        let mut alice = Alice::new();
+        alice.submit(ONE, 2, 0);
+        alice.allowances = vec![messages(1)];
+        let prepared = alice.poll();
+        act(&mut alice, &prepared);
+        if waits {
+            alice.allowances = vec![messages(0)];
+            assert_eq!(alice.poll(), []);
+            assert!(alice.is_limited);
+        }
+        alice.allowances = vec![messages(1)];
+        let kinds = alice.poll().into_iter().map(|transmit| transmit.kind);
+        let kinds: Vec<TransmitKind> = kinds.collect();
+        assert_eq!(kinds, [TransmitKind::First, TransmitKind::Further]);
+        assert_eq!(alice.channel.unplaced(), 1);
+    }
+    // What has left has its place.
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.leave();
+    alice.channel.handle_stopped(at(0));
+    alice.allowances = vec![messages(0)];
+    assert_eq!(alice.poll().len(), 1);
+}
+
+#[test]
+fn each_send_that_was_taken_back_before_it_left_takes_a_place() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 1, 0);
+    let ids: Vec<u64> = alice.poll().iter().map(|it| it.transmit_id).collect();
+    alice.channel.handle_commit_failed(&ids, "disk full", at(0));
+    for (left, count) in [(0, 0), (1, 1), (0, 0), (1, 1)] {
+        alice.allowances = vec![messages(left)];
+        let prepared = alice.poll();
+        assert_eq!(prepared.len(), count);
+        for transmit in prepared {
+            assert_eq!(transmit.kind, TransmitKind::First);
+            assert!(alice.channel.leave(transmit.transmit_id, 0));
+        }
+    }
+}
+
+#[test]
+fn the_rest_of_a_send_that_was_taken_back_takes_no_second_place() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 2, 0);
+    alice.allowances = vec![messages(1)];
+    let prepared = alice.poll();
+    assert!(alice.channel.leave(prepared[0].transmit_id, 0));
+    let rest = [prepared[1].transmit_id];
+    alice
+        .channel
+        .handle_commit_failed(&rest, "disk full", at(0));
+    alice.allowances = vec![messages(0)];
+    let kinds: Vec<_> = alice.poll().iter().map(|again| again.kind).collect();
+    assert_eq!(kinds, [TransmitKind::Further]);
+}
+
+#[test]
+fn a_node_that_was_silent_may_have_sent_it_until_it_says_otherwise() {
+    let says: [fn(&mut Alice, u64); 2] = [
+        |alice, _| alice.wait(PROPAGATION_TIMEOUT_MS),
+        |alice, id| alice.failed(id, SILENT),
+    ];
+    for (say, count) in says.into_iter().flat_map(|say| [(say, 1), (say, 2)]) {
+        let mut alice = Alice::retrying(0);
+        alice.submit(ONE, count, 0);
+        let left = alice.leave();
+        say(&mut alice, left[0]);
+        alice.announced();
+        for id in left {
+            assert!(!alice.channel.own().never_left(ONE));
+            alice.failed(id, REFUSED);
+        }
+        assert!(alice.begins_anew());
+    }
+}
+
+#[test]
+fn of_more_than_the_node_may_have_to_answer_for_the_oldest_counts_as_sent() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 1, 0);
+    let prepared = alice.poll();
+    let (dispatch, own) = (&mut alice.channel.dispatch, &mut alice.channel.own);
+    dispatch.unanswered.add(&prepared[0], own);
+    for transmit_id in 1_000..1_000 + DISPATCHES_MAX as u64 {
+        let transmit = Transmit {
+            transmit_id,
+            ..prepared[1].clone()
+        };
+        dispatch.unanswered.add(&transmit, own);
+    }
+    for transmit_id in [prepared[0].transmit_id, 1_000] {
+        dispatch.unanswered.on_answer(transmit_id, true, own);
+    }
+    let unanswered = |send_id| own.get(send_id).unwrap().unanswered;
+    let expected = (1, DISPATCHES_MAX as u32 - 1);
+    assert_eq!((unanswered(ONE), unanswered(OTHER)), expected);
+}
+
+#[test]
+fn nothing_of_a_send_left_once_the_node_has_refused_all_that_it_was_handed() {
+    for (answered, is_told) in (0..3).flat_map(|answered| [(answered, false), (answered, true)]) {
+        let mut alice = Alice::new();
+        alice.submit(ONE, 3, 0);
+        let left = alice.leave();
+        // The node has yet to answer for two when the third fails for good.
+        alice.failed(left[2], REFUSED);
+        for &id in &left[..answered] {
+            // Of one that was refused before nothing more is known.
+            alice.failed(id, REFUSED);
+            alice.failed(id, REFUSED);
+        }
+        if is_told {
+            let own = alice.channel.own_mut();
+            own.on_announced(ONE, OutcomeKind::Failed, "r1");
+        }
+        let expected = is_told && answered == 2;
+        assert_eq!(alice.begins_anew(), expected, "{answered} {is_told}");
+    }
+}
+
+#[test]
+fn something_may_have_left_where_the_node_says_anything_else() {
+    let says: [fn(&mut Alice, u64); 3] = [
+        |alice, id| assert!(!alice.propagated(id)),
+        |alice, id| alice.failed(id, SILENT),
+        |alice, id| alice.channel.handle_late(id, at(0)),
+    ];
+    for say in says {
+        let mut alice = Alice::new();
+        alice.submit(ONE, 2, 0);
+        let left = alice.leave();
+        alice.failed(left[1], REFUSED);
+        say(&mut alice, left[0]);
+        // It has said what it has to say.
+        alice.failed(left[0], REFUSED);
+        let own = alice.channel.own_mut();
+        own.on_announced(ONE, OutcomeKind::Failed, "r1");
+        assert!(!alice.begins_anew());
+    }
+}
+
+#[test]
+fn what_was_handed_over_for_another_send_of_the_same_id_counts_for_none() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    let prepared = alice.poll();
+    let id = prepared[0].transmit_id;
+    alice.channel.handle_stopped(at(0));
+    // Handed over all the same, say by what an earlier life left behind.
+    let (dispatch, own) = (&mut alice.channel.dispatch, &mut alice.channel.own);
+    dispatch.unanswered.add(&prepared[0], own);
+    alice.channel.withdraw("r1");
+    assert!(alice.channel.own().get(ONE).is_none());
+    let own = &mut alice.channel.own;
+    let send = OwnSend::new("r1".into(), MESSAGE.into(), 1, 1, "");
+    own.register(ONE, send);
+    own.on_unanswered(ONE);
+    own.on_irrecoverable(ONE, 0, "no proof");
+    own.on_announced(ONE, OutcomeKind::Failed, "r1");
+    alice.failed(id, REFUSED);
+    assert!(!alice.channel.own().never_left(ONE));
+}
+
+#[test]
+fn a_late_message_of_a_send_that_is_given_up_does_not_leave() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 3, 0);
+    let left = alice.leave();
+    alice.channel.handle_late(left[1], at(0));
+    alice.failed(left[0], REFUSED);
+    let own = alice.channel.own_mut();
+    own.on_announced(ONE, OutcomeKind::Failed, "r1");
+    assert_eq!(alice.poll(), []);
+    assert_eq!(alice.channel.dispatches_in_flight(), 0);
+    // The node has yet to say that it did not take the third.
+    assert!(!alice.channel.own().never_left(ONE));
+    alice.failed(left[2], REFUSED);
+    assert!(alice.channel.own().never_left(ONE));
+}
+
+#[test]
+fn a_send_whose_late_first_was_taken_back_begins_anew() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 2, 0);
+    let left = alice.leave();
+    alice.channel.handle_late(left[0], at(0));
+    alice.failed(left[1], REFUSED);
+    let own = alice.channel.own_mut();
+    own.on_announced(ONE, OutcomeKind::Failed, "r1");
+    alice.submit(ONE, 2, 0);
+    // The second waits behind no first of the send before, and takes no place in its stead.
+    let kinds: Vec<_> = alice.poll().iter().map(|transmit| transmit.kind).collect();
+    assert_eq!(kinds, [TransmitKind::First, TransmitKind::Further]);
+}
+
+#[test]
+fn nothing_of_a_cancelled_send_leaves_that_the_node_does_not_have() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 3, 0);
+    alice.submit(OTHER, 1, 0);
+    alice.allowances = vec![places(4, 0, Kinds::NONE)];
+    let prepared: Vec<u64> = alice.poll().iter().map(|it| it.transmit_id).collect();
+    assert!(alice.channel.leave(prepared[0], 0));
+    alice.channel.handle_late(prepared[1], at(0));
+    assert!(alice.channel.cancel("r1").unwrap().0);
+    // One is with the node, and one is another's.
+    assert_eq!(alice.channel.dispatches_in_flight(), 2);
+    assert_eq!(alice.channel.sds.transmissions_in_flight(), 2);
+    assert_eq!(alice.channel.unplaced(), 1);
+    assert!(!alice.channel.leave(prepared[2], 0));
+    // Its owner says that it is late.
+    alice.channel.handle_late(prepared[2], at(0));
+    assert_eq!(alice.poll(), []);
+    assert!(alice.channel.leave(prepared[3], 0));
+    assert!(alice.propagated(prepared[0]));
+    assert_eq!(alice.outcomes(), [""; 0]);
+}
+
+#[test]
+fn a_send_begun_anew_after_it_was_cancelled_has_failed_no_node() {
+    let mut alice = Alice::retrying(1);
+    for _ in 0..2 {
+        alice.submit(ONE, 1, 0);
+        let left = alice.leave();
+        alice.failed(left[0], FAILED);
+        alice.wait(5_000);
+        assert!(alice.channel.cancel("r1").unwrap().0);
+    }
+    assert_eq!(alice.outcomes(), [""; 0]);
+}
+
+#[test]
+fn what_is_late_of_one_send_outlives_another() {
+    let mut alice = Alice::new();
+    alice.submit(ONE, 1, 0);
+    alice.submit(OTHER, 2, 0);
+    let left = alice.leave();
+    for &id in &left[1..] {
+        alice.channel.handle_late(id, at(0));
+    }
+    alice.failed(left[0], REFUSED);
+    let kinds: Vec<TransmitKind> = alice
+        .poll()
+        .into_iter()
+        .map(|transmit| transmit.kind)
+        .collect();
+    assert_eq!(kinds, [TransmitKind::First, TransmitKind::Further]);
+}
