@@ -240,6 +240,16 @@ fn what_is_lacking_after_a_content_of_those_who_named_more_before_goes_as_soon()
     assert_eq!(seen_until(&mut bob, 299, true), all_at(230, [3, 4]));
 }
 
+/// Nobody is asked in three rounds, and nothing ends.
+fn nothing_comes_of_it(bob: &mut Bob) {
+    for round in 1..=3 {
+        bob.now_ms = round * TIMEOUT_MS;
+        bob.machine.handle_timeout(at(bob.now_ms));
+        assert!(bob.machine.poll_timeout() > Some(bob.now_ms));
+    }
+    assert_eq!(bob.events(), []);
+}
+
 #[test]
 fn nobody_is_asked_and_nothing_is_wanted_before_all_of_it_has_left() {
     let mut bob = bob_for(&["carol"]);
@@ -248,12 +258,7 @@ fn nobody_is_asked_and_nothing_is_wanted_before_all_of_it_has_left() {
     bob.machine
         .handle_transmitted(left.transmit_id, None, at(0));
     hear_at(&mut bob, 10, lacks("carol", ONE, 1));
-    for round in 1..=3 {
-        bob.now_ms = round * TIMEOUT_MS;
-        bob.machine.handle_timeout(at(bob.now_ms));
-        assert!(bob.machine.poll_timeout() > Some(bob.now_ms));
-    }
-    assert_eq!(bob.events(), []);
+    nothing_comes_of_it(&mut bob);
 }
 
 #[test]
@@ -266,12 +271,7 @@ fn nobody_is_asked_and_nothing_is_wanted_before_what_the_node_did_not_take_has_l
     bob.machine
         .handle_transmit_failed(left[1].transmit_id, at(0));
     hear_at(&mut bob, 10, lacks("carol", ONE, 1));
-    for round in 1..=3 {
-        bob.now_ms = round * TIMEOUT_MS;
-        bob.machine.handle_timeout(at(bob.now_ms));
-        assert!(bob.machine.poll_timeout() > Some(bob.now_ms));
-    }
-    assert_eq!(bob.events(), []);
+    nothing_comes_of_it(&mut bob);
 }
 
 #[test]
