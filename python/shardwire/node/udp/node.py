@@ -65,7 +65,7 @@ class UdpNode(TransportNode):
         check_list("UdpNode: peers", peers, "texts host:port")
         given = tuple(peers)
         if not all(isinstance(peer, str) for peer in given):
-            raise ConfigError(f"UdpNode: peers is {peers!r}: it must be a sequence of texts host:port")
+            raise ConfigError(f"UdpNode: peers is {peers!r}: it must be a list of texts host:port")
         named = [*given, *(peer for _, value in address.query for peer in value.split(",") if peer)]
         places = tuple(_parse_peer(peer) for peer in named)
         if len(places) > PEERS_MAX:
